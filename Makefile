@@ -14,10 +14,11 @@ OUT    =
 RUN    =
 KNOWN  =
 SIZE   = small
+LABELS = compiler
 DEVICES =
 
 # a misspelt variable must not be ignored: make submit SEED=5
-VARIABLES := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE VENV PY READY TESTED COMPILER TUNING DEVICE PLACER DEVICES
+VARIABLES := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE LABELS VENV PY READY TESTED COMPILER TUNING DEVICE PLACER DEVICES
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
 UNKNOWN := $(filter-out $(VARIABLES),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
@@ -26,7 +27,7 @@ endif
 
 # Values are data: Make must not expand them, and recipes read them from the environment, where no shell does
 as_typed = $(foreach v,$(1),$(eval override $v := $$(value $v))$(eval export $v))
-$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE DEVICES)
+$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE LABELS DEVICES)
 VENV   := .venv
 $(call as_typed,VENV)
 PY     := $(VENV)/bin/python
@@ -118,14 +119,20 @@ place: $(PLACER) ## A program on several devices, all methods compared: SRC=prog
 kernel: $(READY) ## A notebook for Kaggle's GPUs, pushed where there are credentials (SEEDS, JOBS, SET, PRESET)
 	@$(FASTSLOW) kernel $${PRESET:+"preset=$$PRESET"} $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $$SET
 
-sample: $(COMPILER) ## Rebuild the sample competition with the TPU compiler: an hour or two (SIZE=large: days)
+sample: $(if $(filter device,$(LABELS)),$(DEVICE),$(COMPILER)) ## Rebuild the sample competition with the TPU compiler: an hour or two (SIZE=large: days; LABELS=device: measured here)
+ifeq ($(LABELS),device)
+	@$(FASTSLOW) measured-sample $$SET
+else ifeq ($(LABELS),compiler)
 	@$(FASTSLOW) sample "size=$$SIZE" $$SET
+else
+	@echo "LABELS is compiler (estimates of the TPU compiler) or device (measured on this machine)"; exit 2
+endif
 
 data: $(READY) ## Download the real competition into data/raw (resumes where it stopped)
 	@$(FASTSLOW) data $$SET
 
 test: $(TESTED) ## Run the tests
-	@"$$PY" -m pytest -n 3 --dist loadfile
+	@"$$PY" -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 guard: $(READY) ## A recorded small run: scores and speed must be as before (SET=--record: record again)
 	@set -f; "$$PY" benchmarks/guard.py $$SET

@@ -13,7 +13,7 @@ with its 95 % interval; below 1 is a gain.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from scipy.stats import binom
@@ -22,7 +22,8 @@ from common import report
 from common.options import make_parser
 from fastslow.competition.metrics import kendall_tau
 from fastslow.core.progress import progress
-from fastslow.tuning.device import Bench, LocalProgram, bind_differences, lower_function
+from fastslow.programs.zoo import PRODUCTS, PROGRAMS, ZooProgram
+from fastslow.xla.device import Bench, LocalProgram, bind_differences, lower_function
 from fastslow.xla.layout_choices import layouts_of, tie
 from fastslow.xla.layout_constraints import is_imposed
 from fastslow.xla.layout_space import configurable_nodes
@@ -36,63 +37,10 @@ SLOWEST = 0.05  # seconds; slower programs are left out
 SECONDS = 120.0  # time limit of a configuration
 
 
-def transposed_products(size: int) -> tuple[Callable, tuple]:
-    """Return products of transposed matrices, as JAX writes them down."""
-    import jax.numpy as jnp
-
-    def chain(a, b, c):
-        first = jnp.einsum("bij,bkj->bik", a, b)
-        return jnp.einsum("bik,bkl->lbi", first, c).reshape(size, -1).T @ a.reshape(size, -1)[:, :8]
-
-    return chain, _shapes((size, size, size), (size, size, size), (size, size, size))
-
-
-def attention(size: int) -> tuple[Callable, tuple]:
-    """Return attention whose heads are split and joined by reshapes and transposes."""
-    import jax
-    import jax.numpy as jnp
-
-    def attend(x, w, v):
-        q, k, u = jnp.split((x @ w).reshape(4, size, 3 * 8, -1).transpose(0, 2, 1, 3), 3, 1)
-        weights = jax.nn.softmax(q @ k.transpose(0, 1, 3, 2))
-        return (weights @ u).transpose(0, 2, 1, 3).reshape(4, size, -1) @ v
-
-    return attend, _shapes((4, size, 64), (64, 192), (64, 64))
-
-
-def mixing(size: int) -> tuple[Callable, tuple]:
-    """Return layers that mix tokens and channels in turn, with a reshape between them."""
-    import jax
-    import jax.numpy as jnp
-
-    def mix(x, w, v):
-        for _ in range(3):
-            x = x + jax.nn.gelu(jnp.einsum("btc,ts->bsc", x, w))
-            x = x + jax.nn.gelu((x.reshape(-1, x.shape[-1]) @ v).reshape(x.shape))
-        return x
-
-    return mix, _shapes((8, size, 96), (size, size), (96, 96))
-
-
-def _shapes(*shapes: tuple[int, ...]) -> tuple:
-    import jax
-
-    return tuple(jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes)
-
-
-MADE = {"transposed products": transposed_products, "attention": attention, "mixing": mixing}
-
-
-def programs() -> Iterator[tuple[str, Callable[[], tuple[Callable, tuple]]]]:
-    """Yield name and maker of every program: made ones first, then those of the zoo in float32."""
-    from fastslow.programs.zoo import PROGRAMS
-
-    for name, make in MADE.items():
-        for size in (32, 64):
-            yield f"{name} {size}", lambda make=make, size=size: make(size)
-    for program in PROGRAMS.values():
-        if program.name.endswith("_f32") and program.size == "small":
-            yield program.name, program.build
+def programs() -> Iterator[ZooProgram]:
+    """Yield every program: products first, then those of the committed sample in float32."""
+    yield from PRODUCTS.values()
+    yield from (p for p in PROGRAMS.values() if p.name.endswith("_f32") and p.size == "small")
 
 
 def interval(ratios: np.ndarray, confidence: float = 0.95) -> tuple[float, float]:
@@ -186,10 +134,10 @@ def main(arguments: list[str]) -> int:
         options.programs, options.configs, options.rounds = 1, 3, 3
     rows: list[dict] = []
     with progress(total=options.programs, desc="programs", unit="program") as bar:
-        for name, make in programs():
+        for program in programs():
             if len(rows) == options.programs:
                 break
-            row = measure(name, lower_function(*make()), options.configs, options.rounds)
+            row = measure(program.name, lower_function(*program.build()), options.configs, options.rounds)
             if row:
                 rows.append(row)
                 bar.update()

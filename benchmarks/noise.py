@@ -1,18 +1,20 @@
-"""Train the layout network on labels as noisy and damaged as genuine ones, with and without regard to noise.
+"""Train the layout network on labels as noisy and damaged as genuine ones, and on exact ones.
 
 ``python benchmarks/noise.py [--quick] [--seeds N] [--arms NAME ...]``. The layout collections of the sample
 get noise, repeated configurations and blocks of rows that jump (``common/noisy_sample.py``). For each seed,
 noise and network are drawn anew. One network learns from all four collections with the settings of ``make
-submit``. Weights are selected on noisy valid labels, as a user would; scores are on the exact labels of test.
-The first table compares labels of repeated configurations on genuine files: Kendall's tau between three runs,
-joined in one way, and the mean of the others. Finished trainings are kept in ``benchmarks/results/noise``:
-an interrupted call resumes.
+submit``. Weights are selected on the valid labels of the arm; scores are on the exact labels of test.
+The first table is of genuine files: a run of each repeated configuration is held out, and labels are made
+from the other runs and the exact labels of the sample's train programs. Finished trainings are kept in
+``benchmarks/results/noise``: an interrupted call resumes.
 """
 
 import sys
 import time
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -22,9 +24,8 @@ from common.graph_files import REAL
 from common.kept import Kept
 from common.noisy_sample import write_noisy
 from common.options import make_parser
-from fastslow.competition.catalog import COLLECTIONS, TEST, VALID
+from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, get_collection, list_programs
 from fastslow.competition.metrics import kendall_tau
-from fastslow.competition.reader import config_groups, read_competition_file
 from fastslow.core.artifacts import commit
 from fastslow.core.files import digest
 from fastslow.core.settings import resolve
@@ -32,34 +33,32 @@ from fastslow.core.source import source_digest
 from fastslow.evaluation.baselines import SINGLE, fit_baselines, predict_configs
 from fastslow.evaluation.metric_table import true_runtimes
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.features.build import build_features
+from fastslow.features.build import build_features, build_graph
 from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import Features
+from fastslow.features.store import Features, Graph
 from fastslow.networks.settings.train_settings import ENTRY, TrainSettings
+from fastslow.networks.training.denoising import denoised_labels
 from fastslow.networks.training.train import train
 from fastslow.workflow.presets import network_settings
 
 TABLE = {"hours": 1.0}
 LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
-EQUAL = "equal"
-ARMS = {
-    EQUAL: {"pair_weights": "equal"},
-    "certainty": {"pair_weights": "certainty"},
-    "ceiling 0.6": {"min_ceiling": 0.6},
+NOISY = "train and valid"
+ARMS: dict[str, tuple[tuple[str, ...], dict]] = {
+    NOISY: ((TRAIN, VALID), {}),
+    f"{NOISY}, denoise": ((TRAIN, VALID), {"denoise": True}),
+    "valid": ((VALID,), {}),
+    "none": ((), {}),
 }
-"""Settings of the network, by the name that a table shows."""
-JOINED = {"mean": np.mean, "median": np.median, "minimum": np.min}
-EXACT = "exact"
-"""The arm of the sample as it is, for which all settings train the same network."""
+"""Splits with noisy labels and settings of the network, by the name that a table shows."""
 
 
-def build(options: Namespace, place: Path, seed: int | None) -> list[Features]:
-    """Return the features of every layout collection; of the sample as it is without a seed."""
-    root = resolve(options.data_root)
-    if seed is not None:
-        root, source = place / f"noisy-{seed}", root
-        write_noisy(source, root, seed, options.limit)
-    folders = [place / f"features-{'exact' if seed is None else seed}" / own.slug for own in LAYOUTS]
+def build(options: Namespace, place: Path, arm: str, seed: int) -> list[Features]:
+    """Return the features of every layout collection."""
+    own = place / f"{digest([ARMS[arm][0], options.limit])}-{seed}"
+    root = own / "data"
+    write_noisy(resolve(options.data_root), root, seed, options.limit, ARMS[arm][0])
+    folders = [own / "features" / collection.slug for collection in LAYOUTS]
     for collection, folder in zip(LAYOUTS, folders, strict=True):
         where = {"collection": collection.name, "data_root": str(root), "folder": str(folder)}
         build_features(FeatureSettings(workers=1, **where))
@@ -82,10 +81,10 @@ def scores(sources: list[Features], predictions: list[dict], truth_root: Path) -
 
 def trained(options: Namespace, place: Path, arm: str, seed: int) -> dict[str, float]:
     """Train one network and score it."""
-    sources = build(options, place, None if arm == EXACT else seed)
+    sources = build(options, place, arm, seed)
     settings, _ = network_settings(options.preset, {}, "layout")
     settings |= {"seed": seed, "device": "cpu", "folder": str(place / "runs" / f"{digest(arm)}-{seed}")}
-    settings |= {"features": [str(own.folder) for own in sources], **ARMS.get(arm, {})}
+    settings |= {"features": [str(own.folder) for own in sources], **ARMS[arm][1]}
     own, began = TrainSettings(**settings), time.process_time()
     train(own)
     spent = {"cpu seconds": time.process_time() - began}
@@ -93,9 +92,9 @@ def trained(options: Namespace, place: Path, arm: str, seed: int) -> dict[str, f
     return {**scores(sources, predictions, resolve(options.data_root)), **spent}
 
 
-def rules(options: Namespace, place: Path, seed: int | None) -> dict[str, float]:
-    """Score the best single feature, chosen on the labels of train and valid."""
-    sources = build(options, place, seed)
+def rules(options: Namespace, place: Path, seed: int) -> dict[str, float]:
+    """Score the best single feature, chosen on the noisy labels of train and valid."""
+    sources = build(options, place, NOISY, seed)
     predictions = []
     for source in sources:
         rule = fit_baselines(source)[SINGLE]
@@ -110,26 +109,38 @@ def rules(options: Namespace, place: Path, seed: int | None) -> dict[str, float]
     return scores(sources, predictions, resolve(options.data_root))
 
 
-def label_rules(draws: int = 40) -> list[dict]:
-    """Return a row for each genuine file: how well three runs of a configuration order the other runs."""
-    rows = []
-    for path in sorted(REAL.glob("npz_all/npz/layout/xla/default/[tv][ra]*/*.npz")):
-        runtime, group = config_groups(read_competition_file(path, "layout"))
-        runs = [
-            own
-            for own in np.split(
-                np.log(runtime)[np.argsort(group, kind="stable")], np.cumsum(np.bincount(group))[:-1]
+def held_out(graph: Graph, seed: int) -> tuple[Graph, np.ndarray, np.ndarray]:
+    """Return a graph without a run of each repeated configuration: which these are, and these runs."""
+    order = np.random.default_rng(seed).permutation(len(graph.config_row))
+    order = order[np.argsort(graph.config_row[order], kind="stable")]
+    repeated = np.flatnonzero(graph.count > 1)
+    out = order[np.searchsorted(graph.config_row[order], repeated)]
+    row, runtime = np.delete(graph.config_row, out), np.delete(graph.file_runtime, out)
+    label = np.bincount(row, runtime) / np.bincount(row)
+    rest = replace(graph, runtime=label, config_row=row, file_runtime=runtime)
+    return rest, repeated, graph.file_runtime[out]
+
+
+def genuine(exact: list[Features], draws: int = 5) -> list[dict]:
+    """Return a row for each genuine file: how well labels of repeated configurations order another run."""
+    collection, rows = get_collection("layout:xla:default"), []
+    programs = [p for split in (TRAIN, VALID) for p in list_programs(REAL, collection, split)]
+    settings = FeatureSettings(collection=collection.name, data_root=str(REAL))
+    sample = {source.collection.slug: source for source in exact}
+    names = [f"{slug}/{name}" for slug, source in sample.items() for name in source.names(TRAIN)]
+    for program in programs:
+        graph, taus = build_graph(program, settings)[0], []
+        for seed in range(draws):
+            rest, repeated, runs = held_out(graph, seed)
+            own = SimpleNamespace(graph=lambda split, name, rest=rest: rest)
+            label = denoised_labels({**sample, "": own}, [*names, program.name]).get(
+                program.name, rest.runtime
             )
-            if len(own) > 3
-        ]
-        rng, taus = np.random.default_rng(0), {name: [] for name in JOINED}
-        for _ in range(draws):
-            drawn = [rng.permutation(own) for own in runs]
-            rest = [own[3:].mean() for own in drawn]
-            for name, join in JOINED.items():
-                taus[name].append(kendall_tau(rest, [join(own[:3]) for own in drawn]))
-        means = {name: f"{np.mean(own):.3f}" for name, own in taus.items()}
-        rows.append({"file": path.stem, "configurations": len(runs), **means})
+            taus.append([kendall_tau(runs, values[repeated]) for values in (rest.runtime, label)])
+        means = dict(zip(("mean of the other runs", "denoise"), np.mean(taus, 0), strict=True))
+        rows.append(
+            {"file": program.name, "repeated": len(repeated)} | {k: f"{tau:.3f}" for k, tau in means.items()}
+        )
     return rows
 
 
@@ -138,10 +149,8 @@ def measure(options: Namespace, results: Path) -> None:
     torch.set_num_threads(1)
     place = results / "noise"
     place.mkdir(parents=True, exist_ok=True)
-    settings = {
-        arm: {**network_settings(options.preset, {}, "layout")[0], **own} for arm, own in ARMS.items()
-    }
-    kept = Kept(place / f"{digest([source_digest(ENTRY), settings, options.limit])}.json")
+    settings, _ = network_settings(options.preset, {}, "layout")
+    kept = Kept(place / f"{digest([source_digest(ENTRY), settings, ARMS, options.limit])}.json")
     seeds = range(options.seeds)
     found: dict[str, list[dict]] = {}
     for seed in seeds:
@@ -154,19 +163,15 @@ def measure(options: Namespace, results: Path) -> None:
     rows = []
     for arm, own in found.items():
         columns = [name for name in own[0] if name.startswith(f"{TEST} ")]
-        row = {
-            "labels": EXACT if arm == EXACT else "noisy",
-            "pairs, or rule": "either" if arm == EXACT else arm,
-        }
+        row = {"noisy labels": arm if arm in ARMS else f"{NOISY}: {arm}"}
         row |= {name.partition(" ")[2]: f"{np.mean([one[name] for one in own]):.3f}" for name in columns}
         row["mean of test"] = report.spread([one[TEST] for one in own])
-        row["valid, as labelled"] = report.spread([one[VALID] for one in own])
-        gains = [one[TEST] - base[TEST] for one, base in zip(own, found.get(EQUAL, []), strict=False)]
-        row["gain"] = "" if arm in (EQUAL, EXACT) else report.spread(gains)
+        gains = [one[TEST] - base[TEST] for one, base in zip(own, found.get(NOISY, []), strict=False)]
+        row["above the first"] = "" if arm == NOISY else report.spread(gains)
         rows.append(row)
-    rules_of_labels = label_rules(2 if options.quick else 40)
-    if rules_of_labels:
-        print(f"Labels of repeated configurations, genuine files\n\n{report.table(rules_of_labels)}\n")
+    if REAL.is_dir():
+        labels = genuine(build(options, place, "none", 0), 1 if options.quick else 5)
+        print(f"Kendall's tau with a held-out run, genuine files\n\n{report.table(labels)}\n")
     print(f"Kendall's tau on exact labels of test, {options.seeds} seeds: mean (minimum to maximum)\n")
     print(report.table(rows))
     report.finish(
@@ -183,15 +188,15 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     add(
         "--arms",
         nargs="+",
-        default=[EQUAL, "certainty"],
-        choices=[*ARMS, EXACT],
-        help="default equal and certainty",
+        default=[*ARMS],
+        choices=[*ARMS],
+        help="rows of the table (default all)",
     )
     options = parser.parse_args(arguments)
     options.preset, options.limit = "sample", None
     if options.quick:
         options.preset, options.limit, options.seeds = "smoke", 2, 1
-        options.arms = [EQUAL, "certainty"]
+        options.arms = [NOISY, f"{NOISY}, denoise"]
     return options
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,16 +89,19 @@ def noisy_rows(
     return rows, np.maximum(1, np.round(np.exp(noisy) * 1e3)).astype(np.int64)
 
 
-def write_noisy(source: Path, target: Path, seed: int, limit: int | None = None) -> None:
-    """Write the sample's layout collections with noisy labels of train and valid.
+def write_noisy(
+    source: Path, target: Path, seed: int, limit: int | None = None, noisy: Sequence[str] = (TRAIN, VALID)
+) -> None:
+    """Write the sample's layout collections with noisy labels of some splits.
 
-    Test files and ``solution.csv`` stay as they are.
+    The files of the others and ``solution.csv`` stay as they are.
 
     Args:
         source: The sample.
         target: Folder to write, whole or not at all.
         seed: Seed of noise, repeats and damage.
         limit: Maximum graphs of a split; by default all.
+        noisy: The splits whose labels get noise, of train and valid.
     """
     if (target / "noise.json").is_file():
         return
@@ -110,10 +114,10 @@ def write_noisy(source: Path, target: Path, seed: int, limit: int | None = None)
             for program in list_programs(source, collection, split)[:limit]:
                 path = target / program.path.relative_to(source)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                if split == TEST:
-                    shutil.copy2(program.path, path)
-                else:
+                if split in noisy:
                     levels[f"{collection.name} {split} {program.name}"] = _write(program, path, seed)
+                else:
+                    shutil.copy2(program.path, path)
     write_json(target / "noise.json", levels)
 
 

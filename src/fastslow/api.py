@@ -23,7 +23,7 @@ from fastslow.ranking.rank import rank as rank_program
 from fastslow.ranking.rank import write_ranking
 from fastslow.ranking.result import Ranking
 from fastslow.ranking.settings import RankSettings
-from fastslow.tuning.device import load_tuned as load_tuned  # of the interface
+from fastslow.xla.device import load_tuned as load_tuned  # of the interface
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,14 +66,15 @@ class Tuned(Shown):
 
     Attributes:
         table: One row per evaluation.
-        best: The best configuration: value, options, and in words what differs from the default; None where
-            no evaluation succeeded.
+        best: The configuration to use: value, options, and in words what differs from the default. It is the
+            default where nothing is faster, with noisy values by 95 % confidence; None where no evaluation
+            succeeded.
     """
 
     def __init__(self, study: "Study"):
         from fastslow.tuning.result import list_evaluations
 
-        self.study, self.table, best = study, list_evaluations(study), study.history.best
+        self.study, self.table, best = study, list_evaluations(study), study.best
         self.best = best and study.target.as_json(best[0].codes) | {"value": best[1]}
 
     def words(self) -> list[str]:
@@ -167,12 +168,18 @@ def convert(source: Program, *arguments: Any, out: str | Path | None = None, **s
 
 
 def tune(
-    source: str | Path, models: str | Path | None = None, out: str | Path | None = None, **settings: Any
+    source: Program,
+    *arguments: Any,
+    models: str | Path | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
 ) -> Tuned:
     """Search for a program's fastest configuration with few evaluations.
 
     Args:
-        source: A labelled competition file (npz), an HLO file, or ``model.py:make``.
+        source: As for :func:`rank`.
+        *arguments: As for :func:`rank`; with ``evaluator="device"`` the function runs on them, and a
+            ``jax.ShapeDtypeStruct`` is replaced by random values.
         models: Path of the models that guide, as for :func:`load_models`; ``"none"`` for no guide.
         out: Folder of the study, which is resumed where it is there; by default nothing is kept.
         **settings: Settings of ``fastslow tune``, such as ``evaluations=200`` or ``evaluator="command"``.
@@ -191,7 +198,12 @@ def tune(
     run = str(models) if models in (None, NO_RUN) else str(Path(models).expanduser().absolute())
     with _data_root(out) as data_root:
         own = _settings(
-            TuneSettings, source, (), data_root=data_root, run="" if models is None else run, **settings
+            TuneSettings,
+            source,
+            arguments,
+            data_root=data_root,
+            run="" if models is None else run,
+            **settings,
         )
         study = search(own)
         if out:

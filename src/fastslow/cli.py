@@ -155,6 +155,11 @@ COMMANDS = {
         "fastslow.programs.sample:SampleSettings",
         "fastslow.programs.sample:make_sample",
     ),
+    "measured-sample": Command(
+        "Make a sample competition of runtimes measured on this machine, which should be idle (half an hour)",
+        "fastslow.programs.measured_sample:MeasuredSampleSettings",
+        "fastslow.programs.measured_sample:make_measured_sample",
+    ),
     "data": Command(
         "Download, check and unpack the real competition's data; resumes where it stopped",
         "fastslow.kaggle.download:DownloadSettings",

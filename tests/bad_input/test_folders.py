@@ -95,6 +95,7 @@ OF_EVERY_MANIFEST = {
 }
 FEATURES = {
     **OF_EVERY_MANIFEST,
+    **NOT_RECORDS,
     "no columns": manifest("config_columns"),
     "columns as text": manifest("config_columns", value="abc"),
 }

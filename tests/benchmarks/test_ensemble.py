@@ -10,7 +10,7 @@ import ensemble
 from fastslow.core.errors import DataError
 from fastslow.evaluation.ensemble import build_ensemble
 from fastslow.features.store import Features
-from helpers.runs import config_of, make_features, random_scores, write_run
+from helpers.runs import ensemble_settings, make_features, random_scores, write_run
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def members(tmp_path, monkeypatch):
         for name, settings in (("gnn-s0", {"seed": 0}), ("gnn-s1", {"seed": 1}), ("ranker-s0", {"trees": 9}))
     ]
     place = tmp_path / "runs/sample/ensemble-layout-xla-default"
-    build_ensemble(config_of(features, place, runs))
+    build_ensemble(ensemble_settings(features, place, runs))
     return ensemble.Members(features, place)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from fastslow import cli
 from fastslow.commands.network import NetworkRunSettings
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.settings import resolve
@@ -48,17 +49,10 @@ def network(root):
     return settings
 
 
-def run(processes, *words):
-    """The command as a user types it, from another folder than the repository."""
-    command = [*TORCHRUN, str(processes), "-m", "fastslow", "train-network", *words]
-    home = resolve(".")
-    done = subprocess.run(command, env=environment(home), cwd=home, capture_output=True, text=True)
-    said = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    return done, said
-
-
 def test_two_processes_train_what_a_run_then_finds(data, tmp_path, monkeypatch):
-    done, _ = run(2, NETWORK, f"data={data}", *SETTINGS)
+    command = [*TORCHRUN, "2", "-m", "fastslow", "train-network", NETWORK, f"data={data}", *SETTINGS]
+    home = resolve(".")  # as a user types it, from another folder than the repository
+    done = subprocess.run(command, env=environment(home), cwd=home, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     settings = network(data)
     manifest = read_manifest(resolve(settings.folder))
@@ -76,11 +70,11 @@ def test_two_processes_train_what_a_run_then_finds(data, tmp_path, monkeypatch):
     assert train(settings) == manifest
 
 
-def test_a_wrong_name_and_missing_features_are_said(data):
-    done, said = run(1, "training-x-s0", f"data={data}", *SETTINGS)
-    assert done.returncode == 1
-    (line,) = said
-    assert "network: 'training-x-s0' is none of training-layout-s0, training-tile-s0" in line
-    done, said = run(2, "training-layout-s0", f"data={data}", *SETTINGS, "gnn.layout.graphs_per_step=2")
-    assert done.returncode == 1
-    assert said and all("layout-xla-default: no such folder" in line for line in said)
+def test_a_wrong_name_and_missing_features_are_said(data, capsys):
+    for name, said in (
+        ("training-x-s0", "network: 'training-x-s0' is none of training-layout-s0, training-tile-s0"),
+        ("training-layout-s0", "layout-xla-default: no such folder"),
+    ):
+        assert cli.main(["train-network", name, f"data={data}", *SETTINGS]) == 1
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+        assert said in line

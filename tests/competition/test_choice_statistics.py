@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.choices.tied_choices import factorise
@@ -175,6 +175,7 @@ def test_one_row_per_layout_file(tmp_path):
 
 
 @given(tied_codes())
+@settings(max_examples=25)
 def test_fewer_rows_are_averaged_over_draws(codes):
     choices, opcodes = factorise(codes), opcodes_of(codes)
     whole = choice_statistics(choices, opcodes)

@@ -12,6 +12,7 @@ from scipy.stats import kendalltau
 from fastslow.competition import metrics
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import (
+    ALL_METRICS,
     collection_score,
     competition_score,
     kendall_tau,
@@ -148,6 +149,12 @@ def test_hundred_thousand_configurations_need_no_matrix():
     assert ordered_pair_accuracy(runtime, runtime) == 1.0
     assert ordered_pair_accuracy(runtime, -runtime) == 0.0
     assert ordered_pair_accuracy(runtime, rng.random(100_000)) == pytest.approx(0.5, abs=0.01)
+
+
+@cases("k", [1, 5, 10, 100])
+def test_an_error_by_name_looks_at_as_many_configurations_as_its_name_says(k):
+    runtime = np.arange(1000, 800, -1)  # predicted from slowest to fastest: the K-th is the best of K
+    assert ALL_METRICS[f"top_{k}_error"](runtime, np.arange(200)) == runtime[k - 1] / 801 - 1
 
 
 @cases("metric", [kendall_tau, ordered_pair_accuracy, slowdown, tile_score])

@@ -35,15 +35,27 @@ def clear():
     source_digests.cache_clear()
 
 
-def edit(path, old, new, entry=TRAIN):
-    """Edit a module; return the modules whose digests differ afterwards, of those that an entry reaches."""
-    before = source_digests(entry)
+def digests(entries):
+    return {(entry, name): own for entry in entries for name, own in source_digests(entry).items()}
+
+
+def edit(path, old, new, *entries):
+    """Edit a module; return the modules whose digests differ afterwards for every entry, else TRAIN."""
+    entries = entries or (TRAIN,)
+    before = digests(entries)
+    replace(path, old, new)
+    clear()
+    after = digests(entries)
+    changed = {pair for pair in {*before, *after} if before.get(pair) != after.get(pair)}
+    names = {name for _, name in changed}
+    assert changed == {(entry, name) for entry in entries for name in names}
+    return names
+
+
+def replace(path, old, new):
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
-    clear()
-    after = source_digests(entry)
-    return {name for name in {*before, *after} if before.get(name) != after.get(name)}
 
 
 def test_an_edit_of_a_function_that_is_reached_changes_the_digest_of_its_module(package):
@@ -58,12 +70,14 @@ def test_a_changed_constant_counts(package):
 
 
 def test_prose_and_formatting_do_not_count(package):
-    loss = package / "networks" / "model" / "losses.py"
-    assert edit(loss, "\n\n\ndef ", "\n\n\n# a comment\ndef ") == set()
+    before, loss = source_digests(TRAIN), package / "networks" / "model" / "losses.py"
+    replace(loss, "\n\n\ndef ", "\n\n\n# a comment\ndef ")
     start = loss.read_text().index('"""', loss.read_text().index("def ")) + 3
-    assert edit(loss, loss.read_text()[start : start + 20], "Something else") == set()
+    replace(loss, loss.read_text()[start : start + 20], "Something else")
     settings = package / "networks" / "settings" / "train_settings.py"
-    assert edit(settings, "Seed of weights", "The seed of weights") == set()
+    replace(settings, "Seed of weights", "The seed of weights")
+    clear()
+    assert source_digests(TRAIN) == before
 
 
 def test_an_edit_that_the_entry_does_not_reach_does_not_count(package):
@@ -93,13 +107,11 @@ ROWS = "buffer = member.read(count * row_bytes)"
 WHOLE = "return flat.reshape("
 
 
-@pytest.mark.parametrize(
-    ("entry", "old", "new"),
-    [(FEATURES, ROWS, f"{ROWS}[::-1]"), *((step, WHOLE, "return flat[::-1].reshape(") for step in STEPS)],
-)
-def test_a_change_of_how_arrays_are_read_makes_every_step_stale(package, entry, old, new):
+def test_a_change_of_how_arrays_are_read_makes_every_step_stale(package):
     """Features read every configuration row by row; what is made from them has their fingerprint."""
-    assert edit(package / "core" / "npz_io.py", old, new, entry) == {"fastslow.core.npz_io"}
+    arrays = package / "core" / "npz_io.py"
+    assert edit(arrays, ROWS, f"{ROWS}[::-1]", FEATURES) == {"fastslow.core.npz_io"}
+    assert edit(arrays, WHOLE, "return flat[::-1].reshape(", *STEPS) == {"fastslow.core.npz_io"}
 
 
 def test_every_module_counts_but_those_that_are_named(package):

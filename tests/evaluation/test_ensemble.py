@@ -23,9 +23,8 @@ from fastslow.evaluation.ensemble_weights import (
 )
 from fastslow.evaluation.predictions import read_predictions
 from helpers.cases import cases
-from helpers.runs import config_of, make_features, overwrite_predictions, random_scores, write_run
+from helpers.runs import ensemble_settings, make_features, overwrite_predictions, random_scores, write_run
 
-NAMES = {"train": ("a",), "valid": ("v", "w"), "test": ("t",)}
 WILD = st.floats(-1e15, 1e15, allow_subnormal=False) | st.integers(-2, 2).map(float)
 
 
@@ -61,6 +60,10 @@ def test_a_combination_is_the_weighted_mean():
     np.testing.assert_allclose(mixed, 0.75 * np.array([0, 1, 0.5]) + 0.25 * np.array([1, 0.5, 0]))
     (alone,) = combine(members, "test", "min_max", {"a": 1.0, "b": 0.0, "c": 0.0}).values()
     np.testing.assert_array_equal(alone, [0, 10, 5])
+
+
+def test_the_tables_were_made_with_at_most_twenty_models():
+    assert EnsembleSettings().max_models == 20
 
 
 @given(data=st.data(), max_models=st.integers(1, 6), kind=st.sampled_from(["layout", "tile"]))
@@ -144,7 +147,7 @@ def test_runs_that_differ_in_their_seed_alone_are_one_model(layout, tmp_path, rn
     again.finish(["predictions.npz"], valid=trained_elsewhere["valid"])
     manifests = {name: read_manifest(tmp_path / name) for name in options}
     assert models_of(manifests) == {n[0]: n for n in (["a0", "a1"], ["b0"], ["c"], ["d"], ["e1"])}
-    members = build_ensemble(config_of(layout, tmp_path / "all", runs))["members"]
+    members = build_ensemble(ensemble_settings(layout, tmp_path / "all", runs))["members"]
     assert {name: member["model"] for name, member in members.items()} == {name: name for name in options} | {
         "a1": "a0"
     }
@@ -169,7 +172,7 @@ def test_each_manifest_is_read_once(layout, tmp_path, rng, monkeypatch):
         return read_manifest(folder, *remedy)
 
     monkeypatch.setattr(predictions_file, "read_manifest", counted)
-    build_ensemble(config_of(layout, tmp_path / "e", runs))
+    build_ensemble(ensemble_settings(layout, tmp_path / "e", runs))
     assert {name: read[name] for name in ("m0", "m1", "m2")} == {"m0": 1, "m1": 1, "m2": 1}
 
 
@@ -178,7 +181,9 @@ def test_each_manifest_is_read_once(layout, tmp_path, rng, monkeypatch):
 def test_an_ensemble_of_noisy_members(request, tmp_path, rng, kind, normalisation):
     features = request.getfixturevalue(kind)
     runs = [write_run(tmp_path / f"m{i}", features, random_scores(features, rng, 0.5)) for i in range(3)]
-    settings = config_of(features, tmp_path / "both", runs, normalisation=normalisation, weighting="search")
+    settings = ensemble_settings(
+        features, tmp_path / "both", runs, normalisation=normalisation, weighting="search"
+    )
     manifest = build_ensemble(settings)
     members = manifest["members"]
     assert list(members) == ["m0", "m1", "m2"] and [m["folder"] for m in members.values()] == runs
@@ -229,7 +234,7 @@ def test_weights_stay_equal_until_others_are_surely_better(tmp_path, rng):
 
     def weights(runs, **settings):
         folder = tmp_path / "-".join([str(len(runs)), *settings.values()])
-        manifest = build_ensemble(config_of(features, folder, runs, **settings))
+        manifest = build_ensemble(ensemble_settings(features, folder, runs, **settings))
         found = [member["weight"] for member in manifest["members"].values()]
         used = sum(weight > 0 for weight in found)
         assert manifest["valid"]["weights"] == f"{used} of {len(found)} members"
@@ -253,14 +258,14 @@ def test_members_that_complement_each_other_gain(layout, tmp_path):
                 known = (place < len(place) / 2) == bool(part)
                 predictions[split][name] = np.where(known, place, place.max() if part else -1.0)
     runs = [write_run(tmp_path / f"half{i}", layout, predictions) for i, predictions in enumerate(half)]
-    manifest = build_ensemble(config_of(layout, tmp_path / "both", runs))
+    manifest = build_ensemble(ensemble_settings(layout, tmp_path / "both", runs))
     assert manifest["gain"] > 0.1 and manifest["valid"]["mean"] == pytest.approx(1)
     assert manifest["valid"]["weights"] == "2 of 2 members"
 
 
 def test_one_member_keeps_its_predictions(layout, tmp_path, rng):
     run = write_run(tmp_path / "only", layout, random_scores(layout, rng))
-    manifest = build_ensemble(config_of(layout, tmp_path / "one", [run], normalisation="min_max"))
+    manifest = build_ensemble(ensemble_settings(layout, tmp_path / "one", [run], normalisation="min_max"))
     assert manifest["gain"] == 0 and manifest["members"]["only"]["weight"] == 1
     for split in PREDICTED_SPLITS:
         own, given_predictions = (
@@ -274,27 +279,27 @@ def test_one_member_keeps_its_predictions(layout, tmp_path, rng):
 
 def test_ensembles_of_ensembles_and_runs_of_one_name(layout, tmp_path, rng):
     runs = [write_run(tmp_path / part / "gnn", layout, random_scores(layout, rng)) for part in "xy"]
-    inner = build_ensemble(config_of(layout, tmp_path / "inner", runs))
+    inner = build_ensemble(ensemble_settings(layout, tmp_path / "inner", runs))
     assert set(inner["members"]) == set(runs)
     third = write_run(tmp_path / "z" / "gnn", layout, random_scores(layout, rng))
-    outer = build_ensemble(config_of(layout, tmp_path / "outer", [str(tmp_path / "inner"), third]))
+    outer = build_ensemble(ensemble_settings(layout, tmp_path / "outer", [str(tmp_path / "inner"), third]))
     assert list(outer["members"]) == ["inner", "gnn"]
     assert outer["valid"]["mean"] >= inner["valid"]["mean"]
 
 
 def test_it_is_built_again_only_where_a_member_changed(layout, tmp_path, rng):
     runs = [write_run(tmp_path / f"m{i}", layout, random_scores(layout, rng)) for i in range(2)]
-    settings = config_of(layout, tmp_path / "e", runs)
+    settings = ensemble_settings(layout, tmp_path / "e", runs)
     build_ensemble(settings)
     made = (tmp_path / "e" / "predictions.npz").stat().st_mtime_ns
-    build_ensemble(config_of(layout, tmp_path / "e", runs[::-1]))
+    build_ensemble(ensemble_settings(layout, tmp_path / "e", runs[::-1]))
     assert (tmp_path / "e" / "predictions.npz").stat().st_mtime_ns == made
     folder = tmp_path / "m1"
     Artifact(folder, {"collection": layout.collection.name, "seed": 1}, {"data": layout.data}).finish(
         ["predictions.npz"], valid={"mean": 0.0, "per_graph": {"v": 0.0}}
     )
     assert not settings.artifact().is_current()
-    assert not config_of(layout, tmp_path / "e", runs, max_models=3).artifact().is_current()
+    assert not ensemble_settings(layout, tmp_path / "e", runs, max_models=3).artifact().is_current()
 
 
 def broken(problem, features, folder, predictions):
@@ -340,7 +345,7 @@ def broken(problem, features, folder, predictions):
 def test_a_wrong_member_is_refused_by_name(layout, tmp_path, rng, problem, said):
     good = write_run(tmp_path / "good", layout, random_scores(layout, rng))
     broken(problem, layout, tmp_path / "bad run", random_scores(layout, rng))
-    settings = config_of(layout, tmp_path / "e", [good, str(tmp_path / "bad run")])
+    settings = ensemble_settings(layout, tmp_path / "e", [good, str(tmp_path / "bad run")])
     with pytest.raises(DataError, match=f"^{tmp_path / 'bad run'}.*{said}"):
         build_ensemble(settings)
     assert not (tmp_path / "e" / "manifest.json").exists()

@@ -18,7 +18,7 @@ from fastslow.evaluation.predictions import (
 )
 from helpers.cases import cases
 from helpers.good_artifacts import reseal
-from helpers.runs import config_of, make_features, overwrite_predictions, random_scores
+from helpers.runs import ensemble_settings, make_features, overwrite_predictions, random_scores
 from helpers.runs import write_run as write_random_run
 
 
@@ -147,7 +147,7 @@ def test_a_custom_model_takes_part_in_an_ensemble(features, tmp_path):
     assert manifest["settings"] == {"model": "mine", "seed": 0, "collection": "layout:xla:random"}
     noise = random_scores(features, np.random.default_rng(0), noise=2.0)
     runs = [str(tmp_path / "mine"), write_random_run(tmp_path / "noise", features, noise)]
-    ensemble = build_ensemble(config_of(features, tmp_path / "both", runs))
+    ensemble = build_ensemble(ensemble_settings(features, tmp_path / "both", runs))
     assert ensemble["members"]["mine"]["weight"] == 1 and ensemble["valid"]["mean"] == pytest.approx(1)
 
 
@@ -164,7 +164,7 @@ def test_a_run_written_by_hand_is_refused_until_write_run_wrote_it(features, tmp
         "valid": {"mean": 1, "per_graph": {"v": 1.0}},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    settings = config_of(features, tmp_path / "one", [str(folder)])
+    settings = ensemble_settings(features, tmp_path / "one", [str(folder)])
     with pytest.raises(DataError, match="manifest.json: has no checksum of itself"):
         build_ensemble(settings)
     write_run(folder, features, by_runtime(features), model="mine")
@@ -177,7 +177,7 @@ def test_seeds_of_a_custom_model_share_a_weight_and_new_predictions_redo_the_ens
     runs = [str(tmp_path / f"mine-s{seed}") for seed in range(2)]
     for seed, run in enumerate(runs):
         write_run(run, features, random_scores(features, rng), model="mine", seed=seed)
-    settings = config_of(features, tmp_path / "ensemble", runs)
+    settings = ensemble_settings(features, tmp_path / "ensemble", runs)
     members = build_ensemble(settings)["members"]
     assert {member["weight"] for member in members.values()} == {0.5}
     assert settings.artifact().is_current()
@@ -230,4 +230,4 @@ def test_a_manifest_that_lacks_a_key_is_refused_by_file_key_and_remedy(features,
     with pytest.raises(DataError, match=f"mine/manifest.json: {message}.*(again|write_run)"):
         read_run_manifest(tmp_path / "mine")
     with pytest.raises(DataError, match=f"mine/manifest.json: {message}"):
-        build_ensemble(config_of(features, tmp_path / "e", [str(tmp_path / "mine")]))
+        build_ensemble(ensemble_settings(features, tmp_path / "e", [str(tmp_path / "mine")]))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -56,10 +57,10 @@ def features(tmp_path_factory):
     return root
 
 
-@pytest.fixture
-def settings(features, tmp_path):
+@pytest.fixture(scope="module")
+def made(features, tmp_path_factory):
     """Two members with random scores, many of them equal, and their ensemble, for every collection."""
-    rng = np.random.default_rng(1)
+    root, rng = tmp_path_factory.mktemp("models"), np.random.default_rng(1)
     for c in COLLECTIONS:
         own = Features(features / "features" / c.slug)
         runs = []
@@ -69,14 +70,21 @@ def settings(features, tmp_path):
                 split: {name: rng.integers(0, 4, count).astype(float) for name, count in counts.items()}
                 for split, counts in splits.items()
             }
-            folder = tmp_path / "runs" / f"{model}-{c.slug}-s0"
+            folder = root / "runs" / f"{model}-{c.slug}-s0"
             write_predictions(folder, scores)
             valid = collection_score(c.kind, own.labels("valid"), scores["valid"])
             facts = {"collection": c.name, "model": model, "seed": 0}
             Artifact(folder, facts, {"data": own.data}).finish([PREDICTIONS], valid=valid)
             runs.append(str(folder))
-        folder = tmp_path / "made" / f"ensemble-{c.slug}"
+        folder = root / "made" / f"ensemble-{c.slug}"
         build_ensemble(EnsembleSettings(features=str(own.folder), runs=runs, folder=str(folder)))
+    return root
+
+
+@pytest.fixture
+def settings(features, made, tmp_path):
+    """A submission of a copy of the ensembles, which a test may change."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     return SubmissionSettings(
         data_root=str(features / "data"),
         features=[str(features / "features" / c.slug) for c in COLLECTIONS],

@@ -202,7 +202,7 @@ def test_a_new_file_is_added_and_a_removed_one_disappears(settings):
     )
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("settings", "workers"), [("layout", 2), ("tile", 1)], indirect=["settings"])
 def test_a_broken_file_leaves_no_finished_folder(settings, workers):
     build_features(settings)
     path = data_path(settings, "valid", "v")
@@ -229,6 +229,7 @@ def test_a_missing_split_is_refused(settings):
         build_features(settings)
 
 
+@pytest.mark.parametrize("settings", ["layout"], indirect=True)
 def test_two_builders_at_once_make_one_good_folder(settings):
     context = multiprocessing.get_context("spawn")
     builders = [context.Process(target=build_features, args=(settings,)) for _ in range(2)]
@@ -296,16 +297,14 @@ def test_merging_matches_a_loop(structure, seed):
     for config in range(graph.num_configs):
         row = codes[config] if len(graph.config_index) else graph.config_feat[config]
         groups.setdefault(tuple(row.ravel().tolist()), []).append(config)
-    labels = {"mean": np.mean, "median": np.median, "minimum": np.min}
-    label = [*labels][seed % 3]
-    merged = merge_duplicates(graph, label)
+    merged = merge_duplicates(graph)
     assert merged.num_configs == len(groups)
     np.testing.assert_array_equal(merged.file_runtime, graph.runtime)
     for row, members in enumerate(groups.values()):  # in the order of their first members
         assert merged.config_ids[row] == members[0]
         np.testing.assert_array_equal(merged.config_row[members], row)
         assert merged.count[row] == len(members)
-        assert merged.runtime[row] == pytest.approx(labels[label](graph.runtime[members]))
+        assert merged.runtime[row] == pytest.approx(graph.runtime[members].mean())
         np.testing.assert_array_equal(merged.choices.layout_codes()[row], codes[members[0]])
         np.testing.assert_array_equal(merged.config_feat[row], graph.config_feat[members[0]])
 

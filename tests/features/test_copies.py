@@ -120,7 +120,7 @@ def test_pairs_of_random_programs_are_those_that_paths_join(through, seed):
 
 
 @pytest.mark.skipif(not SAMPLE, reason="no data/sample")
-@cases("path", SAMPLE[::14] + REAL[-1:])
+@cases("path", SAMPLE[::28] + REAL[-1:])
 def test_files_give_the_pairs_and_features_of_plain_loops(path):
     file = read_competition_file(path, "layout", labelled=False)
     arrays = file.node_feat, file.node_opcode, file.edge_index

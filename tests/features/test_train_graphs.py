@@ -1,14 +1,12 @@
 """Which train graphs and configurations are learned from."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fastslow.core.errors import DataError
-from fastslow.features.train_graphs import draw_configs, draw_graphs, graph_noise, sound, trainable
+from fastslow.features.train_graphs import draw_configs, draw_graphs, trainable
 from helpers.cases import cases
 from helpers.random_graphs import make_graph
 
@@ -49,52 +47,6 @@ def test_graphs_of_one_runtime_carry_no_ranking_signal():
 def test_nothing_to_learn_from_is_refused(folder):
     with pytest.raises(DataError, match="folder: no train graph has two configurations of different runtime"):
         trainable({"": folder})
-
-
-def measured(rng, noise, runs=4, configs=30):
-    """A graph of configurations that were measured several times, with noise; and its true runtimes."""
-    true = np.exp(rng.normal(size=configs))
-    codes = np.arange(configs, dtype=np.uint8)[:, None, None] % 3 + np.zeros((1, 1, 3), np.uint8)
-    graph = make_graph((np.zeros((0, 2), int), 2, np.array([0]), codes))
-    row = np.repeat(np.arange(configs, dtype=np.int32), runs)
-    runtime = true[row] * np.exp(noise * rng.normal(size=len(row)))
-    label = np.bincount(row, runtime) / runs
-    return replace(graph, runtime=label, config_row=row, file_runtime=runtime), true
-
-
-def test_the_noise_of_labels_is_that_of_a_mean_of_runs(rng):
-    graph, true = measured(rng, 0.1, runs=4, configs=200)
-    noise = graph_noise(graph)
-    assert noise == pytest.approx(np.full(200, 0.05), rel=0.1)
-    assert np.log(graph.runtime / true).std() == pytest.approx(0.05, rel=0.15)
-    assert graph_noise(measured(rng, 0.0)[0]) is None, "exact"
-    assert graph_noise(measured(rng, 0.1, runs=1)[0]) is None, "not known"
-    often = np.r_[np.zeros(39, np.int32), np.arange(30, dtype=np.int32)]  # one configuration again and again
-    single, _ = measured(rng, 0.1)
-    runtime = single.runtime[often] * np.exp(0.1 * rng.normal(size=len(often)))
-    noise = graph_noise(replace(single, config_row=often, file_runtime=runtime))
-    assert noise[1:] == pytest.approx(np.full(29, 0.1), rel=0.4) and noise[0] == pytest.approx(
-        noise[1] / 40**0.5
-    )
-
-
-def test_graphs_of_a_low_ceiling_are_left_out(rng):
-    graphs = {"clear": measured(rng, 0.05)[0], "noisy": measured(rng, 3.0)[0], "once": measured(rng, 3, 1)[0]}
-    folder = Folder({name: graph.runtime for name, graph in graphs.items()})
-    folder.graph = lambda split, name: graphs[name]
-    assert trainable({"": folder}) == trainable({"": folder}, 0.0) == [*graphs]
-    assert trainable({"": folder}, 0.5) == ["clear", "once"], "an unknown ceiling is not below the bound"
-    assert sound(folder, "train", ["noisy", "clear"], 0.5) == ["clear"]
-    with pytest.raises(DataError, match="no train graph"):
-        trainable({"": Noisy(graphs["noisy"])}, 0.5)
-
-
-class Noisy(Folder):
-    """A folder of one graph."""
-
-    def __init__(self, graph):
-        super().__init__({"noisy": graph.runtime})
-        self.graph = lambda split, name: graph
 
 
 def test_graphs_are_found_by_their_prefix():

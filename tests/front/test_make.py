@@ -36,7 +36,7 @@ def called(tmp_path):
     script.chmod(0o755)
 
     def call(*arguments, **variables):
-        ready = [f"{name}=" for name in ("READY", "TESTED", "COMPILER", "TUNING", "PLACER")]
+        ready = [f"{name}=" for name in ("READY", "TESTED", "COMPILER", "TUNING", "DEVICE", "PLACER")]
         done = make(*arguments, *ready, f"PY={script}", **variables)
         assert done.returncode == 0, done.stderr
         return json.loads(log.read_text())
@@ -148,7 +148,7 @@ CALLS = {  # what is typed, and what Python is called with
     ("report",): ["-m", "fastslow", "report"],
     ("report", "NAME=my run"): ["-m", "fastslow", "report", "name=my run"],
     ("figures",): ["-m", "fastslow", "figures"],
-    ("test",): ["-m", "pytest", "-n", "3", "--dist", "loadfile"],
+    ("test",): ["-m", "pytest", "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"],
     ("guard",): ["benchmarks/guard.py"],
     ("guard", "SET=--record"): ["benchmarks/guard.py", "--record"],
     ("convert", "SRC=my model.py:make"): ["-m", "fastslow", "convert", "my model.py:make"],
@@ -181,6 +181,7 @@ CALLS = {  # what is typed, and what Python is called with
     ("sample", "SIZE=large", "SET=processes=4 seed=1"): [
         *("-m", "fastslow", "sample", "size=large", "processes=4", "seed=1")
     ],
+    ("sample", "LABELS=device", "SET=hours=0.4"): ["-m", "fastslow", "measured-sample", "hours=0.4"],
     ("tune", "SRC=x.pb", "RUN=none", "OUT=/my data", "SET=evaluations=9"): [
         *("-m", "fastslow", "tune", "x.pb", "run=none", "data_root=/my data", "evaluations=9")
     ],

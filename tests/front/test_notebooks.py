@@ -23,11 +23,11 @@ from helpers.notebook_parameters import (
     FOLDER,
     NOTEBOOKS,
     code_cells,
-    config_class,
     python,
     read,
     render,
     rewrite,
+    settings_class,
 )
 from helpers.workspace import environment
 
@@ -45,7 +45,7 @@ def test_parameters_are_the_settings_their_defaults_and_sentences():
         assert tagged == code_cells(path)[:1], path.stem
         source, found = tagged[0].source, {}
         exec(source, {}, found)
-        settings = config_class(path)
+        settings = settings_class(path)
         defaults = settings()
         shown = [setting.name for setting in settings.describe() if not setting.group]
         assert list(found) == shown and shown == list(settings.main or settings.model_fields), path.stem
@@ -67,7 +67,7 @@ def test_a_parameters_cell_is_rendered_from_the_settings(tmp_path):
         notebook.cells[place].source = "outdated = 1"
         nbformat.write(notebook, copy)
         assert rewrite(copy) and not rewrite(copy), path.stem
-        assert code_cells(copy)[0].source == render(config_class(path)), path.stem
+        assert code_cells(copy)[0].source == render(settings_class(path)), path.stem
         assert copy.read_bytes() == path.read_bytes(), path.stem
 
 
@@ -88,7 +88,7 @@ def test_a_notebook_holds_no_logic_and_no_outputs():
             assert not any(isinstance(node, LOGIC) for node in nodes), f"{path.stem}: {cell.source}"
         names = [node for nodes in trees[1:] for node in nodes if isinstance(node, ast.Name)]
         assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-        assert "settings" in assigned and not assigned & config_class(path).model_fields.keys(), path.stem
+        assert "settings" in assigned and not assigned & settings_class(path).model_fields.keys(), path.stem
         assert notebook.metadata.kernelspec.name == "python3", path.stem
         assert set(notebook.metadata.language_info) == {"name"}, f"{path.stem}: no version"
 
@@ -99,7 +99,7 @@ def test_a_notebook_explains_itself_and_every_figure():
         cells = read(path).cells
         assert cells[0].cell_type == "markdown" and cells[0].source.startswith("# "), path.stem
         about = cells[0].source.partition("\n")[2]
-        assert len(about.strip()) > 60 and f"`help({config_class(path).__name__})`" in about, path.stem
+        assert len(about.strip()) > 60 and f"`help({settings_class(path).__name__})`" in about, path.stem
         for before, cell in zip(cells, cells[1:], strict=False):
             if cell.cell_type == "code" and cell.source.splitlines()[-1].startswith("plot_"):
                 assert before.cell_type == "markdown" and len(before.source) > 100, cell.source
@@ -111,7 +111,7 @@ def test_notebooks_share_a_kernel_in_any_order(capsys):
         for cell in code_cells(path)[:2]:
             statements, settings = python(cell.source).rsplit("\n", 1)
             shell.run_cell(statements if settings == "settings" else cell.source).raise_error()
-        assert shell.user_ns["settings"] == config_class(path)(), path.stem
+        assert shell.user_ns["settings"] == settings_class(path)(), path.stem
     assert capsys.readouterr().out == "", "no variable of another notebook is even named"
 
 
@@ -122,7 +122,7 @@ def test_by_default_a_notebook_writes_to_no_folder_of_a_run():
     made |= {folder for step in workflow for folder in written(step.settings)}
     assert "runs/sample/gnn-layout-xla-random-s0" in made and "submissions/sample.csv" in made
     for path in NOTEBOOKS:
-        settings = config_class(path)()
+        settings = settings_class(path)()
         own = {getattr(settings, "csv", ""), *written(settings)}
         assert not made & own, path.stem
 
@@ -143,7 +143,7 @@ def check_the_command_for_tile(stem):
     assert words[3] == f"notebooks/{stem}.ipynb" and (ROOT / words[3]).is_file()
     given = [f"{words[i + 1]}={words[i + 2]}" for i, word in enumerate(words) if word == "-p"]
     lists = dict(re.findall(r"(\w+): \[([^]]*)\]", line))
-    settings = config_class(FOLDER / f"{stem}.ipynb").from_texts(
+    settings = settings_class(FOLDER / f"{stem}.ipynb").from_texts(
         given, {name: [text] for name, text in lists.items()}
     )
     steps = [s for s in Plan("sample", "sample", "sample", 1, {}, 1).steps() if s.notebook.stem == stem]

@@ -1,5 +1,6 @@
 """Registries: one line adds a split; everything from features to the score table follows."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -63,7 +64,7 @@ def test_a_fourth_split_is_one_line(tmp_path):
     shutil.copy(get_collection(COLLECTION).folder(root, "valid") / "v.npz", held_out / "h.npz")
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, root],
-        env={"PYTHONPATH": str(tmp_path / "src")},
+        env={"PYTHONPATH": os.pathsep.join([str(tmp_path / "src"), os.environ["PYTHONPATH"]])},
         capture_output=True,
         text=True,
     )

@@ -35,7 +35,7 @@ def python(source):
     return "\n".join(line for line in source.splitlines() if not line.startswith("%"))
 
 
-def config_class(path) -> type[Settings]:
+def settings_class(path) -> type[Settings]:
     """The settings' class of a notebook, from the line that makes the config."""
     nodes = [node for cell in code_cells(path) for node in ast.walk(ast.parse(python(cell.source)))]
     (name,) = [n.value.id for n in nodes if isinstance(n, ast.Attribute) and n.attr == "from_variables"]
@@ -86,7 +86,7 @@ def rewrite(path) -> bool:
     """Replace the parameters cell of a notebook by the rendered one; whether it was another."""
     notebook = read(path)
     (cell,) = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
-    old, cell.source = cell.source, render(config_class(path))
+    old, cell.source = cell.source, render(settings_class(path))
     if cell.source != old:
         nbformat.write(notebook, path)
     return cell.source != old

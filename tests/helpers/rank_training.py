@@ -1,4 +1,4 @@
-"""A process of a training, as torchrun starts it: one epoch, then its gradients and weights go to a file."""
+"""A process of a training with torchrun's environment: one epoch, then gradients and weights go to a file."""
 
 import json
 import sys

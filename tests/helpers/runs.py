@@ -53,5 +53,5 @@ def overwrite_predictions(folder, scores):
     reseal(folder, PREDICTIONS)
 
 
-def config_of(features, folder, runs, **options):
+def ensemble_settings(features, folder, runs, **options):
     return EnsembleSettings(features=str(features.folder), folder=str(folder), runs=runs, **options)

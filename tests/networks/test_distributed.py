@@ -1,6 +1,8 @@
 """Two processes train what one trains; a process that dies costs what came after the last checkpoint."""
 
 import json
+import os
+import socket
 import subprocess
 import sys
 import threading
@@ -21,21 +23,30 @@ from helpers import rank_training
 from helpers.networks import into, small_training
 
 torch.set_num_threads(1)
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
 
-@pytest.fixture
-def settings(features, tmp_path):
+EPOCHS = 12  # a process must be killed between the first checkpoint and the end
+
+
+@pytest.fixture(scope="module")
+def settings(features, tmp_path_factory):
     """A small training: three graphs, two a step, so that the last step has a graph for one process alone."""
     return small_training(
         features,
-        tmp_path,
+        tmp_path_factory.mktemp("training"),
         graphs_per_step=2,
         configs_per_step=8,
-        epochs=3,
+        epochs=EPOCHS,
         average_last=2,
-        learning_rate=3e-3,
+        learning_rate=1e-3,
     )
+
+
+@pytest.fixture(scope="module")
+def two(settings, tmp_path_factory):
+    """The folder of a training by two processes, and its manifest."""
+    folder = tmp_path_factory.mktemp("two")
+    return folder, train(into(settings, folder, processes=2))
 
 
 def weights_of(folder):
@@ -50,9 +61,12 @@ def close(ours, theirs, tolerance=1e-4):
 
 def test_two_processes_have_the_gradients_of_one(settings, tmp_path):
     one = rank_training.epoch(settings)
-    command = [*TORCHRUN, "2", rank_training.__file__, json.dumps(settings.asdict()), str(tmp_path / "rank")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    command = [sys.executable, rank_training.__file__, json.dumps(settings.asdict()), str(tmp_path / "rank")]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    own = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = [subprocess.Popen(command, env={**own, "RANK": str(n)}) for n in (0, 1)]
+    assert [process.wait(120) for process in ranks] == [0, 0]
     first, second = (torch.load(tmp_path / f"rank-{n}.pt", weights_only=True) for n in (0, 1))
     assert any(gradient.abs().max() > 1e-4 for gradient in one["gradients"].values())
     for kind in ("gradients", "weights"):
@@ -61,19 +75,19 @@ def test_two_processes_have_the_gradients_of_one(settings, tmp_path):
     assert first["loss"] == second["loss"] == pytest.approx(one["loss"], rel=1e-5)
 
 
-def test_the_result_is_that_of_one_process(settings, tmp_path):
-    one = train(into(settings, tmp_path / "one"))
-    two = train(into(settings, tmp_path / "two", processes=2))
-    assert two["fingerprint"] == one["fingerprint"]
-    assert two["valid"]["mean"] == pytest.approx(one["valid"]["mean"], abs=1e-6)
-    close(weights_of(tmp_path / "two"), weights_of(tmp_path / "one"), 1e-3)
-    for split, graphs in read_predictions(tmp_path / "one" / "run").items():
-        theirs = read_predictions(tmp_path / "two" / "run")[split]
+def test_the_result_is_that_of_one_process(settings, two, tmp_path):
+    folder, manifest = two
+    one = train(into(settings, tmp_path))
+    assert manifest["fingerprint"] == one["fingerprint"]
+    assert manifest["valid"]["mean"] == pytest.approx(one["valid"]["mean"], abs=1e-6)
+    close(weights_of(folder), weights_of(tmp_path), 1e-3)
+    for split, graphs in read_predictions(tmp_path / "run").items():
+        theirs = read_predictions(folder / "run")[split]
         assert list(theirs) == list(graphs)
         for name, prediction in graphs.items():
             np.testing.assert_allclose(theirs[name], prediction, rtol=1e-3, atol=1e-4)
-    left = {path.name for path in (tmp_path / "two" / "training").iterdir()}
-    assert left == {path.name for path in (tmp_path / "one" / "training").iterdir()}
+    left = {path.name for path in (folder / "training").iterdir()}
+    assert left == {path.name for path in (tmp_path / "training").iterdir()}
 
 
 def interrupt(settings):
@@ -100,19 +114,16 @@ def interrupt(settings):
     return raised
 
 
-def test_after_a_process_died_the_same_command_resumes(settings, tmp_path, capfd):
-    long = settings.replace(epochs=12, processes=2)
-    train(into(long, tmp_path / "whole"))
-    capfd.readouterr()
-    settings = into(long, tmp_path / "killed")
+def test_after_a_process_died_the_same_command_resumes(settings, two, tmp_path, capfd):
+    settings = into(settings, tmp_path, processes=2)
     (error,) = interrupt(settings)
     assert "a process of the training ended; run the same command to resume" in str(error)
-    assert not (tmp_path / "killed" / "training" / "manifest.json").exists()
+    assert not (tmp_path / "training" / "manifest.json").exists()
     train(settings)
     assert "training: resumed after epoch " in capfd.readouterr().out
-    whole, resumed = weights_of(tmp_path / "whole"), weights_of(tmp_path / "killed")
+    whole, resumed = weights_of(two[0]), weights_of(tmp_path)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-    kept = [read_manifest(tmp_path / name / "run")["valid"] for name in ("whole", "killed")]
+    kept = [read_manifest(folder / "run")["valid"] for folder in (two[0], tmp_path)]
     assert kept[0] == kept[1]
 
 

@@ -7,13 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import SettingsError
-from fastslow.networks.model.losses import (
-    LOSSES,
-    Loss,
-    certainty,
-    list_mle,
-    pairwise_hinge,
-)
+from fastslow.networks.model.losses import LOSSES, Loss, list_mle, pairwise_hinge
 from fastslow.networks.settings.train_settings import TrainSettings
 from helpers.cases import cases
 
@@ -148,55 +142,6 @@ SLOW = {
     "list_mle": slow_list_mle,
     "mse_log": slow_mse_log,
 }
-
-
-def probability_of_order(one, other, first, second):
-    """That normal noise of two log runtimes did not turn their order, by the sum over a fine grid."""
-    distance, spread = abs(math.log(one) - math.log(other)), math.hypot(first, second)
-    grid = torch.linspace(-12, 12, 20_001, dtype=torch.float64)
-    density = torch.exp(-grid.square() / 2)
-    return (density[distance + spread * grid > 0].sum() / density.sum()).item()
-
-
-NOISE = st.floats(0.01, 2.0)
-
-
-@given(rankings(), st.lists(NOISE, min_size=8, max_size=8), st.sampled_from(["hinge", "logistic", "matrix"]))
-@settings(max_examples=40, deadline=None)
-def test_pairs_count_by_the_probability_of_their_order(ranking, noise, kind):
-    prediction, runtime = ranking
-    noise = torch.tensor(noise[: len(runtime)], dtype=torch.float64)
-    total = 0.0
-    for i, j in pairs(runtime):
-        weight = 2 * probability_of_order(runtime[i], runtime[j], noise[i], noise[j]) - 1
-        difference = (prediction[i] - prediction[j]).item()
-        total += weight * (
-            math.log1p(math.exp(-difference)) if kind == "logistic" else max(0, 1 - difference)
-        )
-    every = len(runtime) * (len(runtime) - 1) / 2
-    count = every if kind == "matrix" else len(pairs(runtime))
-    name = {"hinge": "pairwise_hinge", "logistic": "pairwise_logistic", "matrix": "difference_matrix@1"}[kind]
-    assert Loss(name)(prediction, runtime, noise).item() == pytest.approx(total / max(1, count), abs=2e-3)
-
-
-@given(rankings())
-@settings(max_examples=20)
-def test_noise_far_below_the_differences_changes_nothing_and_far_above_leaves_nothing(ranking):
-    prediction, runtime = ranking
-    plain = pairwise_hinge(prediction, runtime)
-    for noise, wanted in ((1e-9, plain), (1e9, 0 * plain)):
-        found = pairwise_hinge(prediction, runtime, noise=torch.full_like(runtime, noise))
-        torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
-    assert not certainty(runtime, torch.ones_like(runtime)).diagonal().any()
-
-
-def test_losses_without_pairs_do_not_read_the_noise():
-    runtime, noise = torch.tensor([1.0, 2.0, 4.0]), torch.ones(3)
-    for name in ("list_mle", "mse_log"):
-        assert Loss(name)(torch.zeros(3), runtime, noise) == Loss(name)(torch.zeros(3), runtime)
-        with pytest.raises(SettingsError, match="^pair_weights"):
-            TrainSettings(loss=name, pair_weights="certainty")
-    assert TrainSettings(loss="mse_log+pairwise_hinge", pair_weights="certainty")
 
 
 def value_and_gradient(loss, prediction, *more):

@@ -91,7 +91,7 @@ def equal(network, value, reference):
 
 
 @given(plain_networks, graphs, borders, st.integers(1, 3), st.integers(0, 9))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_gst_equals_the_dense_graph_with_all_but_the_live_nodes_detached(network, graph, border, live, seed):
     segments = make_segments(
         network, graph, segment_training="gst", segment_border=border, segments_per_step=live
@@ -111,7 +111,7 @@ def test_one_equals_the_dense_live_nodes_alone(network, graph, border, live, see
 
 
 @given(networks, graphs, st.sampled_from([p for p in PARTITIONS if p != "metis"]), st.integers(0, 9))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_with_halo_the_predictions_are_those_of_the_whole_graph(network, graph, how, seed):
     segments = make_segments(network, graph, segment_training="gst", segment_partition=how)
     configs = all_configs(graph)

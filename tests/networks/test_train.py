@@ -106,7 +106,7 @@ def kernels(tmp_path_factory):
     return folder / "features"
 
 
-def tile_config(kernels, **settings):
+def tile_settings(kernels, **settings):
     """A small run on the kernels; one run folder for the one features folder."""
     small = {"device": "cpu", "hidden_channels": 8, "num_layers": 1, "dropout": 0.1, "graphs_per_step": 4}
     return TrainSettings(kind="tile", features=[str(kernels)], runs=["runs/tile"], **{**small, **settings})
@@ -380,7 +380,7 @@ def test_a_setting_that_tile_does_not_read_is_refused(field, value):
 
 def test_the_cache_key_holds_what_the_kind_reads():
     layout, tile = TrainSettings().identity(), TrainSettings(kind="tile").identity()
-    only = {"cross_config", "pair_edges", "segment_training"}
+    only = {"cross_config", "denoise", "pair_edges", "segment_training"}
     assert layout.keys() - tile.keys() == only and not tile.keys() - layout.keys()
 
 
@@ -562,47 +562,22 @@ def test_prediction_uses_no_dropout_and_training_does(settings):
     assert training.graph_loss(*example) != training.graph_loss(*example)
 
 
-def measured_again(noise):
-    """Return what measures the configurations of a file three times, with noise."""
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_labels_with_noise_are_denoised(tmp_path, settings, noise):
+    rng = np.random.default_rng(0)
 
-    def change(arrays):
+    def measured_again(arrays):
         one_node_decides(arrays)
-        rng = np.random.default_rng(0)
         arrays["node_config_feat"] = np.repeat(arrays["node_config_feat"], 3, 0)
-        runtime = np.repeat(arrays["config_runtime"], 3)
-        arrays["config_runtime"] = np.round(runtime * np.exp(noise * rng.normal(size=len(runtime)))).astype(
-            int
-        )
+        runs = np.repeat(arrays["config_runtime"], 3)
+        arrays["config_runtime"] = np.round(runs * np.exp(noise * rng.normal(size=len(runs)))).astype(int)
 
-    return change
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.1])
-def test_exact_labels_train_the_same_network_whatever_the_weights_of_pairs(tmp_path, settings, noise):
-    features = str(build_layout(tmp_path / "noise", measured_again(noise)))
-    settings = settings.replace(features=[features], pair_weights="certainty")
-    one, other = (make_training(settings.replace(pair_weights=own)) for own in ("certainty", "equal"))
-    assert (one.run_epoch() == other.run_epoch()) == (noise == 0)
-    parts = make_training(settings.replace(segment_training="gst", segment_nodes=50))
-    labels, same = (own.make_example(one.names[0], np.arange(24), 0)[1:] for own in (one, parts))
+    settings = settings.replace(features=[str(build_layout(tmp_path / "noise", measured_again))])
+    plain, own = (make_training(settings.replace(denoise=denoise)) for denoise in (False, True))
+    assert (own.run_epoch() == plain.run_epoch()) == (noise == 0)
+    parts = make_training(settings.replace(denoise=True, segment_training="gst", segment_nodes=50))
+    (_, labels), (_, same) = (each.make_example(own.names[0], np.arange(24), 0) for each in (own, parts))
     torch.testing.assert_close(labels, same)
-    assert len(labels) == (1 if noise == 0 else 2)
-
-
-def test_noisy_graphs_neither_train_nor_choose(tmp_path, settings, monkeypatch):
-    clear = PROGRAMS["valid"][0]
-    noisy = next(path.stem for path in sorted(LAYOUT.folder(SAMPLE, "valid").iterdir()) if path.stem != clear)
-    monkeypatch.setitem(PROGRAMS, "valid", (clear, noisy))
-    changes = {name: measured_again(2.0) for name in (PROGRAMS["train"][0], noisy)}
-    settings = settings.replace(features=[str(build_layout(tmp_path / "x", measured_again(0.01), **changes))])
-    training = make_training(settings.replace(min_ceiling=0.8))
-    assert training.names == [f"{LAYOUT.slug}/{PROGRAMS['train'][1]}"]
-    training.run(tmp_path / "folder", "mark")
-    chosen, predicted = training.validation.choose_weights(LAYOUT.slug)
-    assert {*chosen["per_graph"]} == {*predicted} == {clear, noisy}, "both are predicted and reported"
-    assert training.validation.score(LAYOUT.slug)[0] == pytest.approx(chosen["per_graph"][clear])
-    best = max(training.validation.best[LAYOUT.slug]["score"], chosen["per_graph"][clear])
-    assert chosen["per_graph"][clear] == pytest.approx(best)
 
 
 @pytest.mark.parametrize(
@@ -720,7 +695,7 @@ def test_the_learning_rate_runs_through_all_epochs(settings, monkeypatch):
 
 
 def test_tile_kernels_train(kernels, tmp_path):
-    settings = tile_config(kernels, epochs=3)
+    settings = tile_settings(kernels, epochs=3)
     train(into(settings, tmp_path / "run"))
     manifest = read_manifest(tmp_path / "run")
     check_predictions(tmp_path / "run", read_predictions(tmp_path / "run"), Features(kernels))

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -30,11 +30,15 @@ def apply(jax):
     """A function that runs a network in float32 on inputs, with random weights of a fixed seed."""
     from fastslow.programs.zoo.layers import Parameters, parameter_shapes
 
+    @cache
+    def compiled(network):
+        return jax.jit(lambda weights, *inputs: network(Parameters(weights), *inputs))
+
     def apply(network, *inputs):
         rng = np.random.default_rng(0)
         shapes = parameter_shapes(network, *inputs, dtype="float32")
         weights = [jax.numpy.asarray(rng.normal(0, 0.3, s.shape), s.dtype) for s in shapes]
-        return jax.jit(lambda weights, *inputs: network(Parameters(weights), *inputs))(weights, *inputs)
+        return compiled(network)(weights, *inputs)
 
     return apply
 
@@ -255,7 +259,8 @@ def test_a_masked_convolution_sees_pixels_above_and_to_the_left_only(apply):
     x = normal(1, 6, 6, 2)
     changed = x.copy()
     changed[:, 3, 3] += 1
-    difference = apply(partial(masked_conv, features=3), changed) - apply(partial(masked_conv, features=3), x)
+    network = partial(masked_conv, features=3)
+    difference = apply(network, changed) - apply(network, x)
     seen = np.abs(np.asarray(difference)).max((0, 3)) > 1e-6
     assert {*zip(*np.nonzero(seen), strict=True)} == {(3, 4), (4, 2), (4, 3), (4, 4)}
 
@@ -264,9 +269,10 @@ def test_shared_layers_request_their_weights_once(apply):
     from fastslow.programs.zoo.images import siamese
 
     x, y = normal(2, 8, 8, 3), normal(2, 8, 8, 3)
-    distance, first, second = apply(partial(siamese, width=4, depth=1), x, x)
+    network = partial(siamese, width=4, depth=1)
+    distance, first, second = apply(network, x, x)
     np.testing.assert_allclose(first, second)
-    swapped = apply(partial(siamese, width=4, depth=1), y, x)
+    swapped = apply(network, y, x)
     np.testing.assert_allclose(swapped[2], first, rtol=1e-5)
 
 

@@ -1,15 +1,15 @@
 """Two processes on this machine run the ranker's notebook together over LightGBM's sockets."""
 
 import contextlib
+import functools
 import json
-import os
 import socket
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import lightgbm
 import numpy as np
 import pandas as pd
+import papermill
 import pytest
 
 from fastslow.core.errors import SettingsError
@@ -21,10 +21,6 @@ from fastslow.rankers.train import train_ranker
 from helpers.competition_files import write_data_root
 
 NOTEBOOK = PROJECT / "notebooks" / "22_train_ranker.ipynb"
-RUN = """
-import json, sys, papermill
-papermill.execute_notebook(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), kernel_name="python3")
-"""
 
 
 def free_ports(count):
@@ -51,21 +47,15 @@ def test_two_notebooks_end_well_and_give_the_model_of_one(tmp_path):
     }
     one = train_ranker(RankerSettings(**settings, folder=str(tmp_path / "one")))
     machines = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))
-    running = []
-    for machine in (0, 1):
-        own = {"folder": str(tmp_path / f"machine_{machine}"), "machines": machines, "machine": machine}
-        output = str(tmp_path / f"{machine}.ipynb")
-        running.append(
-            subprocess.Popen(
-                [sys.executable, "-c", RUN, str(NOTEBOOK), output, json.dumps({**settings, **own})],
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-    for process in running:
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors
+    own = [
+        {**settings, "folder": str(tmp_path / f"machine_{n}"), "machines": machines, "machine": n}
+        for n in (0, 1)
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        outputs = [str(tmp_path / f"{n}.ipynb") for n in (0, 1)]
+        options = {"kernel_name": "python3", "progress_bar": False}
+        run = functools.partial(papermill.execute_notebook, str(NOTEBOOK), **options)
+        [*pool.map(run, outputs, own)]
     runs = [tmp_path / name for name in ("one", "machine_0", "machine_1")]
     trees = [lightgbm.Booster(model_file=str(run / "model.txt")).trees_to_dataframe() for run in runs]
     predictions = [read_predictions(run)["test"]["t"] for run in runs]

@@ -22,7 +22,7 @@ from helpers import ranker_pandas
 from helpers.cases import cases
 from helpers.random_graphs import make_graph, structures
 
-SAMPLE = sorted((PROJECT / "data" / "sample").glob("npz_all/npz/layout/*/random/train/*.npz"))[::4]
+SAMPLE = sorted((PROJECT / "data" / "sample").glob("npz_all/npz/layout/*/random/train/*.npz"))[::8]
 
 
 def sample_graph(path):

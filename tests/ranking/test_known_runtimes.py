@@ -9,6 +9,7 @@ from scipy.stats import kendalltau
 from tests.helpers.cases import cases
 
 from fastslow.core.errors import DataError
+from fastslow.evaluation.ensemble_weights import min_max
 from fastslow.ranking.known_models import Configurations, Encoder, GaussianProcess, Known
 from fastslow.ranking.known_runtimes import check_known, posterior, read_known
 
@@ -32,6 +33,16 @@ def program(seed=0, noise=0.02, pretrained=True):
 
 def drawn(measure, config):
     return pd.DataFrame({"config": config, "runtime": measure(config)})
+
+
+def test_without_measurements_the_order_is_that_of_the_ensemble():
+    made, *_ = program()
+    rng = np.random.default_rng(2)
+    skewed = np.exp(3 * rng.normal(size=(CONFIGS, 3)))  # ranks and values join differently
+    found = posterior(Configurations(made.choices, made.columns, skewed)).mean
+    wanted = sum(min_max(own) for own in skewed.T)
+    assert kendalltau(found, wanted)[0] == pytest.approx(1.0)
+    assert kendalltau(found, skewed.argsort(0).argsort(0).sum(1))[0] < 0.95
 
 
 def test_measurements_help_more_than_the_prediction_and_than_chance():

@@ -8,6 +8,8 @@ import pytest
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.tuning import fleet as fleet_module
+from fastslow.tuning.confirmation import CONFIRMS
+from fastslow.tuning.evaluators import Replay
 from fastslow.tuning.fleet import tune_fleet, tune_members
 from fastslow.tuning.fleet_report import fleet_table, plot_savings, summarise_fleet, write_fleet
 from fastslow.tuning.fleet_settings import FleetSettings
@@ -55,6 +57,20 @@ def test_the_budget_goes_where_it_saves_and_copies_share(fleet):
     )
     folder = write_fleet(tuned)
     assert plot_savings(tuned).axes and (folder / "programs.csv").is_file()
+
+
+def test_noisy_values_save_once_they_are_confirmed(fleet, monkeypatch):
+    monkeypatch.setattr(Replay, "noisy", True)
+    tuned = tune_fleet(settings_of(fleet, evaluations=60, confirm=0.5))
+    again = [sum(p.by == CONFIRMS for p, _ in m.history.done) for m in tuned.members]
+    slow, flat = tuned.members
+    assert 0 < max(again) <= slow.reserved == flat.reserved == 15
+    assert slow.saved == pytest.approx(5 * (slow.default - slow.history.best[1])) and slow.saved > 0
+    assert flat.saved == 0 and flat.best is None
+    short = tune_fleet(settings_of(fleet, evaluations=60, confirm=0.01, name="short"))
+    assert [m.saved for m in short.members] == [0, 0], "too few to confirm anything"
+    believed = tune_fleet(settings_of(fleet, evaluations=60, confirm=0.0, name="believed"))
+    assert sum(m.saved for m in believed.members) > 0
 
 
 def test_tiles_save_against_their_normaliser_and_never_less_than_nothing(fleet):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -11,7 +12,7 @@ from fastslow.tuning.history import Outcome, Proposal
 from fastslow.tuning.search.space import Space
 from helpers.search_spaces import choices
 
-pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
+optuna = pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
 from fastslow.tuning.ledger import INTERRUPTED, Ledger  # noqa: E402
 
@@ -62,6 +63,23 @@ Ledger(Path({str(path)!r}), {IDENTITY!r}, space).start(Proposal((1, 1), 'a'))
     ledger = Ledger(path, IDENTITY, space)
     assert ledger.read().running == 1 and ledger.release_dead() == 1
     assert ledger.read().running == 0 and not ledger.read().taken and not len(ledger.read())
+
+
+def test_a_trial_that_another_process_has_just_begun_is_not_free(path, space, monkeypatch):
+    first, second = Ledger(path, IDENTITY, space), Ledger(path, IDENTITY, space)
+    freed, write = [], optuna.Trial.set_user_attr
+    release = threading.Thread(target=lambda: freed.append(second.release_dead()))
+
+    def write_late(trial, name, value):
+        release.start()
+        release.join(0.3)
+        write(trial, name, value)
+
+    monkeypatch.setattr(optuna.Trial, "set_user_attr", write_late)
+    with first.proposing():
+        first.start(Proposal((0, 1), "a"))
+    release.join()
+    assert freed == [0] and second.read().running == 1
 
 
 def test_an_interrupted_evaluation_is_no_failure(path, space):

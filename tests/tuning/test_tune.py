@@ -9,13 +9,22 @@ import sys
 import numpy as np
 import pytest
 
+import fastslow
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import resolve
 from fastslow.programs.user_program import Source
 from fastslow.ranking.settings import RankSettings
 from fastslow.tuning import target as target_module
-from fastslow.tuning.history import Outcome
-from fastslow.tuning.result import list_evaluations, plot_curve, proposers, summarise, top_k, write_result
+from fastslow.tuning.history import History, Outcome, Proposal
+from fastslow.tuning.result import (
+    against_random,
+    list_evaluations,
+    plot_curve,
+    proposers,
+    summarise,
+    top_k,
+    write_result,
+)
 from fastslow.tuning.search.strategies import Random
 from fastslow.tuning.settings import STRATEGIES, TuneSettings
 from fastslow.tuning.target import read_target
@@ -65,12 +74,44 @@ def test_replay_of_a_file_finds_its_best(npz, tmp_path, strategy):
     assert (
         facts["value"] == "the labels of labelled.npz" and "no configuration is left" in facts["evaluations"]
     )
+    gained = bool(labels.min() < study.default)
+    assert facts["result"].startswith("gained: " if gained else "nothing gained")
     if strategy.startswith("guided"):
+        assert "random" in facts["model"]
         table = top_k(study)
         assert list(table.index) == [k for k in (1, 5, 10, 100) if k <= len(labels)]
         assert table["learnt"].iloc[-1] <= table["learnt"].iloc[0]
     else:
         assert top_k(study).empty
+
+
+def test_the_model_is_compared_with_its_random_proposals(npz, tmp_path):
+    study = tune(settings_of(npz, tmp_path, evaluations=2))
+    assert against_random(study).startswith("too few random proposals (1)")
+    free = [Proposal(tuple(own), "x") for own in study.target.space.listed[:20].tolist()]
+    study.history = History(study.target.space)
+    names = ("guided evolutionary", "guided evolutionary: random share")
+    for number, (proposal, by) in enumerate(zip(free, names * 10, strict=True)):
+        own = Proposal(proposal.codes, by)
+        study.history.add(own, Outcome(1.0 + 0.01 * number + (by == names[1])))
+    assert "better than random here: its proposals are faster in 100 % of pairs" in against_random(study)
+
+
+def test_a_function_in_memory_is_measured_here(tmp_path):
+    jax = pytest.importorskip("jax")
+
+    def product(a, b):
+        return (a @ b).reshape(4, 2, 8).sum(1)
+
+    def zeros(*shape):
+        return jax.numpy.zeros(shape, jax.numpy.float32)
+
+    common = {"evaluator": "device", "models": "none", "evaluations": 4, "rounds": 2, "batch": 4}
+    tuned = fastslow.tune(product, zeros(8, 8), zeros(8, 8), **common)
+    assert len(tuned.table) <= 4 and tuned.best["program"] == "product"
+    assert "nothing gained" in tuned.words()[-1]
+    with pytest.raises(SettingsError, match="evaluator: .*possible for a function"):
+        fastslow.tune(product, zeros(8, 8), zeros(8, 8), **common | {"evaluator": "replay", "rounds": 15})
 
 
 def test_the_curve_has_ticks_to_read_it_by(npz, tmp_path):

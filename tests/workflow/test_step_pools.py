@@ -21,7 +21,7 @@ from helpers.competition_files import write_data_root
 from helpers.workspace import SERIAL
 
 pytest.importorskip("distributed")
-REDONE = ("features/smoke/tile-xla", "runs/smoke/training-tile-s0", "runs/smoke/ranker-tile-xla-s0")
+REDONE = ("features/smoke/tile-xla", "runs/smoke/ranker-tile-xla-s0")
 RESULTS = ("*.npz", "*.npy", "*.csv", "model.txt", "metrics.jsonl")
 
 
@@ -33,14 +33,14 @@ def test_a_run_on_workers_gives_the_files_of_one_machine(scheduler, home, capsys
     before = results(home)
     for folder in REDONE:
         shutil.rmtree(home / folder)
-    settings = ["preset=smoke", SERIAL, f"cluster={scheduler.scheduler_address}"]
+    settings = ["preset=smoke", "models=ranker", SERIAL, f"cluster={scheduler.scheduler_address}"]
     assert cli.main(["train", *settings]) == 0
     after = results(home)
     assert after.keys() == before.keys()
     assert not [path for path in before if before[path] != after[path]]
     said = capsys.readouterr().err
-    assert "features: 4 of 5 up to date" in said and "train: 3 of 5 up to date" in said
-    assert "  training-tile-s0: " in said and "valid " in said
+    assert "features: 4 of 5 up to date" in said and "train: 2 of 3 up to date" in said
+    assert "  ranker-tile-xla-s0: " in said and "valid " in said
     for folder in REDONE:
         assert (home / folder / "notebook.ipynb").is_file()
 

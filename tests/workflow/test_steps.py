@@ -95,7 +95,7 @@ def test_the_presets_of_the_competition_follow_its_winners():
             assert (own.epochs, own.evaluate_every) == (xla if "xla" in slug else nlp, every)
             assert (own.configs_per_step, own.cross_config) == ((64, True) if "def" in slug else (128, False))
             channels = 256 if preset == "kaggle-full" and "random" in slug else 128
-            assert (own.hidden_channels, own.num_layers, own.dropout) == (channels, 2, 0.2)
+            assert (own.hidden_channels, own.num_layers, own.dropout, own.denoise) == (channels, 2, 0.2, True)
             assert steps[f"runs/r/ranker-{slug}-s0"].settings.train_on == "collection"
         tile = steps["runs/r/training-tile-s0"].settings
         assert (tile.epochs, tile.graphs_per_step, tile.dropout) == (20, 8, 0.2)

@@ -47,15 +47,14 @@ from fastslow.machines.cluster import map_on_cluster
 WORKER_BYTES = 1 << 29  # of a process that builds graphs, at its peak
 
 
-def merge_duplicates(graph: Graph, label: str = "mean") -> Graph:
-    """Merge identical configurations: keep the first of each, with one runtime for all.
+def merge_duplicates(graph: Graph) -> Graph:
+    """Merge identical configurations: keep the first of each, with the mean runtime.
 
     How often a configuration occurs in a file is a trace of the search that made the data. Statistics over a
     graph's configurations (normalisation, cross-config attention) would weigh by it.
 
     Args:
         graph: A graph whose rows are the configurations of the file.
-        label: Which runtime: their ``mean``, ``median`` or ``minimum``.
 
     Returns:
         The graph with one row for each distinct configuration, in order of first occurrence. Identical means
@@ -66,14 +65,11 @@ def merge_duplicates(graph: Graph, label: str = "mean") -> Graph:
         columns = [pd.factorize(column)[0] for column in graph.config_feat.T]
     group, _ = pd.factorize(distinct_rows(columns, graph.num_configs)[1])
     _, kept, count = np.unique(group, return_index=True, return_counts=True)
-    runtime = np.bincount(group, graph.runtime) / count
-    if label != "mean":
-        runtime = pd.Series(graph.runtime).groupby(group).agg({"minimum": "min"}.get(label, label)).to_numpy()
     return replace(
         graph,
         choices=graph.choices.take(kept),
         config_feat=graph.config_feat[kept],
-        runtime=runtime,
+        runtime=np.bincount(group, graph.runtime) / count,
         config_row=group.astype(np.int32),
     )
 
@@ -146,8 +142,7 @@ def build_graph_of(
         config_row=np.arange(len(runtime), dtype=np.int32),
         file_runtime=runtime,
     )
-    merged = merge_duplicates(graph, settings.duplicate_label) if settings.merge_duplicates else graph
-    return merged, names
+    return merge_duplicates(graph) if settings.merge_duplicates else graph, names
 
 
 def _build_one(program: Program, settings: FeatureSettings) -> list[str] | None:

@@ -17,7 +17,6 @@ from fastslow.features.nodes.protobuf import find_protobuf, require_protobufs
 from fastslow.features.nodes.pruning import DIRECTIONS, WHOLE_GRAPH
 
 ENTRY = "fastslow.features.build:build_features"
-_ALONE = ("with merge_duplicates=False", "choose merge_duplicates=True")
 
 
 class KindSettings(Settings):
@@ -69,10 +68,7 @@ class FeatureSettings(KindSettings):
     """Valid programs that are left out, so that no model is selected on them: patterns of their IDs
     (``layout:xla:default:*unet*``; ``*`` any letters), separated by commas."""
     merge_duplicates: bool = True
-    """Merge identical configurations of a graph, in every split."""
-    duplicate_label: Literal["mean", "median", "minimum"] = "mean"
-    """Train label of merged configurations. On genuine files the mean of three runs orders further runs
-    better than their median does (``benchmarks/noise.py``)."""
+    """Merge identical configurations of a graph, in every split; a train label is their mean."""
     hops: Annotated[int, Ge(WHOLE_GRAPH)] = 2
     """Layout only. Keep nodes within this many hops of a configurable node; -1 keeps the whole graph. More
     hops show the model more of the program and cost time."""
@@ -90,10 +86,9 @@ class FeatureSettings(KindSettings):
 
     def unread(self) -> Unread:
         """Return the fields that the kind does not read, and where to look in a graph that is kept whole."""
-        alone = {} if self.merge_duplicates else {"duplicate_label": _ALONE}
         whole = self.hops == WHOLE_GRAPH and self.kind == "layout"
         pruned = {"direction": (f"with hops={WHOLE_GRAPH}", "choose 0 hops or more")} if whole else {}
-        return {**alone, **pruned, **super().unread()}
+        return {**pruned, **super().unread()}
 
     @property
     def kind(self) -> str:

@@ -6,43 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN
-from fastslow.competition.data_quality import label_noise, quality_of
 from fastslow.core.errors import DataError
-from fastslow.features.derived import derived
 from fastslow.features.store import Features, Graph
 
 
-def graph_noise(graph: Graph) -> np.ndarray | None:
-    """Return the noise ``(C,)`` of a graph's training labels, the relative error of a mean of so many runs.
-
-    Returns:
-        Standard deviations of log runtime; None where the labels are exact or not known, or too few are
-        repeated to tell.
-    """
-    if graph.file_runtime.min() <= 0:
-        return None
-    noise = derived(graph, "noise", lambda: label_noise(graph.file_runtime, graph.config_row))
-    return noise / np.sqrt(graph.count) if noise > 0 else None
-
-
-def sound(features: Features, split: str, names: Sequence[str], min_ceiling: float) -> list[str]:
-    """Return the graphs whose labels' ceiling is not known to be below a bound.
-
-    Args:
-        features: A finished features folder.
-        split: A labelled split.
-        names: Graphs of it.
-        min_ceiling: Bound of :attr:`fastslow.competition.data_quality.Quality.ceiling`; 0 keeps all.
-    """
-
-    def ceiling(name: str) -> float:
-        graph = features.graph(split, name)
-        return quality_of(graph.file_runtime, graph.config_row).ceiling
-
-    return [name for name in names if not min_ceiling or not ceiling(name) < min_ceiling]
-
-
-def trainable(sources: Mapping[str, Features], min_ceiling: float = 0.0) -> list[str]:
+def trainable(sources: Mapping[str, Features]) -> list[str]:
     """Return the train graphs that a model of these collections may learn from.
 
     A program (by name) that is predicted in any of the collections is left out of all of them:
@@ -51,7 +19,6 @@ def trainable(sources: Mapping[str, Features], min_ceiling: float = 0.0) -> list
 
     Args:
         sources: Features of every collection that is read, by the prefix of its graphs' names.
-        min_ceiling: Bound of the ceiling of their labels, see :func:`sound`.
 
     Returns:
         ``<prefix>/<graph>``, or ``<graph>`` where the prefix is ``""``, in the order of sources and files.
@@ -62,12 +29,12 @@ def trainable(sources: Mapping[str, Features], min_ceiling: float = 0.0) -> list
     held_out = {
         name for source in sources.values() for split in PREDICTED_SPLITS for name in source.names(split)
     }
-    names = []
-    for prefix, source in sources.items():
-        labels = source.labels(TRAIN).items()
-        own = [name for name, y in labels if name not in held_out and y.min() < y.max()]
-        own = sound(source, TRAIN, own, min_ceiling)
-        names += [f"{prefix}/{name}" if prefix else name for name in own]
+    names = [
+        f"{prefix}/{name}" if prefix else name
+        for prefix, source in sources.items()
+        for name, runtime in source.labels(TRAIN).items()
+        if name not in held_out and runtime.min() < runtime.max()
+    ]
     if not names:
         folders = ", ".join(str(source.folder) for source in sources.values())
         problem = "no train graph has two configurations of different runtime (valid programs left out)"

@@ -22,14 +22,41 @@ def clean_name(name: str) -> str:
 MEASURED = 0  # value of the setting ``configs`` that selects the measured configurations of the file
 
 
-class ProgramSettings(Settings):
+class SourceSettings(Settings):
+    """Settings with a source: a text that names it, or one that no text names."""
+
+    source: str = ""
+    """The program."""
+    kernel: str = ""
+    """Which kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
+    name: str = ""
+    """Its name; that of the source if empty."""
+
+    _given: Source | None = PrivateAttr(None)
+
+    def of(self, source: Source) -> Self:
+        """Return these settings for a source that no text names, such as a function in memory."""
+        own = self.replace(name=self.name or clean_name(source.name))
+        BaseModel.__setattr__(own, "_given", source)
+        return own
+
+    @property
+    def origin(self) -> Source:
+        """The source, parsed.
+
+        Raises:
+            SettingsError: It is neither an HLO file nor ``model.py:FUNCTION``.
+            DataError: There is no such file.
+        """
+        return self._given or Source.of(self.source, self.kernel)
+
+
+class ProgramSettings(SourceSettings):
     """A program and the configurations that are drawn for it."""
 
     source: str = ""
     """Program to convert: an HLO file (HloModuleProto, HloProto, TpuGraphs' ``.pb`` or text), or
     ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for ``jax.jit``."""
-    kernel: str = ""
-    """Which kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
     data_root: str = unkeyed("data/converted")
     """Root of the data folder to write to; the npz is written under its ``npz_all/``."""
     collection: str = "layout:xla:random"
@@ -50,14 +77,6 @@ class ProgramSettings(Settings):
     seconds: PositiveFloat = unkeyed(600.0)
     """Time limit of one compile in seconds; raise it for a large program."""
 
-    _given: Source | None = PrivateAttr(None)
-
-    def of(self, source: Source) -> Self:
-        """Return these settings for a source that no text names, such as a function in memory."""
-        own = self.replace(name=self.name or clean_name(source.name))
-        BaseModel.__setattr__(own, "_given", source)
-        return own
-
     def check(self) -> None:
         """Check what the types of the fields do not express."""
         self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
@@ -72,16 +91,6 @@ class ProgramSettings(Settings):
     def program(self) -> str:
         """Name of the program: the setting, or that of the source."""
         return self.name or clean_name(self.origin.name)
-
-    @property
-    def origin(self) -> Source:
-        """The source, parsed.
-
-        Raises:
-            SettingsError: It is neither an HLO file nor ``model.py:FUNCTION``.
-            DataError: There is no such file.
-        """
-        return self._given or Source.of(self.source, self.kernel)
 
     def labeller(self) -> Labeller:
         """Return what compiles for the generation; results are kept under ``data_root``."""

@@ -35,7 +35,7 @@ from fastslow.programs.sample_files import (
     write_competition,
 )
 from fastslow.programs.sample_readme import sample_readme
-from fastslow.programs.zoo import FAMILY_SPLIT, PROGRAMS, ZooProgram
+from fastslow.programs.zoo import PROGRAMS, ZooProgram, in_turns, split_of
 from fastslow.xla.compile_pool import NOT_TRIED, Labeller, program_before_layout, tile_label
 from fastslow.xla.layout_choices import layouts_of, tie
 from fastslow.xla.layout_constraints import constrain
@@ -97,26 +97,13 @@ class SampleSettings(Settings):
     def zoo(self) -> list[ZooProgram]:
         """Return the programs to label, every split and source in its share of any first few of them."""
         names = self.programs.split()
-        lanes: dict[tuple, list[ZooProgram]] = {}
-        for program in PROGRAMS.values():
-            if program.name in names if names else program.size in ("small", self.size):
-                lanes.setdefault((program.source, split_of(program)), []).append(program)
-        shares = [
-            ((place + 0.5) / len(lane), program)
-            for lane in lanes.values()
-            for place, program in enumerate(lane)
-        ]
-        return [program for _, program in sorted(shares, key=lambda item: item[0])]
+        every = PROGRAMS.values()
+        return in_turns(p for p in every if (p.name in names if names else p.size in ("small", self.size)))
 
     @staticmethod
     def versions() -> dict[str, str]:
         """Return the versions of the packages that labels and files depend on."""
         return {name: importlib.metadata.version(name) for name in ("libtpu", "jax", "numpy")}
-
-
-def split_of(program: ZooProgram) -> str:
-    """Return the split of a program, decided by its family."""
-    return FAMILY_SPLIT[program.source, program.family]
 
 
 @dataclass

@@ -18,8 +18,9 @@ import pandas as pd
 from fastslow.choices.layouts import LAYOUT_WIDTH
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, get_collection
 from fastslow.competition.metrics import TOP_K
+from fastslow.programs.layout_search import Search
 from fastslow.xla.graph_arrays import graph_arrays
-from fastslow.xla.layout_choices import default_configuration, layouts_of
+from fastslow.xla.layout_choices import Configuration, default_configuration, layouts_of
 from fastslow.xla.layout_space import encode
 from fastslow.xla.messages import Module
 from fastslow.xla.tile_log import kernel_module, tile_features
@@ -98,6 +99,13 @@ def why_left_out(graphs: list[SampleGraph], wanted: int) -> str:
     return ""
 
 
+def shuffled_rows(search: Search, seed: str) -> list[tuple[Configuration, int]]:
+    """Return the configurations with a label in the order of the file's rows, which is random."""
+    rows = search.succeeded()
+    random.Random(seed).shuffle(rows)
+    return rows
+
+
 def layout_graphs(labelled, seed: int) -> list[SampleGraph]:
     """Return the layout graphs of a program, one per search that has labels.
 
@@ -110,10 +118,9 @@ def layout_graphs(labelled, seed: int) -> list[SampleGraph]:
     program, nodes, graph = labelled.program, labelled.nodes, graph_arrays(labelled.module)
     graphs = []
     for kind, search in labelled.searches.items():
-        rows = search.succeeded()
+        rows = shuffled_rows(search, f"{seed}/{program.name}/{kind}/order")
         if not rows:
             continue
-        random.Random(f"{seed}/{program.name}/{kind}/order").shuffle(rows)
         arrays = graph | {
             "node_config_feat": np.stack(
                 [encode(layouts_of(configuration, search.choices), nodes) for configuration, _ in rows]
@@ -199,13 +206,16 @@ def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
     return packed.getvalue()
 
 
-def write_competition(graphs: list[SampleGraph], readme: str, out: Path) -> None:
+def write_competition(
+    graphs: list[SampleGraph], readme: str, out: Path, tables: Mapping[str, pd.DataFrame] | None = None
+) -> None:
     """Write ``npz_all/``, ``solution.csv``, ``sample_submission.csv`` and ``README.md``.
 
     Args:
         graphs: All graphs, in the order of the submission.
         readme: Text of ``README.md``.
         out: The folder, replaced as a whole once the new one is complete.
+        tables: Further CSV files by name.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as beside:
@@ -221,6 +231,8 @@ def write_competition(graphs: list[SampleGraph], readme: str, out: Path) -> None
         solution.to_csv(new / "solution.csv", **plain)
         submission = pd.DataFrame(_submission(test), columns=["ID", "TopConfigs"])
         submission.to_csv(new / "sample_submission.csv", **plain)
+        for name, table in (tables or {}).items():
+            table.to_csv(new / name, **plain)
         (new / "README.md").write_text(readme)
         if out.exists():
             os.rename(out, Path(beside, "old"))

@@ -132,7 +132,7 @@ def sample_readme(graphs: list[SampleGraph], labelled, left_out: dict[str, str],
         late=", ".join(sorted(left_out.keys() - by_rule.keys())) or "none",
         apart=APART,
         nearest="; ".join(_nearest(layouts, split) for split in (VALID, TEST)),
-        contents=_markdown(_contents(graphs)),
+        contents=markdown(_contents(graphs)),
         layout_spread=_quartiles(layouts),
         tile_spread=_quartiles(tiles),
         layout_distinct=sum(g.distinct for g in layouts) / max(1, sum(len(g.labels) for g in layouts)),
@@ -141,8 +141,8 @@ def sample_readme(graphs: list[SampleGraph], labelled, left_out: dict[str, str],
         versions=json.dumps(settings.versions())[1:-1].replace('"', "")
         + f", Python {platform.python_version()}",
         seed=settings.seed,
-        layouts=_markdown(_layout_table(layouts)),
-        tiles=_markdown(_tile_table(tiles)),
+        layouts=markdown(_layout_table(layouts)),
+        tiles=markdown(_tile_table(tiles)),
     )
 
 
@@ -207,6 +207,7 @@ def _tile_table(graphs: list[SampleGraph]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _markdown(table: pd.DataFrame) -> str:
+def markdown(table: pd.DataFrame) -> str:
+    """Return a table in Markdown."""
     lines = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy().tolist()]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -120,8 +120,10 @@ class Encoder:
     def __init__(self, reference: Configurations):
         self._columns = _Scores(reference.columns)
         self._predictions = _Scores(reference.predictions)
-        total = self._predictions(reference.predictions).mean(1) if reference.predictions.shape[1] else None
-        self._total = None if total is None else _Scores(total[:, None])
+        own = reference.predictions if reference.predictions.shape[1] else np.zeros((len(reference), 1))
+        self._low, reach = own.min(0), np.ptp(own, 0)
+        self._reach = np.where(reach > 0, reach, 1.0)
+        self._total = _Scores(self._join(own))
         self._options = [np.unique(column) for column in reference.choices.T]
         hot = self._one_hot(reference.choices)
         self._hot_mean, variance = hot.mean(0), hot.var(0)
@@ -137,11 +139,17 @@ class Encoder:
         ]
         return np.concatenate([np.zeros((len(choices), 0), bool), *parts], 1).astype(np.float64)
 
+    def _join(self, predictions: np.ndarray) -> np.ndarray:
+        """Return the mean ``(C, 1)`` of predictions, each from 0 to 1 over the program, as ensembles do."""
+        return ((predictions - self._low) / self._reach).mean(1, keepdims=True)
+
     def __call__(self, configurations: Configurations) -> "Inputs":
         """Return the inputs of configurations."""
         columns = self._columns(configurations.columns)
         members = self._predictions(configurations.predictions)
-        total = np.zeros(len(columns)) if self._total is None else self._total(members.mean(1)[:, None])[:, 0]
+        total = np.zeros(len(columns))
+        if members.shape[1]:
+            total = self._total(self._join(configurations.predictions)).sum(1)
         hot = self._one_hot(configurations.choices)
         away = hot - self._hot_mean
         own = [columns, away / self._hot_own, members, total[:, None]]

@@ -21,8 +21,6 @@ class RankSettings(ProgramSettings):
     source: str = ""
     """Program to rank: a competition file (npz), an HLO file (HloModuleProto, HloProto, TpuGraphs' ``.pb`` or
     text), or ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for ``jax.jit``."""
-    kernel: str = ""
-    """Which kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
     run: str = ""
     """Run that ranks: a folder with an ensemble per collection, such as ``runs/sample``, or the folder of one
     ensemble or model; if empty, the newest complete run of yours, smoke and play left out, or else the models

@@ -3,7 +3,9 @@
 Each round measures the default and the remaining contenders once, in random order. After two rounds the
 slower half leaves (Jamieson and Talwalkar, AISTATS 2016). The measurements that chose the last one are too
 low by choice, so that only later rounds compare it with the default; drift of the machine cancels within a
-round. All is read from the history: an interrupted confirmation resumes.
+round. The comparison stops early where nothing above the noise is left: where the rounds to come would not
+decide even if they were one standard error better than those so far. A stop can only keep the default, so
+that no false gain is added. All is read from the history: an interrupted confirmation resumes.
 """
 
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from fastslow.tuning.history import History, Proposal
 
 CONFIRMS = "confirmation"
 _LARGEST, _ROUNDS = 8, 2  # contenders at first, rounds of as many contenders
+_BEFORE_STOP = 4  # rounds of the comparison before it may stop
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,13 @@ class Verdict:
     def in_words(self) -> str:
         """The comparison in a sentence."""
         if self.rounds < 2:
-            return "the default: too few evaluations are left to compare another with it"
+            return "nothing gained: too few evaluations are left to compare another with the default"
         interval = f"{self.ratio:.4f} of the default, 95 % interval {self.low:.4f} to {self.high:.4f}"
         if self.is_faster:
-            return f"faster than the default: {interval}, {self.rounds} rounds"
-        return f"the default: nothing is faster with 95 % confidence; the next best takes {interval}"
+            return f"gained: {interval}, {self.rounds} rounds"
+        return (
+            f"nothing gained: the default stays, for nothing is faster with 95 % confidence; next {interval}"
+        )
 
 
 def sizes(budget: int) -> list[int]:
@@ -102,6 +107,8 @@ class Confirming:
         both = [default, *sorted(pool - {default}, key=means.__getitem__)[:size]]
         if len(both) < 2 or default not in means or len(both) > count:
             return []
+        if is_hopeless(_compared(history, self.budget)[1], count // 2):
+            return []
         notes = {"round": len(rounds)}
         return [Proposal(both[place], CONFIRMS, notes) for place in rng.permutation(len(both))]
 
@@ -113,6 +120,42 @@ def verdict(history: History, budget: int) -> Verdict | None:
         history: All evaluations.
         budget: As for :class:`Confirming`.
     """
+    last, differences = _compared(history, budget)
+    if last is None:
+        return None
+    mean, rounds = float(np.mean(differences)), len(differences)
+    half = _half_width(differences, rounds) if rounds > 1 else np.inf
+    ratio, low, high = np.exp([mean, mean - half, mean + half]).tolist()
+    return Verdict(last, float(np.exp(history.means()[last.codes])), ratio, low, high, rounds)
+
+
+def confirmed(history: History, budget: int) -> tuple[Proposal, float] | None:
+    """Return the configuration that is faster than the default with 95 % confidence and its value, if any."""
+    found = verdict(history, budget)
+    return (found.proposal, found.value) if found and found.is_faster else None
+
+
+def is_hopeless(differences: list[float], left: int) -> bool:
+    """Return whether more rounds would not show a gain, were they a standard error better than those so far.
+
+    Args:
+        differences: Log value of the contender less the default's, by round.
+        left: Rounds that are left.
+    """
+    rounds = len(differences)
+    if rounds < _BEFORE_STOP:
+        return False
+    hoped = np.mean(differences) - np.std(differences, ddof=1) / np.sqrt(rounds)
+    return bool(hoped + _half_width(differences, rounds + left) >= 0)
+
+
+def _half_width(differences: list[float], rounds: int) -> float:
+    """Return half the 95 % interval of a mean over rounds that vary as these do."""
+    return float(t.ppf(0.975, rounds - 1) * np.std(differences, ddof=1) / np.sqrt(rounds))
+
+
+def _compared(history: History, budget: int) -> tuple[Proposal | None, list[float]]:
+    """Return the last contender, and by round its log value less the default's."""
     default = tuple(map(int, history.space.default))
     differences, last = [], None
     for measured in _rounds(history)[len(sizes(budget)) :]:
@@ -120,12 +163,5 @@ def verdict(history: History, budget: int) -> Verdict | None:
         other = [proposal for codes, (proposal, _) in values.items() if codes != default]
         if other and default in values:
             last = other[0]
-            differences.append(np.log(values[last.codes][1] / values[default][1]))
-    if last is None:
-        return None
-    mean, rounds = float(np.mean(differences)), len(differences)
-    half = np.inf
-    if rounds > 1:
-        half = float(t.ppf(0.975, rounds - 1) * np.std(differences, ddof=1) / np.sqrt(rounds))
-    ratio, low, high = np.exp([mean, mean - half, mean + half]).tolist()
-    return Verdict(last, float(np.exp(history.means()[last.codes])), ratio, low, high, rounds)
+            differences.append(float(np.log(values[last.codes][1] / values[default][1])))
+    return last, differences

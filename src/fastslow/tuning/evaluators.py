@@ -23,9 +23,9 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from fastslow.core.errors import SettingsError
-from fastslow.tuning.device import NOISY, Bench, LocalProgram, device_name, require_jax
 from fastslow.tuning.history import Outcome, Proposal
 from fastslow.xla.compile_pool import Labeller
+from fastslow.xla.device import NOISY, Bench, LocalProgram, device_name, require_jax
 from fastslow.xla.messages import HloProto, Module
 
 CONFIGURATION, PROGRAM = "configuration.json", "program.hlo.pb"
@@ -266,7 +266,7 @@ class Command(Evaluator):
 
 @dataclass(frozen=True)
 class Device(Evaluator):
-    """Measures the constrained program on this machine, see :mod:`fastslow.tuning.device`.
+    """Measures the constrained program on this machine, see :mod:`fastslow.xla.device`.
 
     A value is the time over the unconstrained program's.
     """

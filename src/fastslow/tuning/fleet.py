@@ -2,7 +2,8 @@
 
 The saving of a program is weight x (default - tuned). What the next batch is expected to save is the model's
 expected improvement of its best candidates; before a program has values, what the first evaluations of the
-others saved on average. Programs of equal content share one study and the sum of their weights.
+others saved on average. Programs of equal content share one study and the sum of their weights. Noisy values
+save once they are confirmed (``confirmation.py``): a share of the budget is kept for that, divided equally.
 """
 
 import contextlib
@@ -16,8 +17,9 @@ import numpy as np
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
+from fastslow.tuning.confirmation import CONFIRMS, Confirming, confirmed
 from fastslow.tuning.fleet_settings import FleetSettings
-from fastslow.tuning.history import History
+from fastslow.tuning.history import History, Proposal
 from fastslow.tuning.ledger import Ledger
 from fastslow.tuning.search.guided import Guided
 from fastslow.tuning.search.strategies import Strategy
@@ -42,6 +44,8 @@ class Member:
         history: Its evaluations.
         seconds: Time that its evaluations took.
         exhausted: Whether nothing is left to propose.
+        reserved: Evaluations that measure its fastest configurations and the default again; None where single
+            values are believed.
     """
 
     target: Target
@@ -51,6 +55,7 @@ class Member:
     ledger: Ledger | None
     history: History
     exhausted: bool = False
+    reserved: int | None = None
     waiting: tuple = field(default=())
 
     @property
@@ -59,9 +64,19 @@ class Member:
         return self.target.value_of_default(self.history)
 
     @property
+    def noisy(self) -> bool:
+        """Whether two evaluations of a configuration differ."""
+        return self.target.evaluator.noisy
+
+    @property
+    def best(self) -> tuple[Proposal, float] | None:
+        """The fastest configuration and its value; of noisy values only one that was confirmed."""
+        return self.history.best if self.reserved is None else confirmed(self.history, self.reserved)
+
+    @property
     def saved(self) -> float:
         """Weight x (default - best), 0 where either is not known, or the default is faster and kept."""
-        best = self.history.best
+        best = self.best
         return self.weight * max(self.default - best[1], 0.0) if best and self.default else 0.0
 
     @property
@@ -205,19 +220,20 @@ def _step(known: int, settings: FleetSettings) -> int:
     return min(settings.batch, max(1, known))
 
 
-def tune_members(members: list[Member], settings: FleetSettings, advance) -> list[float]:
+def tune_members(members: list[Member], settings: FleetSettings, advance, reserved: int = 0) -> list[float]:
     """Spend the budget of evaluations, or of seconds, on the members.
 
     Args:
         members: The programs.
         settings: Settings.
         advance: Called with the member and the number of evaluations that it gets; evaluates them.
+        reserved: Evaluations that are kept to confirm what was found.
 
     Returns:
         Total saving after each evaluation.
     """
     rng, savings, began = np.random.default_rng(settings.seed), [], time.monotonic()
-    while (left := settings.evaluations - sum(len(m.history) for m in members)) > 0:
+    while (left := settings.evaluations - reserved - sum(len(m.history) for m in members)) > 0:
         if 0 < settings.budget_seconds <= time.monotonic() - began:
             break
         member = next_member(members, settings, rng)
@@ -233,6 +249,16 @@ def tune_members(members: list[Member], settings: FleetSettings, advance) -> lis
     return savings
 
 
+def confirm(member: Member, reserved: int, advance) -> None:
+    """Measure the fastest configurations of a program and its default again, within what is reserved."""
+    before = -1
+    while len(member.history) != before:
+        before = len(member.history)
+        again = sum(proposal.by == CONFIRMS for proposal, _ in member.history.done)
+        if again < reserved:
+            advance(member, reserved - again, Confirming(reserved))
+
+
 def tune_fleet(settings: FleetSettings) -> Fleet:
     """Tune a fleet, resuming the studies that are there.
 
@@ -241,6 +267,10 @@ def tune_fleet(settings: FleetSettings) -> Fleet:
         DataError: The list, a program, its run or a study cannot be used, or all evaluations failed.
     """
     members = read_fleet(settings)
+    noisy = [member for member in members if member.noisy and settings.confirm > 0]
+    reserved = int(settings.evaluations * settings.confirm) if noisy else 0
+    for member in noisy:
+        member.reserved = reserved // len(noisy)
     with (
         progress(total=settings.evaluations, desc=settings.fleet_name, unit="evaluation") as bar,
         contextlib.ExitStack() as stack,
@@ -252,14 +282,16 @@ def tune_fleet(settings: FleetSettings) -> Fleet:
             bar.set_postfix_str(f"saved {sum(m.saved for m in members):.4g}", refresh=False)
             bar.update(0)
 
-        def advance(member: Member, count: int) -> None:
+        def advance(member: Member, count: int, strategy: Strategy | None = None) -> None:
             if running[0] is not member:
                 stack.close()
                 running[:] = member, stack.enter_context(member.target.evaluator.running())
-            member.history, started = start(member.ledger, member.strategy, settings, count)
+            member.history, started = start(member.ledger, strategy or member.strategy, settings, count)
             evaluate_started(member.ledger, member.history, running[1], started, show)
 
-        savings = tune_members(members, settings, advance)
+        savings = tune_members(members, settings, advance, reserved)
+        for member in noisy:
+            confirm(member, member.reserved or 0, advance)
     settings.require(
         any(m.history.done or m.history.running for m in members),
         "budget_seconds",

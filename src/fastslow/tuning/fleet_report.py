@@ -24,7 +24,7 @@ def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
             "copies": len(member.rows),
             "weight": member.weight,
             "default": member.default,
-            "best": member.history.best[1] if member.history.best else None,
+            "best": member.best[1] if member.best else None,
             "saved": member.saved,
             "evaluations": len(member.history),
             "failed": len(member.history.failures),
@@ -78,8 +78,7 @@ def write_fleet(fleet: Fleet) -> Path:
     with atomic_path(folder / TABLE) as temporary:
         fleet_table(fleet.members).to_csv(temporary, index=False)
     save_figure(plot_savings(fleet), folder / TOTALS)
-    best = [m for m in fleet.members if m.history.best]
-    write_json(folder / BEST, [m.target.as_json(m.history.best[0].codes) for m in best])
+    write_json(folder / BEST, [m.target.as_json(m.best[0].codes) for m in fleet.members if m.best])
     summary = {name: str(value) for name, value in summarise_fleet(fleet).items()}
     facts = {"settings": fleet.settings.asdict(), "commit": commit(), "summary": summary}
     write_json(folder / MANIFEST, facts)

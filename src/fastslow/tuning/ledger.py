@@ -150,16 +150,18 @@ class Ledger:
     def release_dead(self) -> int:
         """Free the evaluations of processes that have ended; return their number.
 
-        One whose outcome was kept is completed instead.
+        One whose outcome was kept is completed instead. Another process that has begun a trial, and has not
+        written its proposal yet, holds the lock.
         """
         freed = 0
-        for trial in self._study.get_trials(deepcopy=False, states=(self._states.RUNNING,)):
-            attributes = trial.user_attrs
-            if self._is_dead(attributes.get(_PROPOSAL, {"process": ":0", "time": 0.0})):
-                outcome = Outcome(**attributes.get(_OUTCOME, {"value": None, "failure": INTERRUPTED}))
-                with contextlib.suppress(ValueError):  # told by another process meanwhile
-                    self.finish(trial.number, outcome)
-                    freed += outcome.failure == INTERRUPTED
+        with writer_lock(self.path.parent):
+            for trial in self._study.get_trials(deepcopy=False, states=(self._states.RUNNING,)):
+                attributes = trial.user_attrs
+                if self._is_dead(attributes.get(_PROPOSAL, {"process": ":0", "time": 0.0})):
+                    outcome = Outcome(**attributes.get(_OUTCOME, {"value": None, "failure": INTERRUPTED}))
+                    with contextlib.suppress(ValueError):  # told by another process meanwhile
+                        self.finish(trial.number, outcome)
+                        freed += outcome.failure == INTERRUPTED
         return freed
 
     def _is_dead(self, attribute: dict) -> bool:

@@ -6,19 +6,22 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from scipy.stats import mannwhitneyu
 
 from fastslow.core.artifacts import MANIFEST, commit
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
-from fastslow.tuning.device import TUNED as PROGRAM
-from fastslow.tuning.device import write_signature
 from fastslow.tuning.evaluators import serialised, top_k_error
+from fastslow.tuning.search.guided import RANDOM_SHARE
 from fastslow.tuning.tune import Study
+from fastslow.xla.device import TUNED as PROGRAM
+from fastslow.xla.device import write_signature
 
 BEST, EVALUATIONS, CURVE = "best.json", "evaluations.csv", "curve.png"
 DEFAULT_PROGRAM = "default.hlo.pb"
 TOP_K = (1, 5, 10, 100)
+_FEW = 4  # proposals below which nothing is said of the model
 
 
 def summarise(study: Study) -> pd.Series:
@@ -49,13 +52,46 @@ def summarise(study: Study) -> pd.Series:
         facts["configuration"] = target.space.in_words(best[0].codes)
     if best and default:
         facts["best over default"] = f"{best[1] / default:.4f}"
-    if study.verdict:
-        facts["verdict"] = study.verdict.in_words
     if target.evaluator.remark:
         facts["machine"] = target.evaluator.remark
     if study.guide:
         facts["candidates scored"] = study.guide.scored
+        facts["model"] = against_random(study)
+    facts["result"] = conclusion(study)
     return pd.Series(facts, name=target.name)
+
+
+def conclusion(study: Study) -> str:
+    """Return whether something was gained, with the interval where values are noisy."""
+    best, default = study.best, study.default
+    if study.verdict:
+        return study.verdict.in_words
+    if not best or not default:
+        return "not known: the default has no value"
+    if study.confirms:
+        return "nothing gained: too few evaluations are left to compare another with the default"
+    if best[1] >= default:
+        return "nothing gained: nothing that was evaluated is faster than the default"
+    single = ", by single measurements, which confirm=0 believes" if study.target.evaluator.noisy else ""
+    return f"gained: {best[1] / default:.4f} of the default{single}"
+
+
+def against_random(study: Study) -> str:
+    """Return whether the guided proposals of a study were faster than its random ones (Mann-Whitney test)."""
+    own, random = (
+        [o.value for p, o in study.history.done if o.value is not None and p.by == by]
+        for by in (study.settings.strategy, f"{study.settings.strategy}: {RANDOM_SHARE}")
+    )
+    if len(random) < _FEW or len(own) < _FEW:
+        return (
+            f"too few random proposals ({len(random)}) to compare the model with; a larger explore adds some"
+        )
+    test = mannwhitneyu(own, random)
+    share = 1 - test.statistic / (len(own) * len(random))
+    said = "better than random" if share > 0.5 else "worse than random"
+    said = said if test.pvalue < 0.05 else "not shown to differ from random"
+    pairs = f"faster in {100 * share:.0f} % of pairs with {len(random)} random ones, p = {test.pvalue:.2g}"
+    return f"{said} here: its proposals are {pairs}"
 
 
 def list_evaluations(study: Study) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from annotated_types import Ge, Le
 
@@ -18,7 +18,7 @@ from fastslow.core.settings import (
     resolve,
     unkeyed,
 )
-from fastslow.programs.program_settings import MEASURED
+from fastslow.programs.program_settings import MEASURED, SourceSettings, clean_name
 from fastslow.programs.user_program import Source
 from fastslow.ranking.settings import RankSettings
 from fastslow.tuning.evaluators import EVALUATORS
@@ -60,6 +60,9 @@ class SearchSettings(Settings):
     rounds: Annotated[Positive, Le(10_000)] = 15
     """Evaluator ``device`` only. Times that each configuration of a batch runs, in random order with the
     unconstrained program."""
+    confirm: FractionBelowOne = 0.4
+    """Evaluators ``command`` and ``device`` only. Share of the evaluations that measures the fastest
+    configurations and the default again, as values are noisy; 0 to believe single measurements."""
     seconds: PositiveFloat = unkeyed(600.0)
     """Time limit of one evaluation in seconds; what takes longer counts as failed."""
     attempts: Annotated[Positive, Le(100)] = unkeyed(2)
@@ -89,24 +92,19 @@ class SearchSettings(Settings):
         )
 
 
-class TuneSettings(SearchSettings):
+class TuneSettings(SearchSettings, SourceSettings):
     """Settings of the tuning of one program."""
 
     source: str = ""
     """Program to tune: a labelled competition file (npz), an HLO file (HloModuleProto, HloProto, TpuGraphs'
     ``.pb`` or text), or ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for
     ``jax.jit``."""
-    kernel: str = ""
-    """Which kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
     collection: str = ""
     """Collection whose models guide; if empty, that of an npz in folders as published, otherwise
     ``tile:xla`` for a tile file and ``layout:xla:random`` for a layout. ``nlp`` is for a language model."""
     name: str = ""
     """Name of the study, whose folder it is; that of the source if empty. Another name starts another
     study of the same program."""
-    confirm: FractionBelowOne = 0.4
-    """Evaluators ``command`` and ``device`` only. Share of the evaluations that measures the fastest
-    configurations and the default again, as values are noisy; 0 to believe single measurements."""
     default: Annotated[int, Ge(-1)] = -1
     """Replay only. Configuration that the others are compared with, as its position in the npz; -1 for the
     compiler's own: of a tile the file's normaliser, of a layout the configuration nearest to the compiler's
@@ -123,10 +121,13 @@ class TuneSettings(SearchSettings):
             possible = {"tile": replay, "layout": True, "": not replay}[measured]
             self.require(possible, "evaluator", f"possible for {kind}")
 
-    @property
-    def origin(self) -> Source:
-        """The source, parsed; errors as :meth:`fastslow.programs.user_program.Source.of`."""
-        return Source.of(self.source, self.kernel)
+    def of(self, source: Source) -> Self:
+        """See :class:`fastslow.programs.program_settings.SourceSettings`."""
+        own = super().of(source)
+        own.require(
+            not EVALUATORS[own.kind_of_evaluator].reads_labels, "evaluator", "possible for a function"
+        )
+        return own
 
     @property
     def is_npz(self) -> bool:
@@ -144,7 +145,7 @@ class TuneSettings(SearchSettings):
     @property
     def program(self) -> str:
         """Name of the study: the setting, or that of the source."""
-        return self.name or re.sub(r"[^\w.-]", "_", self.origin.name).lstrip(".")
+        return self.name or clean_name(self.origin.name)
 
     @property
     def folder(self) -> str:
@@ -155,7 +156,7 @@ class TuneSettings(SearchSettings):
         """Return the settings that tell what the source is, and which run and collection are meant."""
         run = "" if self.run == NO_RUN else self.run
         replay = {"configs": MEASURED, "allow_unknown": True} if self.evaluator == "replay" else {}
-        return RankSettings(
+        own = RankSettings(
             source=self.source,
             kernel=self.kernel,
             collection=self.collection,
@@ -164,6 +165,7 @@ class TuneSettings(SearchSettings):
             data_root=self.data_root,
             **replay,
         )
+        return own.of(self._given) if self._given else own
 
     def find_collection(self) -> Collection:
         """Return the collection whose models guide."""

@@ -25,13 +25,13 @@ from fastslow.programs.convert import check_module, convert
 from fastslow.programs.user_program import Source
 from fastslow.ranking.inference import FinishedRun
 from fastslow.ranking.named_choices import name_choices
-from fastslow.tuning.device import LocalProgram, bind_differences, draw_inputs, lower_function, require_jax
 from fastslow.tuning.evaluators import EVALUATORS, Device, Evaluator, Request
 from fastslow.tuning.history import History
 from fastslow.tuning.search.guided import Pretrained
 from fastslow.tuning.search.space import CODE, Choice, Space
 from fastslow.tuning.settings import TuneSettings
 from fastslow.xla.compile_pool import Labeller
+from fastslow.xla.device import LocalProgram, bind_differences, draw_inputs, lower_function, require_jax
 from fastslow.xla.graph_arrays import graph_arrays
 from fastslow.xla.layout_choices import TiedChoice, encode_defaults, layouts_of, tie
 from fastslow.xla.layout_constraints import constrain, is_imposed

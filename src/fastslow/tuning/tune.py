@@ -13,7 +13,7 @@ import numpy as np
 
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
-from fastslow.tuning.confirmation import Confirming, Verdict, verdict
+from fastslow.tuning.confirmation import Confirming, Verdict, confirmed, verdict
 from fastslow.tuning.evaluators import Evaluate
 from fastslow.tuning.history import History, Outcome, Proposal
 from fastslow.tuning.ledger import INTERRUPTED, Ledger
@@ -53,9 +53,14 @@ class Study:
         return self.target.value_of_default(self.history)
 
     @property
+    def confirms(self) -> bool:
+        """Whether single measurements are not believed."""
+        return self.target.evaluator.noisy and self.settings.confirm > 0
+
+    @property
     def reserved(self) -> int:
         """Evaluations that are kept to measure contenders and the default again."""
-        return int(self.settings.evaluations * self.settings.confirm) if self.target.evaluator.noisy else 0
+        return int(self.settings.evaluations * self.settings.confirm) if self.confirms else 0
 
     @cached_property
     def verdict(self) -> Verdict | None:
@@ -69,9 +74,9 @@ class Study:
         None where nothing has a value.
         """
         found, default = self.history.best, self.default
-        if self.reserved and default is not None:
-            if self.verdict and self.verdict.is_faster:
-                return self.verdict.proposal, self.verdict.value
+        if self.confirms and default is not None:
+            if better := confirmed(self.history, self.reserved):
+                return better
         elif not found or default is None or found[1] < default or self.target.default_value:
             return found
         return self.history.evaluation_of(self.target.space.default) or found

@@ -1,5 +1,6 @@
-"""What a run would do: which steps are outdated and why, and which finished results it would replace."""
+"""What a run would do: which steps are outdated and why, how long, and which results it would replace."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.ensemble import EnsembleSettings
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.rankers.settings import RankerSettings
+from fastslow.workflow.presets import HOURS
 from fastslow.workflow.steps import STAGES, Plan, Step
 
 NOTEBOOK = "notebook.ipynb"
@@ -23,14 +25,16 @@ def look(step: Step) -> tuple[bool, list[str]]:
     return current, [] if current else artifact.changes()
 
 
-def print_outlook(steps: list[Step], replaced: str = "") -> None:
-    """Print which steps would run, stage by stage, each with its reasons; nothing is run or written.
+def print_outlook(steps: list[Step], preset: str, replaced: str = "") -> None:
+    """Print which steps would run, stage by stage, with reasons and time; nothing is run or written.
 
     Args:
         steps: In the order of their stages.
+        preset: Name of the preset.
         replaced: What the run would be refused for, see :func:`replaces`.
     """
     outdated: dict[str, str] = {}  # name of the step that will write a folder
+    due = []
     for stage in STAGES:
         wanted = [step for step in steps if step.stage == stage]
         reasons = {step.name: _reasons(step, outdated) for step in wanted}
@@ -41,7 +45,32 @@ def print_outlook(steps: list[Step], replaced: str = "") -> None:
                 print(f"  {step.name}: {reason}")
         for step in (step for step in wanted if reasons[step.name]):
             outdated |= dict.fromkeys(_outputs(step), step.name)
+            due.append(step)
+    if due:
+        print(_estimate(due, preset))
     print("this is the plan; nothing was run" + (f". Refused as it is: {replaced}" if replaced else ""))
+
+
+def _estimate(steps: list[Step], preset: str) -> str:
+    """Return how long steps take by their executed notebooks of the last run, or by what is measured."""
+    known = [seconds for seconds in map(_last_seconds, steps) if seconds is not None]
+    said = [
+        f"{sum(known) / 60:.0f} min for {len(known)} of {len(steps)} steps, one after the other, as last time"
+    ]
+    if len(known) < len(steps):
+        hours = HOURS.get(preset)
+        measured = f"the whole preset {preset} takes about {hours:g} h on two cores" if hours else "not known"
+        said = said * bool(known) + [f"{len(steps) - len(known)} never ran here: {measured}"]
+    return f"time: {'; '.join(said)}"
+
+
+def _last_seconds(step: Step) -> float | None:
+    """Return the seconds that a step's executed notebook took; None where there is none."""
+    try:
+        seconds = json.loads((resolve(step.settings.folder) / NOTEBOOK).read_text())["metadata"]["papermill"]
+        return float(seconds["duration"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _reasons(step: Step, outdated: dict[str, str]) -> list[str]:

@@ -247,7 +247,7 @@ def run(settings: RunSettings) -> None:
     steps = plan.steps("submission" if settings.target == "submit" else settings.target)
     replaced = "" if settings.name or plan.preset == "smoke" else replaces(plan)
     if settings.plan:
-        print_outlook(steps, replaced)
+        print_outlook(steps, plan.preset, replaced)
         return
     if replaced:
         raise SettingsError(replaced)

@@ -15,36 +15,15 @@ from fastslow.networks.settings.terms import Term, parse_terms
 
 
 def _pair_costs(
-    cost: Callable[[Tensor], Tensor], prediction: Tensor, runtime: Tensor, noise: Tensor | None
+    cost: Callable[[Tensor], Tensor], prediction: Tensor, runtime: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return the sum of the costs of s_i - s_j over the pairs with y_i > y_j, and their number."""
     ordered = runtime[:, None] > runtime[None, :]
-    weight = ordered if noise is None else ordered * certainty(runtime, noise)
     costs = cost(prediction[:, None] - prediction[None, :])
-    return (costs * weight.to(prediction.dtype)).sum(), ordered.sum()
+    return (costs * ordered.to(prediction.dtype)).sum(), ordered.sum()
 
 
-def certainty(runtime: Tensor, noise: Tensor) -> Tensor:
-    r"""Compute how certain the order of each pair of labels is: 2 p - 1, p the probability that it is right.
-
-    .. math:: 2 \Phi\Big( \frac{|\log y_i - \log y_j|}{\sqrt{\sigma_i^2 + \sigma_j^2}} \Big) - 1
-
-    for normal noise and no knowledge of the runtimes before they were measured: the expected tau of the pair.
-
-    Args:
-        runtime: ``(C,)`` labels y above 0.
-        noise: ``(C,)`` standard deviations :math:`\sigma` of their logarithms, above 0.
-
-    Returns:
-        ``(C, C)``, 0 to 1; 0 for equal labels.
-    """
-    distance = (runtime.log()[:, None] - runtime.log()[None, :]).abs()
-    return torch.erf(distance / (2 * (noise[:, None].square() + noise[None, :].square())).sqrt())
-
-
-def pairwise_hinge(
-    prediction: Tensor, runtime: Tensor, margin: float = 1.0, *, noise: Tensor | None = None
-) -> Tensor:
+def pairwise_hinge(prediction: Tensor, runtime: Tensor, margin: float = 1.0) -> Tensor:
     r"""Compute the mean hinge over ordered pairs of different runtime (TpuGraphs, arXiv 2308.13490).
 
     .. math:: \frac{1}{|P|} \sum_{(i,j) \in P} \max(0, m - (s_i - s_j)), \quad P = \{(i,j): y_i > y_j\}
@@ -53,33 +32,26 @@ def pairwise_hinge(
         prediction: ``(C,)`` predictions s, of any real value.
         runtime: ``(C,)`` runtimes y in any unit; a pair of equal runtime is left out.
         margin: m, the difference in prediction from which a pair costs nothing.
-        noise: ``(C,)`` noise of the labels; where given, a pair weighs its :func:`certainty`.
 
     Returns:
         A scalar; 0 where no two runtimes differ.
     """
-    total, pairs = _pair_costs(lambda gap: functional.relu(margin - gap), prediction, runtime, noise)
+    total, pairs = _pair_costs(lambda gap: functional.relu(margin - gap), prediction, runtime)
     return total / pairs.clamp(min=1)
 
 
-def pairwise_logistic(
-    prediction: Tensor, runtime: Tensor, temperature: float = 1.0, *, noise: Tensor | None = None
-) -> Tensor:
+def pairwise_logistic(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> Tensor:
     r"""Compute the mean logistic loss over ordered pairs of different runtime (RankNet, Burges et al. 2005).
 
     .. math:: \frac{1}{|P|} \sum_{(i,j) \in P} \log(1 + e^{-(s_i - s_j) / T}), \quad P = \{(i,j): y_i > y_j\}
 
     The arguments are those of :func:`pairwise_hinge`, with the temperature T.
     """
-    total, pairs = _pair_costs(
-        lambda gap: functional.softplus(-gap / temperature), prediction, runtime, noise
-    )
+    total, pairs = _pair_costs(lambda gap: functional.softplus(-gap / temperature), prediction, runtime)
     return total / pairs.clamp(min=1)
 
 
-def difference_matrix(
-    prediction: Tensor, runtime: Tensor, margin: float = 0.01, *, noise: Tensor | None = None
-) -> Tensor:
+def difference_matrix(prediction: Tensor, runtime: Tensor, margin: float = 0.01) -> Tensor:
     r"""Compute the margin ranking loss on the matrix of differences (2nd place, Obs01ete/kaggle_latenciaga).
 
     .. math:: \frac{2}{C (C - 1)} \sum_{i < j, y_i \ne y_j}
@@ -88,10 +60,7 @@ def difference_matrix(
     This is :func:`pairwise_hinge`, with its arguments, as a mean over all pairs. So small a margin makes
     equal predictions nearly free: there a network with the readout ``sum`` ended (``benchmarks/models.py``).
     """
-    hinge, pairs = (
-        pairwise_hinge(prediction, runtime, margin, noise=noise),
-        (runtime[:, None] > runtime).sum(),
-    )
+    hinge, pairs = pairwise_hinge(prediction, runtime, margin), (runtime[:, None] > runtime).sum()
     return hinge * pairs * 2 / max(1, len(runtime) * (len(runtime) - 1))
 
 
@@ -134,11 +103,6 @@ LOSSES = {
 """The registry: losses by name. The setting gives a third argument, margin or temperature, after ``@``."""
 
 
-def reads_noise(name: str) -> bool:
-    """Return whether a loss weighs pairs by the noise of the labels."""
-    return "noise" in (LOSSES[name].__kwdefaults__ or {})
-
-
 def loss_terms(text: str) -> list[Term]:
     """Read the setting ``loss``, see :func:`fastslow.networks.settings.terms.parse_terms`.
 
@@ -162,11 +126,10 @@ class Loss:
     def __init__(self, text: str):
         self.terms = loss_terms(text)
 
-    def __call__(self, prediction: Tensor, runtime: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Return the loss of a graph from ``(C,)`` predictions, runtimes and, unless exact, their noise."""
+    def __call__(self, prediction: Tensor, runtime: Tensor) -> Tensor:
+        """Return the loss of a graph from ``(C,)`` predictions and runtimes."""
         total: Tensor = 0.0
         for name, parameter, weight in self.terms:
             more = () if parameter is None else (parameter,)
-            options = {"noise": noise} if noise is not None and reads_noise(name) else {}
-            total = total + weight * LOSSES[name](prediction, runtime, *more, **options)
+            total = total + weight * LOSSES[name](prediction, runtime, *more)
         return total

@@ -109,9 +109,9 @@ class GraphDataset:
         """Return the number of configurations that fit into memory so far, see :class:`Shrinking`."""
         return self._shrinking.setdefault(configs_together, Shrinking(configs_together, "configs_together"))
 
-    def trainable(self, min_ceiling: float = 0.0) -> list[str]:
+    def trainable(self) -> list[str]:
         """Return the train graphs to learn from, see :func:`fastslow.features.train_graphs.trainable`."""
-        return trainable(self.sources, min_ceiling)
+        return trainable(self.sources)
 
 
 def make_dataset(

@@ -104,13 +104,9 @@ class LoopSettings(Settings):
     ``pairwise_hinge``, ``difference_matrix`` (2nd place on the real data); with a temperature
     ``pairwise_logistic``, ``list_mle`` (10th and 16th place; slowest first); ``mse_log`` (absolute log
     runtime)."""
-    pair_weights: Literal["equal", "certainty"] = "equal"
-    """Weight of a pair in losses over pairs: ``equal``, or the ``certainty`` of its order, 2 p - 1 with p the
-    probability that noise did not turn it, by the noise of the graph's repeated configurations (10 repeats or
-    more). It showed no gain on the sample with noise (``benchmarks/noise.py``)."""
-    min_ceiling: FractionBelowOne = 0.0
-    """Graphs of which a perfect predictor would score a lower Kendall's tau, because of noise (``fastslow
-    data-quality``), are left out of training and of the choice of epochs; 0 keeps all."""
+    denoise: bool = False
+    """Layout only. Mix each train label with what other programs, and the other configurations of its graph,
+    say of it, by the noise of the graph's repeated configurations; graphs without noise keep their labels."""
     graphs_per_step: Annotated[Positive, Le(1024)] = 1
     """Graphs whose losses are averaged for one step."""
     configs_per_step: Annotated[AtLeastTwo, Le(10_000)] = 128
@@ -194,7 +190,7 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
     """
 
     layout_only: ClassVar[tuple[str, ...]] = (
-        *("configs_together", "cross_config", "pair_edges"),
+        *("configs_together", "cross_config", "denoise", "pair_edges"),
         *segment_settings.SETTINGS,
     )
     renamed: ClassVar[dict[str, str]] = {
@@ -244,12 +240,9 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
     def _check_registered(self) -> None:
         """Refuse a loss or convolution that is not registered; the registries import torch, in seconds."""
         if self.loss != LoopSettings.model_fields["loss"].default:
-            from fastslow.networks.model.losses import loss_terms, reads_noise
+            from fastslow.networks.model.losses import loss_terms
 
-            weighs = any(reads_noise(term.name) for term in loss_terms(self.loss))
-            self.require(
-                weighs or self.pair_weights == "equal", "pair_weights", "given for a loss over pairs"
-            )
+            loss_terms(self.loss)
         if self.convolution != ArchitectureSettings.model_fields["convolution"].default:
             from fastslow.networks.model.convolutions import CONVOLUTIONS
 

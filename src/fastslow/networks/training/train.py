@@ -1,7 +1,4 @@
-"""Training of the layout and the tile network: one path, one loop, exact resume.
-
-:func:`train`, at the end, is the whole path. ``networks/README.md`` names the place of each change.
-"""
+"""Training of the layout and the tile network with exact resume: :func:`train`, at the end, is the path."""
 
 import math
 from collections.abc import Iterable
@@ -16,7 +13,6 @@ from fastslow.competition.catalog import TRAIN
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.memory import FreedMemory, held_bytes, step_memory
 from fastslow.core.progress import progress
-from fastslow.features.train_graphs import graph_noise
 from fastslow.networks.machine import distributed
 from fastslow.networks.machine.bounded_cache import BoundedCache
 from fastslow.networks.machine.devices import autocast, loss_scaler, seed_generator
@@ -28,12 +24,13 @@ from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset, make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.states.sparse import move
+from fastslow.networks.training.denoising import denoised_labels
 from fastslow.networks.training.divergence import Diverged, LossWatch, check_weights, stop
 from fastslow.networks.training.run_folder import load_checkpoint, save_checkpoint, write_runs
 from fastslow.networks.training.schedule import scheduled
 from fastslow.networks.training.validation import Validation
 
-Example = tuple[Any, ...]  # a batch, the runtimes of its configurations and, where it is known, their noise
+Example = tuple[Any, torch.Tensor]  # a batch, and the runtimes of its configurations
 
 
 def make_network(settings: TrainSettings, dataset: GraphDataset) -> RankingNetwork:
@@ -71,7 +68,8 @@ class Training:
             weight_decay=settings.weight_decay,
             fused=True,  # a seventh of the time on a CPU; a scaled step needs no answer from the GPU
         )
-        self.names = dataset.trainable(settings.min_ceiling)
+        self.names = dataset.trainable()
+        self.labels = denoised_labels(dataset.sources, self.names) if settings.denoise else {}
         self.validation = Validation(settings, dataset, self.network)
         self.stored = ["network", "optimizer", "scaler", "validation", "watch"]
         self.segments = None
@@ -154,22 +152,21 @@ class Training:
         return self._whole.get(name, lambda: self.make_example(name, configs))
 
     def make_example(self, name: str, configs: np.ndarray, seed: int | None = None) -> Example:
-        """Return what a step sees of a graph, the runtimes and where wanted their noise, on the device."""
+        """Return what a step sees of a graph, and the runtimes, on the device."""
         graph, kept = self.dataset.graph(TRAIN, name), None
-        noise = graph_noise(graph.graph) if self.settings.pair_weights == "certainty" else None
-        labels = [own[configs] for own in (graph.graph.runtime, noise) if own is not None]
-        on_device = [move(torch.from_numpy(own), self.dataset.device) for own in labels]
+        label = self.labels.get(name, graph.graph.runtime)
+        runtime = move(torch.from_numpy(label[configs]), self.dataset.device)
         if self.segments:
-            return self.segments.example(name, configs, seed), *on_device
+            return self.segments.example(name, configs, seed), runtime
         if seed is not None:  # the same edges for all configurations
             kept = np.random.default_rng(seed).random(len(graph.edge_index)) >= self.settings.edge_dropout
-        return self.dataset.batch(TRAIN, name, configs, kept), *on_device
+        return self.dataset.batch(TRAIN, name, configs, kept), runtime
 
-    def graph_loss(self, batch: Batch, *labels: torch.Tensor) -> torch.Tensor:
-        """Return the loss of some configurations of a graph, from their runtimes and the noise of these."""
+    def graph_loss(self, batch: Batch, runtime: torch.Tensor) -> torch.Tensor:
+        """Return the loss of some configurations of a graph."""
         with autocast(self.dataset.device):
             prediction = (self.segments or self.network)(batch)
-        return self.loss(prediction, *labels)
+        return self.loss(prediction, runtime)
 
     def run(self, folder: Path, mark: str) -> None:
         """Train to the end, resuming from the folder's checkpoint where it carries the same mark.

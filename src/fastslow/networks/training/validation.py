@@ -8,7 +8,6 @@ import torch
 
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score, mean_metrics
-from fastslow.features.train_graphs import sound
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
@@ -38,16 +37,11 @@ class Validation:
     def __init__(self, settings: TrainSettings, dataset: GraphDataset, network: RankingNetwork):
         self.settings, self.dataset, self.network = settings, dataset, network
         self.labels = {slug: source.labels(VALID) for slug, source in dataset.sources.items()}
-        self._sound = {
-            slug: sound(source, VALID, source.names(VALID), settings.min_ceiling) or source.names(VALID)
-            for slug, source in dataset.sources.items()
-        }  # of a collection whose every graph is below the bound, all are better than none
         rng, size = np.random.default_rng(0), settings.valid_configs
         self._drawn = {
             slug: {
                 name: np.sort(rng.choice(len(label), min(size, len(label)), replace=False))
                 for name, label in labels.items()
-                if name in self._sound[slug]
             }
             for slug, labels in self.labels.items()
         }
@@ -126,14 +120,9 @@ class Validation:
                 tried[label] = {**score, "weights": label}, predictions
         if not tried:
             raise Diverged(f"{slug}: no evaluation had finite predictions")
-        chosen = max(tried, key=lambda label: self._mean_of_sound(slug, tried[label][0]))
+        chosen = max(tried, key=lambda label: tried[label][0]["mean"])
         self.network.load_state_dict(candidates[chosen])
         return tried[chosen]
-
-    def _mean_of_sound(self, slug: str, score: dict) -> float:
-        if len(self._sound[slug]) == len(self.labels[slug]):
-            return score["mean"]
-        return float(np.mean([score["per_graph"][name] for name in self._sound[slug]]))
 
     def recent_average(self) -> dict:
         """Return the mean of the recent weights (stochastic weight averaging, arXiv 1803.05407)."""

@@ -15,6 +15,7 @@ from fastslow.tuning.search.strategies import HOT, children, fastest, proposals
 from fastslow.tuning.search.surrogate import Inputs, Surrogate
 
 GENERATIONS = 4  # of the search among candidates; Ansor's number
+RANDOM_SHARE = "random share"  # in the name of who proposed a random configuration
 FRESH = 0.3  # share of random candidates in the first generation
 _COOLING = 0.3  # factor of the temperature per generation
 
@@ -83,7 +84,7 @@ class Guided:
         taken = history.taken | set(history.space.keys(chosen))
         rest = history.space.draw(16 * count, rng)
         return found + proposals(
-            history.space.fresh(rest, taken, count - len(found), rng), f"{self.name}: random share"
+            history.space.fresh(rest, taken, count - len(found), rng), f"{self.name}: {RANDOM_SHARE}"
         )
 
     def ranked(self, history: History, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,9 @@ import pytest
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.programs.user_program import FunctionSource
-from fastslow.tuning.device import (
+from fastslow.tuning.evaluators import serialised
+from fastslow.tuning.target import read_local
+from fastslow.xla.device import (
     TUNED,
     Bench,
     bind_differences,
@@ -15,8 +17,6 @@ from fastslow.tuning.device import (
     lower_function,
     write_signature,
 )
-from fastslow.tuning.evaluators import serialised
-from fastslow.tuning.target import read_local
 from fastslow.xla.layout_choices import layouts_of, tie
 from fastslow.xla.layout_space import configurable_nodes
 from helpers.cases import cases

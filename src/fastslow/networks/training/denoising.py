@@ -1,0 +1,119 @@
+"""Train labels with less noise: what other programs, and a program's other configurations, say of them.
+
+A measurement is the true runtime and noise; the repeated configurations of a graph show its size. Two
+predictions know nothing of the measurement: ridge regression on the features of a configuration, fitted on
+other programs; and trees on its choices, fitted on the graph's other configurations. A label becomes a
+mixture of its measurement and of both, by how wrong each is (``benchmarks/noise.py``).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fastslow.competition.catalog import TRAIN
+from fastslow.competition.data_quality import label_noise
+from fastslow.evaluation.baselines import MAX_CONFIGS, Example, Linear, fit_ridge
+from fastslow.features.scaling import normal_scores, standardise
+from fastslow.features.store import Features, Graph
+from fastslow.features.train_graphs import draw_configs
+
+_FOLDS = 5
+_TYPICAL = 100  # configurations that the mean error over all graphs counts beside those of a graph
+_ENOUGH = 200  # distinct configurations of a graph that trees learn from
+_TREES = {
+    **{"objective": "regression", "num_iterations": 200, "learning_rate": 0.05, "num_leaves": 15},
+    **{"min_data_in_leaf": 10, "lambda_l2": 1.0, "min_data_per_group": 5, "cat_smooth": 5.0, "cat_l2": 1.0},
+    **{"deterministic": True, "num_threads": 1, "verbose": -1},
+}
+
+
+class _Measured(NamedTuple):
+    """The labels ``(C,)`` of a graph, in normal scores of the ranks of its runs."""
+
+    label: np.ndarray  # mean of the runs of each configuration
+    noise: np.ndarray  # variance of that mean; 0 where none is known
+    example: Example  # some configurations, for the regression
+
+
+def denoised_labels(sources: Mapping[str, Features], names: Sequence[str]) -> dict[str, np.ndarray]:
+    r"""Return train labels with less noise, of the graphs that have noise.
+
+    On the scale of normal scores of ranks, with the mean y of n runs of noise variance :math:`\sigma^2` and
+    the prediction f, a label becomes
+
+    .. math:: f + \frac{\tau^2}{\tau^2 + \sigma^2 / n} (y - f)
+
+    where :math:`\tau^2` is the mean of :math:`(y - f)^2 - \sigma^2 / n` over the graph's configurations and,
+    counted as 100 more, over those of all graphs.
+
+    Args:
+        sources: Features by the prefix of their graphs' names.
+        names: Train graphs, ``<prefix>/<graph>``. Without another program there is no regression.
+
+    Returns:
+        ``(C,)`` by name, above 0: exponentials of the scores. A graph without noise, or with too few repeats
+        to tell, is left out.
+    """
+    stems = sorted({name.rpartition("/")[2] for name in names})
+    fold = {name: stems.index(name.rpartition("/")[2]) % _FOLDS for name in names}
+    measured = {name: _measure(_read(sources, name), name) for name in names}
+    fitted = {}
+    for n in range(_FOLDS):
+        noisy = [name for name, own in measured.items() if fold[name] == n and own.noise.any()]
+        others = [own.example for name, own in measured.items() if fold[name] != n]
+        rule = fit_ridge(others, _centred) if noisy and others else None
+        fitted |= {name: _predict(_read(sources, name), measured[name].label, rule) for name in noisy}
+    residual = {name: measured[name].label - own for name, own in fitted.items()}
+    wrong = {name: np.square(own) - measured[name].noise for name, own in residual.items()}
+    typical = np.mean([own.mean() for own in wrong.values()]) if wrong else 0.0
+    labels = {}
+    for name, own in wrong.items():
+        error = max(0.0, (own.sum() + _TYPICAL * typical) / (len(own) + _TYPICAL))
+        labels[name] = np.exp(fitted[name] + error / (error + measured[name].noise) * residual[name])
+    return labels
+
+
+def _read(sources: Mapping[str, Features], name: str) -> Graph:
+    prefix, _, stem = name.rpartition("/")
+    return sources[prefix].graph(TRAIN, stem)
+
+
+def _centred(label: np.ndarray) -> np.ndarray:
+    return label - label.mean()
+
+
+def _measure(graph: Graph, name: str) -> _Measured:
+    scores, counts = normal_scores(graph.file_runtime), graph.count
+    label = np.bincount(graph.config_row, scores) / counts
+    noise = np.zeros(len(label))
+    if label_noise(graph.file_runtime, graph.config_row) > 0:
+        squares = np.square(scores - label[graph.config_row]).sum()
+        noise = squares / (len(scores) - len(counts)) / counts
+    rows = draw_configs(graph.num_configs, MAX_CONFIGS, 0, name)
+    values = standardise(np.asarray(graph.config_feat))[rows]
+    return _Measured(label, noise, Example(values, label[rows]))
+
+
+def _predict(graph: Graph, label: np.ndarray, rule: Linear | None) -> np.ndarray:
+    """Return what the regression, and then trees, say of the labels ``(C,)`` without having seen them."""
+    fitted = np.full(len(label), label.mean())
+    if rule:
+        fitted += _centred(rule.predict(np.asarray(graph.config_feat)))
+    if len(label) >= _ENOUGH:
+        fitted += _out_of_fold(graph.choices.values[:][:, graph.choices.varying], label - fitted, graph.count)
+    return fitted
+
+
+def _out_of_fold(values: np.ndarray, label: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return what trees, fitted on four fifths of the labels ``(C,)``, say of the others."""
+    import lightgbm  # with scikit-learn a second
+
+    values, fold = values.astype(np.float32), np.random.default_rng(0).permutation(len(label)) % _FOLDS
+    options = {"categorical_feature": [*range(values.shape[1])], "params": _TREES}
+    fitted = np.zeros(len(label))
+    for out in range(_FOLDS):
+        kept = fold != out
+        data = lightgbm.Dataset(values[kept], label[kept], weight=counts[kept], **options)
+        fitted[~kept] = lightgbm.train(_TREES, data).predict(values[~kept])
+    return fitted
