@@ -23,10 +23,10 @@ from common.held_out_placement import best_known, held_out, long_search
 from common.hierarchical import train_hierarchical
 from common.kept import Kept, finite
 from common.large_graphs import large
-from common.public_placement import learn, partition, sharding
+from common.public_placement import learn, new_policy, partition, sharding
 from fastslow_placement.base.search import Found, anneal, best_random
 from fastslow_placement.baselines import PLACEMENT_RULES
-from fastslow_placement.go.policy import Policy, Shape
+from fastslow_placement.go.policy import Shape
 from fastslow_placement.go.ppo import Schedule, Trainer, zero_shot
 from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.joint import JointProblem
@@ -118,8 +118,7 @@ def _transfer(name: str, pool: list[str], options) -> dict:
     others = [placement_of(other) for other in pool if PROGRAMS[other].family != family]
     problem, few = placement_of(name), options.fine_tune
     for seed in options.seeds:
-        torch.manual_seed(seed)
-        trainer = Trainer(Policy(Shape()), others, Schedule(updates=options.updates), seed)
+        trainer = Trainer(new_policy(seed), others, Schedule(updates=options.updates), seed)
         trainer.run(options.updates * len(others))
         learned = trainer.policy
 
@@ -234,11 +233,11 @@ def _unseen(problem: PlacementProblem, options) -> dict:
     def mean(search) -> float:
         return fmean(search(seed).cost for seed in options.seeds) / human
 
-    row["zero-shot"] = mean(lambda seed: zero_shot(_new(seed), problem, starts=False))
+    row["zero-shot"] = mean(lambda seed: zero_shot(new_policy(seed), problem, starts=False))
     start = problem.starts[starts.argmin()]
     for count in (50, 200) if options.quick else (50, 200, 1500):
         updates = max((count - len(starts) - 8) // 8, 1)
-        if count < 1500:  # a quarter of an hour more for each seed of all problems
+        if count < 1500:  # 184 updates of PPO for each program and seed would take most of the time
             row[f"GO {count}"] = mean(lambda seed, updates=updates: learn(problem, updates, seed))
         row[f"untrained {count}"] = mean(
             lambda seed, updates=updates: learn(problem, updates, seed, epochs=0)
@@ -246,11 +245,6 @@ def _unseen(problem: PlacementProblem, options) -> dict:
         row[f"regions {count}"] = mean(lambda seed, count=count: anneal_regions(problem, count, seed))
         row[f"SA {count}"] = mean(lambda seed, count=count: anneal(problem, count - len(starts), seed, start))
     return row
-
-
-def _new(seed: int) -> Policy:
-    torch.manual_seed(seed)
-    return Policy(Shape())
 
 
 SECTIONS = {

@@ -53,10 +53,15 @@ AUTHORS = {  # measured with the authors' dp.cpp: PipeDream, contiguous optimum 
 }
 
 
+def new_policy(seed: int, shape: Shape | None = None) -> Policy:
+    """Return a policy with the first weights of a seed."""
+    torch.manual_seed(seed)
+    return Policy(shape or Shape())
+
+
 def learn(problem, updates: int, seed: int = 0, shape: Shape | None = None, policy=None, **schedule) -> Found:
     """Train a policy on one problem; return the best decision that it sampled."""
-    torch.manual_seed(seed)
-    policy = policy or Policy(shape or Shape())
+    policy = policy or new_policy(seed, shape)
     return Trainer(policy, [problem], Schedule(updates=updates, **schedule), seed).run(updates)[0]
 
 

@@ -39,7 +39,7 @@ POLICY, SEARCHED, REGIONS = "GO", "{}, then search", "annealing of regions"
 UNTRAINED, NOT_DECIDED = "GO without an update", "decoded default (seconds too few for GO)"
 """The policy's row where the time sufficed for no update, or for no decision of the policy at all."""
 _COMPARED = 0.1  # of the time that is left goes to random decisions, and the second tenth to annealing
-_SLOWER = 20  # how many fewer evaluations the search makes where they are not compiled
+_SLOWER = 20  # by which the evaluations of the search are divided where they take longer
 _LEARNED = 0.4  # of the time that is left, where it is limited; the search has the rest
 
 

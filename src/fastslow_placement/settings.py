@@ -92,7 +92,7 @@ class PlaceSettings(LearningSettings):
     """Checkpoint of a trained policy (``policy.pt`` of notebook 60) to start from; a new policy if empty."""
     search: NonNegative = 20_000
     """Evaluations of the search that follows the policy, as a row of its own; 0 leaves it out. Tasks other
-    than placement take a twentieth: their evaluations are not compiled."""
+    than placement take a twentieth: their evaluations take longer."""
     seconds: PositiveFloat = 60.0
     """CPU seconds of a whole run on an instance of iopddl, from reading to the end of the search, which takes
     what is left instead of ``search`` evaluations. A stage ends with the step that it began: reading and one

@@ -6,6 +6,7 @@ link per ordered pair of devices, first come first served. Compute and transfers
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +51,7 @@ class Timeline:
     routes: np.ndarray
     times: np.ndarray
 
-    @property
+    @cached_property
     def transfers(self) -> list[Transfer]:
         """The transfers in the order in which they are queued."""
         rows = zip(self.routes.tolist(), self.times.tolist(), strict=True)
@@ -61,7 +62,7 @@ class Timeline:
         """Runtime: the end of the last operator."""
         return float(self.finish.max())
 
-    @property
+    @cached_property
     def latest(self) -> tuple[np.ndarray, np.ndarray]:
         """When operators (N,) and transfers (T,) must start at the latest, so that the end stays.
 
