@@ -249,9 +249,9 @@ def tune_members(members: list[Member], settings: FleetSettings, advance, reserv
     return savings
 
 
-def confirm(member: Member, reserved: int, advance) -> None:
+def confirm(member: Member, advance) -> None:
     """Measure the fastest configurations of a program and its default again, within what is reserved."""
-    before = -1
+    before, reserved = -1, member.reserved or 0
     while len(member.history) != before:
         before = len(member.history)
         again = sum(proposal.by == CONFIRMS for proposal, _ in member.history.done)
@@ -291,7 +291,7 @@ def tune_fleet(settings: FleetSettings) -> Fleet:
 
         savings = tune_members(members, settings, advance, reserved)
         for member in noisy:
-            confirm(member, member.reserved or 0, advance)
+            confirm(member, advance)
     settings.require(
         any(m.history.done or m.history.running for m in members),
         "budget_seconds",
