@@ -132,7 +132,7 @@ data: $(READY) ## Download the real competition into data/raw (resumes where it 
 	@$(FASTSLOW) data $$SET
 
 test: $(TESTED) ## Run the tests
-	@"$$PY" -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	@"$$PY" -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 guard: $(READY) ## A recorded small run: scores and speed must be as before (SET=--record: record again)
 	@set -f; "$$PY" benchmarks/guard.py $$SET
