@@ -133,9 +133,8 @@ def genuine(exact: list[Features], draws: int = 5) -> list[dict]:
         for seed in range(draws):
             rest, repeated, runs = held_out(graph, seed)
             own = SimpleNamespace(graph=lambda split, name, rest=rest: rest)
-            label = denoised_labels({**sample, "": own}, [*names, program.name]).get(
-                program.name, rest.runtime
-            )
+            labels = denoised_labels({**sample, "": own}, {TRAIN: [*names, program.name]})[TRAIN]
+            label = labels.get(program.name, rest.runtime)
             taus.append([kendall_tau(runs, values[repeated]) for values in (rest.runtime, label)])
         means = dict(zip(("mean of the other runs", "denoise"), np.mean(taus, 0), strict=True))
         rows.append(

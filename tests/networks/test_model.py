@@ -52,13 +52,13 @@ def predict(network, graph, configs=None, scalers=None, edges=None):
 
 
 @given(networks, graphs)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_predictions_and_gradients_equal_those_of_the_dense_network(network, graph):
     equal_to_the_dense_network(network, graph)
 
 
 @given(other_networks, graphs, st.randoms(use_true_random=False))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_every_architecture_equals_the_dense_network_with_some_edges_dropped(network, graph, random):
     edges = np.array([random.random() < 0.7 for _ in message_edges(graph)], bool)
     equal_to_the_dense_network(network, graph, edges)
@@ -73,7 +73,7 @@ def equal_to_the_dense_network(network, graph, edges=None):
 
 
 @given(networks, graphs, st.randoms(use_true_random=False))
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_some_configurations_equal_the_dense_network(network, graph, random):
     prepared = PreparedGraph(graph, *make_scalers(graph))
     for _ in range(2):
@@ -115,14 +115,14 @@ def renumbered(graph, order):
 
 
 @given(networks, graphs, st.randoms(use_true_random=False))
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_predictions_do_not_depend_on_the_numbering_of_nodes(network, graph, random):
     order = random.sample(range(graph.num_nodes), graph.num_nodes)
     close(predict(network, renumbered(graph, np.array(order))), predict(network, graph), 1e-5)
 
 
 @given(networks, graphs, st.randoms(use_true_random=False))
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_predictions_do_not_depend_on_the_order_of_edges_and_configurable_nodes(network, graph, random):
     edges = random.sample(range(len(graph.edge_index)), len(graph.edge_index))
     rows = random.sample(range(len(graph.config_index)), len(graph.config_index))
@@ -141,7 +141,7 @@ def test_predictions_do_not_depend_on_the_order_of_edges_and_configurable_nodes(
 
 
 @given(networks, graphs)
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_predictions_do_not_depend_on_the_numbering_of_layouts(network, graph):
     order = np.array([2, 0, 1])
     choices = factorise(np.argsort(order)[graph.choices.layout_codes()])
@@ -150,21 +150,21 @@ def test_predictions_do_not_depend_on_the_numbering_of_layouts(network, graph):
 
 
 @given(networks, graphs, st.randoms(use_true_random=False))
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_predictions_follow_the_order_of_configurations(network, graph, random):
     order = random.sample(range(graph.num_configs), graph.num_configs)
     close(predict(network, graph, np.array(order)), predict(network, graph)[order], 1e-5)
 
 
 @given(networks, graphs, st.integers(2, 3))
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_repeating_the_whole_set_of_configurations_leaves_the_predictions(network, graph, times):
     configs = np.tile(all_configs(graph), times)
     close(predict(network, graph, configs), predict(network, graph).repeat(times), 1e-5)
 
 
 @given(networks, graphs)
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_equal_configurations_are_predicted_alike(network, graph):
     assume(graph.num_configs > 1)
     codes, config_feat = graph.choices.layout_codes(), graph.config_feat.copy()

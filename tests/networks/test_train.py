@@ -13,7 +13,7 @@ import fastslow.networks.training.run_folder
 import fastslow.networks.training.train
 import fastslow.networks.training.validation
 from fastslow.competition.catalog import SPLITS, get_collection
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import collection_score, kendall_tau
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
@@ -575,6 +575,14 @@ def test_labels_with_noise_are_denoised(tmp_path, settings, noise):
     settings = settings.replace(features=[str(build_layout(tmp_path / "noise", measured_again))])
     plain, own = (make_training(settings.replace(denoise=denoise)) for denoise in (False, True))
     assert (own.run_epoch() == plain.run_epoch()) == (noise == 0)
+    validation, plainly = own.validation, plain.validation
+    for (slug, labels), targets in zip(validation.labels.items(), validation.targets.values(), strict=True):
+        assert all(np.array_equal(label, targets[name]) == (noise == 0) for name, label in labels.items())
+        for each in (validation, plainly):
+            each.evaluate(1, 0.0)
+        chosen, predictions = validation.choose_weights(slug)
+        assert chosen["mean"] == pytest.approx(collection_score("layout", labels, predictions)["mean"])
+        assert noise or chosen == plainly.choose_weights(slug)[0]
     parts = make_training(settings.replace(denoise=True, segment_training="gst", segment_nodes=50))
     (_, labels), (_, same) = (each.make_example(own.names[0], np.arange(24), 0) for each in (own, parts))
     torch.testing.assert_close(labels, same)

@@ -105,8 +105,9 @@ class LoopSettings(Settings):
     ``pairwise_logistic``, ``list_mle`` (10th and 16th place; slowest first); ``mse_log`` (absolute log
     runtime)."""
     denoise: bool = False
-    """Layout only. Mix each train label with what other programs, and the other configurations of its graph,
-    say of it, by the noise of the graph's repeated configurations; graphs without noise keep their labels."""
+    """Layout only. Mix each label with what other train programs, and the other configurations of its graph,
+    say of it, by the noise of the graph's repeated configurations; graphs without noise keep their labels.
+    Mixed train labels are learned from, mixed valid labels choose the weights; scores are of the runtimes."""
     graphs_per_step: Annotated[Positive, Le(1024)] = 1
     """Graphs whose losses are averaged for one step."""
     configs_per_step: Annotated[AtLeastTwo, Le(10_000)] = 128

@@ -1,4 +1,4 @@
-"""Train labels with less noise: what other programs, and a program's other configurations, say of them.
+"""Labels with less noise: what other programs, and a program's other configurations, say of them.
 
 A measurement is the true runtime and noise; the repeated configurations of a graph show its size. Two
 predictions know nothing of the measurement: ridge regression on the features of a configuration, fitted on
@@ -36,8 +36,10 @@ class _Measured(NamedTuple):
     example: Example  # some configurations, for the regression
 
 
-def denoised_labels(sources: Mapping[str, Features], names: Sequence[str]) -> dict[str, np.ndarray]:
-    r"""Return train labels with less noise, of the graphs that have noise.
+def denoised_labels(
+    sources: Mapping[str, Features], names: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, np.ndarray]]:
+    r"""Return labels with less noise, of the graphs that have noise.
 
     On the scale of normal scores of ranks, with the mean y of n runs of noise variance :math:`\sigma^2` and
     the prediction f, a label becomes
@@ -45,38 +47,43 @@ def denoised_labels(sources: Mapping[str, Features], names: Sequence[str]) -> di
     .. math:: f + \frac{\tau^2}{\tau^2 + \sigma^2 / n} (y - f)
 
     where :math:`\tau^2` is the mean of :math:`(y - f)^2 - \sigma^2 / n` over the graph's configurations and,
-    counted as 100 more, over those of all graphs.
+    counted as 100 more, over those of all train graphs.
 
     Args:
         sources: Features by the prefix of their graphs' names.
-        names: Train graphs, ``<prefix>/<graph>``. Without another program there is no regression.
+        names: Graphs, ``<prefix>/<graph>``, by split. Only train graphs predict others; without another
+            program there is no regression.
 
     Returns:
-        ``(C,)`` by name, above 0: exponentials of the scores. A graph without noise, or with too few repeats
-        to tell, is left out.
+        ``(C,)`` by split and name, above 0: exponentials of the scores. A graph without noise, or with too
+        few repeats to tell, is left out.
     """
-    stems = sorted({name.rpartition("/")[2] for name in names})
-    fold = {name: stems.index(name.rpartition("/")[2]) % _FOLDS for name in names}
-    measured = {name: _measure(_read(sources, name), name) for name in names}
+    graphs = [(split, name) for split, own in names.items() for name in own]
+    stems = sorted({name.rpartition("/")[2] for _, name in graphs})
+    fold = {graph: stems.index(graph[1].rpartition("/")[2]) % _FOLDS for graph in graphs}
+    measured = {graph: _measure(_read(sources, graph), graph[1]) for graph in graphs}
     fitted = {}
     for n in range(_FOLDS):
-        noisy = [name for name, own in measured.items() if fold[name] == n and own.noise.any()]
-        others = [own.example for name, own in measured.items() if fold[name] != n]
+        noisy = [graph for graph, own in measured.items() if fold[graph] == n and own.noise.any()]
+        others = [own.example for graph, own in measured.items() if fold[graph] != n and graph[0] == TRAIN]
         rule = fit_ridge(others, _centred) if noisy and others else None
-        fitted |= {name: _predict(_read(sources, name), measured[name].label, rule) for name in noisy}
-    residual = {name: measured[name].label - own for name, own in fitted.items()}
-    wrong = {name: np.square(own) - measured[name].noise for name, own in residual.items()}
-    typical = np.mean([own.mean() for own in wrong.values()]) if wrong else 0.0
-    labels = {}
-    for name, own in wrong.items():
+        fitted |= {graph: _predict(_read(sources, graph), measured[graph].label, rule) for graph in noisy}
+    residual = {graph: measured[graph].label - own for graph, own in fitted.items()}
+    wrong = {graph: np.square(own) - measured[graph].noise for graph, own in residual.items()}
+    means = [own.mean() for (split, _), own in wrong.items() if split == TRAIN]
+    typical = np.mean(means) if means else 0.0
+    labels: dict[str, dict[str, np.ndarray]] = {split: {} for split in names}
+    for graph, own in wrong.items():
         error = max(0.0, (own.sum() + _TYPICAL * typical) / (len(own) + _TYPICAL))
-        labels[name] = np.exp(fitted[name] + error / (error + measured[name].noise) * residual[name])
+        mixed = fitted[graph] + error / (error + measured[graph].noise) * residual[graph]
+        labels[graph[0]][graph[1]] = np.exp(mixed)
     return labels
 
 
-def _read(sources: Mapping[str, Features], name: str) -> Graph:
+def _read(sources: Mapping[str, Features], graph: tuple[str, str]) -> Graph:
+    split, name = graph
     prefix, _, stem = name.rpartition("/")
-    return sources[prefix].graph(TRAIN, stem)
+    return sources[prefix].graph(split, stem)
 
 
 def _centred(label: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fastslow.competition.catalog import TRAIN
+from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.memory import FreedMemory, held_bytes, step_memory
 from fastslow.core.progress import progress
@@ -69,8 +69,13 @@ class Training:
             fused=True,  # a seventh of the time on a CPU; a scaled step needs no answer from the GPU
         )
         self.names = dataset.trainable()
-        self.labels = denoised_labels(dataset.sources, self.names) if settings.denoise else {}
         self.validation = Validation(settings, dataset, self.network)
+        self.labels: dict[str, np.ndarray] = {}
+        if settings.denoise:
+            valid = [f"{slug}/{name}" for slug, own in self.validation.labels.items() for name in own]
+            denoised = denoised_labels(dataset.sources, {TRAIN: self.names, VALID: valid})
+            self.labels = denoised[TRAIN]
+            self.validation.aim(denoised[VALID])
         self.stored = ["network", "optimizer", "scaler", "validation", "watch"]
         self.segments = None
         if settings.segment_training != "none":
