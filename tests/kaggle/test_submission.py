@@ -1,4 +1,5 @@
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -177,11 +178,14 @@ SMALL, BIG, NET = (f"line {n} ({row_id}): " for n, row_id in enumerate(ROWS, sta
         (csv_text().replace("tile:xla:big", "\ntile:xla:big"), "line 3: the row is empty"),
         (
             csv_text() + "tile:xla:small,0;1;2\n",
-            "line 5 (tile:xla:small): a second row for this ID, after line 2",
+            "line 5 (tile:xla:small): a second row for this ID, after line 2. Keep one of them",
         ),
         (csv_text(tile__xla__other="0;1;2"), "line 5 (tile:xla:other): no test graph has this ID"),
         (csv_text().replace("tile:xla:big", " tile:xla:big"), "line 3 ( tile:xla:big): no test graph"),
-        ("ID,TopConfigs\n", "3 of 3 IDs have no row: tile:xla:small, tile:xla:big, layout:xla:random:net"),
+        (
+            "ID,TopConfigs\n",
+            "3 of 3 IDs have no row: tile:xla:small, tile:xla:big, layout:xla:random:net. Predict",
+        ),
         (
             csv_text({"tile:xla:big": "8;0;3;4;1"}),
             "2 of 3 IDs have no row: tile:xla:small, layout:xla:random:net",
@@ -305,6 +309,8 @@ def test_npz_decides_against_the_samples_placeholders(root, tmp_path):
         check_submission(root / "sample_submission.csv", root)
     write_submission(tmp_path / "s.csv", predictions_of(expected_counts(root)), root)
     assert check_submission(tmp_path / "s.csv", root)["without_npz"] == 0
+    shutil.rmtree(COLLECTIONS[0].folder(root, "test"))
+    assert [*expected_counts(root).values()] == [None, 3, 4, 5, 6]
 
 
 def test_sample_alone_decides_the_ids(root, tmp_path):
