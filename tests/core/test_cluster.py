@@ -5,8 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -125,6 +128,26 @@ def test_after_ctrl_c_nothing_goes_on(scheduler, tmp_path, monkeypatch):  # noqa
         raise KeyboardInterrupt
     assert not psutil.wait_procs([process], timeout=20)[1]
     assert worker.is_running()
+
+
+def test_a_start_reported_while_the_end_is_reported_loses_no_result(workers):
+    class Ending(Future):
+        def running(self):
+            found = super().running()
+            if threading.current_thread() is threading.main_thread() and not start.ident:
+                start.start()
+                start.join(0.3)
+            return found
+
+    future = workers._futures["a"] = Ending()
+    event = 0.0, {"key": "a", "label": "a", "host": "b"}
+    start = threading.Thread(target=workers._started, args=(event,))
+    try:
+        workers._finish(future, SimpleNamespace(result=lambda: (7, "")), "a")
+    finally:
+        workers._futures.clear()  # the end of the test must not wait for a lost result
+    start.join()
+    assert future.result(timeout=0) == 7
 
 
 def test_other_code_is_refused_by_name(workers, monkeypatch):

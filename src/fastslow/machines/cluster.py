@@ -7,6 +7,7 @@ starts again on another one. Dask is imported where a cluster is opened: one mac
 import contextlib
 import pickle
 import sys
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ class Cluster(Executor):
         self._client, self._topic = client, f"fastslow-{uuid.uuid4().hex}"
         self._identity = code_identity()
         self._futures: dict[str, Future] = {}
+        self._changes = threading.Lock()  # a call's start and end are reported in threads of their own
         runs = resolve("runs")
         runs.mkdir(parents=True, exist_ok=True)
         self._witness = runs / f".{self._topic}"
@@ -99,18 +101,21 @@ class Cluster(Executor):
         """Note that a worker has started a call; a second time where the first worker was lost."""
         key, label, host = event[1]["key"], event[1]["label"], event[1]["host"]
         future = self._futures[key]
-        if future.running():
+        with self._changes:
+            again = future.running()
+            if not again and not future.done():
+                future.set_running_or_notify_cancel()
+        if again:
             print(f"  {label}: its worker was lost; started again on {host}", file=sys.stderr, flush=True)
-        elif not future.done():
-            future.set_running_or_notify_cancel()
 
     def _finish(self, future: Future, remote: Any, label: str) -> None:
         from distributed import CancelledError, KilledWorker
 
-        if future.cancelled():
-            return
-        if not future.running():  # its start may be reported later than its end
-            future.set_running_or_notify_cancel()
+        with self._changes:
+            if future.cancelled():
+                return
+            if not future.running():  # its start may be reported later than its end
+                future.set_running_or_notify_cancel()
         try:
             value, log = remote.result()
             print(log, end="", file=sys.stderr, flush=True)
