@@ -17,32 +17,34 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from common.public_placement import PUBLIC
+from common.public_placement import BEST_KNOWN, PUBLIC
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Budget
 from fastslow_placement.go.policy import Policy, Shape
 from fastslow_placement.go.ppo import Schedule, Trainer
 from fastslow_placement.partition.problems import PartitionProblem
 from fastslow_placement.partition.workload import read_workload
+from fastslow_placement.place import compare, read_problem
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.roofline import DEVICES
 from fastslow_placement.programs.zoo_graphs import PROGRAMS, read_zoo_graph
-from fastslow_placement.sharding.problems import ShardingProblem
-from fastslow_placement.sharding.sharding import FORBIDDEN, read_sharding
+from fastslow_placement.settings import PlaceSettings
+from fastslow_placement.sharding.sharding import FORBIDDEN
 
 GRAPHS = {
     "bert_L-12_training": (24, PUBLIC / "dnn-partitioning/throughput-inputs/OperatorGraphs"),
     "asplos-2025-iopddl-G": (62, PUBLIC / "iopddl"),
+    "asplos-2025-iopddl-V": (12, PUBLIC / "iopddl"),
     "transformer_8": (21, None),
 }
-"""Copies that give about 50,000 nodes, and the folder of the instance; none for a zoo program."""
+"""Copies that give about 50,000 nodes (V, of larger tables: 10,000), and the folder; none for the zoo."""
 _JOINED = 16  # every so many edges of a sharding problem also join a copy and the next
 
 
 def large(options) -> list[dict]:
-    """Size, seconds and peak memory of two updates, at half the copies and at all of them."""
+    """Size, seconds and peak memory at half the copies and at all: of two updates, on iopddl of ``place``."""
     graphs = {}
     for name, (copies, folder) in GRAPHS.items():
         path = _file(name, folder) if folder else None
@@ -149,24 +151,22 @@ def repeated_graph(graph: CostGraph, copies: int) -> CostGraph:
     )
 
 
-def _problem(name: str, path: Path | None, copies: int, seconds: float) -> tuple[int, Problem]:
-    """Return the number of nodes and the problem as the policy decides it, in limited time if possible."""
-    budget = Budget(seconds)
+def _problem(name: str, path: Path | None, copies: int) -> tuple[int, Problem]:
+    """Return the number of nodes, and the problem as the policy decides it."""
     if path is None:
         device = dataclasses.replace(DEVICES["p100"], memory=DEVICES["p100"].memory * copies)
         graph = repeated_graph(read_zoo_graph(name, device), copies)
         return len(graph), PlacementProblem(contract(graph, device), PROGRAMS[name].devices, device)
-    if "iopddl" in name:
-        sharding = read_sharding(path)
-        return len(sharding), ShardingProblem(sharding, budget=budget).space()
     workload = read_workload(path)
     return len(workload), PartitionProblem(workload).space()
 
 
 def _decide(name: str, path: Path | None, copies: int, seconds: float) -> dict:
     torch.set_num_threads(1)
+    if path and "iopddl" in name:
+        return _place(path, copies * BEST_KNOWN[name[-1]], seconds)
     times = [time.process_time()]
-    nodes, problem = _problem(name, path, copies, seconds)
+    nodes, problem = _problem(name, path, copies)
     row = {"nodes": nodes, "units": len(problem.choices), "options": int(problem.choices.sum())}
     times.append(time.process_time())
     row["read GB"] = _peak()
@@ -177,6 +177,17 @@ def _decide(name: str, path: Path | None, copies: int, seconds: float) -> dict:
     names = ("read s", "first update s", "second update s")
     row |= dict(zip(names, np.diff(times).round(1).tolist(), strict=True))
     return row | {"peak GB": _peak(), "cost": best.cost, "of start": best.cost / problem.baseline}
+
+
+def _place(path: Path, unit: float, seconds: float) -> dict:
+    """Return the costs of ``fastslow place`` in CPU seconds, over the best known of separate copies."""
+    settings = PlaceSettings(source=str(path), seconds=seconds)
+    budget, begin = Budget(seconds), time.process_time()
+    problem = read_problem(settings, budget)
+    row = {"nodes": len(problem.choices), "read s": round(time.process_time() - begin, 1)}
+    placed = compare(settings, problem, budget)
+    row |= {name: found.cost / unit for name, found in placed.found.items() if np.isfinite(found.cost)}
+    return row | {"CPU s": round(time.process_time() - begin, 1), "peak GB": _peak()}
 
 
 def _peak() -> float:

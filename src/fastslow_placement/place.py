@@ -30,7 +30,7 @@ from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.programs.region_search import anneal_regions
 from fastslow_placement.programs.zoo_graphs import read_zoo_graph
 from fastslow_placement.settings import ZOO, PlaceSettings
-from fastslow_placement.sharding.problems import ShardingProblem
+from fastslow_placement.sharding.problems import ShardingProblem, compile_search
 from fastslow_placement.sharding.sharding import read_problem_file, read_sharding
 
 TABLE, DECISION = "comparison.csv", "decision.json"
@@ -80,7 +80,10 @@ def read_problem(settings: PlaceSettings, budget: Budget | None = None) -> Probl
     elif path.name.endswith((".json", ".json.gz")):
         data = read_problem_file(path)
         if isinstance(data, dict) and "problem" in data:
-            return ShardingProblem(read_sharding(path, data), budget=budget or Budget(settings.seconds))
+            budget = budget or Budget(settings.seconds)
+            with budget.stopped():
+                compile_search()
+            return ShardingProblem(read_sharding(path, data), budget=budget)
         return PartitionProblem(read_workload(path, data))
     else:
         graph = read_cost_graph(path, device, settings.unroll, settings.allow_unknown)

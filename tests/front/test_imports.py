@@ -147,3 +147,25 @@ RankingNetwork(4, 3, TrainSettings().architecture())
 assert not [name for name in sys.modules if name.startswith({OPTIONAL})], sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_compiled_function_calls_compiled_functions_of_its_own_file_alone():
+    """numba's cache is stale without notice where a function of another file has changed."""
+    compiled = {}
+    for module, path in MODULES.items():
+        functions = [
+            node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)
+        ]
+        compiled[module] = {
+            f.name: f for f in functions if "njit" in "".join(map(ast.unparse, f.decorator_list))
+        }
+    assert sum(map(len, compiled.values())) > 15
+    for module, functions in compiled.items():
+        others = {name for other, own in compiled.items() if other != module for name in own} - {*functions}
+        for function in functions.values():
+            called = {
+                node.func.id
+                for node in ast.walk(function)
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+            }
+            assert not called & others, f"{module}: {function.name} calls {called & others}"

@@ -174,11 +174,13 @@ def test_the_search_finds_the_optimum_of_small_problems_and_its_bound_holds(seed
 def test_a_forest_move_is_the_best_of_all(seed):
     problem = random_sharding(seed, count=5, limit=np.inf)
     state = ForestSearch(problem, seed)
-    order, parent = state.forest(4)
-    assert len(order) == len(set(order)) and set(order) == set(parent)
-    for group in order:  # at most one neighbour came before
-        assert len({*state.groups.links[group]} & {*order[: order.index(group)]}) <= 1
-    result = state.solve(state.decision, state.freed(state.decision, order, parent), np.zeros(len(problem)))
+    forest = state.forest(4)
+    order, up = (own.tolist() for own in forest)
+    assert len(order) == len({*order})
+    for place, (group, link) in enumerate(zip(order, up, strict=True)):  # at most one neighbour came before
+        parents = [state.groups.arrays.other[link]] if link >= 0 else []
+        assert [*({*state.groups.links[group]} & {*order[:place]})] == parents
+    result = state.solve(state.decision, forest, np.zeros(len(problem)))
     options = [[one] for one in state.decision]
     for group in order:
         options[group] = range(state.groups.choices[group])
@@ -208,7 +210,7 @@ def test_tied_strategies_lose_no_valid_decision(seed):
         links = sum(
             t[one[g], one[o]] for g, link in enumerate(groups.links) for o, t in link.items() if g < o
         )
-        own = sum(cost[k] for cost, k in zip(groups.priced(toll), one, strict=True))
+        own = groups.priced(toll)[groups.first[:-1] + one].sum()
         paid = (problem.usages[problem.first[:-1] + decision] * toll).sum()
         assert own + links == pytest.approx(slow_cost(problem, decision) + paid)
 

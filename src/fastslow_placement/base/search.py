@@ -1,7 +1,8 @@
 """Searches over any problem, counted in evaluations, and the limit of time that several stages share."""
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,13 @@ class Budget:
         """Return a function that is true while a part, 0 to 1, of the seconds left now is still left."""
         end = self._clock() + part * self.left
         return lambda: self._clock() < end
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Leave what is done inside out of the limit."""
+        begin = self._clock()
+        yield
+        self._end += self._clock() - begin
 
 
 @dataclass

@@ -1,7 +1,8 @@
-"""The compiled core of schedules: list scheduling, memory by liveness, and latest starts (numba).
+"""The compiled core of schedules: list scheduling, memory by liveness, latest starts, annealing (numba).
 
 Placement evaluates tens of thousands of decisions of one graph. ``tests/helpers/cost_graphs.py`` has slow
-forms of the same rules. Arrays of a graph are those of :class:`Arrays`.
+forms of the same rules. Arrays of a graph are those of :class:`Arrays`. All is in one file, since numba looks
+at the time of a function's own file alone to see that it is stale.
 """
 
 from heapq import heappop, heappush
@@ -9,13 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastslow.core.errors import SettingsError
+from fastslow_placement.base.jit import njit
 from fastslow_placement.programs.cost_graph import CostGraph
 
-try:
-    from numba import njit
-except ImportError:
-    raise SettingsError("numba is not installed: pip install -e '.[placement]'") from None
+_LARGEST = 32  # units of a region
+_FOLLOW = 0.5  # how often the new device is that of a neighbour
+_COOLING = 1e-2  # last temperature over the first
 
 
 class Arrays(NamedTuple):
@@ -222,3 +222,83 @@ def latest(arrays, place, finish, begun, routes, times, devices):
             due = min(due, by)
         operators[node] = device_due[place[node]] = due - arrays.seconds[node]
     return operators, transfers
+
+
+@njit(cache=True)
+def _grow(decision, begins, near, unit, target, size, region, inside, rng):
+    """Give a connected region around a unit another device, in place."""
+    own, count = decision[unit], 1
+    region[0] = unit
+    inside[:] = False
+    inside[unit] = True
+    rim = [np.int64(0) for _ in range(0)]
+    newest = unit
+    while count < size:
+        for other in near[begins[newest] : begins[newest + 1]]:
+            if not inside[other] and decision[other] == own:
+                inside[other] = True
+                rim.append(other)
+        if len(rim) == 0:
+            break
+        pick = rng.integers(0, len(rim))
+        newest = rim[pick]
+        rim[pick] = rim[-1]
+        rim.pop()
+        region[count] = newest
+        count += 1
+    for member in region[:count]:
+        decision[member] = target
+
+
+@njit(cache=True)
+def _target(decision, begins, near, unit, devices, rng):
+    """Return another device for a unit: a neighbour's half the time, if one has another, else any."""
+    own = decision[unit]
+    if rng.random() < _FOLLOW:
+        around = near[begins[unit] : begins[unit + 1]]
+        others = around[decision[around] != own]
+        if len(others):
+            return decision[others[rng.integers(0, len(others))]]
+    return (own + 1 + rng.integers(0, devices - 1)) % devices
+
+
+@njit(cache=True)
+def anneal_regions(arrays, rank, members, devices, limit, begins, near, start, evaluations, heat, rng):
+    """Return the best decision of an annealing of regions, its cost, and the history of best costs.
+
+    Args:
+        arrays: The graph, of N operators.
+        rank: (N,) order of operators that are ready.
+        members: (N,) unit of each operator.
+        devices: Number of devices.
+        limit: Memory of a device in bytes.
+        begins: (U + 1,) where the neighbours of each unit begin.
+        near: Neighbours of all units.
+        start: (U,) first decision.
+        evaluations: Number of decisions that are evaluated.
+        heat: First temperature over the cost of the first decision.
+        rng: Generator.
+    """
+    current, candidate = start.copy(), start.copy()
+    region, inside = np.empty(_LARGEST, np.int64), np.zeros(len(start), np.bool_)
+    places = np.empty((1, len(members)), np.int64)
+    places[0] = current[members]
+    seconds, excess = evaluate(arrays, places, rank, devices, limit)
+    cost = seconds[0] if excess[0] <= 0 else np.inf
+    best, lowest, hot = current.copy(), cost, heat * cost
+    history = [(1, cost)]
+    for number in range(1, evaluations):
+        candidate[:] = current
+        unit = rng.integers(0, len(start))
+        target = _target(current, begins, near, unit, devices, rng)
+        _grow(candidate, begins, near, unit, target, int(_LARGEST ** rng.random()), region, inside, rng)
+        places[0] = candidate[members]
+        seconds, excess = evaluate(arrays, places, rank, devices, limit)
+        new = seconds[0] if excess[0] <= 0 else np.inf
+        temperature = hot * _COOLING ** (number / evaluations)
+        if new <= cost or rng.random() < np.exp((cost - new) / temperature):
+            current[:], cost = candidate, new
+            if cost < lowest:
+                best, lowest = current.copy(), cost
+                history.append((number + 1, cost))
+    return best, lowest, history

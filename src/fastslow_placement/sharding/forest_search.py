@@ -1,30 +1,33 @@
 """Search for sharding problems: exact moves of forests of groups, memory priced by Lagrange multipliers.
 
-A move frees a random set of groups of tied nodes that induces a forest, keeps all others, and finds the best
-options of the freed ones together by dynamic programming. Memory enters as a price per byte at each time,
-raised where the limit is exceeded (subgradient method, Held and Karp 1971), so that a move sees the memory of
-all nodes at once. Decisions to start from, and the lower bound, come from message passing. What does not fit
-is repaired, and of every decision the parts that are cheaper than those of the best one go into it, so that
-a large graph is improved in many places at once.
+A move frees groups of tied nodes that induce a forest, keeps all others, and finds the best options of the
+freed ones together by dynamic programming. Memory enters as a price per byte at each time, raised where the
+limit is exceeded (subgradient method, Held and Karp 1971), so that a move sees the memory of all nodes at
+once. Decisions to start from, and the lower bound, come from message passing. What does not fit is repaired,
+and of every decision the parts that are cheaper than those of the best one go into it, so that a large graph
+is improved in many places at once. Its loops are in :mod:`fastslow_placement.sharding.compiled`.
 """
 
+import time
 from collections.abc import Callable
+from itertools import count
 
 import numpy as np
 
 from fastslow_placement.base.search import Budget, unlimited
-from fastslow_placement.sharding.memory_repair import MemoryRepair
+from fastslow_placement.sharding.compiled import Workspace, grow, move, save_memory, solve, take_parts
 from fastslow_placement.sharding.message_passing import MessagePassing
-from fastslow_placement.sharding.recombination import Recombination
 from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
 from fastslow_placement.sharding.tied_strategies import TiedStrategies
 
 _PRICED_SHARE = 0.3  # of the budget goes to finding prices, the rest to improving valid decisions
 _PATIENCE = 200  # rounds of pricing after which a start may be without valid decision
 _LAST = 1.0  # seconds that are not divided further
-_LARGEST = 1000  # groups that a move frees while it improves
-_LEVELS = (4.0, 2.0, 1.4)  # factors of the prices' level from try to try
-_TEMPERATURE = 2e-3  # share of its cost by which a decision may be worse than the one before
+_LARGEST = 300  # groups that a move frees while it improves
+_MOVES = 100  # between two looks at the time, more in a large graph
+_HOT = 0.1  # temperature of the moves over the mean cost of a group
+_CHANGES = 256  # of a repair, between two looks at the time
+_RARE = 1e-9  # of the mean cost of a group: the least that a change of a repair counts as
 
 
 class ForestSearch:
@@ -50,9 +53,8 @@ class ForestSearch:
     ):
         self.problem = problem
         self.groups = TiedStrategies(problem, more)
-        self.recombination, self.messages = Recombination(self.groups), MessagePassing(self.groups)
-        self.repair = MemoryRepair(self.groups)
-        self._links = self.groups.tables()
+        self.messages = MessagePassing(self.groups)
+        self._work = Workspace.of(len(self.groups), len(problem.times))
         self.price = self.best_price = np.zeros(len(problem.times))  # per byte, from each time on
         self.bound, self._step, self._since, self.rounds = -np.inf, 1.0, 0, 0
         self.best, self.best_cost, self._best = None, np.inf, None
@@ -60,6 +62,7 @@ class ForestSearch:
             life = problem.spans[:, 1] - problem.spans[:, 0]
             parts = zip(self.groups.nodes, self.groups.memory, strict=True)
             start = self.groups.expand(np.array([(life[nodes] @ memory).argmin() for nodes, memory in parts]))
+        self._moved = np.inf, self.groups.compress(start), self.price  # best cost, decision, bytes in use
         self.again(seed, start)
 
     def again(self, seed: int, start: np.ndarray) -> None:
@@ -80,7 +83,7 @@ class ForestSearch:
         if excess <= 0 and cost < min(self.best_cost, FORBIDDEN):
             self._keep(decision.copy(), cost)
         elif self._best is not None:
-            merged = self.recombination.best_of(self._best, decision)
+            merged = self.best_of(self._best, decision)
             if merged is not self._best:
                 self._keep(merged, self.judge(merged)[0])
         return cost, excess
@@ -95,82 +98,81 @@ class ForestSearch:
             self.best, self.best_cost, self._best = self.groups.expand(decision), cost, decision
             self.history.append((self.evaluations, cost))
 
-    def forest(self, size: int) -> tuple[list[int], dict[int, int]]:
-        """Return up to ``size`` random groups that induce a forest, parents first, and their parents.
-
-        The set grows from random roots along edges, so that it is connected where possible.
-        """
-        count, links = len(self.groups), self._links
-        order, parent = [], {}
-        blocked = np.zeros(count, np.int64)  # neighbours inside: two make a cycle (or join two trees)
-        for root in self.rng.permutation(count).tolist():
-            if len(order) >= size:
-                break
-            if root in parent or blocked[root]:
-                continue
-            stack = [(root, -1)]
-            while stack and len(order) < size:
-                node, above = stack.pop(int(self.rng.random() * len(stack)))
-                if node in parent or blocked[node] > (above >= 0):
-                    continue
-                parent[node] = above
-                order.append(node)
-                for other in links[node]:
-                    blocked[other] += 1
-                    if other not in parent and blocked[other] == 1:
-                        stack.append((other, node))
-        return order, parent
-
-    def freed(self, decision: np.ndarray, order: list[int], parent: dict[int, int]) -> tuple:
-        """Return a forest, its parents, and the costs of its options without tolls, all others as decided."""
-        costs = []
-        for group in order:
-            cost = self.groups.costs[group]
-            for other, table in self._links[group].items():
-                if other not in parent:
-                    cost = cost + table[decision[other]]
-            costs.append(cost)
-        return order, parent, costs
+    def forest(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return up to ``size`` random groups that induce a forest, and the links to their parents."""
+        return grow(self.groups.arrays, self._work, min(size, len(self.groups)), self.rng)
 
     def solve(self, decision: np.ndarray, forest: tuple, toll: np.ndarray) -> np.ndarray:
         """Return the decision with the groups of a forest chosen best under prices.
 
         Args:
             decision: (G,) the decision to start from; not changed.
-            forest: From :meth:`freed`.
+            forest: Its groups, parents first, and the position of the link to each one's parent, -1: none.
             toll: (N,) price of a byte over each node's lifetime.
         """
-        order, parent, costs = forest
-        nodes, memory, chosen = self.groups.nodes, self.groups.memory, {}
-        total = {g: cost + toll[nodes[g]] @ memory[g] for g, cost in zip(order, costs, strict=True)}
-        for group in reversed(order):
-            above = parent[group]
-            if above >= 0:
-                table = self._links[above][group] + total[group][:, None]  # (own, parent's)
-                chosen[group] = table.argmin(0)
-                total[above] = total[above] + table.min(0)
+        order, up = forest
         result = decision.copy()
-        for group in order:
-            above = parent[group]
-            result[group] = total[group].argmin() if above < 0 else chosen[group][result[above]]
+        result[order] = solve(self.groups.arrays, self._work, decision, order, up, toll, np.ones(len(order)))
         return result
+
+    def best_of(self, base: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """Return a valid decision (G,) that costs no more than the valid one it starts from.
+
+        Where two decisions differ, the groups fall into parts that no link joins, so that the difference of
+        their costs is a sum over parts (partition crossover, Whitley et al. 2009). Each part takes the
+        cheaper options while memory allows, the part that saves most first.
+
+        Args:
+            base: (G,) a valid decision; not changed.
+            other: (G,) options to take where that is cheaper and fits; this decision need not be valid.
+        """
+        if np.array_equal(base, other):
+            return base
+        made, usage = base.copy(), self.problem.usage(self.groups.expand(base)[None])[0]
+        taken = take_parts(self.groups.arrays, self._work, made, usage, self.problem.limit, other)
+        return made if taken else base
+
+    def repaired(self, chosen: np.ndarray, more: Callable[[], bool] = unlimited) -> np.ndarray:
+        """Return a decision (G,) changed until it fits, no change lowers the excess or time is over.
+
+        The excess is the sum over times of the bytes over the limit; every change lowers it. The cheapest
+        change per byte saved is made first, from a heap whose prices are brought up to date when they come to
+        the top (lazy greedy, Minoux 1978), for prices mostly rise while fewer bytes are left to save.
+
+        Args:
+            chosen: (G,) options; not changed.
+            more: Whether there is time to go on; there are at most four changes for each group.
+        """
+        chosen, full = chosen.copy(), self.groups.expand(chosen)[None]
+        usage, limit = self.problem.usage(full)[0], self.problem.limit
+        least = max(float(self.problem.cost(full)[0]) / len(self.groups), 1e-300) * _RARE
+        left, made = 4 * len(self.groups), 1
+        while left > 0 and made and more():
+            most = min(left, _CHANGES)
+            made = save_memory(self.groups.arrays, self._work, chosen, usage, limit, least, most)
+            left -= made
+        return chosen
 
     def find_prices(self, more: Callable[[], bool]) -> None:
         """Alternate message passing, forest moves and changes of the prices until ``more()`` is false."""
         while more():
-            toll = self.problem.tolls(self.price)
-            found, bound = self.messages.sweep(self.groups.priced(toll))
-            excess = self.record(found)[1]
-            for _ in range(2):
-                if more():
-                    forest = self.freed(found, *self.forest(len(self.groups)))
-                    found = self.solve(found, forest, toll)
-                    excess = self.record(found)[1]
-            if excess > 0:
-                self.record(self.repair.repaired(found, more))
+            found, bound = self._round(self.price, more)
             self.decision, self.rounds = found, self.rounds + 1
             limit = self.problem.limit if np.isfinite(self.problem.limit) else 0.0
             self._reprice(bound - float(self.price.sum()) * limit)
+
+    def _round(self, price: np.ndarray, more: Callable[[], bool]) -> tuple[np.ndarray, float]:
+        """Return a decision under prices and a bound; the best one takes the parts that are cheaper."""
+        toll = self.problem.tolls(price)
+        found, bound = self.messages.sweep(self.groups.priced(toll))
+        excess = self.record(found)[1]
+        for _ in range(2):
+            if more():
+                found = self.solve(found, self.forest(len(self.groups)), toll)
+                excess = self.record(found)[1]
+        if excess > 0:
+            self.record(self.repaired(found, more))
+        return found, bound
 
     def begin(self, rounds: int, more: Callable[[], bool]) -> None:
         """Go on to this many rounds of pricing in all, up to 200 while no decision is valid; at least one.
@@ -204,45 +206,42 @@ class ForestSearch:
         self.price = np.maximum(self.price + self._step * scale * over, 0)
 
     def improve(self, more: Callable[[], bool]) -> None:
-        """Improve the best valid decision until ``more()`` is false, by moves under perturbed prices.
+        """Improve the best valid decision until ``more()`` is false, by moves and by rounds of other prices.
 
-        For each forest the level of the prices is bisected: lower while the result fits in memory, higher
-        while it does not. The cheapest that fits is kept if it is not much worse (simulated annealing). The
-        prices are perturbed by one factor for all nodes and by one for each, in turn.
+        What has lowered the cost more a second is done next, and every eighth time the other one.
         """
         if self.best is None:
             return
-        current, cost = self._best.copy(), self.best_cost
-        rounds, count = 0, len(self.problem)
-        toll = self.problem.tolls(self.best_price) + 1e-3 * cost / max(self.problem.usages.sum(), 1)
-        while more():
-            size = int(min(len(self.groups), _LARGEST) * self.rng.random() ** 3) + 2
-            forest = self.freed(current, *self.forest(size))
-            noisy = toll * np.exp(self.rng.normal(0.1, 0.5, 1 if rounds % 2 else count))
-            candidate, found, merged = self._bisected(current, forest, noisy)
-            slack = cost * _TEMPERATURE * self.rng.exponential() / (1 + rounds / 100)
-            if found <= cost + slack:
-                current, cost = candidate, found
-            elif merged is not current:
-                current, cost = merged, self.judge(merged)[0]
-            elif rounds % 50 == 49:
-                current, cost = self._best.copy(), self.best_cost
-            rounds += 1
+        gains = {self._move: np.inf, self._vary_prices: np.inf}
+        for turn in count():
+            if not more():
+                return
+            act = (max if turn % 8 else min)(gains, key=gains.get)
+            begin, before = time.process_time(), self.best_cost
+            act(more)
+            gain = (before - self.best_cost) / max(time.process_time() - begin, 1e-6)
+            gains[act] = gain if gains[act] == np.inf else 0.8 * gains[act] + 0.2 * gain
 
-    def _bisected(self, decision: np.ndarray, forest: tuple, toll: np.ndarray) -> tuple:
-        """Return the cheapest decision that fits over levels of the tolls, its cost, and the parts of all.
+    def _move(self, _: Callable[[], bool]) -> None:
+        """Make random moves from where the last ones ended; from the best decision if it is better since."""
+        problem, arrays = self.problem, self.groups.arrays
+        if self.best_cost < self._moved[0]:
+            start = np.array(self._best)
+            self._moved = self.best_cost, start, problem.usage(self.groups.expand(start)[None])[0]
+        toll = problem.tolls(self.best_price) + 1e-3 * self.best_cost / max(problem.usages.sum(), 1)
+        hot, moves = _HOT * self.best_cost / len(self.groups), max(_MOVES, len(self.groups) // 20)
+        limits = problem.limit, toll, moves, _LARGEST, hot
+        best = move(arrays, self._work, *self._moved[1:], *limits, self.rng)
+        self.evaluations += moves - 1
+        self.record(best)
+        self._moved = self.best_cost, *self._moved[1:]
 
-        The last one is the decision with all parts that are cheaper and fit, itself if there are none.
-        """
-        best, lowest, level, merged = decision, np.inf, 1.0, decision
-        for step in _LEVELS:
-            candidate = self.solve(decision, forest, toll * level)
-            cost, excess = self.record(candidate)
-            merged = self.recombination.best_of(merged, candidate)
-            if excess <= 0 and cost < lowest:
-                best, lowest = candidate, cost
-            level *= step if excess > 0 else 1 / step
-        return best, lowest, merged
+    def _vary_prices(self, more: Callable[[], bool]) -> None:
+        """Make a round with prices times random factors that are alike at times near each other."""
+        knots = self.rng.integers(1, 2 + len(self.price) // 10)
+        rough = self.rng.normal(0.1, 1.0, knots + 1)
+        smooth = np.interp(np.linspace(0, knots, len(self.price)), np.arange(knots + 1), rough)
+        self._round(self.best_price * np.exp(smooth), more)
 
 
 def search(

@@ -14,6 +14,7 @@ import numpy as np
 
 from fastslow_placement.base.problem import OPTION_FEATURES, Outcome, Problem, scaled, unit_columns
 from fastslow_placement.base.search import Budget, Found
+from fastslow_placement.sharding.compiled import largest_forest, rooted
 from fastslow_placement.sharding.forest_search import ForestSearch, search
 from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
 from fastslow_placement.sharding.tied_strategies import TiedStrategies
@@ -106,7 +107,7 @@ class HubSharding(Problem):
         self.problem, self.name, self._more = problem, problem.name, more or problem.more
         self._state = problem.priced()
         self.groups = groups = self._state.groups
-        self.hubs, self._order, self._parent = hubs_and_forest(groups)
+        self.hubs, self._forest = hubs_and_forest(groups)
         self._root = self._roots()
         self.choices, count = groups.choices[self.hubs], len(self.hubs)
         self.kinds = np.zeros(count, np.int64)
@@ -118,17 +119,16 @@ class HubSharding(Problem):
         self.rule = self._state.best if self._valid else problem.default
         self._given = groups.compress(self.rule)
         if self._valid:
-            self._given = self._completed(self._given, self._order)
+            self._given = self._completed(self._given, *self._forest)
         self.default = self._given[self.hubs]
         self._scale = max(float(problem.sharding.cost(self.rule[None])[0]) / len(groups), 1e-300)
         self.features = self._columns()
 
-    def _roots(self) -> dict[int, int]:
-        """Return the root of the tree of each group of the forest."""
-        root = {}
-        for group in self._order:  # parents first
-            above = self._parent[group]
-            root[group] = group if above < 0 else root[above]
+    def _roots(self) -> np.ndarray:
+        """Return the root of the tree of each group, -1 for a hub: (G,)."""
+        root, other = np.full(len(self.groups), -1), self.groups.arrays.other
+        for group, link in zip(*(own.tolist() for own in self._forest), strict=True):  # parents first
+            root[group] = group if link < 0 else root[other[link]]
         return root
 
     def _pairs(self) -> np.ndarray:
@@ -140,7 +140,7 @@ class HubSharding(Problem):
                 if other in self._number:
                     pairs.add((min(number, self._number[other]), max(number, self._number[other])))
                 else:
-                    around.setdefault(self._root[other], set()).add(number)
+                    around.setdefault(int(self._root[other]), set()).add(number)
         for numbers in around.values():
             ring = sorted(numbers)
             pairs |= {*zip(ring, ring[1:], strict=False)}
@@ -170,25 +170,26 @@ class HubSharding(Problem):
         changed = self.hubs[chosen[self.hubs] != decision].tolist()
         chosen[self.hubs] = decision
         if not self._valid:
-            return groups.expand(self._completed(chosen, self._order))
-        beside = {self._root[o] for hub in changed for o in groups.links[hub] if o in self._root}
-        return groups.expand(self._completed(chosen, [g for g in self._order if self._root[g] in beside]))
+            return groups.expand(self._completed(chosen, *self._forest))
+        beside = {root for hub in changed for o in groups.links[hub] if (root := self._root[o]) >= 0}
+        order, up = self._forest
+        trees = np.isin(self._root[order], [*beside])
+        return groups.expand(self._completed(chosen, order[trees], up[trees]))
 
-    def _completed(self, chosen: np.ndarray, order: list[int]) -> np.ndarray:
+    def _completed(self, chosen: np.ndarray, order: np.ndarray, up: np.ndarray) -> np.ndarray:
         """Return the best decision (G,) for some trees at rising prices; the last, repaired, if none fits.
 
         Where the rule is valid, parts that fit replace those of the rule that are dearer.
         """
         state, best = self._state, self._given
-        forest = state.freed(chosen, order, self._parent)
         for level in _LEVELS:
-            found = state.solve(chosen, forest, self._toll * level)
+            found = state.solve(chosen, (order, up), self._toll * level)
             fits = state.judge(found)[1] <= 0
             if self._valid:
-                best = state.recombination.best_of(best, found)
+                best = state.best_of(best, found)
             if fits:
                 return best if self._valid else found
-        return best if self._valid else state.repair.repaired(found, self._more)
+        return best if self._valid else state.repaired(found, self._more)
 
     def evaluate(self, decisions: np.ndarray) -> Outcome:
         """Return cost and excess of the decoded decisions; equal ones are decoded once."""
@@ -212,7 +213,7 @@ class HubSharding(Problem):
         for hub in self.hubs.tolist():
             nodes = groups.nodes[hub]
             cost = groups.costs[hub] + self._toll[nodes] @ groups.memory[hub]
-            whole.append(cost + sum(self._state.messages.to[hub].values()))
+            whole.append(cost + self._state.messages.to(hub))
             for other, table in groups.links[hub].items():
                 if other in self._number:
                     cost = cost + table @ chances[self._number[other]]
@@ -233,33 +234,22 @@ class HubSharding(Problem):
         return self.problem.bound
 
 
-def hubs_and_forest(groups: TiedStrategies) -> tuple[np.ndarray, list[int], dict[int, int]]:
-    """Return hubs, and the other groups, which induce a forest, parents first, with their parents (-1: none).
+def hubs_and_forest(groups: TiedStrategies) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """Return hubs, and the other groups as a forest: the groups, parents first, and links to their parents.
 
     Groups of few neighbours are taken into the forest first. There is at least one hub.
     """
-    above = list(range(len(groups)))
+    ranked = np.argsort(np.diff(groups.arrays.begins), kind="stable")
+    inside = largest_forest(groups.arrays, ranked[:-1])
+    return np.flatnonzero(~inside), rooted(groups.arrays, inside)
 
-    def tree(group: int) -> int:
-        while above[group] != group:
-            above[group] = above[above[group]]
-            group = above[group]
-        return group
 
-    inside: set[int] = set()
-    ranked = sorted(range(len(groups)), key=lambda group: (len(groups.links[group]), group))
-    for group in ranked[:-1]:
-        trees = [tree(other) for other in groups.links[group] if other in inside]
-        if len({*trees}) == len(trees):
-            inside.add(group)
-            for other in trees:
-                above[other] = group
-    order, parent = [], {}
-    for root in sorted(inside):
-        stack = [] if root in parent else [(root, -1)]
-        while stack:
-            group, before = stack.pop()
-            parent[group] = before
-            order.append(group)
-            stack += [(other, group) for other in groups.links[group] if other in inside and other != before]
-    return np.array(sorted({*range(len(groups))} - inside), np.int64), order, parent
+def compile_search() -> None:
+    """Run the search on a problem of two nodes, so that numba compiles it; from then on a cache serves."""
+    costs, spans = np.array([1.0, 2.0, 1.0, 2.0]), np.array([[0, 1], [0, 1]])
+    usages, free = np.array([2.0, 1.0, 2.0, 1.0]), [np.zeros((2, 2))]
+    tiny = Sharding("two nodes", np.array([0, 2, 4]), costs, usages, spans, np.array([[0, 1]]), free, 3.0)
+    state, looks = ShardingProblem(tiny).space().problem.priced(), iter((True, True, False))
+    state.repaired(np.zeros(len(state.groups), np.int64))
+    state.best_of(np.ones(len(state.groups), np.int64), state.groups.compress(state.decided))
+    state.improve(lambda: next(looks, False))

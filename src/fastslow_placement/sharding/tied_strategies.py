@@ -8,18 +8,57 @@ the nodes. Nothing valid is lost: each valid decision is one of the groups.
 
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from fastslow.core.errors import SettingsError
 from fastslow_placement.base.search import unlimited
+from fastslow_placement.sharding.compiled import priced
 from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
+
+
+class GroupArrays(NamedTuple):
+    """The groups of a problem as arrays, for what is compiled. Each pair of neighbours is two links.
+
+    Args:
+        first: (G + 1,) group g has the options first[g] to first[g + 1] - 1.
+        costs: (S,) cost of each option.
+        begins: (G + 1,) where the links of each group begin.
+        other: (L,) the neighbour.
+        back: (L,) the same link as the neighbour's.
+        starts: (L,) where its costs begin in ``tables``: (own options, neighbour's options), row by row.
+        tables: Costs of all links.
+        members: (G + 1,) where the nodes of each group begin.
+        nodes: (N,) nodes by group.
+        held: (G,) where the memory of each group begins in ``memory``: (nodes, options), row by row.
+        memory: Memory of all groups.
+        spans: (N, 2) lifetime of each node, as positions of times.
+    """
+
+    first: np.ndarray
+    costs: np.ndarray
+    begins: np.ndarray
+    other: np.ndarray
+    back: np.ndarray
+    starts: np.ndarray
+    tables: np.ndarray
+    members: np.ndarray
+    nodes: np.ndarray
+    held: np.ndarray
+    memory: np.ndarray
+    spans: np.ndarray
+
+
+def _begins(counts) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 class TiedStrategies:
     """The groups of one problem; options of all groups are numbered through.
 
     Attributes:
+        arrays: What follows, as arrays.
         first: (G + 1,) group g has the options first[g] to first[g + 1] - 1.
         costs: For each group the cost of its options, that of edges inside the group included.
         links: For each group its neighbours and the costs (own options, neighbour's options) between them.
@@ -41,43 +80,69 @@ class TiedStrategies:
         joined = _Joining(problem)
         joined.run(more)
         roots = [node for node in range(len(problem)) if node not in joined.into]
-        number = {root: group for group, root in enumerate(roots)}
-        self.costs = [joined.costs[root] for root in roots]
-        self.choices = np.array([len(own) for own in self.costs])
-        self.first = np.concatenate([[0], np.cumsum(self.choices)]).astype(np.int64)
-        self.links = [
-            {number[other]: np.ascontiguousarray(table) for other, table in joined.links[root].items()}
-            for root in roots
-        ]
         members = joined.members()
         self.nodes = [np.array([*members[root]]) for root in roots]
         self._chosen = [np.stack([*members[root].values()]) for root in roots]  # (nodes, options)
-        used = zip(self.nodes, self._chosen, strict=True)
-        self.memory = [problem.usages[problem.first[nodes][:, None] + chosen] for nodes, chosen in used]
+        self.choices = np.array([len(joined.costs[root]) for root in roots])
+        self.arrays = self._packed(joined, roots)
+        self.first = first = self.arrays.first
+        self.costs = np.split(self.arrays.costs, first[1:-1])
+        sizes = [chosen.shape for chosen in self._chosen]
+        self.memory = [
+            self.arrays.memory[start : start + count * options].reshape(count, options)
+            for start, (count, options) in zip(self.arrays.held.tolist(), sizes, strict=True)
+        ]
+        self.links = self._views()
         self._flat = np.concatenate([chosen.ravel() for chosen in self._chosen])
         self.group_of, self._start = (np.zeros(len(problem), np.int64) for _ in range(2))
-        entries = np.concatenate([np.full(len(n), c) for n, c in zip(self.nodes, self.choices, strict=True)])
-        every = np.concatenate(self.nodes)
-        self.group_of[every] = np.repeat(np.arange(len(roots)), [len(nodes) for nodes in self.nodes])
-        self._start[every] = np.cumsum(entries) - entries
+        self.group_of[self.arrays.nodes] = np.repeat(np.arange(len(roots)), np.diff(self.arrays.members))
+        entries = self.choices[self.group_of[self.arrays.nodes]]
+        self._start[self.arrays.nodes] = np.cumsum(entries) - entries
+
+    def _packed(self, joined: "_Joining", roots: list[int]) -> GroupArrays:
+        """Return the groups as arrays."""
+        problem, number = self.problem, {root: group for group, root in enumerate(roots)}
+        costs, links = [joined.costs[root] for root in roots], [joined.links[root] for root in roots]
+        other = [[number[theirs] for theirs in link] for link in links]
+        begins = _begins([len(own) for own in other])
+        position = {(g, o): begins[g] + k for g, own in enumerate(other) for k, o in enumerate(own)}
+        back = np.array([position[o, g] for g, own in enumerate(other) for o in own], np.int64)
+        sizes = [table.size for link in links for table in link.values()]
+        starts, tables, at = _begins(sizes), np.empty(sum(sizes)), 0
+        for link in links:
+            for table in link.values():
+                tables[at : at + table.size] = table.ravel()
+                at += table.size
+        pairs = zip(self.nodes, self._chosen, strict=True)
+        memory = [problem.usages[problem.first[nodes][:, None] + chosen].ravel() for nodes, chosen in pairs]
+        return GroupArrays(
+            first=_begins(self.choices),
+            costs=np.concatenate(costs),
+            begins=begins,
+            other=np.array([o for own in other for o in own], np.int64),
+            back=back,
+            starts=starts[:-1],
+            tables=tables,
+            members=_begins([len(nodes) for nodes in self.nodes]),
+            nodes=np.concatenate(self.nodes).astype(np.int64),
+            held=_begins([len(own) for own in memory])[:-1],
+            memory=np.concatenate(memory),
+            spans=np.ascontiguousarray(problem.spans, np.int64),
+        )
+
+    def _views(self) -> list[dict[int, np.ndarray]]:
+        arrays, choices = self.arrays, self.choices.tolist()
+        begins, other, starts = (own.tolist() for own in (arrays.begins, arrays.other, arrays.starts))
+        return [
+            {
+                other[k]: arrays.tables[starts[k] : starts[k] + own * choices[other[k]]].reshape(own, -1)
+                for k in range(begins[group], begins[group + 1])
+            }
+            for group, own in enumerate(choices)
+        ]
 
     def __len__(self) -> int:
         return len(self.nodes)
-
-    def tables(self, ceiling: float = np.inf) -> list[dict[int, np.ndarray]]:
-        """Return the links with the other group first, (neighbour's options, own options).
-
-        Args:
-            ceiling: Larger costs count as this; tables without any are not copied.
-        """
-
-        def bounded(table: np.ndarray) -> np.ndarray:
-            return table if table.max() <= ceiling else np.minimum(table, ceiling)
-
-        return [
-            {other: bounded(self.links[other][group]) for other in link}
-            for group, link in enumerate(self.links)
-        ]
 
     def expand(self, decisions: np.ndarray) -> np.ndarray:
         """Return the strategies of all nodes: (..., N), for options of all groups (..., G)."""
@@ -88,10 +153,9 @@ class TiedStrategies:
         pairs = zip(self.nodes, self._chosen, strict=True)
         return np.array([(chosen == decision[nodes][:, None]).sum(0).argmax() for nodes, chosen in pairs])
 
-    def priced(self, toll: np.ndarray) -> list[np.ndarray]:
-        """Return for each group the costs of its options where a node pays a toll (N,) per byte."""
-        parts = zip(self.costs, self.nodes, self.memory, strict=True)
-        return [costs + toll[nodes] @ memory for costs, nodes, memory in parts]
+    def priced(self, toll: np.ndarray) -> np.ndarray:
+        """Return the costs of all groups' options where a node pays a toll (N,) per byte: (S,)."""
+        return priced(self.arrays, toll)
 
 
 class _Joining:
