@@ -145,6 +145,7 @@ def repeated_graph(graph: CostGraph, copies: int) -> CostGraph:
     return dataclasses.replace(
         graph,
         opcodes=graph.opcodes * copies,
+        names=graph.names * copies,
         edges=np.unique(np.concatenate([edges, links]), axis=0),
         groups=(graph.groups[None] + shift[:, None] * groups).ravel(),
         **{name: np.concatenate([getattr(graph, name)] * copies) for name in alike},

@@ -6,7 +6,7 @@ import pandas as pd
 
 from fastslow.commands.notebook import run_notebook, with_absolute_paths
 from fastslow.workflow.run import NOTEBOOK
-from fastslow_placement.place import DECISION, DEVICE_TABLE, PLACEMENT, TABLE, WORDS
+from fastslow_placement.place import DECISION, DEVICE_TABLE, PLACEMENT, SKETCH, TABLE, WORDS
 from fastslow_placement.settings import ZOO, PlaceSettings
 
 
@@ -34,6 +34,7 @@ def place_program(settings: PlaceSettings) -> Path:
     print((folder / WORDS).read_text())
     if (folder / DEVICE_TABLE).is_file():
         print(pd.read_csv(folder / DEVICE_TABLE).to_string(index=False), "\n")
-    for name in (TABLE, PLACEMENT, DECISION, "decision.png", "memory.png", "learning.png", NOTEBOOK):
-        print(folder / name)
+    for name in (TABLE, PLACEMENT, DECISION, SKETCH, "decision.png", "memory.png", "learning.png", NOTEBOOK):
+        if (folder / name).is_file():
+            print(folder / name)
     return folder / TABLE

@@ -9,6 +9,24 @@ from fastslow_placement.programs.problems import PlacementProblem, SchedulingPro
 from fastslow_placement.programs.schedule import Timeline, peak_memory
 
 _EXACT = 1e-9  # of the runtime: times closer than this are alike
+_SKETCH = '''"""A sketch of a placement of {name} (`make place`). Times were a model's: measure first."""
+
+import jax
+
+DEVICES = {devices}
+"""Device of each parameter of the HLO program; JAX numbers the leaves of arguments that are used."""
+SENT = [{sent}
+]
+"""Values that go to another device: operator, from, to. Each needs jax.device_put(value, devices[to])."""
+
+
+def put(arguments, devices=None):
+    """Return the arguments, each leaf on its device; leaves that no operator reads go to the first one."""
+    devices = devices or jax.devices()
+    leaves, tree = jax.tree.flatten(arguments)
+    placed = [jax.device_put(leaf, devices[DEVICES.get(number, 0)]) for number, leaf in enumerate(leaves)]
+    return jax.tree.unflatten(tree, placed)
+'''
 
 
 def decision_table(problem: Problem, decision: np.ndarray) -> pd.DataFrame:
@@ -22,7 +40,8 @@ def decision_table(problem: Problem, decision: np.ndarray) -> pd.DataFrame:
     slack = timeline.latest[0] - timeline.start
     return pd.DataFrame(
         {
-            "operator": [f"{opcode} {node}" for node, opcode in enumerate(graph.opcodes)],
+            "operator": graph.names,
+            "opcode": graph.opcodes,
             "shape": ["x".join(str(d) for d in shape if d) for shape in graph.shapes.tolist()],
             "device": timeline.placement,
             "start ms": timeline.start * 1e3,
@@ -72,6 +91,20 @@ def critical_path(graph: CostGraph, timeline: Timeline) -> tuple[list[int], list
     return chain
 
 
+def jax_sketch(problem: PlacementProblem | SchedulingProblem, decision: np.ndarray) -> str:
+    """Return a Python module that puts the program's arguments where a decision has them.
+
+    An argument goes to the device of the operator that reads it first. What operators send to other devices
+    stands in a list, for JAX runs an operator where its arguments are: in a function of several devices each
+    of these values needs a ``jax.device_put``.
+    """
+    graph, timeline = problem.graph, problem.timeline(decision)
+    read = {number: node for number, node in enumerate(graph.inputs.tolist()) if node >= 0}
+    devices = {number: int(timeline.placement[node]) for number, node in read.items()}
+    sent = [(graph.names[t.producer], int(t.source), int(t.target)) for t in timeline.transfers]
+    return _SKETCH.format(name=problem.name, devices=devices, sent="".join(f"\n    {s!r}," for s in sent))
+
+
 def explain(placed) -> str:
     """Return a paragraph on the best decision, one claim a sentence.
 
@@ -112,9 +145,9 @@ def _schedule_words(problem, subject: str, decision: np.ndarray) -> list[str]:
     ]
     if waits:
         longest = max(waits, key=lambda t: t.finish - t.start)
-        name, seconds = graph.opcodes[longest.producer], longest.finish - longest.start
+        name, seconds = graph.names[longest.producer], longest.finish - longest.start
         lines.append(
-            f"The longest of these sends {name} {longest.producer} from device {longest.source} to"
+            f"The longest of these sends {name} from device {longest.source} to"
             f" {longest.target} in {seconds * 1e3:.3f} ms."
         )
     return lines

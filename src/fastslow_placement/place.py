@@ -17,7 +17,7 @@ from fastslow.core.settings import resolve
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Budget, Found, anneal, best_random
 from fastslow_placement.baselines import rules_of
-from fastslow_placement.explain import decision_table, device_table, explain
+from fastslow_placement.explain import decision_table, device_table, explain, jax_sketch
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.go.policy import Policy, load_policy, torch_threads
 from fastslow_placement.go.ppo import Trainer, zero_shot
@@ -34,7 +34,7 @@ from fastslow_placement.sharding.problems import ShardingProblem, compile_search
 from fastslow_placement.sharding.sharding import read_problem_file, read_sharding
 
 TABLE, DECISION = "comparison.csv", "decision.json"
-PLACEMENT, DEVICE_TABLE, WORDS = "placement.csv", "devices.csv", "explanation.txt"
+PLACEMENT, DEVICE_TABLE, WORDS, SKETCH = "placement.csv", "devices.csv", "explanation.txt", "jax_sketch.py"
 POLICY, SEARCHED, REGIONS = "GO", "{}, then search", "annealing of regions"
 UNTRAINED, NOT_DECIDED = "GO without an update", "decoded default (seconds too few for GO)"
 """The policy's row where the time sufficed for no update, or for no decision of the policy at all."""
@@ -209,14 +209,18 @@ def place(settings: PlaceSettings) -> Placed:
     with artifact.building():
         artifact.folder.mkdir(parents=True, exist_ok=True)
         best = placed.found[placed.best].decision
+        texts = {WORDS: explain(placed) + "\n"}
         tables = {TABLE: tabulate(placed), PLACEMENT: decision_table(problem, best)}
         if isinstance(problem, (PlacementProblem, SchedulingProblem)):
             tables[DEVICE_TABLE] = device_table(problem, best)
+            if len(problem.graph.inputs):
+                texts[SKETCH] = jax_sketch(problem, best)
         for name, table in tables.items():
             with atomic_path(artifact.folder / name) as temporary:
                 table.to_csv(temporary, index=False)
-        with atomic_path(artifact.folder / WORDS) as temporary:
-            temporary.write_text(explain(placed) + "\n")
+        for name, text in texts.items():
+            with atomic_path(artifact.folder / name) as temporary:
+                temporary.write_text(text)
         methods = {
             name: {"cost": found.cost, "evaluations": found.evaluations, "decision": found.decision.tolist()}
             for name, found in placed.found.items()

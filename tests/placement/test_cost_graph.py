@@ -5,6 +5,7 @@ import pytest
 
 from fastslow.core.errors import DataError
 from fastslow.xla.graph_arrays import graph_arrays
+from fastslow.xla.messages import OpMetadata
 from fastslow_placement.programs.cost_graph import build, components, joined
 from fastslow_placement.programs.fusion import contract, fuse, single_consumer_clusters
 from fastslow_placement.programs.hlo_graph import graph_of_module
@@ -84,6 +85,21 @@ def test_hlo_becomes_operators_with_flops_bytes_and_parameters():
     assert graph.flops[0] == 2 * 8 * 4 * 4 and graph.output_bytes.tolist() == [128] * 7
     assert graph.parameter_bytes.tolist() == [128 + 64, 0, 0, 64, 0, 0, 0]
     assert graph.seconds[0] == DEVICE.seconds(256.0, 128 + 64 + 128.0)
+
+
+def test_operators_keep_their_names_and_parameters_their_first_readers():
+    module = small_module(2)
+    dot, reshape = (i for i in module.computations[0].instructions if i.name in ("dot.3", "reshape.4"))
+    dot.metadata = OpMetadata(op_name="jit(f)/dense/dot_general").SerializeToString()
+    reshape.metadata = b"\xff\xff no message"
+    graph = graph_of_module(module, "small", "small", DEVICE)
+    assert graph.names[:2] == ("dot.3 (jit(f)/dense/dot_general)", "reshape.4")
+    assert graph.inputs.tolist() == [0, 0, 3]
+    clusters = contract(graph, DEVICE, of=np.array([0, 0, 0, 1, 1, 1, 1]))
+    assert clusters.names == (graph.names[0], graph.names[3]) and clusters.inputs.tolist() == [0, 0, 1]
+    add(module.computations[0], "parameter", (4, 4), parameter_number=3)
+    assert graph_of_module(module, "small", "small", DEVICE).inputs.tolist() == [0, 0, 3, -1]
+    assert graph_of_arrays(graph_arrays(module), "a", "a", DEVICE).inputs.tolist() == []
 
 
 def loop_module(trips):

@@ -1,12 +1,14 @@
 """Figures and words of a placed program: the memory limit, names that do not collide, tables that add up."""
 
+import dataclasses
 from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from fastslow_placement.explain import decision_table, device_table, explain
+from fastslow_placement.explain import decision_table, device_table, explain, jax_sketch
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.programs.problems import PlacementProblem
 from helpers.cases import cases
@@ -61,3 +63,21 @@ def test_the_words_and_tables_are_of_the_decision():
     assert devices["operators"].sum() == len(problem.graph) and (devices["limit MB"] == 0.0).all()
     text = explain(placing)
     assert "nothing ran on a device" in text and "critical path" in text and "The default" not in text
+
+
+def test_the_sketch_puts_arguments_where_their_first_reader_is():
+    jax = pytest.importorskip("jax")
+    graph = random_graph(3, count=6)
+    problem = PlacementProblem(dataclasses.replace(graph, inputs=np.array([4, -1, 0])), 2, DEVICE)
+    decision = 1 - problem.default
+    sketch: dict = {}
+    exec(jax_sketch(problem, decision), sketch)  # noqa: S102 (it is what a user runs)
+    place = problem.place(decision)
+    assert sketch["DEVICES"] == {0: place[4], 2: place[0]}
+    crossing = {(graph.names[u], place[u], place[v]) for u, v in graph.edges if place[u] != place[v]}
+    assert {*sketch["SENT"]} == crossing
+    arguments = {"a": np.ones(2), "b": [np.zeros(3), 4.0]}
+    put = sketch["put"](arguments, jax.devices() * 2)
+    assert jax.tree.structure(put) == jax.tree.structure(arguments) and put["b"][1].devices() == {
+        *jax.devices()
+    }

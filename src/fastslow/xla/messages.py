@@ -60,6 +60,7 @@ message Instruction {
   repeated Shape operand_shapes_with_layout = 57; int64 batch_group_count = 58; bool is_stable = 60;
   string comparison_direction = 63;
 }
+message OpMetadata { string op_name = 2; }
 message Computation {
   string name = 1; repeated Instruction instructions = 2; int64 id = 5; int64 root_id = 6;
 }
@@ -118,6 +119,7 @@ def message_classes(package: str, schema: str) -> dict[str, type]:
 
 
 _MESSAGES = message_classes("fastslow.hlo", _SCHEMA)
-Module, HloProto, Instruction, ModuleTuningData, TuningData = (
-    _MESSAGES[name] for name in ("Module", "HloProto", "Instruction", "ModuleTuningData", "TuningData")
+Module, HloProto, Instruction, ModuleTuningData, TuningData, OpMetadata = (
+    _MESSAGES[name]
+    for name in ("Module", "HloProto", "Instruction", "ModuleTuningData", "TuningData", "OpMetadata")
 )

@@ -31,6 +31,9 @@ class CostGraph:
             are resident on its device.
         read_bytes: (N,) float64 size of the weights and inputs of the program that this node reads.
         groups: (N,) int64; nodes of one number must be on one device.
+        names: Name of each node in the program, for tables.
+        inputs: (P,) int64 first node that reads each parameter of the program, -1 if none does; empty where
+            the parameters are not known.
     """
 
     name: str
@@ -43,6 +46,8 @@ class CostGraph:
     parameter_bytes: np.ndarray
     read_bytes: np.ndarray
     groups: np.ndarray
+    names: tuple[str, ...]
+    inputs: np.ndarray
 
     def __len__(self) -> int:
         return len(self.opcodes)
@@ -174,7 +179,8 @@ def build(
         opcodes: Opcode of each node.
         shapes: Output dimensions of each node; more than six are cut.
         edges: Pairs (producer, consumer); repeated ones count once.
-        **columns: The (N,) columns of :class:`CostGraph`; ``groups`` may be left out.
+        **columns: The columns of :class:`CostGraph`; ``groups``, ``names`` (by default opcode and number) and
+            ``inputs`` may be left out.
 
     Raises:
         DataError: The graph is empty or has a cycle, an edge names no node, or a size is negative.
@@ -187,8 +193,9 @@ def build(
         bad = edges[((edges < 0) | (edges >= count)).any(1)][0]
         raise DataError(source, f"edge {bad.tolist()} names no node", f"Nodes are 0 to {count - 1}")
     groups = np.asarray(columns.pop("groups", np.arange(count)), np.int64)
+    labels = columns.pop("names", None) or [f"{opcode} {node}" for node, opcode in enumerate(opcodes)]
+    inputs = np.asarray(columns.pop("inputs", ()), np.int64)
     values = {key: np.asarray(value, float) for key, value in columns.items()}
-    labels = [f"{opcode} {node}" for node, opcode in enumerate(opcodes)]
     for what, column in values.items():
         if (wrong := ~(np.isfinite(column) & (column >= 0))).any():
             problem = f"{what} of {labels[wrong.argmax()]!r} is {column[wrong][0]}"
@@ -206,5 +213,7 @@ def build(
         dimensions[order],
         np.unique(number[edges], axis=0).reshape(-1, 2),
         groups=np.unique(groups[order], return_inverse=True)[1],
+        names=tuple(labels[node] for node in order),
+        inputs=np.where(inputs < 0, -1, number[inputs]),
         **{key: value[order] for key, value in values.items()},
     )

@@ -5,16 +5,18 @@ loops of few iterations are unrolled, so that operators of different iterations 
 A longer loop, a fusion or a conditional is one operator with the cost of its body.
 """
 
+import contextlib
 from math import prod
 from pathlib import Path
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from fastslow.competition.node_columns import ELEMENT_BYTES
 from fastslow.core.errors import DataError
 from fastslow.xla.cycle_estimates import own_cycles, trip_count
 from fastslow.xla.libtpu import CompilerError
-from fastslow.xla.messages import PRIMITIVE_TYPES, Module
+from fastslow.xla.messages import PRIMITIVE_TYPES, Module, OpMetadata
 from fastslow_placement.programs.cost_graph import CostGraph, topological_order
 from fastslow_placement.programs.recorder import LEAVES, OF_LEAVES, PASS, SPARSE, Recorder, Value
 from fastslow_placement.programs.roofline import Device, operator_flops
@@ -53,7 +55,7 @@ def graph_of_module(
     parameters = [i for i in entry.instructions if i.opcode == "parameter"]
     arguments = {i.parameter_number: evaluation.leaf_of(i.shape) for i in parameters}
     evaluation.run(entry, arguments)
-    return evaluation.recorder.graph(name)
+    return evaluation.recorder.graph(name, [arguments[number] for number in sorted(arguments)])
 
 
 def _check_calls(module: Module, source: str | Path) -> None:
@@ -130,7 +132,7 @@ class _Evaluation:
         while shape.tuple_shapes:
             shape = shape.tuple_shapes[0]
         known = seconds if own_cycles(inst) is not None or inst.called_computation_ids and seconds else None
-        return self.recorder.add(opcode, shape.dimensions, size, values, flops, known)
+        return self.recorder.add(opcode, _name_of(inst), shape.dimensions, size, values, flops, known)
 
     def _trips(self, inst) -> int:
         try:
@@ -172,6 +174,14 @@ class _Evaluation:
                 total_seconds += seconds or self.recorder.device.seconds(flops, moved)
             self._costs[computation.id] = total_flops, total_seconds
         return self._costs[computation.id]
+
+
+def _name_of(inst) -> str:
+    """Return an instruction's name, and in parentheses that of the framework's operation if known."""
+    with contextlib.suppress(DecodeError):  # metadata that is none explains nothing
+        if source := OpMetadata.FromString(inst.metadata).op_name:
+            return f"{inst.name} ({source})"
+    return inst.name
 
 
 def _own_flops(inst, operands: list[list[int]]) -> float:

@@ -114,8 +114,8 @@ class GraphProblem(Problem):
         )
 
     def unit_names(self) -> list[str]:
-        """Return opcode and number of the first operator of each unit."""
-        return [f"{self.graph.opcodes[node]} {node}" for node in self.first]
+        """Return the name of the first operator of each unit."""
+        return [self.graph.names[node] for node in self.first]
 
     def options(self, probabilities: np.ndarray, position: np.ndarray | None = None) -> np.ndarray:
         """Return features of every (unit, option), by the position (U,) in the order of layers or another."""

@@ -40,7 +40,7 @@ class Recorder:
     allow_unknown: bool = False
 
     def __post_init__(self):
-        self._nodes: list[tuple] = []  # opcode, shape, seconds, flops, bytes written, resident, read
+        self._nodes: list[tuple] = []  # opcode, name, shape, seconds, flops, bytes written, resident, read
         self._edges: set[tuple[int, int]] = set()
         self._leaf_bytes: list[float] = []
         self._readers: list[list[int]] = []  # operators that read each leaf
@@ -57,11 +57,12 @@ class Recorder:
             remedy = "To count such operators as element-wise set allow_unknown=True"
             raise DataError(self.source, f"unknown opcode {opcode!r} of {name}", remedy)
 
-    def add(self, opcode, shape, size, values: Sequence[Value], flops: float, seconds=None) -> int:
+    def add(self, opcode, name, shape, size, values: Sequence[Value], flops: float, seconds=None) -> int:
         """Record an operator and return its number.
 
         Args:
             opcode: HLO opcode.
+            name: Its name in the program.
             shape: Dimensions of the output.
             size: Bytes of the output.
             values: Operands.
@@ -74,24 +75,36 @@ class Recorder:
         self._edges.update((producer, node) for producer in producers)
         read = sum(self._leaf_bytes[leaf] for leaf in leaves)
         if seconds is None:
-            moved = read + sum(self._nodes[producer][4] for producer in producers)
+            moved = read + sum(self._nodes[producer][5] for producer in producers)
             seconds = self.device.seconds(flops, size + (min(moved, size) if opcode in SPARSE else moved))
         resident = sum(self._leaf_bytes[leaf] for leaf in leaves if not self._readers[leaf])
-        self._nodes.append((opcode, tuple(shape), seconds, flops, size, resident, read))
+        self._nodes.append((opcode, name, tuple(shape), seconds, flops, size, resident, read))
         for leaf in leaves:
             self._readers[leaf].append(node)
         return node
 
-    def graph(self, name: str) -> CostGraph:
-        """Return what was recorded; operators that read the same weights are one co-location group."""
-        opcodes, shapes, *values = zip(*self._nodes, strict=True) if self._nodes else [()] * 7
+    def graph(self, name: str, parameters: Sequence[Value] = ()) -> CostGraph:
+        """Return what was recorded; operators that read the same weights are one co-location group.
+
+        Args:
+            name: Name of the graph.
+            parameters: The program's parameters in their order, where they are known.
+        """
+        opcodes, labels, shapes, *values = zip(*self._nodes, strict=True) if self._nodes else [()] * 8
         columns = ("seconds", "flops", "output_bytes", "parameter_bytes", "read_bytes")
         leaves = zip(self._leaf_bytes, self._readers, strict=True)
         shared = [readers for size, readers in leaves if size >= _SHARED]
         together = [(readers[0], other) for readers in shared for other in readers[1:]]
         groups = components(np.array(together, np.int64).reshape(-1, 2), len(opcodes))
         values = dict(zip(columns, values, strict=True))
-        return build(self.source, name, opcodes, shapes, self._edges, groups=groups, **values)
+        inputs = [self._first_reader(value) for value in parameters]
+        more = {"groups": groups, "names": labels, "inputs": inputs}
+        return build(self.source, name, opcodes, shapes, self._edges, **more, **values)
+
+    def _first_reader(self, parameter: Value) -> int:
+        leaves: set[int] = set()
+        _flatten(parameter, set(), leaves)
+        return min((readers[0] for leaf in leaves if (readers := self._readers[leaf])), default=-1)
 
 
 def _flatten(value: Value, nodes: set[int], leaves: set[int]) -> None:
