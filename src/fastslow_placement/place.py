@@ -40,7 +40,7 @@ UNTRAINED, NOT_DECIDED = "GO without an update", "decoded default (seconds too f
 """The policy's row where the time sufficed for no update, or for no decision of the policy at all."""
 _COMPARED = 0.1  # of the time that is left goes to random decisions, and the second tenth to annealing
 _SLOWER = 20  # by which the evaluations of the search are divided where they take longer
-_LEARNED = 0.4  # of the time that is left, where it is limited; the search has the rest
+_LEARNED = 0.2  # of the time that is left, where it is limited; the search has the rest
 
 
 @dataclass(frozen=True)
