@@ -9,10 +9,11 @@ from fastslow_placement.programs.problems import PlacementProblem, SchedulingPro
 from fastslow_placement.programs.schedule import Timeline, peak_memory
 
 _EXACT = 1e-9  # of the runtime: times closer than this are alike
-_SKETCH = '''"""A sketch of a placement of {name} (`make place`). Times were a model's: measure first."""
+_SKETCH = '''"""A sketch of a placement that `make place` found. Its times were a model's: measure first."""
 
 import jax
 
+PROGRAM = {name!r}
 DEVICES = {devices}
 """Device of each parameter of the HLO program; JAX numbers the leaves of arguments that are used."""
 SENT = [{sent}

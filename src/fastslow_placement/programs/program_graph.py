@@ -59,8 +59,8 @@ def graph_of_arrays(
         else:
             inputs = sorted((shapes[o] for o in operands[node]), key=lambda s: _is_kernel(features[node], s))
             flops = operator_flops(opcode, shapes[node], inputs)
-            size, name_of = float(sizes[node]), f"{opcode} {node}"
-            values[node] = recorder.add(opcode, name_of, shapes[node], size, own, flops)
+            size, label = float(sizes[node]), f"{opcode} {node}"
+            values[node] = recorder.add(opcode, label, shapes[node], size, own, flops)
     return recorder.graph(name)
 
 

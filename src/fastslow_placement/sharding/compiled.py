@@ -100,14 +100,27 @@ def decide(arrays, own, at, to):
 
 
 @njit(cache=True)
+def _nodes(arrays, group):
+    return arrays.nodes[arrays.members[group] : arrays.members[group + 1]]
+
+
+@njit(cache=True)
+def _pay(arrays, group, price, own):
+    """Add to each option of a group what its bytes cost, given a price of a byte for each of its nodes."""
+    start = arrays.held[group]
+    for each in price:
+        if each != 0.0:
+            own += each * arrays.memory[start : start + len(own)]
+        start += len(own)
+
+
+@njit(cache=True)
 def priced(arrays, toll):
     """Return the costs of all groups' options where a node pays a toll (N,) per byte: (S,)."""
     costs = arrays.costs.copy()
     for group in range(len(arrays.held)):
-        own, start = costs[arrays.first[group] : arrays.first[group + 1]], arrays.held[group]
-        for member in range(arrays.members[group], arrays.members[group + 1]):
-            own += toll[arrays.nodes[member]] * arrays.memory[start : start + len(own)]
-            start += len(own)
+        own = costs[arrays.first[group] : arrays.first[group + 1]]
+        _pay(arrays, group, toll[_nodes(arrays, group)], own)
     return costs
 
 
@@ -149,20 +162,14 @@ def grow(arrays, work, size, rng):
 
 
 @njit(cache=True)
-def _open_costs(arrays, index, decision, group, toll, scale, own):
-    """Write the costs of a group's options, bytes priced, and neighbours outside as decided, into ``own``."""
-    choices, start = len(own), arrays.held[group]
+def _around(arrays, index, decision, group, own):
+    """Write the costs of a group's options into ``own``, neighbours that do not change as decided."""
     own[:] = arrays.costs[arrays.first[group] : arrays.first[group + 1]]
-    for member in range(arrays.members[group], arrays.members[group + 1]):
-        price = toll[arrays.nodes[member]] * scale
-        if price != 0.0:
-            own += price * arrays.memory[start : start + choices]
-        start += choices
     for link in range(arrays.begins[group], arrays.begins[group + 1]):
         other = arrays.other[link]
         if index[other] < 0:
-            row = arrays.starts[arrays.back[link]] + decision[other] * choices
-            own += arrays.tables[row : row + choices]
+            row = arrays.starts[arrays.back[link]] + decision[other] * len(own)
+            own += arrays.tables[row : row + len(own)]
 
 
 @njit(cache=True)
@@ -188,9 +195,9 @@ def solve(arrays, work, decision, order, up, toll, scale):
         picks[place + 1] = picks[place] + width
     total, pick = np.empty(at[count]), np.empty(picks[count], np.int64)
     for place in range(count):
-        _open_costs(
-            arrays, index, decision, order[place], toll, scale[place], total[at[place] : at[place + 1]]
-        )
+        group, own = order[place], total[at[place] : at[place + 1]]
+        _around(arrays, index, decision, group, own)
+        _pay(arrays, group, scale[place] * toll[_nodes(arrays, group)], own)
     for place in range(count - 1, -1, -1):
         if up[place] >= 0:
             parent = index[arrays.other[up[place]]]
@@ -377,16 +384,16 @@ def save_memory(arrays, work, chosen, usage, limit, least, count):
     if sums[-1] <= 0:
         return 0
     for group in range(len(chosen)):
-        nodes = arrays.nodes[arrays.members[group] : arrays.members[group + 1]]
+        nodes = _nodes(arrays, group)
         toll = sums[arrays.spans[nodes, 1]] - sums[arrays.spans[nodes, 0]]
-        price, option = _offer(arrays, chosen, group, toll, least)
+        price, option = _offer(arrays, work.index, chosen, group, toll, least)
         if option >= 0:
             heap.append((price, group, option))
     heapq.heapify(heap)
     made, one, new = 0, np.zeros(1, np.int64), np.zeros(1, np.int64)
     while len(heap) and made < count:
         _, group, _ = heapq.heappop(heap)
-        price, option = _offer(arrays, chosen, group, _excess(arrays, usage, limit, group), least)
+        price, option = _offer(arrays, work.index, chosen, group, _excess(arrays, usage, limit, group), least)
         if option < 0:
             continue
         if len(heap) and price > heap[0][0]:
@@ -404,7 +411,8 @@ def save_memory(arrays, work, chosen, usage, limit, least, count):
         made += 1
         for other in np.append(arrays.other[arrays.begins[group] : arrays.begins[group + 1]], group):
             if other == group or arrays.begins[other + 1] - arrays.begins[other] <= _MANY:
-                price, option = _offer(arrays, chosen, other, _excess(arrays, usage, limit, other), least)
+                toll = _excess(arrays, usage, limit, other)
+                price, option = _offer(arrays, work.index, chosen, other, toll, least)
                 if option >= 0:
                     heapq.heappush(heap, (price, other, option))
     return made
@@ -413,7 +421,7 @@ def save_memory(arrays, work, chosen, usage, limit, least, count):
 @njit(cache=True)
 def _excess(arrays, usage, limit, group):
     """Return the sum of the excess over the lifetime of each of a group's nodes."""
-    nodes = arrays.nodes[arrays.members[group] : arrays.members[group + 1]]
+    nodes = _nodes(arrays, group)
     toll = np.zeros(len(nodes))
     for place in range(len(nodes)):
         for time in range(arrays.spans[nodes[place], 0], arrays.spans[nodes[place], 1]):
@@ -422,22 +430,15 @@ def _excess(arrays, usage, limit, group):
 
 
 @njit(cache=True)
-def _offer(arrays, chosen, group, toll, least):
+def _offer(arrays, index, chosen, group, toll, least):
     """Return cost per byte and option of the cheapest change that saves memory; -1 if none does."""
-    first, own = arrays.first[group], chosen[group]
-    choices = arrays.first[group + 1] - first
-    memory, start = np.zeros(choices), arrays.held[group]
-    for price in toll:
-        if price > 0:
-            memory += price * arrays.memory[start : start + choices]
-        start += choices
+    own, choices = chosen[group], arrays.first[group + 1] - arrays.first[group]
+    memory, cost = np.zeros(choices), np.empty(choices)
+    _pay(arrays, group, toll, memory)
     saved = memory[own] - memory
     if saved.max() <= 0:
         return np.inf, -1
-    cost = arrays.costs[first : first + choices].copy()
-    for link in range(arrays.begins[group], arrays.begins[group + 1]):
-        row = arrays.starts[arrays.back[link]] + chosen[arrays.other[link]] * choices
-        cost += arrays.tables[row : row + choices]
+    _around(arrays, index, chosen, group, cost)
     best, cheapest = -1, np.inf
     for option in range(choices):
         if saved[option] > 0:

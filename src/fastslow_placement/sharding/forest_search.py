@@ -62,7 +62,7 @@ class ForestSearch:
             life = problem.spans[:, 1] - problem.spans[:, 0]
             parts = zip(self.groups.nodes, self.groups.memory, strict=True)
             start = self.groups.expand(np.array([(life[nodes] @ memory).argmin() for nodes, memory in parts]))
-        self._moved = np.inf, self.groups.compress(start), self.price  # best cost, decision, bytes in use
+        self._moved: tuple = (np.inf,)  # best cost after the last moves, where they ended, its bytes in use
         self.again(seed, start)
 
     def again(self, seed: int, start: np.ndarray) -> None:
@@ -228,13 +228,14 @@ class ForestSearch:
         if self.best_cost < self._moved[0]:
             start = np.array(self._best)
             self._moved = self.best_cost, start, problem.usage(self.groups.expand(start)[None])[0]
+        _, start, usage = self._moved
         toll = problem.tolls(self.best_price) + 1e-3 * self.best_cost / max(problem.usages.sum(), 1)
         hot, moves = _HOT * self.best_cost / len(self.groups), max(_MOVES, len(self.groups) // 20)
         limits = problem.limit, toll, moves, _LARGEST, hot
-        best = move(arrays, self._work, *self._moved[1:], *limits, self.rng)
+        best = move(arrays, self._work, start, usage, *limits, self.rng)
         self.evaluations += moves - 1
         self.record(best)
-        self._moved = self.best_cost, *self._moved[1:]
+        self._moved = self.best_cost, start, usage
 
     def _vary_prices(self, more: Callable[[], bool]) -> None:
         """Make a round with prices times random factors that are alike at times near each other."""

@@ -9,7 +9,7 @@ trees it is close to the optimum. Memory enters through prices, as in
 import numpy as np
 
 from fastslow_placement.sharding.compiled import CEILING, decide, send
-from fastslow_placement.sharding.tied_strategies import TiedStrategies
+from fastslow_placement.sharding.tied_strategies import TiedStrategies, begins
 
 
 class MessagePassing:
@@ -22,7 +22,7 @@ class MessagePassing:
     def __init__(self, groups: TiedStrategies):
         self._arrays = arrays = groups.arrays
         owner = np.repeat(np.arange(len(groups)), np.diff(arrays.begins))
-        self._at = np.concatenate([[0], np.cumsum(groups.choices[owner])]).astype(np.int64)
+        self._at = begins(groups.choices[owner])
         self._to = np.zeros(self._at[-1])
         ahead = np.bincount(owner, arrays.other > owner, len(groups))
         behind = np.bincount(owner, arrays.other < owner, len(groups))

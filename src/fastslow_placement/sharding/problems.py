@@ -17,7 +17,7 @@ from fastslow_placement.base.search import Budget, Found
 from fastslow_placement.sharding.compiled import largest_forest, rooted
 from fastslow_placement.sharding.forest_search import ForestSearch, search
 from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
-from fastslow_placement.sharding.tied_strategies import TiedStrategies
+from fastslow_placement.sharding.tied_strategies import TiedStrategies, begins
 
 _FEW_ROUNDS = 10  # of pricing, for the default
 _ROUNDS = 60  # of pricing before the policy decides
@@ -111,7 +111,7 @@ class HubSharding(Problem):
         self._root = self._roots()
         self.choices, count = groups.choices[self.hubs], len(self.hubs)
         self.kinds = np.zeros(count, np.int64)
-        self.first = np.concatenate([[0], np.cumsum(self.choices)]).astype(np.int64)
+        self.first = begins(self.choices)
         self._number = {hub: number for number, hub in enumerate(self.hubs.tolist())}
         self.edges = self._pairs()
         self._toll = problem.sharding.tolls(self._state.best_price)
@@ -249,7 +249,9 @@ def compile_search() -> None:
     costs, spans = np.array([1.0, 2.0, 1.0, 2.0]), np.array([[0, 1], [0, 1]])
     usages, free = np.array([2.0, 1.0, 2.0, 1.0]), [np.zeros((2, 2))]
     tiny = Sharding("two nodes", np.array([0, 2, 4]), costs, usages, spans, np.array([[0, 1]]), free, 3.0)
-    state, looks = ShardingProblem(tiny).space().problem.priced(), iter((True, True, False))
+    problem, looks = ShardingProblem(tiny), iter((True, True, False))
+    problem.space()
+    state = problem.priced()
     state.repaired(np.zeros(len(state.groups), np.int64))
     state.best_of(np.ones(len(state.groups), np.int64), state.groups.compress(state.decided))
     state.improve(lambda: next(looks, False))

@@ -126,8 +126,10 @@ class Sharding:
 def packed(tables: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return tables in one array, and (count,) each where they start in it and how long their rows are."""
     sizes, widths = np.array([(table.size, table.shape[1]) for table in tables], np.int64).reshape(-1, 2).T
-    flat = np.concatenate([np.zeros(0), *(table.ravel() for table in tables)])
-    return flat, np.cumsum(sizes) - sizes, widths
+    flat, starts = np.empty(sizes.sum()), np.cumsum(sizes) - sizes
+    for start, table in zip(starts.tolist(), tables, strict=True):  # one by one: a transposed one is copied
+        flat[start : start + table.size] = table.ravel()
+    return flat, starts, widths
 
 
 def read_problem_file(path: Path) -> object:

@@ -15,7 +15,7 @@ import numpy as np
 from fastslow.core.errors import SettingsError
 from fastslow_placement.base.search import unlimited
 from fastslow_placement.sharding.compiled import priced
-from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
+from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding, packed
 
 
 class GroupArrays(NamedTuple):
@@ -50,7 +50,8 @@ class GroupArrays(NamedTuple):
     spans: np.ndarray
 
 
-def _begins(counts) -> np.ndarray:
+def begins(counts) -> np.ndarray:
+    """Return where each of several lists begins in one array, and where the last one ends: (count + 1,)."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
@@ -84,7 +85,7 @@ class TiedStrategies:
         self.nodes = [np.array([*members[root]]) for root in roots]
         self._chosen = [np.stack([*members[root].values()]) for root in roots]  # (nodes, options)
         self.choices = np.array([len(joined.costs[root]) for root in roots])
-        self.arrays = self._packed(joined, roots)
+        self.arrays = self._arrays_of(joined, roots)
         self.first = first = self.arrays.first
         self.costs = np.split(self.arrays.costs, first[1:-1])
         sizes = [chosen.shape for chosen in self._chosen]
@@ -99,44 +100,39 @@ class TiedStrategies:
         entries = self.choices[self.group_of[self.arrays.nodes]]
         self._start[self.arrays.nodes] = np.cumsum(entries) - entries
 
-    def _packed(self, joined: "_Joining", roots: list[int]) -> GroupArrays:
+    def _arrays_of(self, joined: "_Joining", roots: list[int]) -> GroupArrays:
         """Return the groups as arrays."""
         problem, number = self.problem, {root: group for group, root in enumerate(roots)}
         costs, links = [joined.costs[root] for root in roots], [joined.links[root] for root in roots]
         other = [[number[theirs] for theirs in link] for link in links]
-        begins = _begins([len(own) for own in other])
-        position = {(g, o): begins[g] + k for g, own in enumerate(other) for k, o in enumerate(own)}
+        links_at = begins([len(own) for own in other])
+        position = {(g, o): links_at[g] + k for g, own in enumerate(other) for k, o in enumerate(own)}
         back = np.array([position[o, g] for g, own in enumerate(other) for o in own], np.int64)
-        sizes = [table.size for link in links for table in link.values()]
-        starts, tables, at = _begins(sizes), np.empty(sum(sizes)), 0
-        for link in links:
-            for table in link.values():
-                tables[at : at + table.size] = table.ravel()
-                at += table.size
+        tables, starts, _ = packed([table for link in links for table in link.values()])
         pairs = zip(self.nodes, self._chosen, strict=True)
         memory = [problem.usages[problem.first[nodes][:, None] + chosen].ravel() for nodes, chosen in pairs]
         return GroupArrays(
-            first=_begins(self.choices),
+            first=begins(self.choices),
             costs=np.concatenate(costs),
-            begins=begins,
+            begins=links_at,
             other=np.array([o for own in other for o in own], np.int64),
             back=back,
-            starts=starts[:-1],
+            starts=starts,
             tables=tables,
-            members=_begins([len(nodes) for nodes in self.nodes]),
+            members=begins([len(nodes) for nodes in self.nodes]),
             nodes=np.concatenate(self.nodes).astype(np.int64),
-            held=_begins([len(own) for own in memory])[:-1],
+            held=begins([len(own) for own in memory])[:-1],
             memory=np.concatenate(memory),
             spans=np.ascontiguousarray(problem.spans, np.int64),
         )
 
     def _views(self) -> list[dict[int, np.ndarray]]:
         arrays, choices = self.arrays, self.choices.tolist()
-        begins, other, starts = (own.tolist() for own in (arrays.begins, arrays.other, arrays.starts))
+        at, other, starts = (own.tolist() for own in (arrays.begins, arrays.other, arrays.starts))
         return [
             {
                 other[k]: arrays.tables[starts[k] : starts[k] + own * choices[other[k]]].reshape(own, -1)
-                for k in range(begins[group], begins[group + 1])
+                for k in range(at[group], at[group + 1])
             }
             for group, own in enumerate(choices)
         ]
