@@ -3,8 +3,8 @@
 ``python benchmarks/device_models.py [--quick] [--seeds N] [--epochs N] [--data-root FOLDER]``, after ``make
 sample LABELS=device``. Network, ranker and ensemble have the settings of ``make submit`` on the sample and
 learn from the train programs; the network has so many epochs more that it takes as many steps as there. The
-best single feature and the ridge regression are chosen on train and valid. Scores are Kendall's tau on test
-programs, whose families are not in train or valid.
+best single feature and the ridge regression are chosen on train and valid. Scores are Kendall's tau of orders
+(``ranking_tau``) on test programs, whose families are not in train or valid.
 
 *replicate tau*: tau between labels of the first and of the second half of the rounds. *ceiling*: tau that a
 perfect predictor would reach on labels of half the rounds (``competition/data_quality.py``); the labels that
@@ -24,7 +24,7 @@ from common import report
 from common.options import make_parser
 from fastslow.competition.catalog import TEST, TRAIN, VALID
 from fastslow.competition.data_quality import quality_of
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import kendall_tau, ranking_tau
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
@@ -86,7 +86,7 @@ def score(ensemble: Path, truth: dict[str, np.ndarray], split: str) -> dict[str,
         predictions = read_predictions(path)[split]
         for graph, runtime in truth.items():
             own = found.setdefault(model, {}).setdefault(graph, [])
-            own.append(float(kendall_tau(runtime, predictions[graph])))
+            own.append(float(ranking_tau(runtime, predictions[graph])))
     return found
 
 

@@ -39,7 +39,7 @@ from common.options import add_measured_options, make_parser
 from common.pretrained import Pretrained, labelled_files
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection, get_collection, list_programs
 from fastslow.competition.data_quality import quality_of
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import ranking_tau
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.npz_io import read_arrays
 from fastslow.core.progress import progress
@@ -136,7 +136,7 @@ def evaluate(case: Case, pretrained: Pretrained, counts: list[int], draws: int, 
             predictions = {POSTERIOR: found.mean, ENSEMBLE: program.ensemble}
             predictions |= program.rivals.predict(drawn, threads) if n else {}
             for name, own in predictions.items():
-                taus[str(n)].setdefault(name, []).append(kendall_tau(runtime[rest], own[rest]))
+                taus[str(n)].setdefault(name, []).append(ranking_tau(runtime[rest], own[rest]))
             covered[str(n)].append(coverage(found, runtime, rest, rng))
     quality = quality_of(program.graph.file_runtime, program.graph.config_row)
     ceiling = float(quality.ceiling) if case.group == MEASURED else np.nan

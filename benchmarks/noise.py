@@ -25,7 +25,7 @@ from common.kept import Kept
 from common.noisy_sample import write_noisy
 from common.options import make_parser
 from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, get_collection, list_programs
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import kendall_tau, ranking_tau
 from fastslow.core.artifacts import commit
 from fastslow.core.files import digest
 from fastslow.core.settings import resolve
@@ -72,7 +72,7 @@ def scores(sources: list[Features], predictions: list[dict], truth_root: Path) -
         for split, truth in true_runtimes(source, truth_root).items():
             known = {name: truth[name] for name in own[split]}
             found[f"{split} {source.collection.name[7:]}"] = float(
-                np.mean([kendall_tau(runtime, own[split][name]) for name, runtime in known.items()])
+                np.mean([ranking_tau(runtime, own[split][name]) for name, runtime in known.items()])
             )
     for split in (VALID, TEST):
         found[split] = float(np.mean([tau for name, tau in found.items() if name.startswith(f"{split} ")]))

@@ -24,7 +24,7 @@ from common.options import add_measured_options, make_parser
 from common.pretrained import Pretrained, labelled_files
 from fastslow.competition.catalog import TEST
 from fastslow.competition.data_quality import measure_quality
-from fastslow.competition.metrics import kendall_tau, tile_score
+from fastslow.competition.metrics import ranking_tau, tile_score
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
@@ -41,7 +41,7 @@ _METRICS = {"layout": "Kendall's tau", "tile": "1 - slowdown of the top 5, of th
 
 def scores(kind: str, runtime: np.ndarray, prediction: np.ndarray) -> dict[str, float]:
     """Return Kendall's tau and, for tile, 1 - slowdown of the top 1 and of the top 5."""
-    tau = {"tau": kendall_tau(runtime, prediction)}
+    tau = {"tau": ranking_tau(runtime, prediction)}
     if kind == "layout":
         return tau
     return tau | {f"top {k}": tile_score(runtime, prediction, k) for k in (1, 5)}

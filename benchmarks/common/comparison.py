@@ -9,7 +9,7 @@ from common import report
 from common.folds import HeldOut, family_of
 from common.held_out import BASE, Run
 from fastslow.competition.catalog import TRAIN, VALID
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import ranking_tau
 from fastslow.evaluation.baselines import (
     MAX_CONFIGS,
     RIDGE,
@@ -144,7 +144,7 @@ def rule_means(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
                 own = taus[name].setdefault(features.collection.name, [])
                 for graph in features.names(VALID):
                     own.append(
-                        kendall_tau(labels[graph], predict_configs(rule, features.graph(VALID, graph)))
+                        ranking_tau(labels[graph], predict_configs(rule, features.graph(VALID, graph)))
                     )
     means = {rule: {c: float(np.mean(own)) for c, own in found.items()} for rule, found in taus.items()}
     return {rule: {"tau": float(np.mean(list(own.values()))), **own} for rule, own in means.items()}

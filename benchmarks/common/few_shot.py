@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
 
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import ranking_tau
 from fastslow.evaluation.baselines import Columns, Example, best_column, choose_column, fit_ridge
 from fastslow.features.scaling import standardise
 
@@ -121,4 +121,4 @@ def gaussian_process(values: np.ndarray, drawn: np.ndarray, known: np.ndarray) -
 
 def best_in_hindsight(config_feat: np.ndarray, runtime: np.ndarray) -> Columns:
     """Return the column that ranks a program best, chosen on the runtimes that it is scored on."""
-    return best_column(np.array([kendall_tau(runtime, column) for column in config_feat.T]))
+    return best_column(np.array([ranking_tau(runtime, column) for column in config_feat.T]))

@@ -19,7 +19,7 @@ import torch
 
 from common.folds import HeldOut, build_layouts, split_source
 from fastslow.competition.catalog import COLLECTIONS, VALID, get_collection, training_groups
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import ranking_tau
 from fastslow.core.artifacts import commit
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.source import source_digest
@@ -121,7 +121,7 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
         taus = {}
         for slug, labels in training.validation.labels.items():
             own = _predict_held_out(training, slug)
-            taus[get_collection(slug).name] = {g: kendall_tau(labels[g], own[g]) for g in own}
+            taus[get_collection(slug).name] = {g: ranking_tau(labels[g], own[g]) for g in own}
         facts = {"seed": run.seed, "seconds": seconds, "commit": commit()}
         write_json(path, facts | {"settings": settings.identity(), "per_graph": taus})
         shutil.rmtree(checkpoints)

@@ -9,7 +9,7 @@ import numpy as np
 
 from common import report
 from fastslow.competition.catalog import TRAIN, VALID, get_collection
-from fastslow.competition.metrics import kendall_tau, ordered_pair_accuracy
+from fastslow.competition.metrics import ordered_pair_accuracy, ranking_tau
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.progress import progress
 from fastslow.core.source import source_digest
@@ -72,7 +72,7 @@ def train_quality(changes: dict, seed: int, folder: Path, options: Namespace) ->
     slug = source.collection.slug
     predictions = predict(training.network, dataset, slug, VALID, settings.configs_together)
     labels = source.labels(VALID)
-    scores = {"tau": kendall_tau, "OPA": ordered_pair_accuracy}
+    scores = {"tau": ranking_tau, "OPA": ordered_pair_accuracy}
     found = {
         name: float(np.mean([score(labels[graph], predictions[graph]) for graph in predictions]))
         for name, score in scores.items()

@@ -7,7 +7,7 @@ import pytest
 
 import few_shot
 from common.few_shot import PREDICTORS, Measured, best_in_hindsight
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import ranking_tau
 from helpers.competition_files import layout_arrays, write_npz
 
 
@@ -22,7 +22,7 @@ def measured(rng):
 def test_a_good_prediction_joined_helps(measured):
     for n in (16, 64):
         predictions, rest = measured.predict(np.arange(n), 1), slice(n, None)
-        taus = {k: kendall_tau(measured.runtime[rest], v[rest]) for k, v in predictions.items()}
+        taus = {k: ranking_tau(measured.runtime[rest], v[rest]) for k, v in predictions.items()}
         assert list(taus) == list(PREDICTORS)
         assert taus["Gaussian process"] > taus["ridge"], n
         for kind in ("ridge", "trees"):
@@ -42,8 +42,8 @@ def test_runtimes_that_are_not_known_are_not_read(measured):
 
 def test_no_column_is_better_than_the_one_in_hindsight(measured):
     best = best_in_hindsight(measured.config_feat, measured.runtime)
-    taus = [kendall_tau(measured.runtime, column) for column in measured.config_feat.T]
-    reached = kendall_tau(measured.runtime, best.predict(measured.config_feat))
+    taus = [ranking_tau(measured.runtime, column) for column in measured.config_feat.T]
+    reached = ranking_tau(measured.runtime, best.predict(measured.config_feat))
     assert reached == pytest.approx(np.abs(taus).max())
 
 

@@ -9,7 +9,7 @@ import models
 from common import comparison, folds, held_out
 from common.held_out import BASE
 from fastslow.competition.catalog import COLLECTIONS, get_collection
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import ranking_tau
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
 from fastslow.evaluation.baselines import RIDGE, SINGLE, Example, choose_column, predict_configs
@@ -188,7 +188,7 @@ def test_rules_are_fitted_without_the_held_out_programs(features):
     ]
     column = choose_column(examples)
     labels = held.labels("valid")
-    taus = [kendall_tau(labels[n], predict_configs(column, held.graph("valid", n))) for n in labels]
+    taus = [ranking_tau(labels[n], predict_configs(column, held.graph("valid", n))) for n in labels]
     assert set(means) == {SINGLE, RIDGE} and set(means[SINGLE]) == {"tau", OWN.name}
     assert means[SINGLE][OWN.name] == means[SINGLE]["tau"] == pytest.approx(np.mean(taus))
 

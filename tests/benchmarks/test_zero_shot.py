@@ -7,7 +7,7 @@ import pytest
 
 import zero_shot
 from fastslow.competition.catalog import get_collection
-from fastslow.competition.metrics import kendall_tau, tile_score
+from fastslow.competition.metrics import ranking_tau, tile_score
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.features.unseen import read_unseen
@@ -53,7 +53,7 @@ def test_every_labelled_file_is_scored(home, real, capsys):
         prediction = FinishedRun(resolve(f"runs/smoke/ensemble-{collection.slug}")).predict(unseen)[name]
         with np.load(path) as npz:
             runtime = npz["config_runtime"]
-        assert found["ensemble"]["tau"] == pytest.approx(kendall_tau(runtime, prediction), abs=1e-4)
+        assert found["ensemble"]["tau"] == pytest.approx(ranking_tau(runtime, prediction), abs=1e-4)
         if collection.kind == "tile":
             for k in (1, 5):
                 wanted = tile_score(runtime, prediction, k)

@@ -16,8 +16,9 @@ from fastslow.competition.metrics import (
     collection_score,
     competition_score,
     kendall_tau,
-    kendall_taus,
     ordered_pair_accuracy,
+    ranking_tau,
+    ranking_taus,
     slowdown,
     tile_score,
 )
@@ -75,6 +76,19 @@ def test_tau_equals_scipy(ranking):
     assert kendall_tau(*ranking) == (pytest.approx(expected, abs=1e-12) if np.isfinite(expected) else 0.0)
 
 
+@settings(max_examples=60)
+@given(rankings(low=2, high=5))
+def test_the_tau_of_a_ranking_is_the_mean_over_all_orders_that_can_be_submitted(ranking):
+    runtime, score = ranking
+    orders = map(np.array, itertools.permutations(range(len(score))))
+    allowed = [order for order in orders if (np.diff(score[order]) >= 0).all()]
+    assert len(allowed) > 1 or len(set(score)) == len(score)
+    taus = [kendalltau(runtime, np.argsort(order)).statistic for order in allowed]
+    assert ranking_tau(*ranking) == pytest.approx(np.mean(np.nan_to_num(taus)), abs=1e-12)
+    distinct = np.lexsort((np.arange(len(score)), score)).argsort()
+    assert ranking_tau(runtime, distinct) == pytest.approx(kendall_tau(runtime, distinct))
+
+
 @settings(max_examples=40)
 @given(rankings(), st.randoms(use_true_random=False))
 def test_tau_and_opa_do_not_depend_on_the_order_of_configurations(ranking, random):
@@ -117,7 +131,7 @@ def test_hand_made_values():
 
 def test_undefined_tau_is_zero_and_opa_one_half():
     for runtime, score in (([5, 5, 5], [1, 2, 3]), ([1, 2, 3], [0.5] * 3), ([7], [1])):
-        assert kendall_tau(runtime, score) == 0.0
+        assert kendall_tau(runtime, score) == ranking_tau(runtime, score) == 0.0
         assert ordered_pair_accuracy(runtime, score) == 0.5
 
 
@@ -157,7 +171,7 @@ def test_an_error_by_name_looks_at_as_many_configurations_as_its_name_says(k):
     assert ALL_METRICS[f"top_{k}_error"](runtime, np.arange(200)) == runtime[k - 1] / 801 - 1
 
 
-@cases("metric", [kendall_tau, ordered_pair_accuracy, slowdown, tile_score])
+@cases("metric", [ranking_tau, ordered_pair_accuracy, slowdown, tile_score])
 @cases(
     "runtime, score, message",
     [
@@ -230,6 +244,6 @@ def test_competition_score_is_the_mean_of_all_five():
     st.integers(1, 17),
 )
 def test_taus_of_many_predictions_are_those_of_each(runtime, predictions, size):
-    taus = kendall_taus(runtime[:size], predictions[:size])
-    wanted = [kendall_tau(runtime[:size], column) for column in predictions[:size].T]
+    taus = ranking_taus(runtime[:size], predictions[:size])
+    wanted = [ranking_tau(runtime[:size], column) for column in predictions[:size].T]
     np.testing.assert_allclose(taus, wanted, atol=1e-12)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastslow.competition.metrics import ALL_METRICS, kendall_tau, mean_metrics, slowdown
+from fastslow.competition.metrics import ALL_METRICS, mean_metrics, ranking_tau, slowdown
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.compare import CompareSettings, compare_runs, compare_table, paired_difference
@@ -38,7 +38,7 @@ def test_two_runs_are_compared_graph_by_graph(settings, features, capsys):
     truth = features.labels("valid")
     for column in ("one", "other"):
         predictions = read_predictions(resolve(getattr(settings, column)))["valid"]
-        assert table[column].to_dict() == {g: kendall_tau(truth[g], predictions[g]) for g in truth}
+        assert table[column].to_dict() == {g: ranking_tau(truth[g], predictions[g]) for g in truth}
     difference = table["one"] - table["other"]
     assert table["difference"].tolist() == sorted(difference)
     facts = paired_difference(table)
@@ -79,7 +79,7 @@ def test_every_metric_is_computed_for_every_graph():
     one, both = mean_metrics({"a": truth["a"]}, predictions), mean_metrics(truth, predictions)
     other = dict(zip(ALL_METRICS, [1, 1, 1, 0, 0, 0, 0], strict=True))
     assert both == pytest.approx({name: (one[name] + other[name]) / 2 for name in ALL_METRICS})
-    assert one["tau"] == kendall_tau(truth["a"], predictions["a"])
+    assert one["tau"] == ranking_tau(truth["a"], predictions["a"])
     # pairs of different runtime: (0,1) tied, (0,2) wrong, (0,3) right, (1,2) right, (1,3) wrong
     assert one["opa"] == pytest.approx(2.5 / 5)
     assert one["opa_ties_wrong"] == pytest.approx(2 / 5)

@@ -14,7 +14,7 @@ from fastslow.competition.metrics import (
     ALL_METRICS,
     collection_score,
     competition_score,
-    kendall_tau,
+    ranking_tau,
     tile_score,
 )
 from fastslow.core.artifacts import Artifact, read_manifest
@@ -105,7 +105,7 @@ def test_the_table_is_what_the_metrics_give(settings, features, tmp_path):
     assert list(table["collection"].unique()) == [c.name for c in COLLECTIONS]
     solution = read_solution(features / "data" / "solution.csv")
     for c in COLLECTIONS:
-        metric = tile_score if c.kind == "tile" else kendall_tau
+        metric = tile_score if c.kind == "tile" else ranking_tau
         own = Features(features / "features" / c.slug)
         ensemble = tmp_path / "made" / f"ensemble-{c.slug}"
         runs = [*(tmp_path / "runs" / f"{model}-{c.slug}-s0" for model in MODELS), ensemble]

@@ -13,7 +13,7 @@ import fastslow.networks.training.run_folder
 import fastslow.networks.training.train
 import fastslow.networks.training.validation
 from fastslow.competition.catalog import SPLITS, get_collection
-from fastslow.competition.metrics import collection_score, kendall_tau
+from fastslow.competition.metrics import collection_score, ranking_tau
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
@@ -208,7 +208,7 @@ def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path, precisio
     network.load_state_dict(weights_of(*settings.runs))
     scores = predict(network, dataset, LAYOUT.slug, "train", settings.configs_together)
     runtimes = dataset.sources[LAYOUT.slug].labels("train")
-    assert min(kendall_tau(runtimes[name], scores[name]) for name in PROGRAMS["train"]) > 0.9
+    assert min(ranking_tau(runtimes[name], scores[name]) for name in PROGRAMS["train"]) > 0.9
     assert manifest["valid"]["mean"] == pytest.approx(np.mean(list(manifest["valid"]["per_graph"].values())))
 
 
@@ -224,7 +224,7 @@ def test_the_folders_are_whole(settings, tmp_path):
     scores = read_predictions(tmp_path / "run")
     check_predictions(tmp_path / "run", scores, features)
     (name,) = PROGRAMS["valid"]
-    tau = kendall_tau(features.labels("valid")[name], scores["valid"][name])
+    tau = ranking_tau(features.labels("valid")[name], scores["valid"][name])
     manifest = read_manifest(tmp_path / "run")
     assert manifest["valid"]["per_graph"] == {name: tau}
     assert manifest["epochs"] == training["epochs"] == settings.epochs
@@ -459,7 +459,7 @@ def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch,
     assert sizes[2:] == [("valid", 24)] * 2 + [("test", 24)]
     (name,) = PROGRAMS["valid"]
     labels, scores = Features(*settings.features).labels("valid"), read_predictions(tmp_path / "run")["valid"]
-    assert manifest["valid"]["mean"] == kendall_tau(labels[name], scores[name])
+    assert manifest["valid"]["mean"] == ranking_tau(labels[name], scores[name])
 
 
 @pytest.mark.parametrize("average_score, chosen", [(0.3, "epoch 2"), (0.5, "average")])

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import ranking_tau
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json
 from fastslow.core.settings import resolve
@@ -129,7 +129,7 @@ def test_measured_runs_are_compared_with_the_ranking(home):
     ranking = rank(RankSettings(source=str(home / "tuned.pb"), configs=0))
     table = ranking.table.sort_values("config")
     assert table["runtime"].tolist() == [500, 300, 400] and ranking.default is None
-    tau = kendall_tau(table["runtime"].to_numpy(), table["prediction"].to_numpy())
+    tau = ranking_tau(table["runtime"].to_numpy(), table["prediction"].to_numpy())
     assert ranking.summary()["Kendall's tau with runtime"] == f"{tau:.3f}"
 
 
@@ -220,7 +220,7 @@ def test_known_runtimes_decide_the_order(home, dots, tmp_path):
     known.to_csv(tmp_path / "known.csv", index=False)
     after = rank(RankSettings(source=dots, configs=40, known=str(tmp_path / "known.csv")))
     truth = runtime.set_axis(before.table["config"])[after.table["config"]].to_numpy()
-    assert kendall_tau(truth, after.table["prediction"].to_numpy()) > 0.8
+    assert ranking_tau(truth, after.table["prediction"].to_numpy()) > 0.8
     assert after.learnt.configs == len(known) == after.table["known"].notna().sum()
     assert any(sentence.startswith("known runtimes: 20, of 20") for sentence in after.words())
     pd.testing.assert_frame_equal(after.table, rank(RankSettings(source=dots, configs=40), known=known).table)

@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
-from fastslow.competition.metrics import kendall_tau, kendall_taus
+from fastslow.competition.metrics import ranking_tau, ranking_taus
 from fastslow.competition.schema import TILE_ROLES
 from fastslow.evaluation.predictions import write_run
 from fastslow.features.scaling import log_labels, standardise
@@ -110,7 +110,7 @@ def read_examples(features: Features) -> list[Example]:
 
 def choose_column(examples: Sequence[Example]) -> Columns:
     """Choose the column, with its sign, that has the best mean Kendall's tau over graphs."""
-    return best_column(np.mean([kendall_taus(runtime, values) for values, runtime in examples], 0))
+    return best_column(np.mean([ranking_taus(runtime, values) for values, runtime in examples], 0))
 
 
 def best_column(taus: np.ndarray) -> Columns:
@@ -149,7 +149,7 @@ def choose_bounds(features: Features) -> Columns:
     ascending, source = Columns(positions, 1), {"": features}
     drawn = draw_graphs(source, TRAIN, trainable(source), MAX_CONFIGS, seed=0)
     taus = [
-        kendall_tau(runtime, ascending.predict(graph.config_feat[rows])) for graph, rows, runtime in drawn
+        ranking_tau(runtime, ascending.predict(graph.config_feat[rows])) for graph, rows, runtime in drawn
     ]
     return ascending if np.mean(taus) >= 0 else Columns(positions, -1)
 

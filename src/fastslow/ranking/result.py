@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fastslow.competition.metrics import TOP_K, kendall_tau, tile_score
+from fastslow.competition.metrics import TOP_K, kendall_tau, ranking_tau, tile_score
 from fastslow.core.shown import Shown
 from fastslow.kaggle.submission import ranking as fastest_first
 from fastslow.ranking.experience import Trust
@@ -246,7 +246,7 @@ class Ranking(Shown):
                 score = tile_score(table["over_default"].to_numpy(), table["prediction"].to_numpy(), k)
                 facts[f"1 - slowdown of the top {k}"] = f"{score:.3f}"
         if "runtime" in table:
-            tau = kendall_tau(table["runtime"].to_numpy(), table["prediction"].to_numpy())
+            tau = ranking_tau(table["runtime"].to_numpy(), table["prediction"].to_numpy())
             facts["Kendall's tau with runtime"] = f"{tau:.3f}"
         if len(estimates := self.estimates()):
             best = estimates.iloc[0]
