@@ -24,7 +24,7 @@ from common.hierarchical import train_hierarchical
 from common.kept import Kept, finite
 from common.large_graphs import large
 from common.public_placement import learn, new_policy, partition, sharding
-from fastslow_placement.base.search import Found, anneal, best_random
+from fastslow_placement.base.search import Found, anneal, best_of, best_random
 from fastslow_placement.baselines import PLACEMENT_RULES
 from fastslow_placement.go.policy import Shape
 from fastslow_placement.go.ppo import Schedule, Trainer, zero_shot
@@ -225,25 +225,27 @@ def unseen(options) -> list[dict]:
 
 
 def _unseen(problem: PlacementProblem, options) -> dict:
-    starts, human = problem.evaluate(problem.starts).order, problem.baseline
+    plain, human = copy.copy(problem), problem.baseline
+    plain.learned = False  # without the starts of the learned list scheduler
+    starts = plain.evaluate(plain.starts).order
     row = {"program": problem.name, "units": len(problem.choices), "best known": best_known(problem) / human}
     row |= {name: Found.of(problem, rule(problem)).cost / human for name, rule in PLACEMENT_RULES.items()}
     row["best start"] = starts.min() / human
+    row["learned list"] = best_of(problem, problem.list_placements()).cost / human
 
     def mean(search) -> float:
         return fmean(search(seed).cost for seed in options.seeds) / human
 
     row["zero-shot"] = mean(lambda seed: zero_shot(new_policy(seed), problem, starts=False))
-    start = problem.starts[starts.argmin()]
+    start = plain.starts[starts.argmin()]
     for count in (50, 200) if options.quick else (50, 200, 1500):
-        updates = max((count - len(starts) - 8) // 8, 1)
+        updates = {own: max((count - len(own.starts) - 8) // 8, 1) for own in (problem, plain)}
         if count < 1500:  # 184 updates of PPO for each program and seed would take most of the time
-            row[f"GO {count}"] = mean(lambda seed, updates=updates: learn(problem, updates, seed))
-        row[f"untrained {count}"] = mean(
-            lambda seed, updates=updates: learn(problem, updates, seed, epochs=0)
-        )
-        row[f"regions {count}"] = mean(lambda seed, count=count: anneal_regions(problem, count, seed))
-        row[f"SA {count}"] = mean(lambda seed, count=count: anneal(problem, count - len(starts), seed, start))
+            row[f"GO {count}"] = mean(lambda seed, n=updates[problem]: learn(problem, n, seed))
+        for name, own in (("learned starts", problem), ("untrained", plain)):
+            row[f"{name} {count}"] = mean(lambda seed, own=own, n=updates[own]: learn(own, n, seed, epochs=0))
+        row[f"regions {count}"] = mean(lambda seed, count=count: anneal_regions(plain, count, seed))
+        row[f"SA {count}"] = mean(lambda seed, count=count: anneal(plain, count - len(starts), seed, start))
     return row
 
 

@@ -1,4 +1,4 @@
-"""Placement problems that nothing was developed on: the sample's test programs, each on a drawn machine.
+"""Placement problems of the sample's programs on drawn machines: test programs, and others to learn from.
 
 A machine has 2, 4 or 8 devices of a drawn model, whose rates are divided by 1, 16 or 256, as if all tensors
 were larger by that factor (the sample's programs are small). One in four has little memory: together 1.25
@@ -24,22 +24,41 @@ from fastslow_placement.programs.zoo_graphs import zoo_placement
 BEST_KNOWN = Path(__file__).resolve().parents[1] / "best_known.json"
 _COUNTS, _DIVISORS, _MEMORY = (2, 4, 8), (1, 16, 256), 1.25
 _HEATS = (1e-2, 3e-3, 1e-3, 3e-4)  # first temperatures over the cost
+_OF_THE_ZOO = ("gpt_", "inception_resnet_", "inflated_inception_", "lstm_", "translator_", "wavenet_")
+_LARGEST = 1500  # units of a problem to learn from
 
 
 def held_out(zoo: list[str]) -> list[PlacementProblem]:
     """Return the placements of these zoo programs, then those of the sample's test programs."""
-    found = {}
-    for collection in COLLECTIONS:
-        if collection.kind == "layout":
-            programs = list_programs(PROJECT / "data" / "sample", collection, TEST)
-            found |= {program.name: program.path for program in programs}
-    drawn = [_on_a_machine(found[name]) for name in sorted(found)]
+    drawn = [_on_a_machine(path, np.random.default_rng([*path.stem.encode()])) for path in _programs(TEST)]
     return [*(zoo_placement(name, DEVICES["p100"]) for name in zoo), *filter(None, drawn)]
 
 
-def _on_a_machine(path: Path) -> PlacementProblem | None:
-    """Return the placement of a program on the machine that its name draws; None where it does not fit."""
-    rng = np.random.default_rng([*path.stem.encode()])
+def to_learn_from(split: str, machines: int = 3) -> list[PlacementProblem]:
+    """Return the placements of the sample's train or valid programs, each on some drawn machines.
+
+    The zoo's architectures are left out, as are programs of more than 1,500 units or that do not fit.
+    """
+    found = []
+    for path in _programs(split):
+        if not path.name.startswith(_OF_THE_ZOO):
+            rng = np.random.default_rng([*path.stem.encode()])
+            found += [_on_a_machine(path, rng) for _ in range(machines)]
+    return [problem for problem in found if problem and len(problem.choices) <= _LARGEST]
+
+
+def _programs(split: str) -> list[Path]:
+    """Return the layout files of a split, one for each program, sorted by name."""
+    found = {}
+    for collection in COLLECTIONS:
+        if collection.kind == "layout":
+            programs = list_programs(PROJECT / "data" / "sample", collection, split)
+            found |= {program.name: program.path for program in programs}
+    return [found[name] for name in sorted(found)]
+
+
+def _on_a_machine(path: Path, rng: np.random.Generator) -> PlacementProblem | None:
+    """Return the placement of a program on the machine that is drawn; None where it does not fit."""
     devices, name = int(rng.choice(_COUNTS)), str(rng.choice([*DEVICES]))
     divisor, little = int(rng.choice(_DIVISORS)), bool(rng.random() < 0.25)
     base = DEVICES[name]

@@ -9,7 +9,7 @@ import numpy as np
 from fastslow.core.errors import SettingsError
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.partition.problems import PartitionProblem, best_run_split
-from fastslow_placement.programs.earliest_start import m_etf
+from fastslow_placement.programs.list_placement import m_etf
 from fastslow_placement.programs.problems import PlacementProblem
 
 

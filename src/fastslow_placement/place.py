@@ -15,7 +15,7 @@ from fastslow.core.files import atomic_path, file_digest, write_json
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow_placement.base.problem import Problem
-from fastslow_placement.base.search import Budget, Found, anneal, best_random
+from fastslow_placement.base.search import Budget, Found, anneal, best_of, best_random
 from fastslow_placement.baselines import rules_of
 from fastslow_placement.explain import decision_table, device_table, explain, jax_sketch
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
@@ -36,10 +36,11 @@ from fastslow_placement.sharding.sharding import read_problem_file, read_shardin
 TABLE, DECISION = "comparison.csv", "decision.json"
 PLACEMENT, DEVICE_TABLE, WORDS, SKETCH = "placement.csv", "devices.csv", "explanation.txt", "jax_sketch.py"
 POLICY, SEARCHED, REGIONS = "GO", "{}, then search", "annealing of regions"
+LEARNED = "learned list scheduler"
 UNTRAINED, NOT_DECIDED = "GO without an update", "decoded default (seconds too few for GO)"
 """The policy's row where the time sufficed for no update, or for no decision of the policy at all."""
 _COMPARED = 0.1  # of the time that is left goes to random decisions, and the second tenth to annealing
-_SLOWER = 20  # by which the evaluations of the search are divided where they take longer
+_SLOWER = 60  # by which the evaluations of the search are divided where they take longer
 _LEARNED = 0.2  # of the time that is left, where it is limited; the search has the rest
 
 
@@ -92,7 +93,7 @@ def read_problem(settings: PlaceSettings, budget: Budget | None = None) -> Probl
     if settings.task == "fusion":
         return FusionProblem(graph, device)
     graph = contract(graph, device)
-    placement = PlacementProblem(graph, settings.devices, device, settings.memory)
+    placement = PlacementProblem(graph, settings.devices, device, settings.memory, settings.learned_starts)
     if settings.task == "placement":
         return placement
     return SchedulingProblem(graph, placement.place(placement.default), settings.devices, device)
@@ -118,6 +119,8 @@ def compare(settings: PlaceSettings, problem: Problem, budget: Budget | None = N
 
     for name, rule in rules_of(problem).items():
         keep(name, lambda rule=rule: Found.of(problem, rule(problem)))
+    if isinstance(problem, PlacementProblem) and problem.learned:
+        keep(LEARNED, lambda: best_of(problem, problem.list_placements()))
     begin = time.process_time()
     if sharding:
         sharding.priced()

@@ -90,9 +90,12 @@ class PlaceSettings(LearningSettings):
     """Decision for each operator; scheduling keeps the placement by layers, joint decides all three."""
     policy: str = ""
     """Checkpoint of a trained policy (``policy.pt`` of notebook 60) to start from; a new policy if empty."""
-    search: NonNegative = 20_000
+    learned_starts: bool = True
+    """Placement only. Whether GO also starts from the ten placements of the list scheduler, whose weights
+    were learned on 338 problems of the sample."""
+    search: NonNegative = 60_000
     """Evaluations of the search that follows the policy, as a row of its own; 0 leaves it out. Tasks other
-    than placement take a twentieth: their evaluations take longer."""
+    than placement take a sixtieth: their evaluations take longer."""
     seconds: PositiveFloat = 60.0
     """CPU seconds of a whole run on an instance of iopddl, from reading to the end of the search, which takes
     what is left instead of ``search`` evaluations. A stage ends with the step that it began: reading and one

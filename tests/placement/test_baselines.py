@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from common.hierarchical import train_hierarchical
-from fastslow_placement.base.search import anneal, best_random
-from fastslow_placement.baselines import PLACEMENT_RULES, m_etf
+from fastslow_placement.base.search import anneal, best_of, best_random
+from fastslow_placement.baselines import PLACEMENT_RULES
 from fastslow_placement.partition.problems import PartitionProblem
+from fastslow_placement.programs.list_placement import M_ETF, WEIGHTS, learned_weights, list_placements, m_etf
 from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.sharding.problems import ShardingProblem
 from helpers.cases import cases
@@ -41,40 +42,71 @@ def test_earliest_task_first_uses_free_devices_and_respects_memory():
     assert problem.evaluate(m_etf(problem)[None]).valid[0]
 
 
-def slow_etf(problem):
-    """Earliest task first by looking at every operator that is ready and every device."""
-    graph, devices = problem.graph, range(problem.devices)
-    memory = np.bincount(problem.units, graph.parameter_bytes + graph.output_bytes)
+def slow_list(problem, weights):
+    """The list scheduler by looking at every operator that is ready and every device."""
+    graph, devices, units = problem.graph, range(problem.devices), problem.units
+    memory = np.bincount(units, graph.parameter_bytes + graph.output_bytes)
     transfer = problem.device.transfer_seconds(graph.output_bytes)
     left, free, finish, device = [problem.memory] * len(devices), [0.0] * len(devices), {}, {}
+    fair = problem.work.sum() / len(devices)
+    bound = max(graph.critical_path, fair)
+
+    def cost(unit, d, start):
+        pairs = [(e, x) for e, x in zip(problem.edges.tolist(), problem.weight, strict=True) if unit in e]
+        near = sum(x for e, x in pairs if device.get(sum(e) - unit) == d) / max(
+            sum(x for _, x in pairs), 1e-300
+        )
+        load = sum(problem.work[u] for u in device if device[u] == d) / fair
+        far = [min((p[unit] * len(devices) - d - 0.5) ** 2, 9) for p in problem.positions]
+        used = (problem.memory - left[d]) / problem.memory
+        return np.dot(weights[2:], [start / bound, load, -near, *far, used])
+
     while len(finish) < len(graph):
         entries = []
         for node in set(range(len(graph))) - {*finish}:
-            producers, unit = graph.producers[node], problem.units[node]
+            producers, unit = graph.producers[node], units[node]
             if not {*producers} <= {*finish}:
                 continue
             start = []
             for d in devices:
-                inputs = [finish[p] + transfer[p] * (device[problem.units[p]] != d) for p in producers]
+                inputs = [finish[p] + transfer[p] * (device[units[p]] != d) for p in producers]
                 start.append(max([free[d], *inputs]))
             fits = [d for d in devices if left[d] >= memory[unit]]
             own = [device[unit]] if unit in device else fits or [0]
-            chosen = min(own, key=lambda d: (start[d], d))
-            entries.append((start[chosen], -graph.upward_rank[node], node, chosen))
-        begin, _, node, chosen = min(entries)
-        if problem.units[node] not in device:
-            device[problem.units[node]] = chosen
-            left[chosen] -= memory[problem.units[node]]
-        free[chosen] = finish[node] = begin + graph.seconds[node]
+            first = weights[0] * min(start[d] for d in own) / bound
+            entries.append(
+                (first - weights[1] * graph.upward_rank[node] / graph.critical_path, node, start, own)
+            )
+        _, node, start, own = min(entries, key=lambda e: (e[0], -graph.upward_rank[e[1]], e[1]))
+        unit = units[node]
+        chosen = min(own, key=lambda d: (cost(unit, d, start[d]), d))
+        if unit not in device:
+            left[chosen] -= memory[unit]
+        device[unit] = chosen
+        free[chosen] = finish[node] = start[chosen] + graph.seconds[node]
     return [device[unit] for unit in range(len(memory))]
 
 
-@cases("seed", range(8))
-def test_earliest_task_first_is_that_of_the_definition(seed):
+@cases("seed", range(12))
+def test_the_list_scheduler_is_that_of_the_definition(seed):
     graph = random_graph(seed, 14, 0.25, grouped=seed % 2 == 0)
     sizes = float((graph.parameter_bytes + graph.output_bytes).sum())
     problem = PlacementProblem(graph, 3, DEVICE, memory=max(sizes / 2, 1.0))
-    assert m_etf(problem).tolist() == slow_etf(problem)
+    assert m_etf(problem).tolist() == slow_list(problem, M_ETF)
+    rng = np.random.default_rng(seed)
+    weights = rng.random((6, len(WEIGHTS))) * (rng.random((6, len(WEIGHTS))) < 0.6)
+    for own, found in zip(weights, list_placements(problem, weights), strict=True):
+        assert found.tolist() == slow_list(problem, own)
+
+
+def test_placements_of_the_learned_weights_are_starts_unless_they_are_not_wanted():
+    graph = random_graph(3, 30, 0.2)
+    learned, plain = (PlacementProblem(graph, 4, DEVICE, learned=own) for own in (True, False))
+    assert learned_weights().shape == (10, len(WEIGHTS)) and (learned_weights() >= 0).all()
+    assert np.array_equal(learned.starts[:14], plain.starts)
+    assert np.array_equal(learned.starts[14:], list_placements(plain, learned_weights()))
+    found = best_of(learned, learned.list_placements())
+    assert found.evaluations == 10 and found.cost == learned.evaluate(learned.starts[14:]).order.min()
 
 
 @cases("seed", range(4))

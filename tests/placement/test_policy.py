@@ -96,9 +96,9 @@ def test_training_is_the_same_for_the_same_seed_and_resumes_exactly(tmp_path):
         assert torch.equal(value, rest.policy.state_dict()[name]), name
     for one, other in zip(whole.standings, rest.standings, strict=True):
         assert one.found.cost == other.found.cost and one.found.history == other.found.history
-        assert one.found.evaluations == 14 + 6 + 18  # starts, steps without learning, three updates
+        assert one.found.evaluations == 24 + 6 + 18  # starts, steps without learning, three updates
     again = load_policy(tmp_path / "half.pt")
-    assert zero_shot(again, small_problem()).evaluations == 14 + 10
+    assert zero_shot(again, small_problem()).evaluations == 24 + 10
 
 
 @cases("whole", [False, True])

@@ -78,6 +78,13 @@ class Found:
             self.history.append((self.evaluations, self.cost))
 
 
+def best_of(problem: Problem, decisions: np.ndarray) -> Found:
+    """Return the best of some decisions (B, U); the first where none is valid."""
+    found = Found(decisions[0].copy(), np.inf, 0, [])
+    found.see(decisions, problem.evaluate(decisions).order)
+    return found
+
+
 def best_random(
     problem: Problem, evaluations: int, seed: int = 0, more: Callable[[], bool] = unlimited
 ) -> Found:

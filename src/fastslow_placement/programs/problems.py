@@ -18,8 +18,8 @@ from fastslow_placement.base.problem import (
 )
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.criticality import device_feedback
-from fastslow_placement.programs.earliest_start import m_etf
 from fastslow_placement.programs.fusion import fuse
+from fastslow_placement.programs.list_placement import learned_weights, list_placements, m_etf
 from fastslow_placement.programs.roofline import Device
 from fastslow_placement.programs.schedule import (
     Scheduler,
@@ -131,6 +131,7 @@ class PlacementProblem(GraphProblem):
         devices: Number of devices.
         device: Constants of a device and its links.
         memory: Limit of a device in bytes; by default the device's memory.
+        learned: Whether the placements of the learned list scheduler are starts.
 
     Raises:
         SettingsError: A co-location group's parameters are larger than the limit, so no placement is valid.
@@ -138,9 +139,11 @@ class PlacementProblem(GraphProblem):
 
     task = "placement"
 
-    def __init__(self, graph: CostGraph, devices: int, device: Device, memory: float = 0.0):
+    def __init__(
+        self, graph: CostGraph, devices: int, device: Device, memory: float = 0.0, learned: bool = True
+    ):
         super().__init__(graph, device, graph.groups, devices)
-        self.devices, self.memory = devices, memory or device.memory
+        self.devices, self.memory, self.learned = devices, memory or device.memory, learned
         self.scheduler = Scheduler(graph, devices, device)
         parameters = np.bincount(self.units, graph.parameter_bytes)
         if parameters.max() > self.memory or parameters.sum() > self.memory * devices:
@@ -156,10 +159,25 @@ class PlacementProblem(GraphProblem):
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """The split by layers, orders of spectral bisection in runs of equal work, and m-ETF: (14, U)."""
-        orders = spectral_orders(self.work, self.edges, self.weight)
-        runs = (contiguous(order, self.work, self.devices) for order in orders)
-        return np.stack([self.default, *runs, m_etf(self)])
+        """The split by layers, twelve of spectral bisection, m-ETF, and ten learned ones: (24 or 14, U)."""
+        runs = (contiguous(order, self.work, self.devices) for order in self._bisections)
+        learned = self.list_placements() if self.learned else ()
+        return np.stack([self.default, *runs, m_etf(self), *learned])
+
+    def list_placements(self) -> np.ndarray:
+        """Return the placements of the learned list scheduler: (10, U)."""
+        return list_placements(self, learned_weights())
+
+    @cached_property
+    def _bisections(self) -> list[np.ndarray]:
+        return spectral_orders(self.work, self.edges, self.weight)
+
+    @cached_property
+    def positions(self) -> tuple[np.ndarray, np.ndarray]:
+        """(U,) position of each unit, 0 to 1, in the order of layers and in one by spectral bisection."""
+        bisected, order = np.empty(len(self.work)), self._bisections[1]
+        bisected[order] = midpoints(self.work[order])
+        return self.position, bisected
 
     def place(self, decision: np.ndarray) -> np.ndarray:
         """Return the device of each operator: (N,)."""
