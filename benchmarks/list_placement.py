@@ -20,10 +20,12 @@ import pandas as pd
 
 from common import report
 from common.held_out_placement import best_known, held_out, to_learn_from
+from common.kept import Kept
 from common.options import make_parser
 from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.core.files import write_json
 from fastslow.core.progress import progress
+from fastslow.core.source import source_digest
 from fastslow_placement.baselines import metis
 from fastslow_placement.programs import list_placement
 from fastslow_placement.programs.list_placement import WEIGHTS, list_placements
@@ -31,7 +33,11 @@ from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.roofline import DEVICES
 from fastslow_placement.programs.zoo_graphs import PROGRAMS, zoo_placement
 
-TABLE = {"hours": 0.2, "needs": ("placement",)}
+TABLE = {
+    "hours": 0.2,
+    "needs": ("placement",),
+    "commands": (("--keep", "benchmarks/results/list_placement.json"),),
+}
 SETS, TRIES = 10, 16
 _LOW, _HIGH, _USED = -2.0, 1.2, 0.6  # logarithms of the smallest and largest weight; share of weights above 0
 _WORST = 3.0  # a logarithm of a cost over the human split counts up to this
@@ -115,13 +121,20 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--drawn", type=int, default=8000, help="random sets of weights (default 8000)")
     parser.add_argument("--steps", type=int, default=400, help="changes that are tried (default 400)")
+    parser.add_argument("--keep", type=Path, help="file of learned weights, with which the next call goes on")
     parser.add_argument("--write", action="store_true", help="write the weights of the first seed")
     options = parser.parse_args(arguments)
     if options.quick:
         options.drawn, options.steps, options.seeds = 30, 2, options.seeds[:1]
     valid = to_learn_from(VALID)
     problems = to_learn_from(TRAIN) + (valid if options.write else [])
-    learned = [learn(problems, options.drawn, options.steps, seed) for seed in options.seeds]
+    kept, code = Kept(options.keep), source_digest("list_placement:learn", Path(__file__).parent)
+
+    def weights_of(seed: int) -> np.ndarray:
+        key = f"{code} {len(problems)} {options.drawn} {options.steps} {seed}"
+        return np.array(kept.part(key, lambda: learn(problems, options.drawn, options.steps, seed).tolist()))
+
+    learned = [weights_of(seed) for seed in options.seeds]
     names = {p.name.split(" on ")[0] for p in problems}
     print(f"Learned from {len(problems)} problems of {len(names)} programs, seeds {options.seeds}.\n")
     reported = {"test programs": held_out([]), "zoo": [zoo_placement(n, DEVICES["p100"]) for n in PROGRAMS]}

@@ -8,6 +8,7 @@ from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, peak_memory
 
+LEARNED = "learned list scheduler"
 _EXACT = 1e-9  # of the runtime: times closer than this are alike
 _SKETCH = '''"""A sketch of a placement that `make place` found. Its times were a model's: measure first."""
 
@@ -125,9 +126,19 @@ def explain(placed) -> str:
         f"Times are a model's (roofline and links of {name}): nothing ran on a device.",
         *_schedule_words(problem, "It", best.decision),
         *(_schedule_words(problem, "The default", hand) if (hand != best.decision).any() else ()),
+        *_learned_words(placed),
         f"Device {device:.0f} needs most memory: {peak:,.0f} MB of {limit:,.0f} MB.",
     ]
     return "\n".join(lines)
+
+
+def _learned_words(placed) -> list[str]:
+    """Return a sentence on the learned list scheduler, where GO started from its placements."""
+    if LEARNED not in placed.found:
+        return []
+    ratio = placed.found[LEARNED].cost / placed.problem.baseline
+    words = "The list scheduler with weights learned on other programs, from which GO starts too,"
+    return [f"{words} takes {ratio:.3f} of the default."]
 
 
 def _schedule_words(problem, subject: str, decision: np.ndarray) -> list[str]:

@@ -17,7 +17,7 @@ from fastslow.core.settings import resolve
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Budget, Found, anneal, best_of, best_random
 from fastslow_placement.baselines import rules_of
-from fastslow_placement.explain import decision_table, device_table, explain, jax_sketch
+from fastslow_placement.explain import LEARNED, decision_table, device_table, explain, jax_sketch
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.go.policy import Policy, load_policy, torch_threads
 from fastslow_placement.go.ppo import Trainer, zero_shot
@@ -36,7 +36,6 @@ from fastslow_placement.sharding.sharding import read_problem_file, read_shardin
 TABLE, DECISION = "comparison.csv", "decision.json"
 PLACEMENT, DEVICE_TABLE, WORDS, SKETCH = "placement.csv", "devices.csv", "explanation.txt", "jax_sketch.py"
 POLICY, SEARCHED, REGIONS = "GO", "{}, then search", "annealing of regions"
-LEARNED = "learned list scheduler"
 UNTRAINED, NOT_DECIDED = "GO without an update", "decoded default (seconds too few for GO)"
 """The policy's row where the time sufficed for no update, or for no decision of the policy at all."""
 _COMPARED = 0.1  # of the time that is left goes to random decisions, and the second tenth to annealing

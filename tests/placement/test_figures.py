@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from fastslow_placement.explain import decision_table, device_table, explain, jax_sketch
+from fastslow_placement.explain import LEARNED, decision_table, device_table, explain, jax_sketch
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.programs.problems import PlacementProblem
 from helpers.cases import cases
@@ -62,6 +62,10 @@ def test_the_words_and_tables_are_of_the_decision():
     assert rows["finish ms"].max() == problem.baseline * 1e3
     assert devices["operators"].sum() == len(problem.graph) and (devices["limit MB"] == 0.0).all()
     text = explain(placing)
+    assert "list scheduler" not in text
+    learned = {LEARNED: SimpleNamespace(cost=0.75 * problem.baseline), **placing.found}
+    told = explain(SimpleNamespace(problem=problem, best=placing.best, found=learned))
+    assert "The list scheduler" in told and "takes 0.750 of the default." in told
     assert "nothing ran on a device" in text and "critical path" in text and "The default" not in text
 
 
