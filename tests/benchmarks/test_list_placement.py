@@ -1,0 +1,36 @@
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+import list_placement
+from fastslow_placement.programs.problems import PlacementProblem
+from helpers.cost_graphs import DEVICE, random_graph
+
+
+@pytest.fixture
+def problems():
+    return [PlacementProblem(random_graph(seed, 30, 0.1), 3, DEVICE, learned=False) for seed in range(5)]
+
+
+def test_learned_sets_are_the_best_of_their_pool_and_changes_only_improve_them(problems):
+    pool = list_placement.draw(60, np.random.default_rng(4))
+    alone = list_placement.costs(problems, pool).mean(0).min()
+    chosen = list_placement.learn(problems, 60, 0, seed=4)
+    changed = list_placement.learn(problems, 60, 30, seed=4)
+    assert chosen.shape == changed.shape == (list_placement.SETS, pool.shape[1])
+    assert {tuple(own) for own in chosen} <= {tuple(own) for own in pool}
+    first, later = (list_placement.costs(problems, own).min(1).mean() for own in (chosen, changed))
+    assert later <= first <= alone and (changed >= 0).all()
+    assert np.array_equal(changed, list_placement.learn(problems, 60, 30, seed=4))
+
+
+def test_a_comparison_has_logarithms_over_the_human_split(problems):
+    pytest.importorskip("pymetis")
+    sets = list_placement.draw(3, np.random.default_rng(0))
+    table = list_placement.compare(problems, [sets])
+    assert (table["human"] == 0).all() and (table["best start"] <= table["m-ETF"]).all()
+    assert (table["learned"] <= table["first set"]).all() and (
+        table["learned and starts"] <= table["learned"]
+    ).all()
+    assert list_placement.ratio(table, "learned", "learned") == "1.000 (1.000 to 1.000)"
