@@ -89,16 +89,21 @@ def _place(
     free, load, left = np.zeros(devices), np.zeros(devices), np.full(devices, limit)
     arrived, there = np.zeros((count, devices)), np.empty(devices)
     ready, number = np.empty(count, np.int64), 0
+    start, where = np.zeros(count), np.full(count, -1, np.int64)  # the earliest of a ready operator
     for node in range(count):
         if waiting[node] == 0:
             ready[number] = node
             number += 1
+    unit = device = -1
     while number:
         row, lowest = 0, np.inf
         for place in range(number):
-            start = _earliest(ready[place], units, decision, free, arrived, left, held)
-            own = weights[0] * start / bound - weights[1] * rank[ready[place]] / longest
-            if own < lowest or own == lowest and _first(rank, ready[place], ready[row]):
+            node = ready[place]
+            if where[node] < 0 or where[node] == device or units[node] == unit:  # the last step changed it
+                where[node] = _soonest(node, units, decision, free, arrived, left, held)
+                start[node] = max(free[where[node]], arrived[node, where[node]])
+            own = weights[0] * start[node] / bound - weights[1] * rank[node] / longest
+            if own < lowest or own == lowest and _first(rank, node, ready[row]):
                 row, lowest = place, own
         node = ready[row]
         number -= 1
@@ -135,15 +140,15 @@ def _place(
 
 
 @njit(cache=True)
-def _earliest(node, units, decision, free, arrived, left, held):
-    """Return when a ready operator can start at the earliest, on a device where its unit fits."""
-    unit, start = units[node], np.inf
+def _soonest(node, units, decision, free, arrived, left, held):
+    """Return the device on which a ready operator can start first, of those where its unit fits."""
+    unit, found, start = units[node], 0, np.inf
     if decision[unit] >= 0:
-        return max(free[decision[unit]], arrived[node, decision[unit]])
+        return decision[unit]
     for device in range(len(free)):
-        if left[device] >= held[unit]:
-            start = min(start, max(free[device], arrived[node, device]))
-    return start if start < np.inf else max(free[0], arrived[node, 0])
+        if left[device] >= held[unit] and max(free[device], arrived[node, device]) < start:
+            found, start = device, max(free[device], arrived[node, device])
+    return found
 
 
 @njit(cache=True)
