@@ -143,11 +143,27 @@ def test_a_start_reported_while_the_end_is_reported_loses_no_result(workers):
     event = 0.0, {"key": "a", "label": "a", "host": "b"}
     start = threading.Thread(target=workers._started, args=(event,))
     try:
-        workers._finish(future, SimpleNamespace(result=lambda: (7, "")), "a")
+        workers._finish(future, SimpleNamespace(result=lambda timeout: (7, "")), "a")
     finally:
         workers._futures.clear()  # the end of the test must not wait for a lost result
     start.join()
     assert future.result(timeout=0) == 7
+
+
+def test_a_result_is_not_awaited_for_ever_after_the_client_was_closed(workers, monkeypatch):
+    client = SimpleNamespace(status="running", close=lambda: None)
+
+    def result(timeout):
+        assert timeout > 0, "Dask's own wait has no end"
+        client.status = "closed"
+        raise TimeoutError
+
+    future = Future()
+    with monkeypatch.context() as patch:
+        patch.setattr(workers, "_client", client)
+        workers._finish(future, SimpleNamespace(result=result, status="finished"), "a")
+    with pytest.raises(ClusterError, match="connection to the scheduler was closed"):
+        future.result(timeout=0)
 
 
 def test_other_code_is_refused_by_name(workers, monkeypatch):

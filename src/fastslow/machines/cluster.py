@@ -30,6 +30,7 @@ from fastslow.machines.cluster_worker import (
 SLURM = "slurm"
 INSTALL = "type `.venv/bin/pip install -e '.[cluster]'`"
 _CONNECT_SECONDS = 20
+_ANSWER_SECONDS = 10  # between two looks at whether the client is still connected
 _CALLS_PER_SLOT = 4  # so that slots end at about the same time, and a lost worker loses little
 
 
@@ -117,7 +118,7 @@ class Cluster(Executor):
             if not future.running():  # its start may be reported later than its end
                 future.set_running_or_notify_cancel()
         try:
-            value, log = remote.result()
+            value, log = self._result_of(remote)
             print(log, end="", file=sys.stderr, flush=True)
             list_folders(resolve(""))
         except ClusterError as error:
@@ -134,6 +135,20 @@ class Cluster(Executor):
             future.set_exception(ClusterError(f"{problem}. {remedy}"))
         else:
             future.set_result(value)
+
+    def _result_of(self, remote: Any) -> Any:
+        """Return the result of a call that has ended.
+
+        Dask waits for ever for that of a client that is closed meanwhile, as after Ctrl-C, and as its
+        callbacks have one thread in a process, no other client would get a result.
+        """
+        while self._client.status == "running":
+            try:
+                return remote.result(timeout=_ANSWER_SECONDS)
+            except TimeoutError:
+                if remote.status == "error":  # its own
+                    raise
+        raise ClusterError("the connection to the scheduler was closed before the result came")
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Cancel what has not started, wait for the rest if asked to, and leave the cluster."""
