@@ -231,7 +231,7 @@ def _unseen(problem: PlacementProblem, options) -> dict:
     row = {"program": problem.name, "units": len(problem.choices), "best known": best_known(problem) / human}
     row |= {name: Found.of(problem, rule(problem)).cost / human for name, rule in PLACEMENT_RULES.items()}
     row["best start"] = starts.min() / human
-    row["learned list"] = best_of(problem, problem.list_placements()).cost / human
+    row["learned list"] = best_of(problem, problem.learned_starts).cost / human
 
     def mean(search) -> float:
         return fmean(search(seed).cost for seed in options.seeds) / human

@@ -28,7 +28,7 @@ from fastslow.core.progress import progress
 from fastslow.core.source import source_digest
 from fastslow_placement.baselines import metis
 from fastslow_placement.programs import list_placement
-from fastslow_placement.programs.list_placement import WEIGHTS, list_placements
+from fastslow_placement.programs.list_placement import M_ETF, WEIGHTS, list_placements
 from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.roofline import DEVICES
 from fastslow_placement.programs.zoo_graphs import PROGRAMS, zoo_placement
@@ -91,11 +91,11 @@ def compare(problems: list[PlacementProblem], learned: list[np.ndarray]) -> pd.D
     """Return logarithms of costs over the human split: rules, learned sets (means over seeds), best known."""
     rows = []
     for problem in problems:
-        starts = np.log(problem.evaluate(problem.starts[:14]).order / problem.baseline)
+        starts = np.log(problem.evaluate(problem.rule_starts).order / problem.baseline)
         row = {
             "human": 0.0,
             "METIS": float(np.log(problem.evaluate(metis(problem)[None]).order[0] / problem.baseline)),
-            "m-ETF": float(starts[13]),
+            "m-ETF": float(costs([problem], M_ETF[None])[0, 0]),
             "best start": float(starts.min()),
         }
         found = [costs([problem], sets)[0] for sets in learned]

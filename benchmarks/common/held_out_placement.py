@@ -5,6 +5,7 @@ were larger by that factor (the sample's programs are small). One in four has li
 times what the program holds. ``best_known.json`` keeps the lowest costs that long searches found.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,8 +31,8 @@ _LARGEST = 1500  # units of a problem to learn from
 
 def held_out(zoo: list[str]) -> list[PlacementProblem]:
     """Return the placements of these zoo programs, then those of the sample's test programs."""
-    drawn = [_on_a_machine(path, np.random.default_rng([*path.stem.encode()])) for path in _programs(TEST)]
-    return [*(zoo_placement(name, DEVICES["p100"]) for name in zoo), *filter(None, drawn)]
+    drawn = (problem for path in _programs(TEST) for problem in _on_machines(path, 1))
+    return [*(zoo_placement(name, DEVICES["p100"]) for name in zoo), *drawn]
 
 
 def to_learn_from(split: str, machines: int = 3) -> list[PlacementProblem]:
@@ -39,12 +40,9 @@ def to_learn_from(split: str, machines: int = 3) -> list[PlacementProblem]:
 
     The zoo's architectures are left out, as are programs of more than 1,500 units or that do not fit.
     """
-    found = []
-    for path in _programs(split):
-        if not path.name.startswith(_OF_THE_ZOO):
-            rng = np.random.default_rng([*path.stem.encode()])
-            found += [_on_a_machine(path, rng) for _ in range(machines)]
-    return [problem for problem in found if problem and len(problem.choices) <= _LARGEST]
+    paths = [path for path in _programs(split) if not path.name.startswith(_OF_THE_ZOO)]
+    found = (problem for path in paths for problem in _on_machines(path, machines))
+    return [problem for problem in found if len(problem.choices) <= _LARGEST]
 
 
 def _programs(split: str) -> list[Path]:
@@ -55,6 +53,12 @@ def _programs(split: str) -> list[Path]:
             programs = list_programs(PROJECT / "data" / "sample", collection, split)
             found |= {program.name: program.path for program in programs}
     return [found[name] for name in sorted(found)]
+
+
+def _on_machines(path: Path, count: int) -> Iterator[PlacementProblem]:
+    """Yield the placements of a program on machines that its name draws, where it fits."""
+    rng = np.random.default_rng([*path.stem.encode()])
+    yield from filter(None, (_on_a_machine(path, rng) for _ in range(count)))
 
 
 def _on_a_machine(path: Path, rng: np.random.Generator) -> PlacementProblem | None:

@@ -40,7 +40,7 @@ UNTRAINED, NOT_DECIDED = "GO without an update", "decoded default (seconds too f
 """The policy's row where the time sufficed for no update, or for no decision of the policy at all."""
 _COMPARED = 0.1  # of the time that is left goes to random decisions, and the second tenth to annealing
 _SLOWER = 60  # by which the evaluations of the search are divided where they take longer
-_LEARNED = 0.2  # of the time that is left, where it is limited; the search has the rest
+_POLICY = 0.2  # of the time that is left, where it is limited; the search has the rest
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,11 @@ def compare(settings: PlaceSettings, problem: Problem, budget: Budget | None = N
     for name, rule in rules_of(problem).items():
         keep(name, lambda rule=rule: Found.of(problem, rule(problem)))
     if isinstance(problem, PlacementProblem) and problem.learned:
-        keep(LEARNED, lambda: best_of(problem, problem.list_placements()))
+        keep(LEARNED, lambda: best_of(problem, problem.learned_starts))
     begin = time.process_time()
     if sharding:
         sharding.priced()
-    more = budget.share(_LEARNED if settings.search else 1.0)
+    more = budget.share(_POLICY if settings.search else 1.0)
     space = problem.space(more)
     policy, learned = _learned(settings, space, more)
     found[policy] = _decoded(space, learned)

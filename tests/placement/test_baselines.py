@@ -105,7 +105,7 @@ def test_placements_of_the_learned_weights_are_starts_unless_they_are_not_wanted
     assert learned_weights().shape == (10, len(WEIGHTS)) and (learned_weights() >= 0).all()
     assert np.array_equal(learned.starts[:14], plain.starts)
     assert np.array_equal(learned.starts[14:], list_placements(plain, learned_weights()))
-    found = best_of(learned, learned.list_placements())
+    found = best_of(learned, learned.learned_starts)
     assert found.evaluations == 10 and found.cost == learned.evaluate(learned.starts[14:]).order.min()
 
 

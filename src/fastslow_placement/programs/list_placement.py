@@ -9,7 +9,7 @@ in ``list_placement.json`` were learned together: each program takes the best of
 
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,42 +50,57 @@ def list_placements(problem: Any, weights: np.ndarray) -> np.ndarray:
     Returns:
         (B, U) int64.
     """
-    graph, count = problem.graph, len(problem.choices)
-    both = np.concatenate([problem.edges, problem.edges[:, ::-1]]).astype(np.int64)
-    order = np.argsort(both[:, 0], kind="stable")
-    begins = np.concatenate([[0], np.cumsum(np.bincount(both[:, 0], minlength=count))]).astype(np.int64)
+    graph = problem.graph
     slots = np.arange(problem.devices) + 0.5
-    splits = (np.minimum((p[:, None] * problem.devices - slots) ** 2, _FAR) for p in problem.positions)
-    inputs: tuple[Any, ...] = (
-        *(problem.scheduler.arrays, problem.units.astype(np.int64), begins, both[order, 1]),
-        *(np.concatenate([problem.weight, problem.weight])[order].astype(np.float64), problem.work),
-        *(np.bincount(problem.units, graph.parameter_bytes + graph.output_bytes), *splits),
-        *(graph.upward_rank, max(graph.critical_path, 1e-300), problem.devices, float(problem.memory)),
+    layers, bisection = (
+        np.minimum((p[:, None] * problem.devices - slots) ** 2, _FAR) for p in problem.positions
     )
-    return np.stack([_place(*inputs, weights=own) for own in np.asarray(weights, np.float64)])
+    begins, near, exchange = problem.adjacency
+    units = _Units(
+        of=problem.units.astype(np.int64),
+        begins=begins,
+        near=near,
+        exchange=exchange,
+        work=problem.work,
+        held=np.bincount(problem.units, graph.parameter_bytes + graph.output_bytes),
+        layers=layers,
+        bisection=bisection,
+    )
+    limits = problem.devices, float(problem.memory), max(graph.critical_path, 1e-300)
+    given = problem.scheduler.arrays, units, graph.upward_rank, *limits
+    return np.stack([_place(*given, own) for own in np.asarray(weights, np.float64)])
+
+
+class _Units(NamedTuple):
+    """The U units of N operators, and the k devices, as arrays.
+
+    Args:
+        of: (N,) int64 unit of each operator.
+        begins: (U + 1,) where the neighbours of each unit begin.
+        near: Neighbours of all units.
+        exchange: What is exchanged with each of them.
+        work: (U,) seconds.
+        held: (U,) bytes.
+        layers: (U, k) squared distance from a split by layers.
+        bisection: (U, k) that from a split by spectral bisection.
+    """
+
+    of: np.ndarray
+    begins: np.ndarray
+    near: np.ndarray
+    exchange: np.ndarray
+    work: np.ndarray
+    held: np.ndarray
+    layers: np.ndarray
+    bisection: np.ndarray
 
 
 @njit(cache=True)
-def _place(
-    arrays,
-    units,
-    begins,
-    near,
-    exchange,
-    work,
-    held,
-    layers,
-    bisection,
-    rank,
-    longest,
-    devices,
-    limit,
-    weights,
-):
+def _place(arrays, units, rank, devices, limit, longest, weights):
     """Return the device of each unit, see :func:`list_placements`."""
-    count, fair = len(units), max(work.sum() / devices, 1e-300)
+    count, fair = len(units.of), max(units.work.sum() / devices, 1e-300)
     bound = max(longest, fair)
-    decision, waiting = np.full(len(work), -1, np.int64), arrays.inputs.copy()
+    decision, waiting = np.full(len(units.work), -1, np.int64), arrays.inputs.copy()
     free, load, left = np.zeros(devices), np.zeros(devices), np.full(devices, limit)
     arrived, there = np.zeros((count, devices)), np.empty(devices)
     ready, number = np.empty(count, np.int64), 0
@@ -99,8 +114,8 @@ def _place(
         row, lowest = 0, np.inf
         for place in range(number):
             node = ready[place]
-            if where[node] < 0 or where[node] == device or units[node] == unit:  # the last step changed it
-                where[node] = _soonest(node, units, decision, free, arrived, left, held)
+            if where[node] < 0 or where[node] == device or units.of[node] == unit:  # changed by the last step
+                where[node] = _soonest(units, node, decision, free, arrived, left)
                 start[node] = max(free[where[node]], arrived[node, where[node]])
             own = weights[0] * start[node] / bound - weights[1] * rank[node] / longest
             if own < lowest or own == lowest and _first(rank, node, ready[row]):
@@ -108,24 +123,14 @@ def _place(
         node = ready[row]
         number -= 1
         ready[row] = ready[number]
-        unit = units[node]
+        unit = units.of[node]
         if decision[unit] < 0:
-            there[:], total = 0.0, 1e-300
-            for edge in range(begins[unit], begins[unit + 1]):
-                total += exchange[edge]
-                if decision[near[edge]] >= 0:
-                    there[decision[near[edge]]] += exchange[edge]
-            chosen, cost = 0, np.inf
-            for device in range(devices):
-                own = weights[2] * max(free[device], arrived[node, device]) / bound
-                own += weights[3] * load[device] / fair - weights[4] * there[device] / total
-                own += weights[5] * layers[unit, device] + weights[6] * bisection[unit, device]
-                own += weights[7] * (limit - left[device]) / limit
-                if left[device] >= held[unit] and own < cost:
-                    chosen, cost = device, own
-            decision[unit] = chosen
-            left[chosen] -= held[unit]
-            load[chosen] += work[unit]
+            begin = np.maximum(free, arrived[node]) / bound
+            share = _shares(units, unit, decision, there)
+            device = _cheapest(units, unit, begin, load / fair, share, left, limit, weights)
+            decision[unit] = device
+            left[device] -= units.held[unit]
+            load[device] += units.work[unit]
         device = decision[unit]
         free[device] = max(free[device], arrived[node, device]) + arrays.seconds[node]
         for consumer in arrays.consumers[arrays.begins[node] : arrays.begins[node + 1]]:
@@ -140,13 +145,38 @@ def _place(
 
 
 @njit(cache=True)
-def _soonest(node, units, decision, free, arrived, left, held):
+def _shares(units, unit, decision, there):
+    """Return the share of a unit's exchange that is with neighbours on each device, written to ``there``."""
+    there[:], total = 0.0, 1e-300
+    for edge in range(units.begins[unit], units.begins[unit + 1]):
+        total += units.exchange[edge]
+        if decision[units.near[edge]] >= 0:
+            there[decision[units.near[edge]]] += units.exchange[edge]
+    there /= total
+    return there
+
+
+@njit(cache=True)
+def _cheapest(units, unit, begin, load, share, left, limit, weights):
+    """Return the device of the lowest cost, of those where a unit fits; the first where it fits nowhere."""
+    found, lowest = 0, np.inf
+    for device in range(len(left)):
+        cost = weights[2] * begin[device] + weights[3] * load[device] - weights[4] * share[device]
+        cost += weights[5] * units.layers[unit, device] + weights[6] * units.bisection[unit, device]
+        cost += weights[7] * (limit - left[device]) / limit
+        if left[device] >= units.held[unit] and cost < lowest:
+            found, lowest = device, cost
+    return found
+
+
+@njit(cache=True)
+def _soonest(units, node, decision, free, arrived, left):
     """Return the device on which a ready operator can start first, of those where its unit fits."""
-    unit, found, start = units[node], 0, np.inf
+    unit, found, start = units.of[node], 0, np.inf
     if decision[unit] >= 0:
         return decision[unit]
     for device in range(len(free)):
-        if left[device] >= held[unit] and max(free[device], arrived[node, device]) < start:
+        if left[device] >= units.held[unit] and max(free[device], arrived[node, device]) < start:
             found, start = device, max(free[device], arrived[node, device])
     return found
 

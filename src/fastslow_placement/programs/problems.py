@@ -157,16 +157,31 @@ class PlacementProblem(GraphProblem):
             held = self._sum(graph.parameter_bytes + graph.output_bytes)
             self.default = contiguous(self.sequence, held, devices)
 
-    @cached_property
+    @property
     def starts(self) -> np.ndarray:
-        """The split by layers, twelve of spectral bisection, m-ETF, and ten learned ones: (24 or 14, U)."""
-        runs = (contiguous(order, self.work, self.devices) for order in self._bisections)
-        learned = self.list_placements() if self.learned else ()
-        return np.stack([self.default, *runs, m_etf(self), *learned])
+        """Those of rules and, if wanted, the learned ones: (24 or 14, U)."""
+        return np.concatenate([self.rule_starts, self.learned_starts]) if self.learned else self.rule_starts
 
-    def list_placements(self) -> np.ndarray:
-        """Return the placements of the learned list scheduler: (10, U)."""
+    @cached_property
+    def rule_starts(self) -> np.ndarray:
+        """The split by layers, twelve of spectral bisection in runs of equal work, and m-ETF: (14, U)."""
+        runs = (contiguous(order, self.work, self.devices) for order in self._bisections)
+        return np.stack([self.default, *runs, m_etf(self)])
+
+    @cached_property
+    def learned_starts(self) -> np.ndarray:
+        """The placements of the learned list scheduler: (10, U)."""
         return list_placements(self, learned_weights())
+
+    @cached_property
+    def adjacency(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the neighbours of each unit begin (U + 1,), these one unit after the other (2M,), and what is
+        exchanged with each (2M,).
+        """
+        one, other = np.concatenate([self.edges, self.edges[:, ::-1]]).astype(np.int64).T
+        order = np.argsort(one, kind="stable")
+        begins = np.concatenate([[0], np.cumsum(np.bincount(one, minlength=len(self.choices)))])
+        return begins.astype(np.int64), other[order], np.tile(self.weight, 2)[order].astype(np.float64)
 
     @cached_property
     def _bisections(self) -> list[np.ndarray]:

@@ -35,10 +35,7 @@ def anneal_regions(
         seen, costs = len(problem.starts), problem.evaluate(problem.starts).order
         start = problem.starts[costs.argmin()]
     count = max(evaluations - seen, 1) if problem.devices > 1 else 1
-    both = np.concatenate([problem.edges, problem.edges[:, ::-1]]).astype(np.int64)
-    near = both[np.argsort(both[:, 0], kind="stable"), 1]
-    sizes = np.bincount(both[:, 0], minlength=len(problem.choices))
-    begins = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    begins, near, _ = problem.adjacency
     scheduler = problem.scheduler
     best, cost, history = simulation.anneal_regions(
         *(scheduler.arrays, scheduler.rank, problem.units, problem.devices, problem.memory),
