@@ -16,7 +16,8 @@ the sample's valid programs and kernels (the same script, ``--split valid``), wi
 contains trees was also seen to pay on the measured files. The test split only reports. *Ceiling* is the tau
 that a perfect predictor would reach, given the noise of repeated configurations.
 
-A 90 % interval of a pair holds the difference of its held-out scores; the table shows how often.
+A 90 % interval of a pair holds the difference of its held-out scores; the table shows how often. That
+intervals are of Student's t was also seen to pay on train and valid programs of ``LABELS=device``.
 """
 
 import argparse

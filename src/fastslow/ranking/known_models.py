@@ -470,6 +470,7 @@ class Average:
         process: The Gaussian process, whose covariance is the average's.
         weights: Weight of each model by name, of sum 1.
         inflation: Factor of the process's variances that makes its leave-one-out errors of the average fit.
+        degrees: Degrees of freedom of that factor.
     """
 
     def __init__(self, inputs: Inputs, known: Known, expected: np.ndarray):
@@ -486,7 +487,8 @@ class Average:
         self.weights = dict(zip(models, _stack(known.mean, left_out, [*models]), strict=True))
         errors = known.mean - left_out @ [*self.weights.values()]
         squares = (errors**2 / self.process.left_out_variance).sum()
-        self.inflation = float((squares + _CALIBRATION) / (len(known) + _CALIBRATION))
+        self.degrees = len(known) + _CALIBRATION
+        self.inflation = float((squares + _CALIBRATION) / self.degrees)
 
     def predict(self, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean scores ``(C,)``, and the process's roots, see :meth:`GaussianProcess.predict`."""

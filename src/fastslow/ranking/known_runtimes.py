@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, ndtri
+from scipy.special import stdtr, stdtrit
 
 from fastslow.core.errors import DataError
 from fastslow.features.store import Graph
@@ -106,7 +106,9 @@ class Posterior:
         known: The n distinct configurations that were measured.
         average: The models and their weights.
 
-    A score is of a configuration's mean runtime; intervals of a measurement have its noise as well.
+    A score is of a configuration's mean runtime; intervals of a measurement have its noise as well. The size
+    of errors is itself known from few measurements only, so intervals and probabilities are of Student's t
+    (Gelman et al., "Bayesian Data Analysis", 3rd edition, 2013, section 3.2).
     """
 
     mean: np.ndarray
@@ -148,7 +150,7 @@ class Posterior:
     def probability_faster(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """Return the probability ``(m,)`` that configurations are faster than others, by position."""
         mean, variance = self.difference(one, other)
-        return ndtr(-mean / np.sqrt(variance))
+        return stdtr(self.average.degrees, -mean / np.sqrt(variance))
 
     def interval(
         self, one: np.ndarray, other: np.ndarray, level: float = 0.9, runs: int = 1
@@ -164,7 +166,7 @@ class Posterior:
         mean, variance = self.difference(one, other)
         if runs:
             variance = variance + 2 * self.average.process.noise * self.average.inflation / runs
-        half = ndtri(0.5 + level / 2) * np.sqrt(variance)
+        half = stdtrit(self.average.degrees, 0.5 + level / 2) * np.sqrt(variance)
         return mean - half, mean + half
 
     def runtime(self, level: float = 0.9) -> pd.DataFrame:
@@ -175,7 +177,7 @@ class Posterior:
         """
         if not len(self.known):
             raise ValueError("no runtime is known, so there is no unit")
-        away = ndtri(0.5 + level / 2) * self.deviation
+        away = stdtrit(self.average.degrees, 0.5 + level / 2) * self.deviation
         ends = {"low": self.mean - away, "runtime": self.mean, "high": self.mean + away}
         return pd.DataFrame({name: np.exp(self.scale.logs(scores)) for name, scores in ends.items()})
 
