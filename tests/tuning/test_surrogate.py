@@ -1,12 +1,14 @@
 """The small model: learns additive and pairwise values, the sign of a prediction, and expects improvement."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import kendalltau, norm
 
+from fastslow.ranking.known_runtimes import posterior
+from fastslow.tuning.history import History, Outcome, Proposal
 from fastslow.tuning.search.guided import Guide
 from fastslow.tuning.search.space import Space
-from fastslow.tuning.search.surrogate import Surrogate, learnable
 from helpers.search_spaces import choices
 
 
@@ -20,73 +22,83 @@ def costs(codes):
     return np.exp(codes @ effect + 0.5 * (codes[:, 0] == codes[:, 5]))
 
 
+def fit(guide, codes, values=None):
+    history = History(guide.space)
+    for own, value in zip(codes, costs(codes) if values is None else values, strict=True):
+        history.add(Proposal(tuple(map(int, own)), "test"), Outcome(float(value)))
+    return guide.fit(history)
+
+
+def predict(guide, model, codes):
+    return model.predict(guide.configurations(codes))
+
+
+def guide_by(space, prediction, features=0):
+    def pretrained(codes):
+        rows = space.rows(codes)
+        return prediction[rows], np.zeros((len(rows), features))
+
+    return Guide(space, pretrained)
+
+
 def test_it_ranks_what_it_has_not_seen(space, rng):
     known = rng.permutation(len(space.listed))[:60]
     guide = Guide(space)
-    model = Surrogate(guide.inputs(space.listed[known]), costs(space.listed[known]))
+    model = fit(guide, space.listed[known])
     rest = np.setdiff1d(np.arange(len(space.listed)), known)
-    mean, deviation = model.predict(guide.inputs(space.listed[rest]))
+    mean, deviation = predict(guide, model, space.listed[rest])
     assert kendalltau(mean, costs(space.listed[rest]))[0] > 0.7
     assert (deviation > 0).all()
-    mean, deviation_known = model.predict(guide.inputs(space.listed[known]))
+    deviation_known = predict(guide, model, space.listed[known])[1]
     assert deviation_known.mean() < deviation.mean(), "it is surer of what it has seen"
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_sign_of_the_prediction_is_learnt(space, rng, sign):
     order = np.argsort(np.argsort(costs(space.listed)))
-    prior = (order - order.mean()) / order.std()
-
-    def pretrained(codes):
-        rows = space.rows(codes)
-        return sign * prior[rows], np.zeros((len(rows), 2))
-
-    known = rng.permutation(len(space.listed))[:12]
-    guide = Guide(space, pretrained)
-    model = Surrogate(guide.inputs(space.listed[known]), costs(space.listed[known]))
+    guide = guide_by(space, sign * (order - order.mean()) / order.std(), features=2)
+    known = rng.permutation(len(space.listed))[:16]
+    model = fit(guide, space.listed[known])
     rest = np.setdiff1d(np.arange(len(space.listed)), known)
-    mean, _ = model.predict(guide.inputs(space.listed[rest]))
+    mean, _ = predict(guide, model, space.listed[rest])
     assert kendalltau(mean, costs(space.listed[rest]))[0] > 0.6
 
 
 def test_after_one_value_the_prediction_decides(space):
-    prior = np.random.default_rng(3).normal(size=len(space.listed))
-
-    def pretrained(codes):
-        rows = space.rows(codes)
-        return prior[rows], np.zeros((len(rows), 0))
-
-    guide = Guide(space, pretrained)
-    model = Surrogate(guide.inputs(space.listed[:1]), np.array([7.0]))
-    improvement = model.improvement(guide.inputs(space.listed[1:]))
-    assert kendalltau(improvement, prior[1:])[0] < -0.9
+    prediction = np.random.default_rng(3).normal(size=len(space.listed))
+    guide = guide_by(space, prediction)
+    model = fit(guide, space.listed[:1], [7.0])
+    improvement = guide.improvement(model, space.listed[1:])
+    assert kendalltau(improvement, prediction[1:])[0] < -0.9
 
 
 def test_expected_improvement_is_that_of_samples(space, rng):
-    known = rng.permutation(len(space.listed))[:20]
-    guide = Guide(space)
-    values = costs(space.listed[known])
-    model = Surrogate(guide.inputs(space.listed[known]), values)
-    inputs = guide.inputs(space.listed[:5])
-    mean, deviation = model.predict(inputs)
+    guide, known = Guide(space), rng.permutation(len(space.listed))[:20]
+    model = fit(guide, space.listed[known])
+    mean, deviation = predict(guide, model, space.listed[:5])
     samples = norm.rvs(mean, deviation, (200_000, 5), random_state=0)
-    expected = np.maximum(learnable(values).min() - samples, 0).mean(0)
-    np.testing.assert_allclose(model.improvement(inputs), expected, rtol=0.05, atol=1e-4)
+    of_samples = model.unit * np.maximum(model._best - samples, 0).mean(0)
+    np.testing.assert_allclose(guide.improvement(model, space.listed[:5]), of_samples, rtol=0.1, atol=1e-4)
+
+
+def test_it_is_the_posterior_of_known_runtimes(space, rng):
+    guide = guide_by(space, rng.normal(size=len(space.listed)), features=2)
+    known = rng.integers(len(space.listed), size=20)
+    noisy = costs(space.listed[known]) * np.exp(0.05 * rng.normal(size=20))
+    mean, deviation = predict(guide, fit(guide, space.listed[known], noisy), space.listed)
+    measured = {"config": known, "runtime": noisy}
+    found = posterior(guide.configurations(space.listed), pd.DataFrame(measured))
+    np.testing.assert_allclose(mean, found.mean, atol=1e-6)
+    np.testing.assert_allclose(deviation, found.deviation, atol=1e-6)
 
 
 def test_equal_values_one_value_and_many_values(space, rng):
     guide = Guide(space)
     for codes in (space.listed[:1], space.listed[:7]):
-        mean, deviation = Surrogate(guide.inputs(codes), np.full(len(codes), 3.0)).predict(
-            guide.inputs(codes)
-        )
+        mean, deviation = predict(guide, fit(guide, codes, np.full(len(codes), 3.0)), codes)
         assert np.isfinite(mean).all() and np.isfinite(deviation).all()
-    many = space.draw(700, rng)
-    model = Surrogate(guide.inputs(many), costs(many))
-    assert kendalltau(model.predict(guide.inputs(space.listed))[0], costs(space.listed))[0] > 0.9
-
-
-def test_slow_configurations_do_not_set_the_scale():
-    values = np.array([1.0, 1.1, 1.2, 1000.0])
-    assert (np.diff(learnable(values)) > 0).all()
-    assert learnable(values)[-1] < 3
+    larger = Space(choices(*[3] * 8))
+    many = larger.draw(700, rng)
+    model = fit(guide := Guide(larger), many)
+    drawn = larger.draw(500, rng)
+    assert kendalltau(predict(guide, model, drawn)[0], costs(drawn))[0] > 0.9

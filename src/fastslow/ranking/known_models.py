@@ -22,7 +22,6 @@ _SLOPE = 0.75  # prior mean of the slope over the pre-trained prediction, of uni
 _SPREAD = 1.5  # prior standard deviation of the logarithm of a kernel's variance
 _INTERCEPT = 0.12  # variance of the intercept: a few known runtimes need not be of average speed
 _NOISE = 0.07  # prior variance of a measurement, in scores; its median
-_UNEXPLAINED = 3.0  # factor of the kernels' variances where no prediction explains a part
 _BOUNDS = (-12.0, 3.0)  # of the logarithm of a variance
 _LENGTH = 0.15  # share of other choices at which the kernel of all interactions has fallen to 1/e
 _JITTER = 1e-8
@@ -115,6 +114,10 @@ class Encoder:
 
     Args:
         reference: The configurations that stand for the program, such as all of them.
+
+    Attributes:
+        reference: Their inputs.
+        expected: ``(J,)`` correlation of each single rule with the prediction, over the reference.
     """
 
     def __init__(self, reference: Configurations):
@@ -130,6 +133,8 @@ class Encoder:
         self._hot_unit = np.sqrt(variance.sum()) or 1.0
         self._hot_own = np.where(variance > 0, np.sqrt(variance), 1.0)
         self._choices = max(1, sum(len(options) > 1 for options in self._options))
+        self.reference = self(reference)
+        self.expected = self.reference.pool.T @ self.reference.prediction / max(1, len(reference))
 
     def _one_hot(self, choices: np.ndarray) -> np.ndarray:
         parts = [
@@ -257,7 +262,8 @@ class Inputs:
 
 
 _VARIANCES = np.array([2, 1, 4, 3, 3, 3, 2, 3, 4, 2]) / 80
-"""Prior medians of the variances, in the order of :meth:`Inputs.kernels`."""
+_UNPREDICTED = np.array([6, 3, 12, 9, 9, 27, 0.3, 90, 0.6, 6]) / 80
+"""Prior medians of the variances, in the order of :meth:`Inputs.kernels`: with a prediction, and without."""
 
 
 class GaussianProcess:
@@ -277,8 +283,8 @@ class GaussianProcess:
     def __init__(self, inputs: Inputs, known: Known, weights: np.ndarray):
         self._inputs, self._weights = inputs, weights
         self._own = list(inputs.kernels(inputs, weights)) if len(known) else []
-        unexplained = 1.0 if inputs.members.shape[1] else _UNEXPLAINED
-        self._prior = np.log(np.append(unexplained * _VARIANCES, _NOISE))
+        medians = _VARIANCES if inputs.members.shape[1] else _UNPREDICTED
+        self._prior = np.log(np.append(medians, _NOISE))
         self._rest = known.mean - _SLOPE * inputs.prediction
         self._known = known
         self._logs = self._prior
@@ -474,7 +480,7 @@ class Average:
     """
 
     def __init__(self, inputs: Inputs, known: Known, expected: np.ndarray):
-        models: dict[str, Model] = {"pretrained": Pretrained(inputs)}
+        models: dict[str, Model] = {"pretrained": Pretrained(inputs)} if inputs.members.shape[1] else {}
         chosen = np.full(inputs.pool.shape[1], 1 / max(1, inputs.pool.shape[1]))
         if len(known) > 1 and len(expected):
             models["rules"] = rules = SingleRules(inputs, known, expected)

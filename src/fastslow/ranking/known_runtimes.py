@@ -233,14 +233,14 @@ def posterior(configurations: Configurations, known: pd.DataFrame | None = None)
     Raises:
         DataError: A row of ``known`` is no measurement of a configuration.
     """
-    inputs = Encoder(configurations)(configurations)
+    encoder = Encoder(configurations)
+    inputs = encoder.reference
     if known is None or not len(known):
         known = pd.DataFrame({"config": np.zeros(0, np.int64), "runtime": np.zeros(0)})
     else:
         known = check_known(known, len(configurations))
     scale, distinct, evidence = score(known["config"].to_numpy(), known["runtime"].to_numpy())
-    expected = inputs.pool.T @ inputs.prediction / max(1, len(inputs))
-    average = Average(inputs.take(distinct), evidence, expected)
+    average = Average(inputs.take(distinct), evidence, encoder.expected)
     mean, roots = average.predict(inputs)
     return Posterior(mean, scale, distinct, average, inputs, roots)
 

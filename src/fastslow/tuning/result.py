@@ -139,9 +139,9 @@ def top_k(study: Study) -> pd.DataFrame:
     labels, space = study.target.labels, study.target.space
     if labels is None or not study.guide or not len(study.history.values):
         return pd.DataFrame()
-    inputs = study.guide.inputs(space.listed)
-    predictions = {} if inputs.prior is None else {"pretrained": inputs.prior}
-    predictions["learnt"] = study.guide.fit(study.history).predict(inputs)[0]
+    listed = study.guide.configurations(space.listed)
+    predictions = {"pretrained": listed.predictions[:, 0]} if study.guide.pretrained else {}
+    predictions["learnt"] = study.guide.fit(study.history).predict(listed)[0]
     rows = {
         k: {name: top_k_error(labels, p, k) for name, p in predictions.items()}
         | {"random": _random_error(labels, k)}

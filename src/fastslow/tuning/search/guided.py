@@ -6,17 +6,20 @@ candidates with the largest expected improvement, a share is random.
 """
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
+from fastslow.ranking.known_models import Configurations, Encoder
 from fastslow.tuning.history import History, Proposal
 from fastslow.tuning.search.space import CODE, Space
 from fastslow.tuning.search.strategies import HOT, children, fastest, proposals
-from fastslow.tuning.search.surrogate import Inputs, Surrogate
+from fastslow.tuning.search.surrogate import Surrogate
 
 GENERATIONS = 4  # of the search among candidates; Ansor's number
 RANDOM_SHARE = "random share"  # in the name of who proposed a random configuration
 FRESH = 0.3  # share of random candidates in the first generation
+_REFERENCE, _DRAWN = 4096, 512  # most listed configurations that are the scale; else, number of random ones
 _COOLING = 0.3  # factor of the temperature per generation
 
 Pretrained = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -24,7 +27,7 @@ Pretrained = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class Guide:
-    """Makes the model's inputs of configurations, and keeps what the trained run said of each.
+    """Fits the model to a history, and keeps what the trained run said of each configuration.
 
     Args:
         space: The program's space.
@@ -38,27 +41,38 @@ class Guide:
         self.space, self.pretrained, self.scored = space, pretrained, 0
         self._known: dict[bytes, tuple[float, np.ndarray]] = {}
 
-    def inputs(self, codes: np.ndarray) -> Inputs:
-        """Return the model's inputs for configurations ``(n, G)``."""
-        hot, groups = self.space.one_hot(codes), len(self.space.choices)
+    def configurations(self, codes: np.ndarray) -> Configurations:
+        """Return configurations ``(n, G)`` with what the trained run says of them."""
+        nothing = np.zeros((len(codes), 0))
         if self.pretrained is None:
-            return Inputs(hot, np.zeros((len(codes), 0)), None, groups)
+            return Configurations(codes, nothing, nothing)
         keys = self.space.keys(codes)
         new = {key: row for row, key in enumerate(keys) if key not in self._known}
         if new:
             prior, features = self.pretrained(codes[list(new.values())])
             self._known |= dict(zip(new, zip(prior.tolist(), features, strict=True), strict=True))
         prior, features = zip(*(self._known[key] for key in keys), strict=True)
-        return Inputs(hot, np.array(features), np.array(prior), groups)
+        return Configurations(codes, np.array(features), np.array(prior)[:, None])
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The program's scale: of all listed configurations, or of many random ones."""
+        space = self.space
+        if space.listed is not None and len(space.listed) <= _REFERENCE:
+            return Encoder(self.configurations(space.listed))
+        drawn = space.draw(_DRAWN, np.random.default_rng(0))
+        return Encoder(self.configurations(np.concatenate([space.default[None], drawn])))
 
     def fit(self, history: History) -> Surrogate:
         """Return the model fitted to a history with at least one value."""
-        return Surrogate(self.inputs(history.codes), history.values)
+        codes = history.codes
+        _, first, numbers = np.unique(self.space.keys(codes), return_index=True, return_inverse=True)
+        return Surrogate(self.encoder, self.configurations(codes[first]), numbers, history.values)
 
     def improvement(self, model: Surrogate, codes: np.ndarray) -> np.ndarray:
         """Return the expected improvement ``(n,)`` of configurations."""
         self.scored += len(codes)
-        return model.improvement(self.inputs(codes))
+        return model.improvement(self.configurations(codes))
 
 
 class Guided:
@@ -102,7 +116,7 @@ class Guided:
         elif self.guide.pretrained:
 
             def score(codes: np.ndarray) -> np.ndarray:
-                return -self.guide.inputs(codes).prior
+                return -self.guide.configurations(codes).predictions[:, 0]
         else:
             return np.zeros((0, len(space.choices)), CODE), np.zeros(0)
         codes, gain = self._search(history, score, rng)
