@@ -24,7 +24,7 @@ from common.hierarchical import train_hierarchical
 from common.kept import Kept, finite
 from common.large_graphs import large
 from common.public_placement import learn, new_policy, partition, sharding
-from fastslow_placement.base.search import Found, anneal, best_of, best_random
+from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import PLACEMENT_RULES
 from fastslow_placement.go.policy import Shape
 from fastslow_placement.go.ppo import Schedule, Trainer, zero_shot
@@ -42,6 +42,7 @@ TABLE = {
     "commands": (("--keep", "benchmarks/results/go.json"),),
 }
 DEVICE = DEVICES["p100"]
+SEARCH = 60_000  # evaluations of the search after GO, as ``place`` has by default
 
 
 def placement_of(name: str) -> PlacementProblem:
@@ -56,23 +57,35 @@ def zoo(options) -> list[dict]:
 
 def _zoo(name: str, options) -> dict:
     problem, seeds = placement_of(name), options.seeds
+    plain = without_learned_starts(problem)
+    starts = plain.evaluate(plain.starts).order
+    start = plain.starts[starts.argmin()]
     row = {"program": name, "devices": problem.devices, "groups": len(problem.choices)}
     row["bound"] = problem.bound
-    for rule, method in PLACEMENT_RULES.items():
-        row[rule] = float(problem.evaluate(method(problem)[None]).order[0])
+    row |= {rule: Found.of(problem, method(problem)).cost for rule, method in PLACEMENT_RULES.items()}
+    row["best start"] = float(starts.min())
+    row["learned list"] = best_of(problem, problem.learned_starts).cost
     found = [learn(problem, options.updates, seed) for seed in seeds]
-    row["GO-one"], row["evaluations"] = fmean([f.cost for f in found]), found[0].evaluations
-    row["untrained"] = fmean([learn(problem, options.updates, seed, epochs=0).cost for seed in seeds])
-    starts = problem.evaluate(problem.starts).order
-    row["best start"], start = float(starts.min()), problem.starts[starts.argmin()]
-    same = [anneal(problem, found[0].evaluations, seed, start).cost for seed in seeds]
-    row["SA from it"] = fmean(same)
-    row["SA"] = fmean([anneal(problem, found[0].evaluations, seed).cost for seed in seeds])
-    draws = best_random(problem, found[0].evaluations, seeds[0])
-    row["random"] = draws.cost
-    row["GO, then search"] = anneal(problem, found[0].evaluations, seeds[0], found[0].decision).cost
-    row["seeds"] = [f.cost for f in found]
-    return row
+    evaluations = row["evaluations"] = found[0].evaluations
+    row["GO"] = fmean(f.cost for f in found)
+    row["GO's seeds"] = " ".join(f"{1e3 * f.cost:.4g}" for f in found)
+    for column, own in (("learned starts", problem), ("untrained", plain)):
+        row[column] = fmean(learn(own, options.updates, seed, epochs=0).cost for seed in seeds)
+    row["SA from it"] = fmean(anneal(plain, evaluations, seed, start).cost for seed in seeds)
+    row["SA"] = fmean(anneal(plain, evaluations, seed).cost for seed in seeds)
+    row["regions"] = fmean(anneal_regions(plain, evaluations, seed).cost for seed in seeds)
+    searches = [
+        anneal_regions(problem, SEARCH, seed, own.decision) for seed, own in zip(seeds, found, strict=True)
+    ]
+    row["GO, then search"] = fmean(f.cost for f in searches)
+    return row | {"best known": best_known(problem)}
+
+
+def without_learned_starts(problem: PlacementProblem) -> PlacementProblem:
+    """Return the problem whose starts lack those of the learned list scheduler."""
+    plain = copy.copy(problem)
+    plain.learned = False
+    return plain
 
 
 def hdp(options) -> list[dict]:
@@ -117,6 +130,7 @@ def _transfer(name: str, pool: list[str], options) -> dict:
     family, rows = PROGRAMS[name].family, []
     others = [placement_of(other) for other in pool if PROGRAMS[other].family != family]
     problem, few = placement_of(name), options.fine_tune
+    plain = without_learned_starts(problem)
     for seed in options.seeds:
         trainer = Trainer(new_policy(seed), others, Schedule(updates=options.updates), seed)
         trainer.run(options.updates * len(others))
@@ -124,11 +138,11 @@ def _transfer(name: str, pool: list[str], options) -> dict:
 
         def again(updates: int, known: bool, seed=seed, learned=learned, **plan) -> float:
             policy = copy.deepcopy(learned) if known else None
-            return learn(problem, updates, seed, policy=policy, **plan).cost
+            return learn(problem if known else plain, updates, seed, policy=policy, **plan).cost
 
         rows.append(
             {
-                "best start": float(problem.evaluate(problem.starts).order.min()),
+                "best start": float(plain.evaluate(plain.starts).order.min()),
                 "zero-shot": zero_shot(learned, problem).cost,
                 "untrained": again(few, False, epochs=0),
                 "applied without learning": again(few, True, epochs=0),
@@ -144,38 +158,41 @@ def _transfer(name: str, pool: list[str], options) -> dict:
 
 def tasks(options) -> list[dict]:
     """Fusion, placement and scheduling decided together, against one task after the other."""
-    return options.kept.rows("tasks", options.programs[:2], lambda name: _tasks(name, options))
+    return options.kept.rows("tasks", options.programs, lambda name: _tasks(name, options))
 
 
 def _tasks(name: str, options) -> dict:
-    seed = options.seeds[0]
     graph, devices = read_zoo_graph(name, DEVICE), PROGRAMS[name].devices
-    updates = max(options.updates // 3, 1)
-    joint = JointProblem(graph, devices, DEVICE)
-    together = learn(joint, updates * 3, seed, samples=12)
-    problem = FusionProblem(graph, DEVICE)
-    fusion = learn(problem, updates, seed, samples=12)
-    parts = np.split(joint.default.copy(), 3)
-    place = placement_of(name)
-    placed = learn(place, updates, seed, samples=12)
-    where = place.place(placed.decision)
-    ordered = SchedulingProblem(place.graph, where, devices, DEVICE)
-    scheduled = learn(ordered, updates, seed, samples=12)
+    updates, rows = max(options.updates // 3, 1), []
+    joint, fusion, place = (
+        JointProblem(graph, devices, DEVICE),
+        FusionProblem(graph, DEVICE),
+        placement_of(name),
+    )
+    for seed in options.seeds:
+        together = learn(joint, updates * 3, seed, samples=12)
+        fused = learn(fusion, updates, seed, samples=12)
+        placed = learn(place, updates, seed, samples=12)
+        where = place.place(placed.decision)
+        ordered = SchedulingProblem(place.graph, where, devices, DEVICE)
+        rows.append(
+            {
+                "joint GO": together.cost,
+                "fusion GO": fused.cost,
+                "placement GO": placed.cost,
+                "topological order": ordered.scheduler.run(where, np.zeros(len(where))).seconds,
+                "longest path first": ordered.baseline,
+                "then scheduling GO": learn(ordered, updates, seed, samples=12).cost,
+            }
+        )
     return {
         "program": name,
         "operators": len(graph),
         "devices": devices,
         "joint default": joint.baseline,
-        "joint GO": together.cost,
-        "no fusion": problem.baseline,
+        "no fusion": fusion.baseline,
         "compiler-like fusion": float(contract(graph, DEVICE).seconds.sum()),
-        "every operator once": float(problem.evaluate(parts[0][None]).cost[0]),
-        "fusion GO": fusion.cost,
-        "placement GO": placed.cost,
-        "then scheduling GO": scheduled.cost,
-        "topological order": ordered.scheduler.run(where, np.zeros(len(where))).seconds,
-        "longest path first": ordered.baseline,
-    }
+    } | pd.DataFrame(rows).mean().to_dict()
 
 
 def ablation(options) -> list[dict]:
@@ -225,8 +242,7 @@ def unseen(options) -> list[dict]:
 
 
 def _unseen(problem: PlacementProblem, options) -> dict:
-    plain, human = copy.copy(problem), problem.baseline
-    plain.learned = False  # without the starts of the learned list scheduler
+    plain, human = without_learned_starts(problem), problem.baseline
     starts = plain.evaluate(plain.starts).order
     row = {"program": problem.name, "units": len(problem.choices), "best known": best_known(problem) / human}
     row |= {name: Found.of(problem, rule(problem)).cost / human for name, rule in PLACEMENT_RULES.items()}
