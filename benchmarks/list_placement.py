@@ -5,7 +5,8 @@ sample's train and valid programs without the zoo's architectures, each on three
 (``common/held_out_placement.py``). Learned are ten sets of weights, whose placements a program takes the best
 of: the ten of ``--drawn`` random sets, chosen one after the other, that make the mean logarithm of the best
 cost least, and then ``--steps`` changes of one set that lower it. No search, no policy and no start is
-involved, and costs are of the schedule's model, as everywhere in this package.
+involved, and costs are of the schedule's model, as everywhere in this package. The ablation learns from fewer
+programs, or without some of the weights, a quarter as long.
 
 ``--write`` learns from train and valid and writes ``list_placement.json``. Otherwise the sets learn from
 train alone and are scored on valid too, where design and settings were chosen. Test programs and the zoo only
@@ -40,6 +41,15 @@ TABLE = {
 }
 SETS, TRIES = 10, 16
 _LOW, _HIGH, _USED = -2.0, 1.2, 0.6  # logarithms of the smallest and largest weight; share of weights above 0
+_ABLATION = 4  # times as short
+_WITHOUT = {
+    "the longest path": ("rank",),
+    "the load": ("load",),
+    "neighbours": ("neighbours",),
+    "both splits": ("layers", "bisection"),
+    "memory": ("memory",),
+}
+_FEWER = (6, 30)  # programs
 _WORST = 3.0  # a logarithm of a cost over the human split counts up to this
 _RESAMPLES = 10_000
 
@@ -67,10 +77,20 @@ def costs(problems: list[PlacementProblem], weights: np.ndarray, bar: bool = Fal
     )
 
 
-def learn(problems: list[PlacementProblem], drawn: int, steps: int, seed: int) -> np.ndarray:
-    """Return ten sets of weights that are learned together: (10, 8)."""
-    rng = np.random.default_rng(seed)
-    pool = draw(drawn, rng)
+def learn(
+    problems: list[PlacementProblem], drawn: int, steps: int, seed: int, without: tuple[str, ...] = ()
+) -> np.ndarray:
+    """Return ten sets of weights that are learned together: (10, 8).
+
+    Args:
+        problems: What to learn from.
+        drawn: Number of random sets.
+        steps: Number of changes that are tried.
+        seed: Seed of sets and changes.
+        without: Weights that stay 0.
+    """
+    rng, used = np.random.default_rng(seed), ~np.isin(WEIGHTS, without)
+    pool = draw(drawn, rng) * used
     table, chosen = costs(problems, pool, bar=True), []
     best = np.full(len(problems), np.inf)
     for _ in range(SETS):
@@ -79,7 +99,7 @@ def learn(problems: list[PlacementProblem], drawn: int, steps: int, seed: int) -
     sets, own = pool[chosen], table[:, chosen]
     for step in progress(range(steps), desc="changes", unit="change"):
         place = step % SETS
-        tries = change(sets[place], TRIES, rng)
+        tries = change(sets[place], TRIES, rng) * used
         others, found = np.delete(own, place, 1).min(1), costs(problems, tries)
         means = np.minimum(others[:, None], found).mean(0)
         if means.min() < own.min(1).mean():
@@ -105,6 +125,43 @@ def compare(problems: list[PlacementProblem], learned: list[np.ndarray]) -> pd.D
         row["best known"] = float(np.log(best_known(problem) / problem.baseline))
         rows.append(row)
     return pd.DataFrame(rows).replace(np.inf, np.nan)
+
+
+def ablation(
+    problems: list[PlacementProblem],
+    reported: dict[str, list[PlacementProblem]],
+    options,
+    kept: Kept,
+    code: str,
+) -> list[dict]:
+    """Return for each variant of shorter learning the geometric mean over the human split, with its range."""
+    programs = list(dict.fromkeys(program_of(problem) for problem in problems))
+    rng = np.random.default_rng(0)
+    variants: dict[str, tuple] = {"whole": (programs, ())}
+    for count in _FEWER:
+        variants[f"{count} programs"] = ([*rng.permutation(programs)[:count]], ())
+    variants |= {f"without {name}": (programs, without) for name, without in _WITHOUT.items()}
+    drawn, steps, rows = options.drawn // _ABLATION, options.steps // _ABLATION, []
+    for variant, (names, without) in variants.items():
+        own, row = [problem for problem in problems if program_of(problem) in names], {"variant": variant}
+        found = []
+        for seed in options.seeds:
+            key = f"{code} {variant} {len(own)} {drawn} {steps} {seed}"
+            found.append(
+                np.array(
+                    kept.part(key, lambda o=own, s=seed, w=without: learn(o, drawn, steps, s, w).tolist())
+                )
+            )
+        for name, those in reported.items():
+            means = [np.exp(np.mean([costs([p], sets).min() for p in those])) for sets in found]
+            row[name] = report.spread(means, 3)
+        rows.append(row)
+    return rows
+
+
+def program_of(problem: PlacementProblem) -> str:
+    """Return the name of a problem's program."""
+    return problem.name.split(" on ")[0]
 
 
 def ratio(table: pd.DataFrame, one: str, other: str) -> str:
@@ -135,7 +192,7 @@ def main(arguments: list[str]) -> int:
         return np.array(kept.part(key, lambda: learn(problems, options.drawn, options.steps, seed).tolist()))
 
     learned = [weights_of(seed) for seed in options.seeds]
-    names = {p.name.split(" on ")[0] for p in problems}
+    names = {program_of(problem) for problem in problems}
     print(f"Learned from {len(problems)} problems of {len(names)} programs, seeds {options.seeds}.\n")
     reported = {"test programs": held_out([]), "zoo": [zoo_placement(n, DEVICES["p100"]) for n in PROGRAMS]}
     reported |= {} if options.write else {"valid programs": valid}
@@ -147,6 +204,10 @@ def main(arguments: list[str]) -> int:
         for name, t in tables.items()
     ]
     print("\n" + report.table(ratios))
+    if not options.write:
+        few = {name: own[: 2 if options.quick else None] for name, own in reported.items()}
+        rows = ablation(problems, few, options, kept, code)
+        print(f"\n## Ablation: learned, mean (range) over seeds\n\n{report.table(rows)}")
     facts = {"problems": len(problems), "programs": len(names), "seed": options.seeds[0]}
     if options.write:
         rows = [[float(f"{weight:.4g}") for weight in own] for own in learned[0]]
