@@ -40,6 +40,7 @@ class Guide:
     def __init__(self, space: Space, pretrained: Pretrained | None = None):
         self.space, self.pretrained, self.scored = space, pretrained, 0
         self._known: dict[bytes, tuple[float, np.ndarray]] = {}
+        self._fitted: tuple[History, int, Surrogate] | None = None
 
     def configurations(self, codes: np.ndarray) -> Configurations:
         """Return configurations ``(n, G)`` with what the trained run says of them."""
@@ -64,10 +65,14 @@ class Guide:
         return Encoder(self.configurations(np.concatenate([space.default[None], drawn])))
 
     def fit(self, history: History) -> Surrogate:
-        """Return the model fitted to a history with at least one value."""
-        codes = history.codes
-        _, first, numbers = np.unique(self.space.keys(codes), return_index=True, return_inverse=True)
-        return Surrogate(self.encoder, self.configurations(codes[first]), numbers, history.values)
+        """Return the model fitted to a history with at least one value; the last one where nothing is new."""
+        count = len(history.values)
+        if not self._fitted or self._fitted[0] is not history or self._fitted[1] != count:
+            codes = history.codes
+            _, first, numbers = np.unique(self.space.keys(codes), return_index=True, return_inverse=True)
+            model = Surrogate(self.encoder, self.configurations(codes[first]), numbers, history.values)
+            self._fitted = history, count, model
+        return self._fitted[2]
 
     def improvement(self, model: Surrogate, codes: np.ndarray) -> np.ndarray:
         """Return the expected improvement ``(n,)`` of configurations."""
