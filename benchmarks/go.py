@@ -23,11 +23,12 @@ from common.held_out_placement import best_known, held_out, long_search
 from common.hierarchical import train_hierarchical
 from common.kept import Kept, finite
 from common.large_graphs import large
-from common.public_placement import learn, new_policy, partition, sharding
+from common.public_placement import learn, long_split_search, new_policy, partition, sharding, split_problems
 from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import PLACEMENT_RULES
 from fastslow_placement.go.policy import Shape
 from fastslow_placement.go.ppo import Schedule, Trainer, zero_shot
+from fastslow_placement.partition.problems import PartitionProblem
 from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.joint import JointProblem
 from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
@@ -78,7 +79,7 @@ def _zoo(name: str, options) -> dict:
         anneal_regions(problem, SEARCH, seed, own.decision) for seed, own in zip(seeds, found, strict=True)
     ]
     row["GO, then search"] = fmean(f.cost for f in searches)
-    return row | {"best known": best_known(problem)}
+    return row | {"best known": best_known(problem.name)}
 
 
 def without_learned_starts(problem: PlacementProblem) -> PlacementProblem:
@@ -217,15 +218,16 @@ def _ablation(name: str, options) -> dict:
 
 
 def best(options) -> list[dict]:
-    """Long searches of every held-out problem; what they find is kept in ``best_known.json``."""
-    found = held_out(options.programs)
-    costs = {problem.name: problem for problem in found[: 4 if options.quick else None]}
+    """Long searches of every held-out problem and public split; ``best_known.json`` keeps what they find."""
+    found = [*split_problems(options), *held_out(options.programs)][: 4 if options.quick else None]
+    costs = {problem.name: problem for problem in found}
     return options.kept.rows("best", [*costs], lambda name: _best(costs[name], options))
 
 
-def _best(problem: PlacementProblem, options) -> dict:
-    found = long_search(problem, options.search, options.seeds[0])
-    known, human = best_known(problem), problem.baseline
+def _best(problem: PlacementProblem | PartitionProblem, options) -> dict:
+    search = long_search if isinstance(problem, PlacementProblem) else long_split_search
+    found = search(problem, options.search, options.seeds[0])
+    known, human = best_known(problem.name), problem.baseline
     return {
         "program": problem.name,
         "units": len(problem.choices),
@@ -244,7 +246,11 @@ def unseen(options) -> list[dict]:
 def _unseen(problem: PlacementProblem, options) -> dict:
     plain, human = without_learned_starts(problem), problem.baseline
     starts = plain.evaluate(plain.starts).order
-    row = {"program": problem.name, "units": len(problem.choices), "best known": best_known(problem) / human}
+    row = {
+        "program": problem.name,
+        "units": len(problem.choices),
+        "best known": best_known(problem.name) / human,
+    }
     row |= {name: Found.of(problem, rule(problem)).cost / human for name, rule in PLACEMENT_RULES.items()}
     row["best start"] = starts.min() / human
     row["learned list"] = best_of(problem, problem.learned_starts).cost / human

@@ -122,7 +122,7 @@ def compare(problems: list[PlacementProblem], learned: list[np.ndarray]) -> pd.D
         row["first set"] = float(np.mean([own[0] for own in found]))
         row["learned"] = float(np.mean([own.min() for own in found]))
         row["learned and starts"] = float(np.mean([min(own.min(), starts.min()) for own in found]))
-        row["best known"] = float(np.log(best_known(problem) / problem.baseline))
+        row["best known"] = float(np.log(best_known(problem.name) / problem.baseline))
         rows.append(row)
     return pd.DataFrame(rows).replace(np.inf, np.nan)
 

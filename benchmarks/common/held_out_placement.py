@@ -78,9 +78,16 @@ def _on_a_machine(path: Path, rng: np.random.Generator) -> PlacementProblem | No
     return problem if problem.evaluate(problem.default[None]).valid[0] else None
 
 
-def best_known(problem: PlacementProblem) -> float:
-    """Return the lowest recorded cost in seconds; infinite where none is recorded."""
-    return read_json(BEST_KNOWN).get(problem.name, float("inf")) if BEST_KNOWN.is_file() else float("inf")
+def best_known(name: str) -> float:
+    """Return the lowest recorded cost of a problem; infinite where none is recorded."""
+    return read_json(BEST_KNOWN).get(name, float("inf")) if BEST_KNOWN.is_file() else float("inf")
+
+
+def record(name: str, cost: float) -> None:
+    """Record a cost if it is the best known of a problem."""
+    if cost < best_known(name) * (1 - 1e-9):
+        known = read_json(BEST_KNOWN) if BEST_KNOWN.is_file() else {}
+        write_json(BEST_KNOWN, dict(sorted({**known, name: cost}.items())))
 
 
 def long_search(problem: PlacementProblem, evaluations: int, seed: int) -> float:
@@ -97,7 +104,5 @@ def long_search(problem: PlacementProblem, evaluations: int, seed: int) -> float
     cost = min(
         anneal_regions(problem, evaluations, seed, begin, heat).cost for begin in begins for heat in _HEATS
     )
-    if cost < best_known(problem) * (1 - 1e-9):
-        known = read_json(BEST_KNOWN) if BEST_KNOWN.is_file() else {}
-        write_json(BEST_KNOWN, dict(sorted({**known, problem.name: cost}.items())))
+    record(problem.name, cost)
     return cost

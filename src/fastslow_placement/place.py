@@ -21,6 +21,7 @@ from fastslow_placement.explain import LEARNED, decision_table, device_table, ex
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.go.policy import Policy, load_policy, torch_threads
 from fastslow_placement.go.ppo import Trainer, zero_shot
+from fastslow_placement.partition.load_search import move_regions
 from fastslow_placement.partition.problems import PartitionProblem
 from fastslow_placement.partition.workload import read_workload
 from fastslow_placement.programs.fusion import contract
@@ -40,6 +41,7 @@ UNTRAINED, NOT_DECIDED = "GO without an update", "decoded default (seconds too f
 """The policy's row where the time sufficed for no update, or for no decision of the policy at all."""
 _COMPARED = 0.1  # of the time that is left goes to random decisions, and the second tenth to annealing
 _SLOWER = 60  # by which the evaluations of the search are divided where they take longer
+_FASTER = 20  # moves for each evaluation where a move changes a cost instead of computing it
 _POLICY = 0.2  # of the time that is left, where it is limited; the search has the rest
 
 
@@ -138,6 +140,9 @@ def compare(settings: PlaceSettings, problem: Problem, budget: Budget | None = N
         keep(searched, lambda: sharding.searched(found[policy].decision, budget, seed))
     elif settings.search and isinstance(space, PlacementProblem):
         keep(searched, lambda: anneal_regions(space, settings.search, seed, learned.decision))
+    elif settings.search and isinstance(problem, PartitionProblem):
+        moves = settings.search * _FASTER
+        keep(searched, lambda: move_regions(problem, found[policy].decision, moves, seed))
     elif settings.search:
         count = max(settings.search // _SLOWER, 1)
         keep(searched, lambda: _decoded(space, anneal(space, count, seed, learned.decision)))

@@ -94,8 +94,9 @@ class PlaceSettings(LearningSettings):
     """Placement only. Whether GO also starts from the ten placements of the list scheduler, whose weights
     were learned on 338 problems of the sample."""
     search: NonNegative = 60_000
-    """Evaluations of the search that follows the policy, as a row of its own; 0 leaves it out. Tasks other
-    than placement take a sixtieth: their evaluations take longer."""
+    """Evaluations of the search that follows the policy, as a row of its own; 0 leaves it out. An instance of
+    dnn-partitioning has 20 times as many moves, which take microseconds; tasks other than placement have a
+    sixtieth, as their evaluations take longer."""
     seconds: PositiveFloat = 60.0
     """CPU seconds of a whole run on an instance of iopddl, from reading to the end of the search, which takes
     what is left instead of ``search`` evaluations. A stage ends with the step that it began: reading and one

@@ -174,6 +174,21 @@ def unit_pairs(pairs: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.nd
     return distinct.reshape(-1, 2), np.bincount(which.ravel(), weight[outside], len(distinct))
 
 
+def adjacent(edges: np.ndarray, weight: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return where the neighbours of each unit begin (U + 1,), these one unit after the other (2M,), and what
+    is exchanged with each (2M,).
+
+    Args:
+        edges: (M, 2) distinct pairs of units.
+        weight: (M,) what each pair exchanges.
+        count: Number of units U.
+    """
+    one, other = np.concatenate([edges, edges[:, ::-1]]).astype(np.int64).T
+    order = np.argsort(one, kind="stable")
+    begins = np.append(0, np.cumsum(np.bincount(one, minlength=count)))
+    return begins.astype(np.int64), other[order], np.tile(weight, 2)[order].astype(np.float64)
+
+
 def unit_columns(edges: np.ndarray, count: int, **columns: np.ndarray) -> np.ndarray:
     """Return node features: degrees and position, then the given columns, filled up with 0: (U, 16) float32.
 

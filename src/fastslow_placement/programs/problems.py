@@ -9,6 +9,7 @@ from fastslow.core.errors import SettingsError
 from fastslow_placement.base.problem import (
     Outcome,
     Problem,
+    adjacent,
     contiguous,
     device_options,
     midpoints,
@@ -175,13 +176,8 @@ class PlacementProblem(GraphProblem):
 
     @cached_property
     def adjacency(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where the neighbours of each unit begin (U + 1,), these one unit after the other (2M,), and what is
-        exchanged with each (2M,).
-        """
-        one, other = np.concatenate([self.edges, self.edges[:, ::-1]]).astype(np.int64).T
-        order = np.argsort(one, kind="stable")
-        begins = np.concatenate([[0], np.cumsum(np.bincount(one, minlength=len(self.choices)))])
-        return begins.astype(np.int64), other[order], np.tile(self.weight, 2)[order].astype(np.float64)
+        """The neighbours of all units, see :func:`~fastslow_placement.base.problem.adjacent`."""
+        return adjacent(self.edges, self.weight, len(self.choices))
 
     @cached_property
     def _bisections(self) -> list[np.ndarray]:
