@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fastslow_placement.base.search import Found
+from fastslow_placement.explain import load_table
 from fastslow_placement.partition.problems import PartitionProblem
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, memory_profile
@@ -31,9 +32,14 @@ def plot_decision(placed, method: str = "") -> Figure:
         rows = _gantt(axes, problem.timeline(decision))
         figure.set_figheight(max(3, 1.2 + _ROW * rows))
     elif isinstance(problem, PartitionProblem):
-        loads, _ = problem.workload.loads(decision[None])
-        axes.bar(range(loads.shape[1]), loads[0], color=_BUSY)
-        axes.set(xlabel="device (accelerators, then CPUs)", ylabel="load")
+        table = load_table(problem, decision)
+        axes.bar(table["device"], table["computes"], color=_BUSY, label="computes")
+        axes.bar(
+            table["device"], table["transfers"], bottom=table["computes"], color=_LINK, label="transfers"
+        )
+        axes.axhline(problem.bound, color="0.4", linestyle="--", label="bound of the largest load")
+        axes.set(xlabel="device", ylabel="load")
+        figure.legend(loc="outside right upper", fontsize=8)
     else:
         counts = np.bincount(decision)
         axes.bar(range(len(counts)), counts, color=_BUSY)

@@ -17,7 +17,14 @@ from fastslow.core.settings import resolve
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Budget, Found, anneal, best_of, best_random
 from fastslow_placement.baselines import rules_of
-from fastslow_placement.explain import LEARNED, decision_table, device_table, explain, jax_sketch
+from fastslow_placement.explain import (
+    LEARNED,
+    decision_table,
+    device_table,
+    explain,
+    jax_sketch,
+    load_table,
+)
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.go.policy import Policy, load_policy, torch_threads
 from fastslow_placement.go.ppo import Trainer, zero_shot
@@ -222,6 +229,8 @@ def place(settings: PlaceSettings) -> Placed:
             tables[DEVICE_TABLE] = device_table(problem, best)
             if len(problem.graph.inputs):
                 texts[SKETCH] = jax_sketch(problem, best)
+        elif isinstance(problem, PartitionProblem):
+            tables[DEVICE_TABLE] = load_table(problem, best)
         for name, table in tables.items():
             with atomic_path(artifact.folder / name) as temporary:
                 table.to_csv(temporary, index=False)
