@@ -172,13 +172,11 @@ def _load_words(problem: PartitionProblem, name: str, best) -> list[str]:
     crossing = ends.groupby("producer")["device"].apply(list)
     crossing = crossing[crossing.map(len) > 1]
     if len(crossing):
-        producer = max(
-            crossing.index, key=lambda node: (workload.transfer[node] * len(crossing[node]), -node)
-        )
-        named = ", ".join(table["device"][sorted(crossing[producer])])
+        most = (workload.transfer[crossing.index] * crossing.map(len)).idxmax()
+        named = ", ".join(table["device"][sorted(crossing[most])])
         lines.append(
-            f"{len(crossing)} outputs are transferred."
-            f" The one that costs most is {workload.labels[producer]}: {workload.transfer[producer]:.6g} on each of the devices {named}."
+            f"{len(crossing)} outputs are transferred. The one that costs most is {workload.labels[most]}:"
+            f" {workload.transfer[most]:.6g} on each of the devices {named}."
         )
     return lines
 
