@@ -176,7 +176,7 @@ def _load_words(problem: PartitionProblem, name: str, best) -> list[str]:
         named = ", ".join(table["device"][sorted(crossing[most])])
         lines.append(
             f"{len(crossing)} outputs are transferred. The one that costs most is {workload.labels[most]}:"
-            f" {workload.transfer[most]:.6g} on each of the devices {named}."
+            f" {workload.transfer[most]:.6g} on each accelerator of {named}."
         )
     return lines
 
