@@ -176,15 +176,18 @@ def _partition(problem: PartitionProblem, options) -> dict:
         return float(problem.evaluate(np.asarray(decision)[None]).order[0])
 
     def searched(splits) -> float:
-        return fmean(
-            move_regions(problem, own, MOVES, seed).cost for own, seed in zip(splits, seeds, strict=True)
-        )
+        pairs = zip(splits, seeds, strict=True)
+        own = [move_regions(problem, split, MOVES, seed).cost for split, seed in pairs]
+        record(problem.name, min(own))
+        return fmean(own)
 
     expert = _expert(workload, graph)
     pipedream, optimum = AUTHORS.get((graph, workload.name), (None, None))
     updates = max(options.updates // 2, 1)
     found = [learn(space, updates, seed) for seed in seeds]
     costs, evaluations = [one.cost for one in found], found[0].evaluations
+    of_order = anneal(space, evaluations, seeds[0]).cost
+    record(problem.name, min(of_order, *costs))
     return {
         "graph": graph,
         "instance": workload.name,
@@ -200,7 +203,7 @@ def _partition(problem: PartitionProblem, options) -> dict:
         "GO": fmean(costs),
         "evaluations": evaluations,
         "untrained": fmean([learn(space, updates, seed, epochs=0).cost for seed in seeds]),
-        "SA of the order": anneal(space, evaluations, seeds[0]).cost,
+        "SA of the order": of_order,
         "SA of devices": anneal(problem, evaluations, seeds[0]).cost,
         "GO, then search": searched([space.decode(one.decision) for one in found]),
         "search from the best order": searched([space.decode(space.default)] * len(seeds)),
