@@ -15,6 +15,7 @@ from fastslow_placement.base.search import Found
 from fastslow_placement.partition.problems import PartitionProblem
 
 _POWERS, _HEATS = (8.0, 16.0, 32.0), (0.03, 0.01, 0.003)  # first temperatures over the cost
+_MANY = 50  # of more units each is a smaller share of the cost, and so are the temperatures
 _COOLING = 1e-2  # last temperature of a round over its first
 _LARGEST = 64  # units of a region
 _FOLLOW = 0.7  # how often the new device is that of a neighbour
@@ -90,7 +91,7 @@ def _anneal(units, accelerators, limit, start, moves, power, heat, rng):
     load, held, touching, spread = _state(units, accelerators, split)
     lowest = load.max()
     cost = _mean(load, power)
-    hot = heat * cost
+    hot = heat * cost * min(1.0, _MANY / count)
     region, inside = np.empty(_LARGEST, np.int64), np.zeros(count, np.bool_)
     for number in range(moves):
         unit = rng.integers(0, count)
