@@ -290,7 +290,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=64, help="of HDP's LSTMs; 512 as published")
     parser.add_argument("--fine-tune", type=int, default=50, help="updates on a held-out program")
     parser.add_argument("--longer", type=int, default=10, help="how many times as many updates from scratch")
-    parser.add_argument("--search", type=int, default=2000, help="evaluations of the search after GO")
+    parser.add_argument("--search", type=int, default=2000, help="evaluations of each long search (best)")
     parser.add_argument("--seconds", type=float, default=60.0, help="CPU seconds per sharding problem")
     parser.add_argument("--instances", nargs="+", metavar="LETTER", help="sharding problems; all by default")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])

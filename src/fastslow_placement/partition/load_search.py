@@ -2,7 +2,8 @@
 
 The largest load counts, but few moves touch it. So annealing lowers a power mean of the loads, in rounds of
 rising power and falling temperature, each from the best split so far. A move changes only the loads of
-what it moves, so it takes microseconds.
+what it moves, so it takes microseconds. Regions grow as those of ``programs/simulation``; numba's cache needs
+kernels that call each other in one file, so both files have the two functions.
 """
 
 from typing import NamedTuple
