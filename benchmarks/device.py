@@ -16,17 +16,17 @@ import sys
 from collections.abc import Iterator
 
 import numpy as np
+from make_sample.zoo import PRODUCTS, PROGRAMS, ZooProgram
 from scipy.stats import binom
 
 from common import report
 from common.options import make_parser
 from fastslow.competition.metrics import kendall_tau
 from fastslow.core.progress import progress
-from fastslow.programs.zoo import PRODUCTS, PROGRAMS, ZooProgram
-from fastslow.xla.device import Bench, LocalProgram, bind_differences, lower_function
-from fastslow.xla.layout_choices import layouts_of, tie
-from fastslow.xla.layout_constraints import is_imposed
-from fastslow.xla.layout_space import configurable_nodes
+from fastslow_programs.compiler.device import Bench, LocalProgram, bind_differences, lower_function
+from fastslow_programs.compiler.layout_choices import layouts_of, tie
+from fastslow_programs.compiler.layout_constraints import is_imposed
+from fastslow_programs.compiler.layout_space import configurable_nodes
 
 TABLE = {"hours": 0.4, "needs": ("jax",), "sample": False}
 RELIABLE, ENOUGH = (

@@ -19,6 +19,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from make_sample.measured_sample import COLLECTION, REPLICATES
+from make_sample.zoo import PRODUCTS, PROGRAMS
 
 from common import report
 from common.options import make_parser
@@ -38,8 +40,6 @@ from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import train
-from fastslow.programs.measured_sample import COLLECTION, REPLICATES
-from fastslow.programs.zoo import PRODUCTS, PROGRAMS
 from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.train import train_ranker
 from fastslow.workflow.presets import network_settings, preset_settings

@@ -5,7 +5,7 @@
 configurations are scored by Kendall's tau. Every predictor has the same known runtimes, the same columns and
 the same predictions of the run's models.
 
-``posterior`` is ``fastslow.ranking.known_runtimes``. Its rivals: the single column of ``config_feat`` with
+``posterior`` is ``fastslow_programs.ranking.known_runtimes``. Its rivals: the single column of ``config_feat`` with
 the largest tau on the known runtimes; ridge regression and boosted trees on the ranker's table, fitted to
 ranks, without and with the predictions; and scikit-learn's Gaussian process on both. ``ensemble`` knows no
 runtime.
@@ -46,13 +46,13 @@ from fastslow.core.npz_io import read_arrays
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.core.source import source_digest
+from fastslow.evaluation.solution import read_solution
 from fastslow.features.store import Graph
 from fastslow.features.unseen import read_unseen
-from fastslow.kaggle.solution import read_solution
-from fastslow.ranking.known_models import Scale
-from fastslow.ranking.known_runtimes import Posterior, configurations_of, posterior
-from fastslow.ranking.named_choices import name_choices
-from fastslow.ranking.runs import runs_folder
+from fastslow_programs.ranking.known_models import Scale
+from fastslow_programs.ranking.known_runtimes import Posterior, configurations_of, posterior
+from fastslow_programs.ranking.named_choices import name_choices
+from fastslow_programs.ranking.runs import runs_folder
 
 TABLE = {
     "hours": 1.0,

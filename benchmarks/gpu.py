@@ -29,7 +29,7 @@ from common.options import make_parser
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import FeatureSettings
-from fastslow.networks.machine import devices
+from fastslow.networks.hardware import devices
 from fastslow.networks.model.losses import pairwise_hinge
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.train_settings import TrainSettings

@@ -18,7 +18,7 @@ from common.options import our_settings
 from fastslow.competition.catalog import TEST, Program
 from fastslow.features.build import FeatureSettings
 from fastslow.features.nodes.pruning import WHOLE_GRAPH
-from fastslow.networks.machine.devices import pick_device
+from fastslow.networks.hardware.devices import pick_device
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings

@@ -38,14 +38,14 @@ from common.measured_runs import (
     signs,
 )
 from common.options import make_parser
-from fastslow.choices.tied_choices import Choices
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import CompetitionFile, read_competition_file
+from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import SettingsError
-from fastslow.xla.compile_pool import Labeller, program_before_layout
-from fastslow.xla.layout_space import configurable_nodes
-from fastslow.xla.libtpu import Compiler, lower, require_compiler
-from fastslow.xla.messages import Module
+from fastslow.hlo.messages import Module
+from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
+from fastslow_programs.compiler.layout_space import configurable_nodes
+from fastslow_programs.compiler.libtpu import Compiler, lower, require_compiler
 
 FILE = "npz_all/npz/layout/xla/default/train/alexnet_train_batch_32.npz"
 TABLE = {

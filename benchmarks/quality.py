@@ -26,10 +26,10 @@ from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.core.source import source_digest
 from fastslow.evaluation.predictions import read_predictions
+from fastslow.evaluation.solution import read_solution
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
-from fastslow.kaggle.solution import read_solution
-from fastslow.networks.machine.devices import pick_device
+from fastslow.networks.hardware.devices import pick_device
 from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import train

@@ -23,9 +23,9 @@ from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.features.unseen import build_unseen
-from fastslow.ranking.inference import FinishedRun
-from fastslow.ranking.runs import find_run, runs_folder
-from fastslow.ranking.settings import RankSettings
+from fastslow_programs.ranking.inference import FinishedRun
+from fastslow_programs.ranking.runs import find_run, runs_folder
+from fastslow_programs.ranking.settings import RankSettings
 
 TABLE = {"hours": 0.1, "needs": ("run", "real"), "commands": (("--wall", "--threads", "2"),)}
 

@@ -16,7 +16,7 @@ from common import contest, report
 from common.graph_files import OneGraph, load_graph
 from common.options import our_settings
 from fastslow.competition.catalog import Program
-from fastslow.networks.machine.devices import pick_device
+from fastslow.networks.hardware.devices import pick_device
 from fastslow.networks.model.losses import pairwise_hinge
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.train_settings import TrainSettings

@@ -22,10 +22,10 @@ from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.evaluation.results import as_submitted
+from fastslow.evaluation.solution import read_solution, runtimes_of
 from fastslow.features.store import Features, Graph
-from fastslow.kaggle.solution import read_solution, runtimes_of
-from fastslow.ranking.experience import Experience, agreement
-from fastslow.ranking.models import load_models
+from fastslow_programs.ranking.experience import Experience, agreement
+from fastslow_programs.ranking.models import load_models
 
 TABLE = {"hours": 0.02, "needs": ("run",)}
 LINES = ("agreement", "constant", "distance")

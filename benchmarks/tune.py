@@ -33,8 +33,8 @@ from common.searches import kernel_targets, layout_targets, replay_target, searc
 from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
 from fastslow.core.progress import progress
-from fastslow.ranking.runs import runs_folder
-from fastslow.tuning.target import Target
+from fastslow_programs.ranking.runs import runs_folder
+from fastslow_programs.tuning.target import Target
 
 TABLE = {"hours": 0.3, "needs": ("run", "real", "optuna"), "commands": (("--run", "runs/sample"),)}
 PICTURE = Path(__file__).parent / "tables" / "tune_fleet.png"

@@ -32,7 +32,7 @@ from fastslow.core.progress import progress
 from fastslow.evaluation.baselines import predict_configs
 from fastslow.features.store import Graph
 from fastslow.features.unseen import read_unseen
-from fastslow.ranking.runs import runs_folder
+from fastslow_programs.ranking.runs import runs_folder
 
 TABLE = {"hours": 0.5, "needs": ("run", "real")}
 QUICK_CONFIGS = 64

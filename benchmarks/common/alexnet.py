@@ -58,7 +58,7 @@ def step(p, x, y, key):
 
 
 def training_step():
-    """Return the training step and its arguments, for :func:`fastslow.xla.libtpu.lower`."""
+    """Return the training step and its arguments, for :func:`fastslow_programs.compiler.libtpu.lower`."""
     import jax
     import jax.numpy as jnp
 

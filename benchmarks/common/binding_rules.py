@@ -1,7 +1,7 @@
 """Rules from a measured configuration to a program to compile, and from a compiled one to cycles.
 
 ``label_truth.py`` compares them. The product has one rule,
-:func:`fastslow.xla.layout_constraints.constrain`.
+:func:`fastslow_programs.compiler.layout_constraints.constrain`.
 """
 
 import itertools
@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.choices.layouts import ROLES
+from fastslow.competition.layouts import ROLES
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import CompetitionFile
 from fastslow.features.configs.config_tensors import config_tensors
-from fastslow.xla.cycle_estimates import (
+from fastslow.hlo.messages import Instruction, Module
+from fastslow_programs.compiler.cycle_estimates import (
     BYTES_PER_CYCLE,
     CYCLES_PER_INSTRUCTION,
     FREE,
@@ -23,10 +24,9 @@ from fastslow.xla.cycle_estimates import (
     padded_bytes,
     trip_count,
 )
-from fastslow.xla.layout_constraints import Layouts, constrain, layout_constraint
-from fastslow.xla.layout_space import INPUT, OUTPUT, ConfigurableNode, Layout
-from fastslow.xla.libtpu import Compiler
-from fastslow.xla.messages import Instruction, Module
+from fastslow_programs.compiler.layout_constraints import Layouts, constrain, layout_constraint
+from fastslow_programs.compiler.layout_space import INPUT, OUTPUT, ConfigurableNode, Layout
+from fastslow_programs.compiler.libtpu import Compiler
 
 Costs = list[tuple[str, int | None, int, int]]
 """Working instructions: opcode, the compiler's cycles, bytes read and written, how often it runs."""

@@ -3,11 +3,11 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from fastslow.tuning.fleet import Member, tune_members
-from fastslow.tuning.fleet_settings import FleetSettings
-from fastslow.tuning.history import History, Outcome
-from fastslow.tuning.target import Target
-from fastslow.tuning.tune import make_strategy, propose
+from fastslow_programs.tuning.fleet import Member, tune_members
+from fastslow_programs.tuning.fleet_settings import FleetSettings
+from fastslow_programs.tuning.history import History, Outcome
+from fastslow_programs.tuning.target import Target
+from fastslow_programs.tuning.tune import make_strategy, propose
 
 SHARES = (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)  # budgets as shares of the exhaustive one
 LEVELS = (0.5, 0.99)  # fractions of the possible saving whose budget is reported

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition import node_columns
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, Collection
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.schema import NODE_FEATURES, TILE_ROLES, TILE_WIDTH
 

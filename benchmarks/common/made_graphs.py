@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.choices.tied_choices import Choices
 from fastslow.competition.reader import CompetitionFile
+from fastslow.competition.tied_choices import Choices
 
 _ROWS = 64  # configurations written at a time
 _NOISE = 0.03

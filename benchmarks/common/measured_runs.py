@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.binding_rules import COMMITTED
-from fastslow.choices.layouts import ROLES
-from fastslow.choices.tied_choices import Choices
+from fastslow.competition.layouts import ROLES
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import CompetitionFile
+from fastslow.competition.tied_choices import Choices
 from fastslow.features.configs.config_tensors import config_tensors
 
 NOTABLE = 0.01

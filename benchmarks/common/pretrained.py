@@ -11,7 +11,7 @@ from fastslow.core.npz_io import read_arrays
 from fastslow.evaluation.baselines import Baseline, fit_baselines
 from fastslow.features.store import Features, Graph
 from fastslow.features.unseen import UnseenGraphs
-from fastslow.ranking.inference import FinishedRun
+from fastslow_programs.ranking.inference import FinishedRun
 
 
 def labelled_files(root: Path) -> Iterator[tuple[Collection, Path]]:

@@ -9,11 +9,11 @@ from common.needs import KERNEL
 from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
 from fastslow.core.npz_io import read_arrays
 from fastslow.core.settings import resolve
-from fastslow.kaggle.solution import read_solution
-from fastslow.tuning.history import History, Outcome, Proposal
-from fastslow.tuning.settings import TuneSettings
-from fastslow.tuning.target import Target, read_target
-from fastslow.tuning.tune import make_strategy
+from fastslow.evaluation.solution import read_solution
+from fastslow_programs.tuning.history import History, Outcome, Proposal
+from fastslow_programs.tuning.settings import TuneSettings
+from fastslow_programs.tuning.target import Target, read_target
+from fastslow_programs.tuning.tune import make_strategy
 
 
 def search(target: Target, strategy: str, budget: int, batch: int, seed: int) -> History:

@@ -25,10 +25,10 @@ from fastslow.competition.row_order import RowOrder
 from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
+from fastslow.evaluation.ledger import read_record
 from fastslow.evaluation.submission import SubmissionSettings, make_submission
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
-from fastslow.kaggle.ledger import read_record
 from fastslow.kaggle.provenance import LAUNCH_RELEASE, warn_of_release
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training, train

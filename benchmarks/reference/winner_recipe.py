@@ -17,7 +17,7 @@ from torch.nn import functional
 from fastslow.competition.catalog import SPLITS, TEST, TRAIN, VALID, Collection
 from fastslow.competition.metrics import collection_score
 from fastslow.features.store import Features, Graph
-from fastslow.networks.machine.devices import autocast
+from fastslow.networks.hardware.devices import autocast
 from reference.winner import WinnerInputs, WinnerNetwork, standardisation, winner_graph
 
 LEARNING_RATE, WEIGHT_DECAY, WARMUP, CLIP = 1e-3, 1e-5, 0.05, 1.0

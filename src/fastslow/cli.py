@@ -74,8 +74,8 @@ COMMANDS = {
     "smoke": _stage("submission", "Run every stage with next to no training", preset="smoke"),
     "train-network": Command(
         "Train one network of a run; started by torchrun, in several processes, GPUs or machines",
-        "fastslow.commands.network:NetworkRunSettings",
-        "fastslow.commands.network:train_network",
+        "fastslow.workflow.train_network:NetworkRunSettings",
+        "fastslow.workflow.train_network:train_network",
         first="network",
     ),
     "kernel": Command(
@@ -90,15 +90,15 @@ COMMANDS = {
     ),
     "convert": Command(
         "Convert a program (HLO file or JAX function) to a competition file",
-        "fastslow.programs.program_settings:ConvertSettings",
-        "fastslow.commands.convert:convert_program",
+        "fastslow_programs.program.program_settings:ConvertSettings",
+        "fastslow_programs.commands.convert:convert_program",
         first="source",
         examples=("program.hlo", "model.py:make configs=200 generation=v4 name=mine"),
     ),
     "rank": Command(
         "Rank the configurations of a program (npz, HLO file or JAX function) with a trained run",
-        "fastslow.ranking.settings:RankSettings",
-        "fastslow.commands.rank:rank_program",
+        "fastslow_programs.ranking.settings:RankSettings",
+        "fastslow_programs.commands.rank:rank_program",
         first="source",
         main="source known run configs collection estimate default data_root name kernel generation seed",
         examples=("program.hlo", "model.py:make configs=5000", "program.npz known=measured.csv"),
@@ -117,8 +117,8 @@ COMMANDS = {
     ),
     "tune": Command(
         "Search for a program's fastest configuration with few compiles or measurements",
-        "fastslow.tuning.settings:TuneSettings",
-        "fastslow.commands.tune:tune_program",
+        "fastslow_programs.tuning.settings:TuneSettings",
+        "fastslow_programs.commands.tune:tune_program",
         first="source",
         main="source run evaluator command evaluations budget_seconds strategy batch processes collection "
         "data_root name",
@@ -130,8 +130,8 @@ COMMANDS = {
     ),
     "fleet": Command(
         "Tune many programs with one budget, spent where it saves most",
-        "fastslow.tuning.fleet_settings:FleetSettings",
-        "fastslow.commands.tune:tune_fleet",
+        "fastslow_programs.tuning.fleet_settings:FleetSettings",
+        "fastslow_programs.commands.tune:tune_fleet",
         first="fleet",
         main="fleet run evaluator command evaluations budget_seconds strategy batch processes data_root name",
         examples=("list.csv evaluations=500",),
@@ -146,19 +146,19 @@ COMMANDS = {
     ),
     "pack-models": Command(
         "Pack a finished run into the package: the models that rank where the user has trained none",
-        "fastslow.ranking.pack:PackSettings",
-        "fastslow.ranking.pack:pack_models",
+        "fastslow_programs.ranking.pack:PackSettings",
+        "fastslow_programs.ranking.pack:pack_models",
         first="name",
     ),
     "sample": Command(
         "Rebuild the sample competition with the TPU compiler (an hour or two; size=large: days)",
-        "fastslow.programs.sample:SampleSettings",
-        "fastslow.programs.sample:make_sample",
+        "make_sample.sample:SampleSettings",
+        "make_sample.sample:make_sample",
     ),
     "measured-sample": Command(
         "Make a sample competition of runtimes measured on this machine, which should be idle (half an hour)",
-        "fastslow.programs.measured_sample:MeasuredSampleSettings",
-        "fastslow.programs.measured_sample:make_measured_sample",
+        "make_sample.measured_sample:MeasuredSampleSettings",
+        "make_sample.measured_sample:make_measured_sample",
     ),
     "data": Command(
         "Download, check and unpack the real competition's data; resumes where it stopped",
@@ -167,13 +167,13 @@ COMMANDS = {
     ),
     "data-quality": Command(
         "Measure the labels of a competition: repeats, noise, its ceiling on scores, drift and jumps",
-        "fastslow.commands.data_quality:QualitySettings",
-        "fastslow.commands.data_quality:report_quality",
+        "fastslow.workflow.data_quality:QualitySettings",
+        "fastslow.workflow.data_quality:report_quality",
     ),
     "figures": Command(
         "Draw the figures of the README from a finished run",
-        "fastslow.commands.readme_figures:FiguresSettings",
-        "fastslow.commands.readme_figures:make_figures",
+        "fastslow.workflow.readme_figures:FiguresSettings",
+        "fastslow.workflow.readme_figures:make_figures",
     ),
 }
 

@@ -15,11 +15,11 @@ from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import SCHEMA
 from fastslow.core.errors import DataError
+from fastslow.hlo.graph_arrays import graph_arrays
+from fastslow.hlo.reader import read_programs
 from fastslow.kaggle.unpacking import unpack
-from fastslow.programs.graph_picture import assign_layers
-from fastslow.xla.graph_arrays import graph_arrays
-from fastslow.xla.layout_space import configurable_nodes
-from fastslow.xla.reader import read_programs
+from fastslow_programs.compiler.layout_space import configurable_nodes
+from fastslow_programs.program.graph_picture import assign_layers
 from helpers.bad_files import ANY_FILE, BINARY, MARK, absurd_members
 from helpers.cases import cases
 from helpers.good_artifacts import change_arrays

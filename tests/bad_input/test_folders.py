@@ -11,7 +11,7 @@ from fastslow.core.errors import DataError
 from fastslow.evaluation.ensemble import EnsembleSettings, read_member
 from fastslow.evaluation.predictions import PREDICTIONS
 from fastslow.features.store import Features, read_graph
-from fastslow.networks.machine.stored_weights import SET_ASIDE, load_weights
+from fastslow.networks.hardware.stored_weights import SET_ASIDE, load_weights
 from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.training.run_folder import CHECKPOINT, WEIGHTS, load_checkpoint
 from fastslow.networks.training.train import Training

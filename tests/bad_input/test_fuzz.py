@@ -9,16 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.reader import read_competition_file
+from fastslow.competition.submission_csv import read_submission
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, FastslowError
+from fastslow.evaluation.ledger import read_record
 from fastslow.evaluation.predictions import read_predictions, read_run_manifest
+from fastslow.evaluation.solution import read_solution
 from fastslow.features.store import Features
-from fastslow.kaggle.ledger import read_record
-from fastslow.kaggle.solution import read_solution
-from fastslow.kaggle.submission import read_submission
-from fastslow.networks.machine.stored_weights import load_weights, read_checkpoint
+from fastslow.hlo.reader import read_programs
+from fastslow.networks.hardware.stored_weights import load_weights, read_checkpoint
 from fastslow.rankers.train import read_ranker
-from fastslow.xla.reader import read_programs
 from helpers.good_artifacts import COUNTS
 
 FLIPS = 25

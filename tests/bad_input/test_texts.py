@@ -8,14 +8,14 @@ import pytest
 
 from fastslow.cli import main
 from fastslow.competition.catalog import COLLECTIONS, Program, list_programs
+from fastslow.competition.submission_csv import check_ids, expected_counts, read_submission
 from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError, FastslowError, SettingsError
+from fastslow.evaluation.ledger import read_record, update_record, write_ledger
 from fastslow.evaluation.report import ReportSettings, render_report
+from fastslow.evaluation.solution import read_solution
 from fastslow.features.configs.default_layouts import default_file
 from fastslow.kaggle.download import DownloadSettings
-from fastslow.kaggle.ledger import read_record, update_record, write_ledger
-from fastslow.kaggle.solution import read_solution
-from fastslow.kaggle.submission import check_ids, expected_counts, read_submission
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.run import RunSettings, make_plan, run

@@ -4,11 +4,11 @@ import json
 
 import pandas as pd
 import pytest
+from make_sample.measured_sample import REPLICATES
 
 import device_models
 from fastslow.core.errors import DataError
-from fastslow.kaggle.solution import read_solution
-from fastslow.programs.measured_sample import REPLICATES
+from fastslow.evaluation.solution import read_solution
 from helpers.workspace import cut_sample
 
 

@@ -14,7 +14,7 @@ from common.made_competition import write_competition
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.files import file_digest, read_json
-from fastslow.kaggle.solution import read_solution
+from fastslow.evaluation.solution import read_solution
 
 RECORDED = {
     "scores": {"layout gnn": [0.50, 0.52, 0.54], "tile gnn": [0.9, 0.9, 0.9], "layout ensemble": [0.6]},

@@ -14,12 +14,12 @@ from common.measured_runs import Measured, choose_on_half, disagreements, effect
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import SettingsError
-from fastslow.xla.cycle_estimates import estimate
-from fastslow.xla.graph_arrays import graph_arrays
-from fastslow.xla.layout_choices import draw, layouts_of, tie
-from fastslow.xla.layout_constraints import constrain
-from fastslow.xla.layout_space import configurable_nodes, encode
-from fastslow.xla.messages import Module
+from fastslow.hlo.graph_arrays import graph_arrays
+from fastslow.hlo.messages import Module
+from fastslow_programs.compiler.cycle_estimates import estimate
+from fastslow_programs.compiler.layout_choices import draw, layouts_of, tie
+from fastslow_programs.compiler.layout_constraints import constrain
+from fastslow_programs.compiler.layout_space import configurable_nodes, encode
 from helpers.competition_files import write_npz
 from helpers.dot_module import add, small_module
 

@@ -16,7 +16,7 @@ from common.real_size import REAL, Size, spread, write_real_size
 from common.whole_run import BOUNDED, EPOCH, EVALUATION, FIT, GROW, PREDICT, WholeRun, repeated, step_name
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
 from fastslow.competition.reader import read_competition_file
-from fastslow.kaggle.submission import check_ids
+from fastslow.competition.submission_csv import check_ids
 from fastslow.rankers.objectives import make_dataset
 from fastslow.rankers.table import Table
 from fastslow.workflow.run import make_plan

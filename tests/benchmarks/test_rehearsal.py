@@ -8,13 +8,13 @@ from common.rehearsal import REORDERED, spoil
 from common.whole_run import FUNCTIONS
 from fastslow.competition import row_order
 from fastslow.competition.catalog import get_collection
+from fastslow.competition.submission_csv import check_submission
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
+from fastslow.evaluation.ledger import read_record
 from fastslow.features.store import Features
 from fastslow.kaggle.agreement import agreement, in_two_orders, summary
-from fastslow.kaggle.ledger import read_record
 from fastslow.kaggle.provenance import LAUNCH_RELEASE, check_release, warn_of_release
-from fastslow.kaggle.submission import check_submission
 from fastslow.workflow import run as workflow
 from fastslow.workflow.run_settings import RunSettings, make_plan
 

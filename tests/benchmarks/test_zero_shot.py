@@ -11,7 +11,7 @@ from fastslow.competition.metrics import ranking_tau, tile_score
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.features.unseen import read_unseen
-from fastslow.ranking.inference import FinishedRun
+from fastslow_programs.ranking.inference import FinishedRun
 from helpers.competition_files import layout_arrays, tile_arrays, write_npz
 
 

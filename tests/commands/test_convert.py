@@ -3,12 +3,12 @@
 import pandas as pd
 import pytest
 
-from fastslow.commands import convert as convert_command
-from fastslow.commands.convert import convert_program
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.programs.convert import ConvertSettings
-from fastslow.xla.messages import HloProto
+from fastslow.hlo.messages import HloProto
+from fastslow_programs.commands import convert as convert_command
+from fastslow_programs.commands.convert import convert_program
+from fastslow_programs.program.convert import ConvertSettings
 from helpers.dot_module import small_module
 from helpers.workspace import environment
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from fastslow import cli
-from fastslow.commands import data_quality
+from fastslow.workflow import data_quality
 from helpers.competition_files import layout_arrays, write_data_root, write_npz
 
 COLLECTION = "layout:xla:random"

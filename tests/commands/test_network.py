@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from fastslow import cli
-from fastslow.commands.network import NetworkRunSettings
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
@@ -17,6 +16,7 @@ from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.networks.training.train import train
 from fastslow.workflow.run import make_plan
+from fastslow.workflow.train_network import NetworkRunSettings
 from helpers.competition_files import write_data_root
 from helpers.workspace import environment
 

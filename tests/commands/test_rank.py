@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from fastslow.commands.rank import rank_program
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.ranking.settings import RankSettings
+from fastslow_programs.commands.rank import rank_program
+from fastslow_programs.ranking.settings import RankSettings
 from helpers.dot_module import small_module
 
 

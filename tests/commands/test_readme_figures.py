@@ -3,9 +3,9 @@
 import pytest
 from PIL import Image
 
-from fastslow.commands.readme_figures import FiguresSettings, make_figures
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
+from fastslow.workflow.readme_figures import FiguresSettings, make_figures
 from helpers.cases import cases
 
 NAMES = ["scores.png", "states.png", "feature.png"]

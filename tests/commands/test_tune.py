@@ -5,10 +5,10 @@ import pytest
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
 from fastslow.commands import tune as tune_command  # noqa: E402
-from fastslow.tuning import fleet as fleet_module  # noqa: E402
-from fastslow.tuning.fleet_report import write_fleet  # noqa: E402
-from fastslow.tuning.fleet_settings import FleetSettings  # noqa: E402
-from fastslow.tuning.settings import TuneSettings  # noqa: E402
+from fastslow_programs.tuning import fleet as fleet_module  # noqa: E402
+from fastslow_programs.tuning.fleet_report import write_fleet  # noqa: E402
+from fastslow_programs.tuning.fleet_settings import FleetSettings  # noqa: E402
+from fastslow_programs.tuning.settings import TuneSettings  # noqa: E402
 from helpers.competition_files import layout_arrays, write_npz  # noqa: E402
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.choices.tied_choices import factorise
 from fastslow.competition.catalog import get_collection
 from fastslow.competition.opcodes import OPCODES
+from fastslow.competition.tied_choices import factorise
 from fastslow.views.choice_statistics import choice_statistics, read_file, real_statistics, survey_choices
 from helpers.cases import cases
 from helpers.competition_files import REAL, ROOT, needs_real, write_data_root

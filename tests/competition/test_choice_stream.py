@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.choices import choice_stream
-from fastslow.choices.choice_stream import ChoiceFinder, Patterns
-from fastslow.choices.layouts import LAYOUT_WIDTH, layouts_of
+from fastslow.competition import choice_stream
+from fastslow.competition.choice_stream import ChoiceFinder, Patterns
+from fastslow.competition.layouts import LAYOUT_WIDTH, layouts_of
 
 
 @given(st.integers(0, 10**6), st.sampled_from([np.int8, np.float32, np.int64]), st.sampled_from([1, 1 << 16]))

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastslow.choices.tied_choices import factorise
 from fastslow.competition.catalog import Program, get_collection
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import DEFAULTS
+from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
 from fastslow.features.configs.default_layouts import (
     commonest_layouts,

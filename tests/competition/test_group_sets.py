@@ -6,8 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from fastslow.choices import group_sets
-from fastslow.choices.group_sets import GroupSets
+from fastslow.competition import group_sets
+from fastslow.competition.group_sets import GroupSets
 
 
 def draw(seed, num_sets=9, num_groups=90, num_configs=12, most=2):

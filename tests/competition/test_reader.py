@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fastslow.choices.tied_choices import factorise
 from fastslow.competition import node_columns
 from fastslow.competition.reader import (
     file_fingerprint,
@@ -20,6 +19,7 @@ from fastslow.competition.reader import (
     read_headers,
 )
 from fastslow.competition.schema import SCHEMA, check_schema
+from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
 from helpers.cases import cases
 from helpers.competition_files import competition_arrays, layout_arrays, tile_arrays, write_npz

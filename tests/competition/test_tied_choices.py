@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.choices.tied_choices import distinct_rows, factorise, no_choices
+from fastslow.competition.tied_choices import distinct_rows, factorise, no_choices
 
 
 def draw_codes(seed):

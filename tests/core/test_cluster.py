@@ -14,11 +14,12 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from fastslow.core.cluster import dask_cluster as cluster
+from fastslow.core.cluster import worker as cluster_worker
+from fastslow.core.cluster.dask_cluster import map_on_cluster, open_cluster
+from fastslow.core.cluster.worker import MEMORY, ClusterError
 from fastslow.core.errors import SettingsError
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_memory
-from fastslow.machines import cluster, cluster_worker
-from fastslow.machines.cluster import map_on_cluster, open_cluster
-from fastslow.machines.cluster_worker import MEMORY, ClusterError
 from helpers import cluster_calls
 from helpers.cases import cases
 from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)
@@ -176,7 +177,7 @@ def test_other_code_is_refused_by_name(workers, monkeypatch):
 
 def test_the_identity_names_versions_and_every_source():
     identity = cluster_worker.code_identity()
-    files = {"src/fastslow/machines/cluster.py", "notebooks/10_features.ipynb"}
+    files = {"src/fastslow/core/cluster/dask_cluster.py", "notebooks/10_features.ipynb"}
     assert {"python", "torch"} | files <= identity.keys()
     assert "+" not in identity["torch"]
 

@@ -62,7 +62,7 @@ def test_a_full_disk_in_the_middle_of_a_write(tmp_path):
 WRITERS = {
     "npz": "from fastslow.core.npz_io import write_arrays\nwrite_arrays(path, {'a': np.zeros(10_000)})",
     "pt": (
-        "import torch\nfrom fastslow.networks.machine.stored_weights import write_tensors\n"
+        "import torch\nfrom fastslow.networks.hardware.stored_weights import write_tensors\n"
         "write_tensors(path, {'a': torch.zeros(10_000)}, sealed=True)"
     ),
 }

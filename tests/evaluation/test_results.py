@@ -17,6 +17,7 @@ from fastslow.competition.metrics import (
     ranking_tau,
     tile_score,
 )
+from fastslow.competition.submission_csv import check_submission
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.evaluation import results, submission
@@ -24,11 +25,10 @@ from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
 from fastslow.evaluation.metric_table import format_metrics, metric_table, valid_metrics
 from fastslow.evaluation.predictions import PREDICTIONS, read_predictions, write_predictions
 from fastslow.evaluation.score_tables import pool_seeds
+from fastslow.evaluation.solution import read_solution, score_submission
 from fastslow.evaluation.submission import SubmissionSettings, make_submission, preview_submission
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
-from fastslow.kaggle.solution import read_solution, score_submission
-from fastslow.kaggle.submission import check_submission
 from helpers.competition_files import write_data_root
 from helpers.runs import overwrite_predictions
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.choices.tied_choices import factorise
+from fastslow.competition.tied_choices import factorise
 from fastslow.features.configs.config_tensors import choice_sums
 
 

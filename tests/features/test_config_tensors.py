@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fastslow.competition.opcodes import RESHAPE
 from fastslow.features.configs.config_tensors import config_chunks, config_tensors, dot_fit
-from fastslow.xla.messages import PRIMITIVE_TYPES, ModuleTuningData
+from fastslow.hlo.messages import PRIMITIVE_TYPES, ModuleTuningData
 from helpers.hlo_message import Program, graph
 
 ROOT = Path(__file__).parents[2]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.choices.tied_choices import factorise
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
 from fastslow.competition.reader import read_competition_file
+from fastslow.competition.tied_choices import factorise
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.features.configs.copies import (
     COPY_NAMES,

@@ -11,7 +11,7 @@ from fastslow.competition import node_columns
 from fastslow.competition.node_columns import LISTS
 from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.features.nodes.list_padding import PADDING, UNKNOWN, list_lengths, pad
-from fastslow.xla.messages import ModuleTuningData
+from fastslow.hlo.messages import ModuleTuningData
 from helpers.cases import cases
 from helpers.hlo_message import Program, graph, random_program, window
 

@@ -17,8 +17,8 @@ from fastslow.features.nodes.node_encodings import EXTRA_COLUMNS
 from fastslow.features.nodes.protobuf import find_protobuf, read_exact_graph
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
-from fastslow.xla.graph_arrays import EXTRA_NAMES, graph_arrays
-from fastslow.xla.messages import ModuleTuningData
+from fastslow.hlo.graph_arrays import EXTRA_NAMES, graph_arrays
+from fastslow.hlo.messages import ModuleTuningData
 from helpers.cases import cases
 from helpers.competition_files import REAL, write_npz
 from helpers.hlo_message import Program, graph, random_program

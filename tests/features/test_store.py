@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fastslow.choices.tied_choices import Choices
+from fastslow.competition.tied_choices import Choices
 from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError
 from fastslow.features import store

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.choices.tied_choices import factorise
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.competition.reader import read_competition_file
+from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import SettingsError
 from fastslow.features.configs.config_tensors import ConfigTensors, config_tensors
 from fastslow.features.configs.default_layouts import commonest_layouts

@@ -9,8 +9,8 @@ import pytest
 
 import fastslow
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.programs.user_program import FunctionSource
-from fastslow.xla.reader import read_program
+from fastslow.hlo.reader import read_program
+from fastslow_programs.program.user_program import FunctionSource
 from helpers.competition_files import ROOT
 from helpers.dot_module import small_module
 

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from fastslow import cli
+from fastslow.competition.submission_csv import check_submission
 from fastslow.core.files import file_digest
 from fastslow.core.settings import resolve
-from fastslow.kaggle.submission import check_submission
 from fastslow.workflow import run as workflow
 from fastslow.workflow.steps import Plan, Step
 from helpers.cases import cases

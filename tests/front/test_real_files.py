@@ -8,11 +8,11 @@ import torch
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, Program, get_collection
 from fastslow.competition.reader import read_choices, read_competition_file
+from fastslow.competition.submission_csv import check_submission
 from fastslow.core.errors import DataError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureSettings, build_features, build_graph
 from fastslow.features.store import Features
-from fastslow.kaggle.submission import check_submission
 from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings

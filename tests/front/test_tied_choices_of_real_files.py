@@ -8,12 +8,12 @@ from collections import Counter
 
 import numpy as np
 
-from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
-from fastslow.choices.tied_choices import factorise
 from fastslow.competition.catalog import COLLECTIONS, SPLITS
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.opcodes import opcode_name
-from fastslow.xla.layout_choices import tie
-from fastslow.xla.layout_space import INPUT, ConfigurableNode, NodeChoice
+from fastslow.competition.tied_choices import factorise
+from fastslow_programs.compiler.layout_choices import tie
+from fastslow_programs.compiler.layout_space import INPUT, ConfigurableNode, NodeChoice
 from helpers.competition_files import REAL, needs_real
 
 pytestmark = needs_real

@@ -1,6 +1,6 @@
 """Small HLO modules: dots and reshapes; a loop, a convolution and a batched dot."""
 
-from fastslow.xla.messages import PRIMITIVE_TYPES, Module
+from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
 
 
 def add(computation, opcode, dims, *operands, **fields):

@@ -11,11 +11,11 @@ import torch
 from fastslow.competition.catalog import PREDICTED_SPLITS
 from fastslow.core.artifacts import CHECKSUM, MANIFEST, write_manifest
 from fastslow.core.files import file_digest
+from fastslow.evaluation.ledger import write_record
 from fastslow.evaluation.predictions import write_run
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
-from fastslow.kaggle.ledger import write_record
 from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.run_folder import save_checkpoint

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastslow.competition.node_columns import ELEMENT_TYPES
 from fastslow.competition.opcodes import OPCODES
-from fastslow.xla.messages import PRIMITIVE_TYPES, Module
+from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
 
 _DIMENSION_FIELDS = "size stride padding_low padding_high window_dilation base_dilation".split()  # noqa: SIM905
 
@@ -65,7 +65,7 @@ def graph(module, fill: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray
     """Return a module as TpuGraphs arrays: node_feat (N, 140), node_opcode (N,), edge_index (E, 2).
 
     Args:
-        module: A :class:`fastslow.xla.messages.Module`.
+        module: A :class:`fastslow.hlo.messages.Module`.
         fill: Value of ``node_feat`` after a list's end.
     """
     nodes = [(part, inst) for part in module.computations for inst in part.instructions]

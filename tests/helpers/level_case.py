@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fastslow.choices.tied_choices import factorise
+from fastslow.competition.tied_choices import factorise
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.states.config_states import Reach
 from helpers.dense_reference import state_table

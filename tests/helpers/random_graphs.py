@@ -3,10 +3,10 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from fastslow.choices.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
-from fastslow.choices.tied_choices import factorise
 from fastslow.competition import node_columns
+from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.competition.schema import NODE_FEATURES
+from fastslow.competition.tied_choices import factorise
 from fastslow.features.nodes.node_encodings import EXTRA_COLUMNS
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
 from fastslow.features.store import Graph

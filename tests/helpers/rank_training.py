@@ -5,7 +5,7 @@ import sys
 
 import torch
 
-from fastslow.networks.machine import distributed
+from fastslow.networks.hardware import distributed
 from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training

@@ -1,6 +1,6 @@
 """Spaces of a search, made up."""
 
-from fastslow.tuning.search.space import Choice
+from fastslow_programs.tuning.search.space import Choice
 
 
 def choices(*options):

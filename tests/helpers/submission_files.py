@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fastslow.kaggle.submission import format_submission
+from fastslow.competition.submission_csv import format_submission
 
 
 def write_submission(path: Path, predictions, data_root: Path | None = None) -> None:

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.catalog import COLLECTIONS, list_programs
-from fastslow.core.errors import DataError, SettingsError
-from fastslow.kaggle.submission import (
+from fastslow.competition.submission_csv import (
     check_submission,
     collection_of,
     expected_counts,
     ranking,
     read_submission,
 )
+from fastslow.core.errors import DataError, SettingsError
 from helpers.cases import cases
 from helpers.submission_files import write_submission
 

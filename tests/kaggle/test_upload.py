@@ -11,8 +11,8 @@ from fastslow.competition import row_order
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.row_order import RowOrder, read_row_orders
 from fastslow.core.errors import DataError
+from fastslow.evaluation.ledger import read_record
 from fastslow.kaggle.client import KaggleError
-from fastslow.kaggle.ledger import read_record
 from fastslow.kaggle.provenance import GOOGLE, KAGGLE, PROVENANCE, record_provenance
 from fastslow.workflow import run as workflow
 from helpers.kaggle_stub import KaggleStub, clean_environment

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fastslow.choices.tied_choices import factorise
+from fastslow.competition.tied_choices import factorise
 from fastslow.networks.states.config_states import Reach, build_states
 from helpers.dense_reference import brute_force_states, mean_matrices, state_table
 from helpers.random_graphs import structures

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from fastslow.core.errors import SettingsError
-from fastslow.networks.machine import devices
-from fastslow.networks.machine.devices import (
+from fastslow.networks.hardware import devices
+from fastslow.networks.hardware.devices import (
     autocast,
     loss_scaler,
     pick_device,

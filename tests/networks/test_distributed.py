@@ -17,7 +17,7 @@ import torch
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import SettingsError
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.networks.machine import distributed
+from fastslow.networks.hardware import distributed
 from fastslow.networks.training.train import train
 from helpers import rank_training
 from helpers.networks import into, small_training

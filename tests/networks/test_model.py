@@ -7,7 +7,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fastslow.choices.tied_choices import factorise
+from fastslow.competition.tied_choices import factorise
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.model.head import Float64Linear, Head

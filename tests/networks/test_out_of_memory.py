@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fastslow.core.errors import FastslowError
-from fastslow.networks.machine.out_of_memory import Shrinking, explain_memory
+from fastslow.networks.hardware.out_of_memory import Shrinking, explain_memory
 from helpers.cases import cases
 
 OUT_OF_MEMORY = [

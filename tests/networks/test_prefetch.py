@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from fastslow.networks.machine.step_examples import prefetch
+from fastslow.networks.hardware.step_examples import prefetch
 
 
 def test_items_come_in_order_each_made_once():

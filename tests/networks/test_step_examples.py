@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fastslow.core.artifacts import read_manifest
 from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.networks.machine.out_of_memory import Shrinking
-from fastslow.networks.machine.step_examples import StepExamples
+from fastslow.networks.hardware.out_of_memory import Shrinking
+from fastslow.networks.hardware.step_examples import StepExamples
 from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.training.train import Training, train
 from helpers.networks import into, small_training

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-import fastslow.networks.machine.devices
-import fastslow.networks.machine.step_examples
+import fastslow.networks.hardware.devices
+import fastslow.networks.hardware.step_examples
 import fastslow.networks.training.run_folder
 import fastslow.networks.training.train
 import fastslow.networks.training.validation
@@ -20,7 +20,7 @@ from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
-from fastslow.networks.machine.step_examples import StepExamples
+from fastslow.networks.hardware.step_examples import StepExamples
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.predict.dataset import make_dataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
@@ -190,7 +190,7 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": t
 def precision(request, monkeypatch):
     """Compute in this precision whatever the device."""
     monkeypatch.setattr(
-        fastslow.networks.machine.devices, "pick_precision", lambda device: PRECISIONS[request.param]
+        fastslow.networks.hardware.devices, "pick_precision", lambda device: PRECISIONS[request.param]
     )
     return request.param
 
@@ -727,7 +727,7 @@ def test_cross_config_is_used_only_where_asked_for(settings):
 def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, configs_per_step):
     settings = settings.replace(configs_per_step=configs_per_step, dropout=0.3)
     train(settings)
-    monkeypatch.setattr(fastslow.networks.machine.step_examples, "prefetch", iter)
+    monkeypatch.setattr(fastslow.networks.hardware.step_examples, "prefetch", iter)
     train(into(settings, tmp_path / "in turn"))
     assert same_run(tmp_path / "run", tmp_path / "in turn")
 
@@ -767,7 +767,9 @@ def test_a_checkpoint_of_another_precision_is_not_continued(settings, tmp_path, 
         with pytest.raises(Interrupted):
             train(settings)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(fastslow.networks.machine.devices, "pick_precision", lambda device: torch.float32)
+        monkeypatch.setattr(
+            fastslow.networks.hardware.devices, "pick_precision", lambda device: torch.float32
+        )
         train(settings)
         train(into(settings, tmp_path / "whole"))
     assert "resumed" not in capsys.readouterr().out

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.xla.messages import Module
+from fastslow.hlo.messages import Module
 from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.programs.roofline import read_device
 from fastslow_placement.settings import PlaceSettings

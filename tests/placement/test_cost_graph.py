@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import DataError
-from fastslow.xla.graph_arrays import graph_arrays
-from fastslow.xla.messages import OpMetadata
+from fastslow.hlo.graph_arrays import graph_arrays
+from fastslow.hlo.messages import OpMetadata
 from fastslow_placement.programs.cost_graph import build, components, joined
 from fastslow_placement.programs.fusion import contract, fuse, single_consumer_clusters
 from fastslow_placement.programs.hlo_graph import graph_of_module

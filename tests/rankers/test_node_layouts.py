@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.choices.tied_choices import factorise
+from fastslow.competition.tied_choices import factorise
 from fastslow.rankers.node_layouts import LayoutStates, node_tensors, tensor_positions
 
 LAYOUTS = 4

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastslow.ranking.effects import COLUMNS, effects
-from fastslow.ranking.named_choices import NamedChoice
-from fastslow.ranking.plots import plot_effects
+from fastslow_programs.ranking.effects import COLUMNS, effects
+from fastslow_programs.ranking.named_choices import NamedChoice
+from fastslow_programs.ranking.plots import plot_effects
 
 
 def choice(values, options=2, default=0, node="dot 1"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
-from fastslow.ranking.experience import COVERED, Experience
+from fastslow_programs.ranking.experience import COVERED, Experience
 
 MEMBERS = [np.array([0, 1, 2]), np.array([0, 2, 1])]  # they agree by one third
 LAYOUTS = [number for number, own in enumerate(COLLECTIONS) if own.kind == "layout"]

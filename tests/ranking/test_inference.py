@@ -15,9 +15,9 @@ from fastslow.features.configs.default_layouts import default_file
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.features.unseen import read_unseen
-from fastslow.ranking.inference import FinishedRun
-from fastslow.ranking.runs import find_run, newest_run
 from fastslow.workflow.steps import MODELS
+from fastslow_programs.ranking.inference import FinishedRun
+from fastslow_programs.ranking.runs import find_run, newest_run
 from helpers.good_artifacts import change_json, reseal
 
 

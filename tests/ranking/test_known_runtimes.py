@@ -10,8 +10,8 @@ from tests.helpers.cases import cases
 
 from fastslow.core.errors import DataError
 from fastslow.evaluation.ensemble_weights import min_max
-from fastslow.ranking.known_models import Configurations, Encoder, GaussianProcess, Known
-from fastslow.ranking.known_runtimes import check_known, posterior, read_known
+from fastslow_programs.ranking.known_models import Configurations, Encoder, GaussianProcess, Known
+from fastslow_programs.ranking.known_runtimes import check_known, posterior, read_known
 
 CONFIGS, GROUPS, RULES = 300, 6, 8
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fastslow.choices.layouts import ROLES
+from fastslow.competition.layouts import ROLES
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.tensors import LEFT_TO_COMPILER
-from fastslow.ranking.named_choices import differences, in_words, name_choices
+from fastslow_programs.ranking.named_choices import differences, in_words, name_choices
 from helpers.competition_files import layout_arrays, tile_arrays, write_npz
 
 

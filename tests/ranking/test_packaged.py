@@ -11,14 +11,14 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
+from fastslow.evaluation.solution import read_solution, runtimes_of
 from fastslow.features.unseen import read_unseen
-from fastslow.kaggle.solution import read_solution, runtimes_of
-from fastslow.ranking import packaged
-from fastslow.ranking.experience import Experience
-from fastslow.ranking.inference import FinishedRun
-from fastslow.ranking.models import load_models
-from fastslow.ranking.pack import MOST_BYTES, PackSettings, pack_models
-from fastslow.ranking.runs import runs_folder
+from fastslow_programs.ranking import packaged
+from fastslow_programs.ranking.experience import Experience
+from fastslow_programs.ranking.inference import FinishedRun
+from fastslow_programs.ranking.models import load_models
+from fastslow_programs.ranking.pack import MOST_BYTES, PackSettings, pack_models
+from fastslow_programs.ranking.runs import runs_folder
 from helpers.workspace import SAMPLE
 
 

@@ -11,16 +11,26 @@ import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
 from fastslow.competition.metrics import ranking_tau
+from fastslow.competition.submission_csv import ranking as submitted
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.kaggle.submission import ranking as submitted
-from fastslow.ranking import settings
-from fastslow.ranking.rank import EFFECTS, ENDS, FACTS, IMPOSED, PAGE, PICTURES, TABLE, rank, write_ranking
-from fastslow.tuning.settings import TuneSettings
-from fastslow.tuning.target import read_target
-from fastslow.xla.messages import ModuleTuningData, TuningData
+from fastslow.hlo.messages import ModuleTuningData, TuningData
+from fastslow_programs.ranking import settings
+from fastslow_programs.ranking.rank import (
+    EFFECTS,
+    ENDS,
+    FACTS,
+    IMPOSED,
+    PAGE,
+    PICTURES,
+    TABLE,
+    rank,
+    write_ranking,
+)
+from fastslow_programs.tuning.settings import TuneSettings
+from fastslow_programs.tuning.target import read_target
 from helpers.competition_files import layout_arrays, write_npz
 from helpers.dot_module import small_module
 from helpers.stub_labeller import StubLabeller
@@ -108,7 +118,7 @@ def test_a_tile_protobuf_is_ranked_and_scored_by_the_tile_metric(home):
 
 def test_what_no_model_reads_is_not_missed(home, dots, monkeypatch):
     recipe = {"settings": {"compiler_defaults": False}}
-    monkeypatch.setattr("fastslow.ranking.rank.read_recipe", lambda folder: recipe)
+    monkeypatch.setattr("fastslow_programs.ranking.rank.read_recipe", lambda folder: recipe)
     assert "compiler's own layouts" not in rank(RankSettings(source=dots, configs=8)).summary()
 
 
@@ -134,7 +144,7 @@ def test_measured_runs_are_compared_with_the_ranking(home):
 
 
 def test_the_fastest_are_estimated_by_the_compiler(home, dots, monkeypatch):
-    monkeypatch.setattr("fastslow.programs.program_settings.Labeller", StubLabeller)
+    monkeypatch.setattr("fastslow_programs.program.program_settings.Labeller", StubLabeller)
     for module in ("programs.user_program", "ranking.rank"):
         monkeypatch.setattr(f"fastslow.{module}.require_compiler", lambda: None)
     ranking = rank(RankSettings(source=dots, configs=20, estimate=5))

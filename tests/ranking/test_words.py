@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 
-from fastslow.ranking.effects import effects
-from fastslow.ranking.named_choices import NamedChoice
-from fastslow.ranking.result import Imposed, Ranking, make_table
-from fastslow.ranking.rules import Rule
+from fastslow_programs.ranking.effects import effects
+from fastslow_programs.ranking.named_choices import NamedChoice
+from fastslow_programs.ranking.result import Imposed, Ranking, make_table
+from fastslow_programs.ranking.rules import Rule
 
 
 def ranking(imposed=("first: output", "second: output")):

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from fastslow.tuning.confirmation import CONFIRMS, Confirming, is_hopeless, sizes, verdict
-from fastslow.tuning.history import History, Outcome, Proposal
-from fastslow.tuning.search.space import Space
+from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, is_hopeless, sizes, verdict
+from fastslow_programs.tuning.history import History, Outcome, Proposal
+from fastslow_programs.tuning.search.space import Space
 from helpers.cases import cases
 from helpers.search_spaces import choices
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import SettingsError
-from fastslow.tuning.evaluators import Command, Compiled, Replay, top_k_error
-from fastslow.tuning.history import Proposal
-from fastslow.xla.messages import HloProto, Module
+from fastslow.hlo.messages import HloProto, Module
+from fastslow_programs.tuning.evaluators import Command, Compiled, Replay, top_k_error
+from fastslow_programs.tuning.history import Proposal
 from helpers.cases import cases
 from helpers.stub_labeller import StubLabeller
 

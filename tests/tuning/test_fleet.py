@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.tuning import fleet as fleet_module
-from fastslow.tuning.confirmation import CONFIRMS
-from fastslow.tuning.evaluators import Replay
-from fastslow.tuning.fleet import tune_fleet, tune_members
-from fastslow.tuning.fleet_report import fleet_table, plot_savings, summarise_fleet, write_fleet
-from fastslow.tuning.fleet_settings import FleetSettings
-from fastslow.tuning.history import Outcome
-from fastslow.tuning.tune import propose
+from fastslow_programs.tuning import fleet as fleet_module
+from fastslow_programs.tuning.confirmation import CONFIRMS
+from fastslow_programs.tuning.evaluators import Replay
+from fastslow_programs.tuning.fleet import tune_fleet, tune_members
+from fastslow_programs.tuning.fleet_report import fleet_table, plot_savings, summarise_fleet, write_fleet
+from fastslow_programs.tuning.fleet_settings import FleetSettings
+from fastslow_programs.tuning.history import Outcome
+from fastslow_programs.tuning.tune import propose
 from helpers.bad_files import ANY_FILE
 from helpers.competition_files import layout_arrays, tile_arrays, write_npz
 

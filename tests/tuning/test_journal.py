@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import DataError
-from fastslow.tuning.settings import TuneSettings
-from fastslow.tuning.tune import tune
+from fastslow_programs.tuning.settings import TuneSettings
+from fastslow_programs.tuning.tune import tune
 from helpers.cases import cases
 from helpers.competition_files import layout_arrays, write_npz
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
-from fastslow.tuning.ledger import Ledger  # noqa: E402
+from fastslow_programs.tuning.ledger import Ledger  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ import threading
 import pytest
 
 from fastslow.core.errors import DataError
-from fastslow.tuning.history import Outcome, Proposal
-from fastslow.tuning.search.space import Space
+from fastslow_programs.tuning.history import Outcome, Proposal
+from fastslow_programs.tuning.search.space import Space
 from helpers.search_spaces import choices
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
-from fastslow.tuning.ledger import INTERRUPTED, Ledger  # noqa: E402
+from fastslow_programs.tuning.ledger import INTERRUPTED, Ledger  # noqa: E402
 
 IDENTITY = {"program": "abc", "evaluator": "replay"}
 
@@ -53,9 +53,9 @@ def test_what_is_running_is_taken_and_not_an_evaluation(path, space):
 def test_evaluations_of_a_dead_process_are_free_again(path, space):
     code = f"""
 from pathlib import Path
-from fastslow.tuning.history import Proposal
-from fastslow.tuning.ledger import Ledger
-from fastslow.tuning.search.space import Choice, Space
+from fastslow_programs.tuning.history import Proposal
+from fastslow_programs.tuning.ledger import Ledger
+from fastslow_programs.tuning.search.space import Choice, Space
 space = Space([Choice('x', ('a', 'b'), 0), Choice('y', ('a', 'b', 'c'), 0)])
 Ledger(Path({str(path)!r}), {IDENTITY!r}, space).start(Proposal((1, 1), 'a'))
 """

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastslow.tuning.search import space as space_module
-from fastslow.tuning.search.space import Choice, Space
+from fastslow_programs.tuning.search import space as space_module
+from fastslow_programs.tuning.search.space import Choice, Space
 from helpers.search_spaces import choices
 
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from fastslow.tuning.history import History, Outcome
-from fastslow.tuning.peers import OptunaStrategy
-from fastslow.tuning.search import space as space_module
-from fastslow.tuning.search.guided import Guide, Guided
-from fastslow.tuning.search.space import Space
-from fastslow.tuning.search.strategies import Annealing, Evolutionary, Random
-from fastslow.tuning.tune import propose
+from fastslow_programs.tuning.history import History, Outcome
+from fastslow_programs.tuning.peers import OptunaStrategy
+from fastslow_programs.tuning.search import space as space_module
+from fastslow_programs.tuning.search.guided import Guide, Guided
+from fastslow_programs.tuning.search.space import Space
+from fastslow_programs.tuning.search.strategies import Annealing, Evolutionary, Random
+from fastslow_programs.tuning.tune import propose
 from helpers.cases import cases
 from helpers.search_spaces import choices
 

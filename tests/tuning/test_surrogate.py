@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from scipy.stats import kendalltau, norm
 
-from fastslow.ranking.known_runtimes import posterior
-from fastslow.tuning.history import History, Outcome, Proposal
-from fastslow.tuning.search.guided import Guide
-from fastslow.tuning.search.space import Space
+from fastslow_programs.ranking.known_runtimes import posterior
+from fastslow_programs.tuning.history import History, Outcome, Proposal
+from fastslow_programs.tuning.search.guided import Guide
+from fastslow_programs.tuning.search.space import Space
 from helpers.search_spaces import choices
 
 

@@ -12,11 +12,12 @@ import pytest
 import fastslow
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import resolve
-from fastslow.programs.user_program import Source
-from fastslow.ranking.settings import RankSettings
-from fastslow.tuning import target as target_module
-from fastslow.tuning.history import History, Outcome, Proposal
-from fastslow.tuning.result import (
+from fastslow.hlo.messages import HloProto, Module, ModuleTuningData, TuningData
+from fastslow_programs.program.user_program import Source
+from fastslow_programs.ranking.settings import RankSettings
+from fastslow_programs.tuning import target as target_module
+from fastslow_programs.tuning.history import History, Outcome, Proposal
+from fastslow_programs.tuning.result import (
     against_random,
     list_evaluations,
     plot_curve,
@@ -25,11 +26,10 @@ from fastslow.tuning.result import (
     top_k,
     write_result,
 )
-from fastslow.tuning.search.strategies import Random
-from fastslow.tuning.settings import STRATEGIES, TuneSettings
-from fastslow.tuning.target import read_target
-from fastslow.tuning.tune import open_ledger, start, tune
-from fastslow.xla.messages import HloProto, Module, ModuleTuningData, TuningData
+from fastslow_programs.tuning.search.strategies import Random
+from fastslow_programs.tuning.settings import STRATEGIES, TuneSettings
+from fastslow_programs.tuning.target import read_target
+from fastslow_programs.tuning.tune import open_ledger, start, tune
 from helpers.cases import cases
 from helpers.competition_files import REAL, layout_arrays, needs_real, tile_arrays, write_npz
 from helpers.dot_module import add, small_module
@@ -146,8 +146,8 @@ def test_it_resumes_and_several_processes_share_a_study(npz, tmp_path):
     assert {p.by for p, _ in again.history.done} > {"default", "random"}
     given = [f"{k}={v}" for k, v in settings_of(npz, tmp_path, evaluations=17).asdict().items() if v != ""]
     code = f"""
-from fastslow.tuning.settings import TuneSettings
-from fastslow.tuning.tune import tune
+from fastslow_programs.tuning.settings import TuneSettings
+from fastslow_programs.tuning.tune import tune
 tune(TuneSettings.from_texts({given!r}))
 """
     workers = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
@@ -204,7 +204,7 @@ def test_a_command_needs_no_compiler(dots, tmp_path, monkeypatch):
     def missing():
         raise SettingsError("libtpu is not installed")
 
-    monkeypatch.setattr("fastslow.xla.libtpu.Compiler.version", missing)
+    monkeypatch.setattr("fastslow_programs.compiler.libtpu.Compiler.version", missing)
     assert tune(measuring(dots, tmp_path, evaluations=2)).history.best
 
 
@@ -337,7 +337,7 @@ def test_the_compiler_evaluates_its_own_default_first(dots, tmp_path, monkeypatc
 
 
 def read(path):
-    from fastslow.xla.reader import read_program
+    from fastslow.hlo.reader import read_program
 
     return read_program(path)
 

@@ -15,12 +15,12 @@ import pytest
 from fastslow import cli
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import competition_score
+from fastslow.competition.submission_csv import check_submission
 from fastslow.core.files import atomic_path, read_json
 from fastslow.core.settings import resolve
+from fastslow.evaluation.ledger import read_record
 from fastslow.evaluation.score_tables import format_distances
-from fastslow.kaggle.ledger import read_record
-from fastslow.kaggle.solution import read_solution, score_submission
-from fastslow.kaggle.submission import check_submission
+from fastslow.evaluation.solution import read_solution, score_submission
 from fastslow.views.data_report import DataReportSettings
 from fastslow.workflow import run as workflow
 from fastslow.workflow.steps import MODELS, Plan, Step

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fastslow import cli
+from fastslow.core.cluster.worker import ClusterError
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
-from fastslow.machines.cluster_worker import ClusterError
 from fastslow.workflow import step_pools
 from fastslow.workflow.job_plan import Need
 from fastslow.workflow.run import RunSettings, look, make_plan, run_steps

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fastslow.choices.choice_stream import ChoiceFinder, Patterns
-from fastslow.choices.layouts import BASE, LAYOUT_WIDTH, MAX_DIMENSION, ROLES, WEIGHTS, layouts_of
-from fastslow.choices.tied_choices import Choices, distinct_rows
+from fastslow.competition.choice_stream import ChoiceFinder, Patterns
+from fastslow.competition.layouts import BASE, LAYOUT_WIDTH, MAX_DIMENSION, ROLES, WEIGHTS, layouts_of
 from fastslow.competition.schema import DEFAULTS, GRAPH, REMEDY, check_schema, whole_keys
+from fastslow.competition.tied_choices import Choices, distinct_rows
 from fastslow.competition.value_checks import check_entries, check_layouts, check_ranks, check_values
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest

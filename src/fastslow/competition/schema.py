@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import prod
 from pathlib import Path
 
-from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.core.errors import DataError
 from fastslow.core.memory import machine_memory

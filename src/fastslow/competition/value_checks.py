@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.choices.layouts import LAYOUT_WIDTH, MAX_DIMENSION, layouts_of
-from fastslow.choices.tied_choices import Choices
+from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, layouts_of
 from fastslow.competition.node_columns import DIMENSIONS, LAYOUT, SHAPE, SHAPE_PRODUCT
 from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.competition.schema import DEFAULTS, FLOAT, REMEDY
+from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import DataError
 
 _UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"

@@ -12,9 +12,9 @@ from fastslow.core.input_files import is_there
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.evaluation.results import list_runs, short_name
+from fastslow.evaluation.solution import read_solution, runtimes_of
 from fastslow.evaluation.submission import SOLUTION, SubmissionSettings
 from fastslow.features.store import Features
-from fastslow.kaggle.solution import read_solution, runtimes_of
 
 Truth = dict[str, np.ndarray]  # graph -> (C_file,) runtimes
 

@@ -16,8 +16,8 @@ from fastslow.core.files import atomic_path
 from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
 from fastslow.core.progress import progress
 from fastslow.core.settings import Settings, resolve
+from fastslow.evaluation.ledger import read_record
 from fastslow.evaluation.score_tables import DISTANCES, readable_distances, readable_table
-from fastslow.kaggle.ledger import read_record
 
 NOTEBOOK = "notebook.ipynb"
 INDEX = "index.html"

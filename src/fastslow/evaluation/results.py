@@ -10,14 +10,14 @@ import pandas as pd
 from fastslow.competition.catalog import LABELLED_SPLITS, PREDICTED_SPLITS, TEST, TRAIN, VALID, Collection
 from fastslow.competition.metrics import collection_score, tile_score
 from fastslow.competition.opcodes import distance, opcode_shares
+from fastslow.competition.submission_csv import ranking
 from fastslow.core.npz_io import read_arrays
 from fastslow.core.settings import resolve
 from fastslow.evaluation.ensemble import models_of
 from fastslow.evaluation.predictions import read_predictions, read_run_manifest
 from fastslow.evaluation.score_tables import PARTS
+from fastslow.evaluation.solution import runtimes_of
 from fastslow.features.store import Features, files_of
-from fastslow.kaggle.solution import runtimes_of
-from fastslow.kaggle.submission import ranking
 
 
 def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd.DataFrame:

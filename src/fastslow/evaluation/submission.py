@@ -7,19 +7,19 @@ import pandas as pd
 from fastslow.competition.catalog import COLLECTIONS, LABELLED_SPLITS, TEST, VALID
 from fastslow.competition.data_quality import quality_of
 from fastslow.competition.metrics import TOP_K, competition_score
+from fastslow.competition.submission_csv import SAMPLE, check_submission, format_submission
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, digest, file_digest
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import Settings, resolve, unkeyed
+from fastslow.evaluation.ledger import read_record, write_record
 from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
 from fastslow.evaluation.results import score_by_distance, score_table
 from fastslow.evaluation.score_tables import pool_seeds
+from fastslow.evaluation.solution import read_solution, score_submission
 from fastslow.features.store import Features
-from fastslow.kaggle.ledger import read_record, write_record
-from fastslow.kaggle.solution import read_solution, score_submission
-from fastslow.kaggle.submission import SAMPLE, check_submission, format_submission
 
 SOLUTION = "solution.csv"
 ENTRY = "fastslow.evaluation.submission:make_submission"

@@ -8,11 +8,12 @@ import joblib
 import numpy as np
 import pandas as pd
 
-from fastslow.choices.layouts import LAYOUT_WIDTH
-from fastslow.choices.tied_choices import distinct_rows, no_choices
 from fastslow.competition.catalog import LABELLED_SPLITS, TEST, TRAIN, Program, get_collection
+from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.competition.row_order import row_order
+from fastslow.competition.tied_choices import distinct_rows, no_choices
+from fastslow.core.cluster.dask_cluster import map_on_cluster
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.memory import step_cores, step_memory
 from fastslow.core.processes import end_with_parent
@@ -42,7 +43,6 @@ from fastslow.features.store import (
     read_graph,
     write_graph,
 )
-from fastslow.machines.cluster import map_on_cluster
 
 WORKER_BYTES = 1 << 29  # of a process that builds graphs, at its peak
 

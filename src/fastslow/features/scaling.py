@@ -12,7 +12,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.features.configs.tpu_tiling import LANES
 from fastslow.features.nodes.node_encodings import DEPTH_NAMES
-from fastslow.xla.graph_arrays import EXTRA_NAMES
+from fastslow.hlo.graph_arrays import EXTRA_NAMES
 
 _SIZES = np.r_[node_columns.SHAPE]
 _WIDTHS = (node_columns.LAYOUT.start, 2 * len(_SIZES), len(DEPTH_NAMES), len(EXTRA_NAMES))

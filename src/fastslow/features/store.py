@@ -14,7 +14,6 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from fastslow.choices.tied_choices import Choices
 from fastslow.competition.catalog import (
     COLLECTIONS,
     LABELLED_SPLITS,
@@ -23,6 +22,7 @@ from fastslow.competition.catalog import (
     Collection,
     get_collection,
 )
+from fastslow.competition.tied_choices import Choices
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path

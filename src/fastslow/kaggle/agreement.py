@@ -7,10 +7,10 @@ import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import TOP_K, kendall_tau
+from fastslow.competition.submission_csv import collection_of, read_any_submission
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.settings import Settings, resolve, unkeyed
-from fastslow.kaggle.submission import collection_of, read_any_submission
 
 CHANCE = 0.1
 """Mean tau of two rankings of 1,000 configurations that have nothing in common: within 0 and this."""

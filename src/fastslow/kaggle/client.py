@@ -60,7 +60,7 @@ def submit(
     """Upload a submission file.
 
     Args:
-        csv: The file, checked by :func:`fastslow.kaggle.submission.check_submission`.
+        csv: The file, checked by :func:`fastslow.competition.submission_csv.check_submission`.
         message: Description that Kaggle shows beside the submission.
         begin: Called just before the upload with what finds it again, should this process be killed.
 

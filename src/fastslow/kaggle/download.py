@@ -16,12 +16,12 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, Collection, get_collection
+from fastslow.competition.submission_csv import SAMPLE
 from fastslow.core.errors import DataError, SettingsError, explain_storage
 from fastslow.core.files import writer_lock
 from fastslow.core.settings import Names, Settings, resolve
 from fastslow.kaggle import archives, client
 from fastslow.kaggle.provenance import GOOGLE, KAGGLE, PROVENANCE, record_provenance, warn_of_release
-from fastslow.kaggle.submission import SAMPLE
 from fastslow.kaggle.unpacking import unpack
 
 GOOGLE_URL = "https://download.tensorflow.org/data/tpu_graphs/v0/"

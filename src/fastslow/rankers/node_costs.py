@@ -7,8 +7,8 @@ configurations that agree on the tied choices of a node, and then per configurat
 
 import numpy as np
 
-from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition import node_columns, tensors
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.features.configs.default_layouts import is_off_default
 from fastslow.features.configs.tpu_tiling import LANES, Tiling, tile

@@ -9,9 +9,9 @@ summed once per class of configurations, and a configuration is a row of few cla
 import numpy as np
 from scipy import sparse
 
-from fastslow.choices.group_sets import GroupSets
-from fastslow.choices.layouts import ROLES
-from fastslow.choices.tied_choices import Choices
+from fastslow.competition.group_sets import GroupSets
+from fastslow.competition.layouts import ROLES
+from fastslow.competition.tied_choices import Choices
 
 
 def tensor_positions(nodes: np.ndarray, roles: np.ndarray | int) -> np.ndarray:

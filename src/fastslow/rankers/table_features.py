@@ -6,8 +6,8 @@ but for the compiler's own layouts, which the commonest ones stand for (``defaul
 
 import numpy as np
 
-from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition import node_columns
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.competition.tensors import num_elements
 from fastslow.features.configs.config_tensors import config_chunks

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fastslow.choices.tied_choices import Choices
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
 from fastslow.competition.opcodes import DOT, RESHAPE
 from fastslow.competition.reader import read_checked, read_choices
+from fastslow.competition.tied_choices import Choices
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 

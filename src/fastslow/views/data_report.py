@@ -9,7 +9,6 @@ from annotated_types import Le
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fastslow.choices.layouts import ROLES
 from fastslow.competition import node_columns
 from fastslow.competition.catalog import (
     COLLECTIONS,
@@ -21,6 +20,7 @@ from fastslow.competition.catalog import (
     list_programs,
 )
 from fastslow.competition.data_quality import measure_quality, two_runs
+from fastslow.competition.layouts import ROLES
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import CompetitionFile, config_groups, read_competition_file
 from fastslow.competition.schema import check_schema

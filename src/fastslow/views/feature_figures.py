@@ -10,8 +10,8 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from fastslow.choices.layouts import ROLES
 from fastslow.competition.catalog import TRAIN, VALID
+from fastslow.competition.layouts import ROLES
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.schema import check_schema

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from torch import nn
 
-from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.networks.model.convolutions import GatConv, GcnConv, LinearAttention, MlpGcnConv
 from fastslow.networks.model.layers import ChannelAttention, CrossConfigAttention, SageConv
 from fastslow.networks.model.network import LAYOUT_EMBEDDING, OPCODE_EMBEDDING, RankingNetwork

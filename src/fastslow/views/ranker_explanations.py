@@ -10,8 +10,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from fastslow.choices.layouts import ROLES
 from fastslow.competition.catalog import VALID
+from fastslow.competition.layouts import ROLES
 from fastslow.competition.metrics import collection_score
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.tensors import format_layout

@@ -14,11 +14,13 @@ from jupyter_client.kernelspec import NoSuchKernel
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
+from fastslow.competition.submission_csv import check_ids, check_submission
 from fastslow.core.artifacts import commit, read_manifest
 from fastslow.core.errors import FastslowError, SettingsError
 from fastslow.core.files import atomic_path, remove_abandoned, writer_lock
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, resolve
+from fastslow.evaluation.ledger import read_record, update_record
 from fastslow.evaluation.metric_table import format_metrics, metric_table
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.score_tables import format_distances, format_overview, format_table
@@ -26,9 +28,7 @@ from fastslow.evaluation.training_files import METRICS
 from fastslow.features.settings import FeatureSettings
 from fastslow.kaggle.client import SubmissionResult, find_submission, submit, wait_for_score
 from fastslow.kaggle.credentials import credentials
-from fastslow.kaggle.ledger import read_record, update_record
 from fastslow.kaggle.provenance import LAUNCH_RELEASE, check_release, warn_of_release
-from fastslow.kaggle.submission import check_ids, check_submission
 from fastslow.workflow.job_plan import PlannedKernel, PlannedPool
 from fastslow.workflow.outlook import NOTEBOOK, look, print_outlook, replaces
 from fastslow.workflow.run_settings import RunSettings, make_plan

@@ -6,12 +6,12 @@ from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any
 
+from fastslow.core.cluster.dask_cluster import Cluster, open_cluster
+from fastslow.core.cluster.worker import GPU, MEMORY
 from fastslow.core.memory import machine_cores
 from fastslow.core.processes import ended_by_interrupt
 from fastslow.core.settings import PROJECT
 from fastslow.features.settings import FeatureSettings
-from fastslow.machines.cluster import Cluster, open_cluster
-from fastslow.machines.cluster_worker import GPU, MEMORY
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.workflow.job_plan import PlannedPool, machine_resources, step_need
 from fastslow.workflow.steps import Step
@@ -70,7 +70,7 @@ def step_pool(jobs: int, cluster: str = "") -> Iterator[Executor]:
 
     Args:
         jobs: Maximum number of steps that run in parallel, 0 for as many as fit; on SLURM, of jobs.
-        cluster: Dask cluster, as for :func:`fastslow.machines.cluster.open_cluster`; empty for this machine.
+        cluster: Dask cluster, as for :func:`fastslow.core.cluster.dask_cluster.open_cluster`; empty for this machine.
 
     Raises:
         SettingsError: There is no such cluster, or Dask is not installed.

@@ -27,7 +27,7 @@ from torch.utils.checkpoint import checkpoint
 from fastslow.competition.opcodes import OPCODES
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import Settings
-from fastslow.networks.machine.stored_weights import read_tensors
+from fastslow.networks.hardware.stored_weights import read_tensors
 from fastslow_placement.base.problem import FEEDBACK_FEATURES, NODE_FEATURES, OPTION_FEATURES, Problem
 
 TASKS = ("fusion", "placement", "scheduling", "partition", "sharding")

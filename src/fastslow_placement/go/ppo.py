@@ -24,7 +24,7 @@ from annotated_types import Ge, Le
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.settings import Fraction, NonNegativeFloat, PositiveFloat, Settings
-from fastslow.networks.machine.stored_weights import read_checkpoint, write_tensors
+from fastslow.networks.hardware.stored_weights import read_checkpoint, write_tensors
 from fastslow_placement.base.problem import INVALID_REWARD, Outcome, Problem
 from fastslow_placement.base.search import Found, unlimited
 from fastslow_placement.go.policy import Inputs, Policy, Shape

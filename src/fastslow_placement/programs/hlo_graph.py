@@ -14,12 +14,12 @@ from google.protobuf.message import DecodeError
 
 from fastslow.competition.node_columns import ELEMENT_BYTES
 from fastslow.core.errors import DataError
-from fastslow.xla.cycle_estimates import own_cycles, trip_count
-from fastslow.xla.libtpu import CompilerError
-from fastslow.xla.messages import PRIMITIVE_TYPES, Module, OpMetadata
+from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, OpMetadata
 from fastslow_placement.programs.cost_graph import CostGraph, topological_order
 from fastslow_placement.programs.recorder import LEAVES, OF_LEAVES, PASS, SPARSE, Recorder, Value
 from fastslow_placement.programs.roofline import Device, operator_flops
+from fastslow_programs.compiler.cycle_estimates import own_cycles, trip_count
+from fastslow_programs.compiler.libtpu import CompilerError
 
 _FED = PASS | {"get-tuple-element", "while"}  # opcodes that need an operand
 _CALLED = {"call": 1, "fusion": 1, "conditional": 1, "while": 2}  # computations that they need at least
@@ -38,7 +38,7 @@ def graph_of_module(
     """Return the cost graph of an HLO module's entry computation.
 
     Args:
-        module: A sound module, such as :mod:`fastslow.xla.reader` gives. An instruction with the compiler's
+        module: A sound module, such as :mod:`fastslow.hlo.reader` gives. An instruction with the compiler's
             ``estimated_cycles`` takes that many cycles of the device's clock, all others the roofline's time.
         source: Where it is from, for messages.
         name: Name of the graph.

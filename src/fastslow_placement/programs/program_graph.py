@@ -9,7 +9,7 @@ from fastslow.competition.node_columns import ELEMENT_BYTES
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import read_graph_arrays
 from fastslow.core.errors import DataError
-from fastslow.xla.reader import read_program
+from fastslow.hlo.reader import read_program
 from fastslow_placement.programs.cost_graph import CostGraph, topological_order
 from fastslow_placement.programs.hlo_graph import UNROLL, graph_of_module
 from fastslow_placement.programs.recorder import LEAVES, OF_LEAVES, PASS, Recorder
@@ -90,7 +90,7 @@ def _is_kernel(row: np.ndarray, shape: list[int]) -> bool:
 def read_cost_graph(
     path: Path, device: Device, unroll: int = UNROLL, allow_unknown: bool = False
 ) -> CostGraph:
-    """Read the cost graph of an HLO file (any kind of :mod:`fastslow.xla.reader`) or a competition npz.
+    """Read the cost graph of an HLO file (any kind of :mod:`fastslow.hlo.reader`) or a competition npz.
 
     Raises:
         DataError: The file is missing or of neither kind, or as for :func:`graph_of_module`.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import atomic_path
 from fastslow.core.settings import PROJECT
-from fastslow.xla.messages import Module
+from fastslow.hlo.messages import Module
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.hlo_graph import graph_of_module
@@ -97,8 +97,9 @@ def zoo_placement(name: str, device: Device, devices: int = 0, memory: float = 0
 
 def lower_program(program: Program) -> bytes:
     """Return the HLO of a training step, as JAX lowers it; needs jax."""
-    from fastslow.programs.zoo.families import Family, train
-    from fastslow.xla.libtpu import lower
+    from make_sample.zoo.families import Family, train
+
+    from fastslow_programs.compiler.libtpu import lower
 
     settings = {"block": program.block} if program.block else {}
     inputs = program.floats, program.tokens

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from fastslow.choices.tied_choices import Choices, distinct_rows
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
+from fastslow.competition.tied_choices import Choices, distinct_rows
 
 _OPERANDS = {CONVOLUTION: 2, DOT: 2, RESHAPE: 1}
 
@@ -57,7 +57,7 @@ def config_tensors(
         edge_index: (E, 2) rows (u, v): u consumes v's output; any order, each pair once.
         node_config_ids: (K,) configurable nodes.
         operands: For each of the N nodes its operands in order, where that is known
-            (:func:`fastslow.xla.graph_arrays.operand_nodes`): then nothing is ambiguous.
+            (:func:`fastslow.hlo.graph_arrays.operand_nodes`): then nothing is ambiguous.
 
     Returns:
         The tensors, in the order of ``node_config_ids``.

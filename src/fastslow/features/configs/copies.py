@@ -12,11 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
-from fastslow.choices.layouts import LAYOUT_WIDTH
-from fastslow.choices.tied_choices import Choices
 from fastslow.competition import node_columns
+from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.tensors import num_elements
+from fastslow.competition.tied_choices import Choices
 from fastslow.features.configs.config_tensors import ConfigTensors, choice_sums
 
 _ELEMENT_WISE = """

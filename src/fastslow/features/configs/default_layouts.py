@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
-from fastslow.choices.tied_choices import Choices
 from fastslow.competition.catalog import Program
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.reader import CompetitionFile, read_checked, read_choices
+from fastslow.competition.tied_choices import Choices
 from fastslow.core.input_files import is_there
 
 

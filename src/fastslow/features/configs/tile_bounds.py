@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fastslow.choices.layouts import ROLES
 from fastslow.competition import node_columns
+from fastslow.competition.layouts import ROLES
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES
 from fastslow.competition.schema import TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
 from fastslow.features.configs.config_tensors import config_tensors

@@ -19,10 +19,10 @@ have to be moved (:mod:`fastslow.features.configs.default_layouts` says how that
 
 import numpy as np
 
-from fastslow.choices.layouts import ROLES
-from fastslow.choices.tied_choices import Choices
+from fastslow.competition.layouts import ROLES
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.competition.tensors import num_elements
+from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import SettingsError
 from fastslow.features.configs.config_tensors import ConfigTensors, choice_sums
 from fastslow.features.configs.default_layouts import is_off_default

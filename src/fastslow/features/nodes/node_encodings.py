@@ -8,7 +8,7 @@ import numpy as np
 
 from fastslow.features.nodes.list_padding import PADDING
 from fastslow.features.nodes.pruning import WHOLE_GRAPH, hop_distance
-from fastslow.xla.graph_arrays import EXTRA_NAMES
+from fastslow.hlo.graph_arrays import EXTRA_NAMES
 
 DEPTH_NAMES = ("num_operands", "num_users", "from_outputs", "from_inputs")
 EXTRA_COLUMNS = (*DEPTH_NAMES, *EXTRA_NAMES)

@@ -10,8 +10,8 @@ from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.competition.reader import CompetitionFile
 from fastslow.core.errors import DataError
 from fastslow.features.nodes.list_padding import PADDING
-from fastslow.xla.graph_arrays import graph_arrays, operand_nodes
-from fastslow.xla.reader import read_program
+from fastslow.hlo.graph_arrays import graph_arrays, operand_nodes
+from fastslow.hlo.reader import read_program
 
 _REMEDY = "Take TpuGraphs' .pb of the same name and collection, or leave it out: then the npz alone is used"
 

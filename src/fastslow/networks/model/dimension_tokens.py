@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition import node_columns
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.node_columns import LISTS
 from fastslow.features.scaling import TILES
 

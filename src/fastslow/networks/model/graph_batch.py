@@ -7,8 +7,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from fastslow.choices.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.competition import node_columns
+from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.configs.tpu_tiling import TILING_FEATURES, tiling_features
 from fastslow.features.derived import derived
 from fastslow.features.scaling import Scaler

@@ -7,7 +7,7 @@ runs on deduplicated states, see ``networks/README.md``.
 import torch
 from torch import Tensor, nn
 
-from fastslow.choices.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
+from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.configs.tpu_tiling import TILING_FEATURES
 from fastslow.networks.model.convolutions import make_convolution
 from fastslow.networks.model.dimension_tokens import TOKEN_COLUMNS, DimensionTokens

@@ -12,10 +12,10 @@ from fastslow.core.memory import held_bytes, step_memory
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
-from fastslow.networks.machine.bounded_cache import BoundedCache
-from fastslow.networks.machine.devices import autocast, pick_device
-from fastslow.networks.machine.distributed import merge, own_device, share
-from fastslow.networks.machine.out_of_memory import Shrinking, ran_out_of_memory
+from fastslow.networks.hardware.bounded_cache import BoundedCache
+from fastslow.networks.hardware.devices import autocast, pick_device
+from fastslow.networks.hardware.distributed import merge, own_device, share
+from fastslow.networks.hardware.out_of_memory import Shrinking, ran_out_of_memory
 from fastslow.networks.model.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.chunked_prediction import predict_chunks

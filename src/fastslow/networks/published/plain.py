@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fastslow.choices.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
+from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.networks.model.convolutions import plain_convolution
 from fastslow.networks.model.graph_batch import Batch, LevelTensors
 from fastslow.networks.model.head import Float64Linear, Head

@@ -26,8 +26,8 @@ from torch import Tensor
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.files import atomic_path
 from fastslow.core.memory import held_bytes, step_memory
-from fastslow.networks.machine.bounded_cache import BoundedCache
-from fastslow.networks.machine.step_examples import prefetch
+from fastslow.networks.hardware.bounded_cache import BoundedCache
+from fastslow.networks.hardware.step_examples import prefetch
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset

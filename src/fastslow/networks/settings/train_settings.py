@@ -267,7 +267,7 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         Raises:
             SettingsError: The device is not there.
         """
-        from fastslow.networks.machine import devices  # imports torch, which takes seconds
+        from fastslow.networks.hardware import devices  # imports torch, which takes seconds
 
         kind, precision = devices.device_type(self.device), devices.precision_name(self.device)
         return {**super().identity(), "device_type": kind, "precision": precision}

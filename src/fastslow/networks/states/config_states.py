@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from fastslow.choices.group_sets import Classes, GroupSets
-from fastslow.choices.tied_choices import Choices
+from fastslow.competition.group_sets import Classes, GroupSets
+from fastslow.competition.tied_choices import Choices
 
 
 @dataclass(frozen=True)

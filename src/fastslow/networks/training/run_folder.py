@@ -14,8 +14,8 @@ from fastslow.evaluation.predictions import PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.scaling import write_scalers
 from fastslow.features.store import SCALERS
-from fastslow.networks.machine import distributed
-from fastslow.networks.machine.stored_weights import read_checkpoint, write_tensors
+from fastslow.networks.hardware import distributed
+from fastslow.networks.hardware.stored_weights import read_checkpoint, write_tensors
 from fastslow.networks.predict.dataset import predict
 from fastslow.networks.training.validation import pool_scores
 

@@ -13,11 +13,11 @@ from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.memory import FreedMemory, held_bytes, step_memory
 from fastslow.core.progress import progress
-from fastslow.networks.machine import distributed
-from fastslow.networks.machine.bounded_cache import BoundedCache
-from fastslow.networks.machine.devices import autocast, loss_scaler, seed_generator
-from fastslow.networks.machine.out_of_memory import Shrinking, explain_memory
-from fastslow.networks.machine.step_examples import StepExamples
+from fastslow.networks.hardware import distributed
+from fastslow.networks.hardware.bounded_cache import BoundedCache
+from fastslow.networks.hardware.devices import autocast, loss_scaler, seed_generator
+from fastslow.networks.hardware.out_of_memory import Shrinking, explain_memory
+from fastslow.networks.hardware.step_examples import StepExamples
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.model.network import RankingNetwork

@@ -8,7 +8,7 @@ from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, read_scaler
 from fastslow.features.store import SCALERS, Features
-from fastslow.networks.machine.stored_weights import load_weights
+from fastslow.networks.hardware.stored_weights import load_weights
 from fastslow.networks.predict.dataset import GraphDataset, make_dataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.run_folder import WEIGHTS

@@ -1,0 +1,256 @@
+"""Make a sample competition from source: programs of the zoo, labelled by the TPU compiler (``make sample``).
+
+Every compile is cached, so an interrupted run resumes where it stopped.
+"""
+
+import base64
+import importlib.metadata
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fastslow.competition.catalog import SPLITS
+from fastslow.core.errors import SettingsError
+from fastslow.core.progress import progress
+from fastslow.core.settings import (
+    NonNegative,
+    NonNegativeFloat,
+    PositiveFloat,
+    Settings,
+    Threads,
+    resolve,
+    unkeyed,
+)
+from fastslow_programs.tuning.search.layout_search import SEARCHES, Search
+from make_sample.sample_files import (
+    KERNELS,
+    SampleGraph,
+    layout_graphs,
+    ordered,
+    tile_graphs,
+    why_left_out,
+    write_competition,
+)
+from make_sample.sample_readme import sample_readme
+from make_sample.zoo import PROGRAMS, ZooProgram, in_turns, split_of
+from fastslow_programs.compiler.compile_pool import NOT_TRIED, Labeller, program_before_layout, tile_label
+from fastslow_programs.compiler.layout_choices import layouts_of, tie
+from fastslow_programs.compiler.layout_constraints import constrain
+from fastslow_programs.compiler.layout_space import ConfigurableNode, configurable_nodes
+from fastslow_programs.compiler.libtpu import TOPOLOGIES, lower, require_compiler
+from fastslow.hlo.messages import Module
+
+TOGETHER = 12  # programs whose searches take turns; an interrupted run has labelled the others whole
+
+
+CONFIGURATIONS = {"small": 24, "large": 200}
+"""Labels per program and search, by size of the sample; the large one has the small one's programs, too."""
+
+
+class SampleSettings(Settings):
+    """Settings of a sample competition."""
+
+    size: Literal[*CONFIGURATIONS] = "small"
+    """Size of the sample: ``small`` is the one in the repository, ``large`` has four times the programs and
+    configurations and takes days on two cores."""
+    out: str = unkeyed("")
+    """Folder to write; if empty ``data/sample`` or ``data/large`` by size, or ``data/selection`` if
+    ``programs`` is set."""
+    labels: str = unkeyed("data/labels")
+    """Folder of the cache of labels; programs whose labels are there are not compiled again."""
+    programs: str = ""
+    """Programs of the zoo to include, separated by spaces; all of the size if empty."""
+    generation: Literal[*TOPOLOGIES] = "v3"
+    """TPU generation to compile for; TpuGraphs was measured on v3."""
+    processes: Threads = unkeyed(0)
+    """Number of compiles side by side, 0 for one per core; each takes 1.4 cores and up to 1 GB."""
+    seconds: PositiveFloat = 120.0
+    """Time limit of one compile in seconds; a configuration that exceeds it has no label."""
+    hours: NonNegativeFloat = unkeyed(0.0)
+    """Stop compiling after this many hours and leave out the programs that are not fully labelled by then; a
+    later run resumes there. 0 for no limit."""
+    memory_gb: PositiveFloat = 6.0
+    """Memory limit of one compile in GB; a configuration that exceeds it has no label."""
+    seed: NonNegative = 0
+    """Seed of the searches for configurations and of the order of rows."""
+
+    def check(self) -> None:
+        """Check that the programs exist."""
+        unknown = [name for name in self.programs.split() if name not in PROGRAMS]
+        self.require(not unknown, "programs", f"a list of programs of the zoo ({' '.join(unknown)} are not)")
+
+    @property
+    def configurations(self) -> int:
+        """Labels per program and search."""
+        return CONFIGURATIONS[self.size]
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the competition."""
+        if self.programs and not self.out:
+            return resolve("data/selection")  # a selection must not replace the whole sample
+        return resolve(self.out or {"small": "data/sample", "large": "data/large"}[self.size])
+
+    def zoo(self) -> list[ZooProgram]:
+        """Return the programs to label, every split and source in its share of any first few of them."""
+        names = self.programs.split()
+        every = PROGRAMS.values()
+        return in_turns(p for p in every if (p.name in names if names else p.size in ("small", self.size)))
+
+    @staticmethod
+    def versions() -> dict[str, str]:
+        """Return the versions of the packages that labels and files depend on."""
+        return {name: importlib.metadata.version(name) for name in ("libtpu", "jax", "numpy")}
+
+
+@dataclass
+class LabelledProgram:
+    """A program of the zoo with its labels.
+
+    Args:
+        program: The program.
+        split: Its split, decided by its family.
+        module: The program before layout assignment, on which configurations are imposed.
+        nodes: Its configurable nodes, with the compiler's own layouts.
+        searches: By name, see :data:`fastslow_programs.tuning.search.layout_search.SEARCHES`.
+        tiles: Record of :func:`fastslow_programs.compiler.compile_pool.tile_label`.
+        compiles: Records of all layout compiles, including failures.
+    """
+
+    program: ZooProgram
+    split: str
+    module: Module
+    nodes: list[ConfigurableNode]
+    searches: dict[str, Search]
+    tiles: dict
+    compiles: list[dict]
+
+    def is_late(self) -> bool:
+        """Return whether the deadline came before all its labels."""
+        return any(record.get("failure") == NOT_TRIED for record in [self.tiles, *self.compiles])
+
+
+def label_programs(settings: SampleSettings) -> tuple[list[LabelledProgram], dict[str, str]]:
+    """Label the configurations of both searches and the tile candidates of every kernel.
+
+    A program with a small layout space, or with failures, gets fewer labels than wanted.
+
+    Returns:
+        The labelled programs, and the reason by name of each program that did not compile, or not in time.
+    """
+    programs, hours = settings.zoo(), settings.hours or math.inf
+    limits = {
+        "generation": settings.generation,
+        "processes": settings.processes,
+        "seconds": settings.seconds,
+        "memory": int(settings.memory_gb * 2**30),
+        "deadline": time.monotonic() + 3600 * hours,
+    }
+    labelled, failed = [], {}
+    for start in range(0, len(programs), TOGETHER):
+        some, reasons = _label(programs[start : start + TOGETHER], settings, limits)
+        labelled += some
+        failed |= reasons
+        print(f"{start + len(some) + len(reasons)} of {len(programs)} programs, {len(failed)} not labelled")
+    return labelled, failed
+
+
+def _label(
+    programs: list[ZooProgram], settings: SampleSettings, limits: dict
+) -> tuple[list[LabelledProgram], dict[str, str]]:
+    """Label some programs, as :func:`label_programs` does for all."""
+    cache = resolve(settings.labels) / "labels.sqlite"
+    lowered = [lower(*p.build()) for p in progress(programs, desc="lowering", unit="program")]
+    with Labeller(cache, task=program_before_layout, **limits).workers() as label:
+        records = label(lowered, "programs before layout assignment")
+    labelled, failed = [], {}
+    for program, record in zip(programs, records, strict=True):
+        if "failure" in record:
+            failed[program.name] = f"{record['failure']}: {record['message']}"
+            continue
+        module = Module.FromString(base64.b64decode(record["module"]))
+        nodes = configurable_nodes(module, record["layouts"])
+        choices = tie(nodes)
+        searches = {kind: Search(kind, choices, f"{settings.seed}/{program.name}") for kind in SEARCHES}
+        labelled.append(LabelledProgram(program, split_of(program), module, nodes, searches, {}, []))
+    with Labeller(cache, task=tile_label, **limits).workers() as label:
+        serialised = [one.module.SerializeToString(deterministic=True) for one in labelled]
+        for one, record in zip(labelled, label(serialised, "tile candidates"), strict=True):
+            one.tiles = record
+    with Labeller(cache, **limits).workers() as label:
+        _run_searches(labelled, settings.configurations, label)
+    late = {one.program.name for one in labelled if one.is_late()}
+    failed |= dict.fromkeys(late, f"{NOT_TRIED}: it was not labelled in the time given")
+    return [one for one in labelled if one.program.name not in late], failed
+
+
+def _run_searches(labelled: list[LabelledProgram], configurations: int, label) -> None:
+    """Alternate between proposals of all searches and labels for them, until every search is complete."""
+    for number in range(1, 2 * configurations):
+        batch = list(_proposals(labelled, configurations))
+        if not batch:
+            return
+        modules = [
+            constrain(one.module, layouts_of(c, one.searches[kind].choices), one.nodes).SerializeToString(
+                deterministic=True
+            )
+            for one, kind, c in batch
+        ]
+        for (one, kind, configuration), record in zip(batch, label(modules, f"round {number}"), strict=True):
+            one.compiles.append(record)
+            one.searches[kind].labels.append((configuration, record.get("cycles")))
+
+
+def _proposals(labelled: list[LabelledProgram], configurations: int) -> Iterator:
+    for one in labelled:
+        if one.is_late():
+            continue
+        for kind, search in one.searches.items():
+            missing = configurations - len(search.succeeded())
+            hopeless = len(search.labels) >= 2 * configurations
+            if missing and not search.exhausted and not hopeless and search.choices:
+                for configuration in search.propose(missing):
+                    yield one, kind, configuration
+
+
+def kernel_graphs(labelled: list[LabelledProgram], kernels: int, seed: int) -> list[SampleGraph]:
+    """Return the tile graphs of all programs, at most ``kernels`` of each; no structure occurs in two splits.
+
+    Test programs choose first, then valid, then train, each split in the order given.
+    """
+    seen: dict[str, str] = {}
+    order = sorted(labelled, key=lambda one: -SPLITS.index(one.split))
+    usable = [one for one in order if "failure" not in one.tiles]
+    return [graph for one in usable for graph in tile_graphs(one, kernels, seed, seen)]
+
+
+def make_sample(settings: SampleSettings) -> Path:
+    """Make a sample competition with the TPU compiler, print where it is, and return its folder.
+
+    An interrupted run resumes where it stopped, since every label is cached.
+
+    Raises:
+        SettingsError: libtpu or JAX is not installed, or no program gave a graph.
+        DataError: The cache of labels is not readable.
+    """
+    require_compiler()
+    labelled, left_out = label_programs(settings)
+    graphs = []
+    for one in labelled:
+        layouts = layout_graphs(one, settings.seed)
+        if why := why_left_out(layouts, settings.configurations):
+            left_out[one.program.name] = why
+        else:
+            graphs += layouts
+    graphs += kernel_graphs(labelled, KERNELS, settings.seed)
+    if not graphs:
+        reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
+        raise SettingsError(f"programs: none gave a graph ({reasons})")
+    graphs = ordered(graphs)
+    readme = sample_readme(graphs, labelled, left_out, settings)
+    write_competition(graphs, readme, settings.folder)
+    print(f"{settings.folder}: made; its README.md describes the content")
+    return settings.folder

@@ -1,1 +1,0 @@
-"""Tied choices: the few choices that a layout configuration makes, and sets of them."""

@@ -1,1 +1,0 @@
-"""The commands of more than one call: checks first, then a notebook, then what is printed."""

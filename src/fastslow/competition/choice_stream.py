@@ -1,0 +1,181 @@
+"""Tied choices of a stream of configurations: found on the first rows, verified bit by bit on all others.
+
+After a few hundred configurations the groups and their options are known, and every further one is a choice
+among them: it is written out from the choices of one tensor per group and compared with what the file holds.
+Only what differs is looked at entry by entry. So a file costs little more than to decompress it.
+"""
+
+import numpy as np
+
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES, WEIGHTS, layouts_of
+from fastslow.competition.tied_choices import Choices, distinct_rows
+
+_LEARNED = 16  # rows that groups are divided by at once: the work is quadratic in them
+_MAX_STATES = 1 << 16  # entries of a table of patterns, 72 bytes each where layouts are float32
+_NONE = -1  # number of no layout
+
+
+class ChoiceFinder:
+    """Groups of tensors whose layouts determine each other in all configurations seen so far.
+
+    Letters in shapes: T = 3 K tensors, G groups, O maximum number of options of a group.
+
+    Args:
+        num_nodes: K, number of configurable nodes.
+
+    Attributes:
+        group: ``(T,)`` group of each tensor; a group that is divided keeps its number for its first tensor's
+            part.
+        first: ``(G,)`` first tensor of each group.
+        options: ``(G,)`` number of options of each group.
+        numbers: ``(T, O)`` int32 number of each tensor's layout under each option of its group, in order of
+            first occurrence; -1 beyond the options.
+        held: Bytes of the choices of all configurations added.
+    """
+
+    def __init__(self, num_nodes: int):
+        num_tensors = num_nodes * len(ROLES)
+        self.group = np.zeros(num_tensors, np.int64)
+        self.first = np.zeros(min(1, num_tensors), np.int64)
+        self.options = np.zeros(min(1, num_tensors), np.int64)
+        self.numbers = np.full((num_tensors, 1), _NONE, np.int32)
+        self._parent = self.first.tolist()  # the group that each was divided from
+        self._values: list[np.ndarray] = []
+        self.held = 0
+
+    def add(self, values: np.ndarray) -> None:
+        """Append configurations by the option that each chooses for each group, ``(n, G)``."""
+        self._values.append(values.astype(np.min_scalar_type(max(0, self.numbers.shape[1] - 1))))
+        self.held += self._values[-1].nbytes
+
+    def explain(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
+        """Find the options of configurations, and divide groups and add options where that is needed.
+
+        Args:
+            rows: ``(n, T)`` int32 numbers of the layouts of each tensor.
+
+        Returns:
+            ``(n, G)`` option of each group, and whether anything was new.
+        """
+        new, start = False, np.arange(len(self.group))
+        while True:
+            seen = rows[:, self.first, None] == self.numbers[self.first]
+            values = seen.argmax(2) if seen.size else np.zeros(seen.shape[:2], np.int64)
+            entry = values.take(self.group, axis=1) + start * self.numbers.shape[1]
+            wrong = self.numbers.take(entry) != rows
+            unexplained = np.flatnonzero(wrong.any(1))[:_LEARNED]
+            if not len(unexplained):
+                return values, new
+            new = True
+            self._learn(rows[unexplained], np.unique(self.group[wrong[unexplained].any(0)]))
+
+    def _learn(self, rows: np.ndarray, groups: np.ndarray) -> None:
+        """Divide some groups, and extend their options, so that these rows (m, T) are explained."""
+        tensors = np.flatnonzero(np.isin(self.group, groups))
+        rows, known = rows[:, tensors], self.numbers[tensors].T
+        earlier = np.concatenate([known, rows])
+        same_as = (earlier == rows[:, None]).argmax(1)  # (m, T') the first that equals each
+        leader, part = distinct_rows([self.group[tensors], *same_as], len(tensors))
+        is_new = same_as[:, leader] == len(known) + np.arange(len(rows))[:, None]  # (m, parts)
+        before = self.options[self.group[tensors[leader]]]
+        after = before + is_new.sum(0)
+        wider = max(0, after.max() - self.numbers.shape[1])
+        self.numbers = np.pad(self.numbers, ((0, 0), (0, wider)), constant_values=_NONE)
+        for number, lead in enumerate(tensors[leader]):
+            members = np.flatnonzero(part == number)
+            added = rows[is_new[:, number]][:, members].T
+            self.numbers[tensors[members], before[number] : after[number]] = added
+            group = self.group[lead]
+            if self.first[group] != lead:
+                self._parent.append(group)
+                group = len(self.first)
+                self.first, self.options = np.append(self.first, lead), np.append(self.options, 0)
+            self.group[tensors[members]] = group
+            self.options[group] = after[number]
+
+    def finish(self) -> tuple[np.ndarray, Choices]:
+        """Return the distinct layouts of all configurations, all -1 first, and the choices among them.
+
+        Returns:
+            ``(L, 6)`` int8 layouts in the order of their numbers, and the choices of all configurations
+            added, as :func:`fastslow.competition.tied_choices.factorise` gives them.
+        """
+        parts = []
+        for values in self._values:
+            origin = list(range(len(self.first)))
+            for group in range(values.shape[1], len(origin)):
+                origin[group] = origin[self._parent[group]]
+            parts.append(values[:, origin])
+        order = np.argsort(self.first)
+        layouts = np.union1d(self.numbers[self.numbers >= 0], 0)
+        codes = np.where(self.numbers < 0, 0, np.searchsorted(layouts, self.numbers)).astype(np.uint16)
+        shape = len(self.group) // len(ROLES), len(ROLES)
+        return layouts_of(layouts), Choices(
+            values=np.ascontiguousarray(np.concatenate(parts)[:, order]),
+            group=np.argsort(order)[self.group].reshape(shape).astype(np.int32),
+            codes=codes.reshape(*shape, -1 if codes.size else 1),
+            options=self.options[order].astype(np.int32),
+        )
+
+
+class Patterns:
+    """The bytes of configurations of known options: what a file must hold, written out and compared.
+
+    A node's bytes depend on the options of its three groups. Nodes of equal groups and layouts share a class,
+    for which they are tabulated under every combination of options. Where that is too many, each tensor has
+    its own table.
+
+    Args:
+        finder: The groups and options known.
+        dtype: Type of the file's array.
+    """
+
+    def __init__(self, finder: ChoiceFinder, dtype: np.dtype):
+        self._finder, self._bits = finder, np.dtype(f"u{dtype.itemsize}")
+        self._weights = WEIGHTS.astype(np.float32 if dtype.itemsize <= 4 else np.float64)
+        # a layout's number minus that of zeros: entries are taken as they are
+        self._first_numbers = (finder.numbers[finder.first] - WEIGHTS.sum()).astype(self._weights.dtype)
+        for width in (len(ROLES), 1):
+            groups, numbers = (
+                finder.group.reshape(-1, width),
+                finder.numbers.reshape(-1, width, finder.numbers.shape[1]),
+            )
+            columns = numbers.reshape(len(groups), -1).T
+            one, self._class = distinct_rows([*groups.T, *(columns - _NONE)], len(groups))
+            options = finder.options[groups[one]]
+            if options.prod(1).sum() <= _MAX_STATES:
+                break
+        step = np.cumprod(options, 1) // options
+        states = options.prod(1)
+        start = np.cumsum(states) - states
+        self._start = start.astype(np.float32)
+        self._steps = np.zeros((len(finder.first), len(one)), np.float32)
+        np.add.at(self._steps, (groups[one].T, np.arange(len(one))), step.T)
+        owner = np.repeat(np.arange(len(one)), states)
+        option = (np.arange(len(owner)) - start[owner])[:, None] // step[owner] % options[owner]
+        number = numbers[one[owner][:, None], np.arange(width), option]
+        patterns = layouts_of(number.ravel()).astype(dtype)
+        rows = patterns.reshape(len(owner), width * LAYOUT_WIDTH)
+        self._table = rows.view(f"V{rows.shape[1] * dtype.itemsize}").ravel()
+
+    def match(self, chunk: np.ndarray) -> np.ndarray | None:
+        """Find the options of configurations, if all of them are made of known ones.
+
+        Args:
+            chunk: ``(n, K, 18)`` rows of the file.
+
+        Returns:
+            ``(n, G)`` option of each group; None if a byte differs from what known options have there.
+        """
+        layouts = chunk.reshape(len(chunk), len(self._finder.group), LAYOUT_WIDTH)
+        layouts = layouts.view(f"V{LAYOUT_WIDTH * chunk.itemsize}").take(self._finder.first, axis=1)
+        with np.errstate(invalid="ignore", over="ignore"):  # of no number, hence of no option
+            number = layouts.view(chunk.dtype) @ self._weights
+        values = np.zeros(number.shape, np.uint16)
+        for option, first in enumerate(self._first_numbers.T[1:], 1):
+            np.copyto(values, option, where=number == first)
+        state = (values.astype(np.float32) @ self._steps + self._start).astype(np.intp)
+        # with mode="clip" numpy copies without a check of each index; they are in range
+        wanted = self._table.take(state.take(self._class, axis=1, mode="clip"), mode="clip")
+        same = np.array_equal(wanted.view(self._bits).ravel(), chunk.view(self._bits).ravel())
+        return values if same else None

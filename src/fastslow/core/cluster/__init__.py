@@ -1,0 +1,1 @@
+"""A Dask cluster whose workers run steps of the workflow."""

@@ -1,0 +1,242 @@
+"""Calls on the workers of a Dask cluster: of a running scheduler, or of SLURM jobs through dask-jobqueue.
+
+What a worker does with a call is in :mod:`fastslow.core.cluster.worker`. A call whose worker is lost
+starts again on another one. Dask is imported where a cluster is opened: one machine does without it.
+"""
+
+import contextlib
+import pickle
+import sys
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, as_completed
+from typing import Any
+
+from fastslow.core.cluster.worker import (
+    GPU,
+    MEMORY,
+    Call,
+    ClusterError,
+    code_identity,
+    list_folders,
+    run_call,
+)
+from fastslow.core.errors import SettingsError
+from fastslow.core.processes import ended_by_interrupt
+from fastslow.core.settings import resolve
+
+SLURM = "slurm"
+INSTALL = "type `.venv/bin/pip install -e '.[cluster]'`"
+_CONNECT_SECONDS = 20
+_ANSWER_SECONDS = 10  # between two looks at whether the client is still connected
+_CALLS_PER_SLOT = 4  # so that slots end at about the same time, and a lost worker loses little
+
+
+class Cluster(Executor):
+    """An executor whose calls run on the workers of a Dask cluster.
+
+    Args:
+        client: A connected ``distributed.Client``.
+    """
+
+    def __init__(self, client):
+        self._client, self._topic = client, f"fastslow-{uuid.uuid4().hex}"
+        self._identity = code_identity()
+        self._futures: dict[str, Future] = {}
+        self._changes = threading.Lock()  # a call's start and end are reported in threads of their own
+        runs = resolve("runs")
+        runs.mkdir(parents=True, exist_ok=True)
+        self._witness = runs / f".{self._topic}"
+        self._witness.touch()
+        client.subscribe_topic(self._topic, self._started)
+
+    @property
+    def address(self) -> str:
+        """Address of the scheduler."""
+        return self._client.scheduler.address
+
+    def workers(self) -> list[Mapping]:
+        """Return what Dask knows of each worker: host, nthreads, resources, ..."""
+        return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
+
+    def offered(self, name: str, beside: Sequence[str] = ()) -> float:
+        """Return how much of a resource the best worker has, of those that declare all of ``beside`` too."""
+        own = [worker["resources"] for worker in self.workers()]
+        return max((r.get(name, 0) for r in own if all(r.get(other) for other in beside)), default=0)
+
+    def submit(self, function: Callable, /, *args: Any, **options: Any) -> Future:
+        """Run a function of a module on a worker; the future is running once a worker has started it.
+
+        Args:
+            function: Any function, without keyword arguments.
+            *args: Its arguments, which can be pickled.
+            **options: ``label``, a name for messages; ``resources``, Dask resources that it needs;
+                ``waits``, whether it gives its place to the calls that it makes itself.
+        """
+        label, resources = options.get("label") or function.__name__, options.get("resources") or {}
+        slots = Counter()
+        for worker in self.workers():
+            slots[worker["host"]] += worker["nthreads"]
+        call = Call(
+            pickled=pickle.dumps((function, args)),
+            label=label,
+            identity=self._identity,
+            home=str(resolve("")),
+            witness=str(self._witness),
+            topic=self._topic,
+            gpu=GPU in resources,
+            memory=int(resources.get(MEMORY, 0)),
+            slots=slots,
+            waits=options.get("waits", False),
+        )
+        key = f"{label.replace(' ', '-')}-{uuid.uuid4().hex}"
+        future = self._futures[key] = Future()
+        remote = self._client.submit(run_call, call, key=key, pure=False, resources=resources)
+        future.add_done_callback(lambda ours: remote.cancel() if ours.cancelled() else None)
+        remote.add_done_callback(lambda theirs: self._finish(future, theirs, label))
+        return future
+
+    def _started(self, event: tuple[float, dict]) -> None:
+        """Note that a worker has started a call; a second time where the first worker was lost."""
+        key, label, host = event[1]["key"], event[1]["label"], event[1]["host"]
+        future = self._futures[key]
+        with self._changes:
+            again = future.running()
+            if not again and not future.done():
+                future.set_running_or_notify_cancel()
+        if again:
+            print(f"  {label}: its worker was lost; started again on {host}", file=sys.stderr, flush=True)
+
+    def _finish(self, future: Future, remote: Any, label: str) -> None:
+        from distributed import CancelledError, KilledWorker
+
+        with self._changes:
+            if future.cancelled():
+                return
+            if not future.running():  # its start may be reported later than its end
+                future.set_running_or_notify_cancel()
+        try:
+            value, log = self._result_of(remote)
+            print(log, end="", file=sys.stderr, flush=True)
+            list_folders(resolve(""))
+        except ClusterError as error:
+            future.set_exception(error)
+        except KilledWorker as error:
+            workers = f"{error.allowed_failures + 1} workers were lost while they ran it"
+            last = f"the last one was {error.last_worker.address}"
+            remedy = "Where memory ran out, give a worker more of it or fewer slots (--nthreads)"
+            future.set_exception(ClusterError(f"{label}: {workers}; {last}. {remedy}"))
+        # whatever it is: in this thread nobody else sees it, and the run would wait for the future for ever
+        except (Exception, CancelledError) as error:
+            problem = f"{label}: the cluster did not finish it ({type(error).__name__}: {error})"
+            remedy = f"Look at the scheduler {self.address} and its workers, and run the same command again"
+            future.set_exception(ClusterError(f"{problem}. {remedy}"))
+        else:
+            future.set_result(value)
+
+    def _result_of(self, remote: Any) -> Any:
+        """Return the result of a call that has ended.
+
+        Dask waits for ever for that of a client that is closed meanwhile, as after Ctrl-C, and as its
+        callbacks have one thread in a process, no other client would get a result.
+        """
+        while self._client.status == "running":
+            try:
+                return remote.result(timeout=_ANSWER_SECONDS)
+            except TimeoutError:
+                if remote.status == "error":  # its own
+                    raise
+        raise ClusterError("the connection to the scheduler was closed before the result came")
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Cancel what has not started, wait for the rest if asked to, and leave the cluster."""
+        for future in self._futures.values():
+            if cancel_futures:
+                future.cancel()
+            if wait and future.running():
+                future.exception()
+        self._witness.unlink(missing_ok=True)
+        self._client.close()
+
+
+@contextlib.contextmanager
+def open_cluster(address: str, jobs: int = 8) -> Iterator[Cluster]:
+    """Connect to a cluster and wait for its first worker; after Ctrl-C its calls are cancelled.
+
+    Args:
+        address: Scheduler, such as ``tcp://host:8786``, or ``slurm``: jobs as dask-jobqueue's configuration
+            file describes them.
+        jobs: For ``slurm``: maximum number of jobs.
+
+    Raises:
+        SettingsError: Nothing is installed for it, no scheduler answers, or the configuration is incomplete.
+    """
+    with _client(address, jobs) as client:
+        if not client.scheduler_info(n_workers=-1)["workers"]:
+            known = client.scheduler.address
+            print(f"waiting for a first worker of {known} (`.venv/bin/dask worker {known}`)", file=sys.stderr)
+            client.wait_for_workers(1)
+        with ended_by_interrupt(Cluster(client)) as cluster:
+            yield cluster
+
+
+@contextlib.contextmanager
+def _client(address: str, jobs: int) -> Iterator[Any]:
+    try:
+        from distributed import Client
+
+        if address == SLURM:
+            from dask_jobqueue import SLURMCluster
+    except ImportError as error:
+        raise SettingsError(f"cluster: {error.name} is not installed; {INSTALL}") from None
+    with contextlib.ExitStack() as stack:
+        if address == SLURM:
+            try:
+                slurm = stack.enter_context(SLURMCluster())
+            except (ValueError, TypeError) as error:
+                problem = f"cluster: dask-jobqueue refuses its configuration ({error})"
+                raise SettingsError(f"{problem}; see docs/many_machines.md for one") from None
+            # calls take minutes to hours: a job for each that waits, not for the half second Dask expects
+            slurm.adapt(minimum_jobs=1, maximum_jobs=jobs, target_duration="10ms", wait_count=30)
+            address = slurm.scheduler_address
+        try:
+            try:
+                client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+            except AssertionError:  # its event loop did not start within 10 seconds: the machine is stalled
+                client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            problem = f"cluster: no Dask scheduler answers at {address!r} ({error})"
+            raise SettingsError(f"{problem}; start one with `.venv/bin/dask scheduler`") from None
+        except (TypeError, RuntimeError) as error:  # as Dask says that certificates are missing
+            problem = f"cluster: Dask's settings do not allow {address!r} ({error})"
+            raise SettingsError(f"{problem}; see TLS in docs/many_machines.md") from None
+        yield stack.enter_context(client)
+
+
+def map_on_cluster(address: str, function: Callable, items: Sequence, *args: Any) -> Iterator[Any]:
+    """Yield ``function(item, *args)`` of every item, in any order, several items to a call.
+
+    Args:
+        address: As for :func:`open_cluster`.
+        function: A function of a module.
+        items: What to call it with.
+        *args: Further arguments of every call.
+
+    Raises:
+        ClusterError: A call failed; those that have not started are cancelled.
+    """
+    with open_cluster(address) as cluster:
+        slots = sum(worker["nthreads"] for worker in cluster.workers())
+        calls = min(len(items), _CALLS_PER_SLOT * slots)
+        futures = [
+            cluster.submit(_map, function, items[n::calls], args, label=f"part {n + 1} of {calls}")
+            for n in range(calls)
+        ]
+        for future in as_completed(futures):
+            yield from future.result()
+
+
+def _map(function: Callable, items: Sequence, args: tuple) -> list:
+    return [function(item, *args) for item in items]

@@ -1,0 +1,1 @@
+"""HLO protobufs and text: messages, reader, and the arrays of a competition file."""

@@ -1,0 +1,326 @@
+"""Read HLO files: the compiler's dumps, as protobuf or text, and TpuGraphs' files with measured runs.
+
+The kind of a file is recognised by its content, not by its name:
+
+==================  ==================================================================================
+kind                written by
+==================  ==================================================================================
+HloModuleProto      XLA's ``HloModule::ToProto``; JAX's ``as_serialized_hlo_module_proto``
+HloProto            the compiler under ``--xla_dump_to=FOLDER --xla_dump_hlo_as_proto`` (``*.hlo.pb``)
+HLO text            the compiler under ``--xla_dump_to=FOLDER`` (``*.txt``)
+ModuleTuningData    TpuGraphs: a layout program with its measured runs
+TuningData          TpuGraphs: tile kernels with their measured runs
+==================  ==================================================================================
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
+from fastslow.core.errors import DataError
+from fastslow.core.input_files import check_regular
+from fastslow.hlo import text_parser
+from fastslow.hlo.messages import Instruction, Module, ModuleTuningData, TuningData
+from fastslow_programs.compiler.tile_log import tile_features
+
+_KINDS = "An HLO file is an HloModuleProto, an HloProto, HLO text, or a TpuGraphs .pb"
+_DUMP = "Dump the program with XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto' and use a *.hlo.pb"
+_WRITE_AGAIN = "Write or download the file again"
+_MAX_BYTES = 1 << 31  # protobuf's own limit
+_PARSER_BYTES = 8 << 30  # a text of 100 MB takes 2 GB
+_PARSER_SECONDS = 300.0
+_OPCODE = re.compile(r"[a-z][a-z0-9-]*")
+_OPERANDS = {"convolution": 2, "dot": 2, "reshape": 1}  # of the instructions whose layouts can be chosen
+_LISTED = 20  # names of kernels in a message
+
+
+@dataclass(frozen=True)
+class HloProgram:
+    """An HLO module and its measured runs.
+
+    Args:
+        module: A :class:`fastslow.hlo.messages.Module` message.
+        runs: Configurations and runtimes by npz key, in file order. Layout: ``node_config_ids`` (K,),
+            ``node_config_feat`` (C, K, 18) and ``config_runtime`` (C,) in nanoseconds. Tile: ``config_feat``
+            (C, 24), ``config_runtime`` and ``config_runtime_normalizers`` (C,), the runtime of the
+            compiler's default. Empty for a file without runs.
+        layouts: The compiler's own layouts by instruction, see
+            :meth:`fastslow_programs.compiler.libtpu.Compiler.layout_assignment`; empty where it was not asked.
+    """
+
+    module: Module
+    runs: dict[str, np.ndarray]
+    layouts: dict[str, list[list[int]]] = field(default_factory=dict)
+
+
+def read_program(path: Path, kernel: str = "") -> HloProgram:
+    """Read one module of an HLO file.
+
+    Args:
+        path: A file of any kind listed in :mod:`fastslow.hlo.reader`.
+        kernel: Name of the module, or its position from 0; may be empty where the file holds one.
+
+    Raises:
+        DataError: As for :func:`read_programs`; or the file holds several modules and none is chosen, no such
+            one, or two of that name.
+    """
+    return choose_program(path, read_programs(path), kernel)
+
+
+def choose_program(path: Path, programs: list[HloProgram], kernel: str) -> HloProgram:
+    """Return one module of those that a file holds; errors as for :func:`read_program`."""
+    if not kernel and len(programs) == 1:
+        return programs[0]
+    names = [program.module.name for program in programs]
+    chosen = [number for number, name in enumerate(names) if name == kernel]
+    if not chosen and kernel.isdecimal() and int(kernel) < len(names):
+        chosen = [int(kernel)]
+    if len(chosen) == 1:
+        return programs[chosen[0]]
+    listed = ", ".join(f"{number} {name}" for number, name in enumerate(names[:_LISTED]))
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    problem = f"holds {len(names)} kernels ({listed}{more})"
+    if kernel:
+        problem += f", {len(chosen) or 'none'} of them named {kernel[:80]!r}"
+    raise DataError(path, problem, "Choose one by name or number: kernel=0")
+
+
+def read_programs(path: Path) -> list[HloProgram]:
+    """Read all modules of an HLO file; only TpuGraphs' TuningData holds more than one.
+
+    Failed runs are dropped, as in TpuGraphs.
+
+    Args:
+        path: A file of any kind listed in :mod:`fastslow.hlo.reader`.
+
+    Raises:
+        DataError: The file is missing, empty, truncated, not HLO, or holds no sound module
+            (:func:`check_module`); or it is text and jaxlib is not installed.
+    """
+    path = Path(path)
+    check_regular(path, _MAX_BYTES)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(path, error.strerror.lower(), "Check the path") from None
+    if not data:
+        raise DataError(path, "is empty", _WRITE_AGAIN)
+    text = _as_text(data)
+    found = _parse(data) if text is None else [ModuleTuningData(module=_parse_text(path, text))]
+    if not found:
+        raise DataError(path, "is not HLO, or is truncated", _KINDS)
+    for tuned in found:
+        check_module(path, tuned.module)
+    return [HloProgram(tuned.module, _runs(path, tuned)) for tuned in found]
+
+
+def _as_text(data: bytes) -> str | None:
+    """Return the file as text, None if binary: a protobuf of HLO holds control characters (field tags)."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if re.search(r"[\x00-\x08]", text) else text
+
+
+def _parse_text(path: Path, text: str) -> Module:
+    """Parse an HLO text dump with XLA's own parser, in a process of its own: some inputs end it."""
+    if re.match(r"\s*(module\b|#\w+ = loc|func\.func)", text):
+        remedy = (
+            "Save lowered.compiler_ir('hlo').as_serialized_hlo_module_proto() instead of lowered.as_text()"
+        )
+        raise DataError(path, "is StableHLO text, expected HLO", remedy)
+    if not re.search(r"^\s*HloModule\s", text, re.MULTILINE):
+        raise DataError(path, "is not HLO", _KINDS)
+    command = [sys.executable, "-P", text_parser.__file__, str(_PARSER_BYTES)]
+    try:
+        done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=_PARSER_SECONDS)
+    except subprocess.TimeoutExpired:
+        problem = f"is HLO text that XLA's parser does not finish in {_PARSER_SECONDS:.0f} s"
+        raise DataError(path, problem, _DUMP) from None
+    if done.returncode == text_parser.MISSING:
+        problem = "is HLO text, which only XLA's own parser reads, and jaxlib is not installed"
+        raise DataError(path, problem, f"{_DUMP}, or pip install 'fastslow[compiler]'")
+    if done.returncode:
+        said = " ".join(done.stderr.decode(errors="replace").split()) or f"status {done.returncode}"
+        if done.returncode != text_parser.REFUSED:
+            said = f"XLA's parser ends on it: {said}"
+        raise DataError(path, f"is not HLO text: {said[:500]}", _WRITE_AGAIN)
+    return Module.FromString(done.stdout)
+
+
+def _parse(data: bytes) -> list[ModuleTuningData]:
+    """Return the modules of a protobuf with their runs; an empty list if it is none of the kinds.
+
+    The bytes may also parse as another message, into nonsense; instructions with valid opcodes decide.
+    """
+    module = _decode(Module, data)
+    if module and _is_module(module):
+        return [ModuleTuningData(module=module)]
+    tuned = _decode(ModuleTuningData, data)
+    if tuned and _is_module(tuned.module):
+        if not (tuned.fingerprint or tuned.config_index_to_node):  # an HloProto, whose field 3 is no run
+            tuned.ClearField("runs")
+        return [tuned]
+    tuning = _decode(TuningData, data)
+    return list(tuning.modules) if tuning and all(_is_module(part.module) for part in tuning.modules) else []
+
+
+def _decode(message: Any, data: bytes):
+    try:
+        return message.FromString(data)
+    except DecodeError:
+        return None
+
+
+def _is_module(module: Module) -> bool:
+    return bool(module.computations) and all(
+        part.instructions and all(_OPCODE.fullmatch(inst.opcode) for inst in part.instructions)
+        for part in module.computations
+    )
+
+
+def check_module(path: Path, module: Module) -> None:
+    """Check that a module is whole, acyclic, and of fitting shapes, before anything is computed from it.
+
+    Raises:
+        DataError: An instruction or computation is missing, is there twice, or uses itself; a convolution,
+            dot or reshape has other operands or axes than such an instruction; or a layout is no permutation.
+    """
+
+    def refuse(problem: str):
+        raise DataError(path, f"HLO module {module.name!r}: {problem}", _WRITE_AGAIN)
+
+    _check_references(module, refuse)
+    calls = {
+        part.id: {called for inst in part.instructions for called in inst.called_computation_ids}
+        for part in module.computations
+    }
+    if _has_cycle(calls):
+        refuse("a computation calls itself")
+    for part in module.computations:
+        if _has_cycle({inst.id: inst.operand_ids for inst in part.instructions}):
+            refuse(f"an instruction of computation {part.name} uses its own result")
+        by_id = {inst.id: inst for inst in part.instructions}
+        for inst in part.instructions:
+            rank, order = len(inst.shape.dimensions), inst.shape.layout.minor_to_major
+            if order and sorted(order) != list(range(rank)):
+                refuse(f"the layout {list(order)} of {inst.opcode} {inst.name} is no order of {rank} axes")
+            if problem := _misfit(inst, [by_id[operand] for operand in inst.operand_ids]):
+                refuse(f"{inst.opcode} {inst.name} {problem}")
+
+
+def _check_references(module: Module, refuse: Callable[[str], None]) -> None:
+    """Refuse a reference to an instruction or computation that the module lacks, or has twice."""
+    computations = {part.id for part in module.computations}
+    if len(computations) < len(module.computations):
+        refuse("two computations have the same id")
+    if module.entry_computation_id not in computations:
+        refuse(f"the entry computation {module.entry_computation_name} is missing")
+    for part in module.computations:
+        ids = {inst.id for inst in part.instructions}
+        if len(ids) < len(part.instructions):
+            refuse(f"two instructions of computation {part.name} have the same id")
+        if part.root_id not in ids:
+            refuse(f"the root of computation {part.name} is missing")
+        for inst in part.instructions:
+            if not ids.issuperset(inst.operand_ids):
+                refuse(f"an operand of {inst.opcode} {inst.name} is missing")
+            if not computations.issuperset(inst.called_computation_ids):
+                refuse(f"a computation that {inst.opcode} {inst.name} calls is missing")
+
+
+def _has_cycle(uses: dict[int, Iterable[int]]) -> bool:
+    try:
+        TopologicalSorter(uses).prepare()
+    except CycleError:
+        return True
+    return False
+
+
+def _misfit(inst: Instruction, operands: list[Instruction]) -> str:
+    """Return why an instruction is no convolution, dot or reshape; empty where it is, or claims another."""
+    if inst.opcode not in _OPERANDS:
+        return ""
+    if len(operands) != _OPERANDS[inst.opcode]:
+        return f"has {len(operands)} operands, {_OPERANDS[inst.opcode]} wanted"
+    shapes = [inst.shape, *(operand.shape for operand in operands)]
+    if any(size < 0 for shape in shapes for size in shape.dimensions):
+        return "has a size below 0"
+    if inst.opcode == "reshape":
+        sizes = [prod(shape.dimensions) for shape in shapes]
+        return "" if sizes[0] == sizes[1] else f"has {sizes[0]} elements, its operand {sizes[1]}"
+    if inst.opcode == "dot":
+        numbers = inst.dot
+        sides = [
+            (*numbers.lhs_contracting, *numbers.lhs_batch),
+            (*numbers.rhs_contracting, *numbers.rhs_batch),
+        ]
+        named = [(), *sides]
+        free = sum(len(s.dimensions) - len(side) for s, side in zip(shapes[1:], sides, strict=True))
+        if len(inst.shape.dimensions) != free + len(inst.dot.lhs_batch):
+            return f"has {len(inst.shape.dimensions)} dimensions, {free + len(inst.dot.lhs_batch)} wanted"
+    else:
+        numbers = inst.convolution
+        named = [
+            (numbers.output_batch, numbers.output_feature),
+            (numbers.input_batch, numbers.input_feature),
+            (numbers.kernel_input_feature, numbers.kernel_output_feature),
+        ]
+    for shape, axes in zip(shapes, named, strict=True):
+        if len({*axes}) < len(axes) or any(not 0 <= axis < len(shape.dimensions) for axis in axes):
+            return f"names the axes {list(axes)} of a tensor of {len(shape.dimensions)} dimensions"
+    return ""
+
+
+def _runs(path: Path, tuned: ModuleTuningData) -> dict[str, np.ndarray]:
+    measured = [run for run in tuned.runs if not run.error and run.profile.compute_time_ns > 1]
+    if not measured:
+        return {}
+    runtime = np.array([run.profile.compute_time_ns for run in measured], np.int64)
+    if all(run.HasField("module_config") for run in measured):
+        ids = np.array(tuned.config_index_to_node, np.int64)
+        nodes = sum(len(part.instructions) for part in tuned.module.computations)
+        if len(ids) and ids.max() >= nodes:
+            problem = f"config_index_to_node names node {ids.max()}, but there are {nodes} nodes"
+            raise DataError(path, problem, _WRITE_AGAIN)
+        features = [_layout_features(path, run.module_config.layout_config, len(ids)) for run in measured]
+        return {"node_config_ids": ids, "node_config_feat": np.stack(features), "config_runtime": runtime}
+    defaults = [run.profile.compute_time_ns for run in measured if run.is_default]
+    if not all(run.HasField("op_config") for run in measured) or not defaults:
+        problem = (
+            f"the runs of HLO module {tuned.module.name!r} mix layouts and tiles, or none is the default"
+        )
+        raise DataError(path, problem, _WRITE_AGAIN)
+    return {
+        "config_feat": np.array([_tile_row(run.op_config.tile_size_config) for run in measured], np.float32),
+        "config_runtime": runtime,
+        "config_runtime_normalizers": np.full(len(measured), defaults[0], np.int64),
+    }
+
+
+def _layout_features(path: Path, config, nodes: int) -> np.ndarray:
+    """Return ``node_config_feat`` of one configuration, (K, 18) float32, -1 where a tensor has no layout."""
+    if len(config.nodes) != nodes or any(len(node.tensors) > len(ROLES) for node in config.nodes):
+        problem = f"a run configures {len(config.nodes)} nodes, but config_index_to_node names {nodes}"
+        raise DataError(path, problem, _WRITE_AGAIN)
+    features = np.full((nodes, len(ROLES), LAYOUT_WIDTH), -1, np.float32)
+    for row, node in zip(features, config.nodes, strict=True):
+        for tensor, layout in enumerate(node.tensors):
+            dims = layout.dims[:LAYOUT_WIDTH]
+            row[tensor, : len(dims)] = dims
+    return features.reshape(nodes, -1)
+
+
+def _tile_row(tile) -> list[int]:
+    return tile_features(tile.kernel_bounds, tile.output_bounds, tile.input_bounds)

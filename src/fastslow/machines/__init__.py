@@ -1,1 +1,0 @@
-"""Several machines: a Dask cluster whose workers run the steps of a run."""

@@ -1,0 +1,98 @@
+"""The three figures of the README, from a finished run: scores, deduplicated states, one feature."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fastslow.competition.catalog import TEST, TRAIN, VALID
+from fastslow.competition.metrics import kendall_tau
+from fastslow.core.figures import save_figure
+from fastslow.core.progress import progress
+from fastslow.core.settings import Settings, resolve
+from fastslow.evaluation.ledger import read_record
+from fastslow.evaluation.plots import plot_results
+from fastslow.evaluation.score_tables import pool_seeds
+from fastslow.features.store import Features, Graph
+from fastslow.views.states_figure import plot_states
+
+_COLLECTION = "layout-xla-random"
+_WIDTH = 1200  # pixels: sharp where a page shows 800
+_COLOURS = 64
+
+
+class FiguresSettings(Settings):
+    """Settings of the README's figures."""
+
+    name: str = "sample"
+    """Name of a finished run: its submission's record and its features are shown."""
+    folder: str = "docs/figures"
+    """Folder to write ``scores.png``, ``states.png`` and ``feature.png`` to."""
+    graph: str = ""
+    """Train graph of layout:xla:random whose states and feature are shown; empty: the smallest."""
+    column: str = "violation_ratio"
+    """Configuration feature that is shown against runtime."""
+
+
+def make_figures(settings: FiguresSettings) -> list[Path]:
+    """Write the three figures and print their paths; the same run and matplotlib give the same bytes.
+
+    Args:
+        settings: Settings.
+
+    Returns:
+        The PNG files.
+
+    Raises:
+        SettingsError: There is no such graph or column.
+        DataError: The run has no submission or no features.
+    """
+    folder = resolve(settings.folder)
+    table = pool_seeds(
+        pd.DataFrame(read_record(resolve(f"submissions/{settings.name}.csv"), "table")["table"])
+    )
+    features = Features(resolve(f"features/{settings.name}/{_COLLECTION}"))
+    graph = _graph(settings, features)
+    settings.require(
+        settings.column in features.config_columns, "column", "a configuration feature of this run"
+    )
+    values = np.asarray(graph.config_feat[:, features.config_columns.index(settings.column)])
+    drawings = {
+        "scores.png": lambda: plot_results(table.drop(columns=VALID) if TEST in table else table),
+        "states.png": lambda: plot_states(graph),
+        "feature.png": lambda: _plot_feature(graph, values, settings.column),
+    }
+    for name, draw in progress(drawings.items(), desc="figures", unit="figure"):
+        figure = draw()
+        save_figure(figure, folder / name, round(_WIDTH / figure.get_figwidth()), _COLOURS)
+    paths = [folder / name for name in drawings]
+    print(*paths, sep="\n")
+    return paths
+
+
+def _graph(settings: FiguresSettings, features: Features) -> Graph:
+    rows = features.index[features.index["split"] == TRAIN]
+    name = settings.graph or rows.loc[rows["nodes"].idxmin(), "name"]
+    settings.require(name in set(rows["name"]), "graph", f"a train graph of {features.folder}")
+    return features.graph(TRAIN, name)
+
+
+def _plot_feature(graph: Graph, values: np.ndarray, column: str) -> Figure:
+    """Plot a feature ``(C,)`` against the runtime of each configuration, with Kendall's tau of the two."""
+    words = column.replace("_", " ")
+    relative = graph.runtime / graph.runtime.min()
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    axes = figure.subplots()
+    axes.scatter(values, relative, s=40, color="#0072b2", alpha=0.7, linewidths=0)
+    levels = np.unique(values)
+    medians = [np.median(relative[values == level]) for level in levels]
+    if len(levels) < len(values) / 2:
+        axes.plot(levels, medians, color="#e69f00", linewidth=2, label="median")
+        axes.legend(frameon=False)
+    tau = kendall_tau(graph.runtime, values)
+    axes.set_title(f"{graph.name}: {words} against runtime, Kendall's tau {tau:+.2f}", fontsize=11)
+    axes.set(xlabel=f"{words} of a configuration", ylabel="runtime / fastest")
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure

@@ -1,0 +1,36 @@
+"""One network of a run in the processes of torchrun: the command ``train-network``."""
+
+from fastslow.core.errors import SettingsError
+from fastslow.core.settings import Unread
+from fastslow.networks.hardware.distributed import is_first
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.train import train
+from fastslow.workflow.run_settings import RunSettings, make_plan
+
+
+class NetworkRunSettings(RunSettings):
+    """Settings of a run, of which one network is trained."""
+
+    network: str = "training-layout-s0"
+    """Which one: its training's folder, as ``make train`` names it."""
+
+    def unread(self) -> Unread:
+        """Return the fields of whole runs."""
+        return {"plan": ("for one network", "plan the run (fastslow train --plan)")}
+
+
+def train_network(settings: NetworkRunSettings) -> None:
+    """Train one network of a run from its finished features; under torchrun, in all of its processes.
+
+    With the same settings ``make submit`` then finds it up to date.
+
+    Raises:
+        SettingsError: The run has no such network.
+        DataError: The features are missing.
+    """
+    steps = {s.name: s.settings for s in make_plan(settings).steps() if isinstance(s.settings, TrainSettings)}
+    if settings.network not in steps:
+        raise SettingsError(f"network: {settings.network!r} is none of {', '.join(steps)}")
+    valid = train(steps[settings.network])["valid"]
+    if is_first():
+        print(f"{settings.network}: valid {valid['mean']:.3f} ({valid['weights']})")

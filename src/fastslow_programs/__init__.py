@@ -1,0 +1,1 @@
+"""Your own program: read it, convert it, rank and tune its configurations."""

@@ -1,0 +1,230 @@
+"""The Python interface: ``fastslow.rank``, ``fastslow.tune``, ``fastslow.convert``, ``fastslow.load_models``.
+
+A function writes no file unless ``out`` names a folder, and reads no global state but the working folder, at
+which relative paths start. ``docs/api.md`` has examples.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastslow.core.errors import SettingsError
+from fastslow.core.shown import Shown
+from fastslow_programs.compiler.device import load_tuned as load_tuned  # of the interface
+from fastslow_programs.program.convert import Conversion, ConvertSettings, summarise
+from fastslow_programs.program.convert import convert as convert_program
+from fastslow_programs.program.graph_picture import plot_graph
+from fastslow_programs.program.program_tables import list_configurable
+from fastslow_programs.program.user_program import FunctionSource
+from fastslow_programs.ranking import models as ranking_models
+from fastslow_programs.ranking.models import Models
+from fastslow_programs.ranking.rank import rank as rank_program
+from fastslow_programs.ranking.rank import write_ranking
+from fastslow_programs.ranking.result import Ranking
+from fastslow_programs.ranking.settings import RankSettings
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from fastslow_programs.tuning.tune import Study
+
+Program = str | Path | Callable
+"""A competition file (npz), an HLO file, ``model.py:make``, or a function for ``jax.jit``."""
+
+
+class Converted(Shown):
+    """A converted program.
+
+    Args:
+        conversion: The conversion: HLO, configurable nodes, arrays of the competition file.
+
+    Attributes:
+        table: One row per configurable node.
+    """
+
+    def __init__(self, conversion: Conversion):
+        self.conversion, self.arrays = conversion, conversion.arrays
+        self.table = list_configurable(conversion.module, conversion.nodes)
+
+    def words(self) -> list[str]:
+        """Return sizes of the graph, of its configuration space and of the file."""
+        return [f"{name}: {fact}" for name, fact in summarise(self.conversion).items()]
+
+    def figures(self) -> "list[Figure]":
+        """Return the picture of the graph."""
+        return [plot_graph(self.arrays, self.conversion.npz.stem)]
+
+
+class Tuned(Shown):
+    """The result of a search.
+
+    Args:
+        study: The study: settings, program, history.
+
+    Attributes:
+        table: One row per evaluation.
+        best: The configuration to use: value, options, and in words what differs from the default. It is the
+            default where nothing is faster, with noisy values by 95 % confidence; None where no evaluation
+            succeeded.
+    """
+
+    def __init__(self, study: "Study"):
+        from fastslow_programs.tuning.result import list_evaluations
+
+        self.study, self.table, best = study, list_evaluations(study), study.best
+        self.best = best and study.target.as_json(best[0].codes) | {"value": best[1]}
+
+    def words(self) -> list[str]:
+        """Return what the search found."""
+        from fastslow_programs.tuning.result import summarise
+
+        return [f"{name}: {fact}" for name, fact in summarise(self.study).items()]
+
+    def figures(self) -> "list[Figure]":
+        """Return the best value over the evaluations."""
+        from fastslow_programs.tuning.result import plot_curve
+
+        return [plot_curve(self.study)]
+
+
+def load_models(path: str | Path | None = None) -> Models:
+    """Read trained models once, to rank many programs with.
+
+    Args:
+        path: A folder of runs such as ``runs/sample``, or the folder of one ensemble or model. By default
+            the newest complete run of your own, or else the models in the package.
+
+    Returns:
+        The models; ``table`` has their scores, beside the trivial rules.
+
+    Raises:
+        DataError: There is no such folder, or it holds no models.
+    """
+    return ranking_models.load_models(Path(path).expanduser().absolute() if path else "")
+
+
+def rank(
+    source: Program,
+    *arguments: Any,
+    known: "pd.DataFrame | str | Path | None" = None,
+    models: Models | str | Path | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> Ranking:
+    """Rank the configurations of a program, fastest first, without running them.
+
+    Args:
+        source: A competition file (npz), an HLO file, ``model.py:make``, or a function for ``jax.jit``.
+        *arguments: Arguments of the function: arrays or ``jax.ShapeDtypeStruct``; nothing is computed.
+        known: Runtimes that you measured: a table or a CSV file with the columns ``config`` (position, from
+            0) and ``runtime``; repeated rows are repeated measurements.
+        models: What :func:`load_models` returned, or its path.
+        out: Folder to write tables, figures and a page to; by default nothing is written.
+        **settings: Settings of ``fastslow rank``, such as ``configs=5000``.
+
+    Returns:
+        The ranking: ``table`` (one row per configuration), ``words()``, ``effects``, ``changes()``,
+        ``figures()``.
+
+    Raises:
+        SettingsError: A setting is wrong, or a compiler is needed and not installed.
+        DataError: The source is missing or broken, or the models do not fit.
+    """
+    with _data_root(out) as data_root:
+        measured = None
+        if isinstance(known, str | Path):
+            settings["known"] = str(Path(known).expanduser().absolute())
+        else:
+            measured = known
+        own = _settings(RankSettings, source, arguments, data_root=data_root, **settings)
+        ranking = rank_program(own, models if isinstance(models, Models) else load_models(models), measured)
+        if out:
+            write_ranking(ranking, own)
+    return ranking
+
+
+def convert(source: Program, *arguments: Any, out: str | Path | None = None, **settings: Any) -> Converted:
+    """Convert a program to the arrays of a competition file, with configurations drawn at random.
+
+    Args:
+        source: As for :func:`rank`, but no npz.
+        *arguments: As for :func:`rank`.
+        out: Folder to write the npz, a picture and a table to; by default nothing is written.
+        **settings: Settings of ``fastslow convert``, such as ``configs=200``.
+
+    Returns:
+        The program: ``arrays``, ``table`` (one row per configurable node), ``words()``, ``figures()``.
+
+    Raises:
+        SettingsError: A setting is wrong, or a compiler is needed and not installed.
+        DataError: The source is missing or broken, or the competition's format cannot represent it.
+    """
+    with _data_root(out) as data_root:
+        own = _settings(ConvertSettings, source, arguments, data_root=data_root, **settings)
+        return Converted(convert_program(own, report=bool(out)))
+
+
+def tune(
+    source: Program,
+    *arguments: Any,
+    models: str | Path | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> Tuned:
+    """Search for a program's fastest configuration with few evaluations.
+
+    Args:
+        source: As for :func:`rank`.
+        *arguments: As for :func:`rank`; with ``evaluator="device"`` the function runs on them, and a
+            ``jax.ShapeDtypeStruct`` is replaced by random values.
+        models: Path of the models that guide, as for :func:`load_models`; ``"none"`` for no guide.
+        out: Folder of the study, which is resumed where it is there; by default nothing is kept.
+        **settings: Settings of ``fastslow tune``, such as ``evaluations=200`` or ``evaluator="command"``.
+
+    Returns:
+        The search: ``best``, ``table`` (one row per evaluation), ``words()``, ``figures()``.
+
+    Raises:
+        SettingsError: A setting is wrong, or something is not installed.
+        DataError: The program, the models or the study cannot be used, or all evaluations failed.
+    """
+    from fastslow_programs.tuning.result import write_result
+    from fastslow_programs.tuning.settings import NO_RUN, TuneSettings
+    from fastslow_programs.tuning.tune import tune as search
+
+    run = str(models) if models in (None, NO_RUN) else str(Path(models).expanduser().absolute())
+    with _data_root(out) as data_root:
+        own = _settings(
+            TuneSettings,
+            source,
+            arguments,
+            data_root=data_root,
+            run="" if models is None else run,
+            **settings,
+        )
+        study = search(own)
+        if out:
+            write_result(study)
+    return Tuned(study)
+
+
+@contextmanager
+def _data_root(out: str | Path | None) -> Iterator[str]:
+    """Yield the folder to write to: the one that is named, or a temporary one."""
+    if out:
+        yield str(Path(out).expanduser().absolute())
+        return
+    with tempfile.TemporaryDirectory(prefix="fastslow-") as folder:
+        yield folder
+
+
+def _settings(kind: type, source: Program, arguments: tuple, **settings: Any) -> Any:
+    """Return the settings of a command for a source."""
+    if callable(source):
+        return kind(**settings).of(FunctionSource.of_function(source, arguments))
+    if arguments:
+        raise SettingsError(f"arguments: {len(arguments)} given, but {source} is no function")
+    return kind(source=str(Path(source).expanduser().absolute()), **settings)

@@ -1,0 +1,28 @@
+"""The command ``convert``: convert a program and print what was found."""
+
+from pathlib import Path
+
+from fastslow.core.settings import resolve
+from fastslow.workflow.notebook import print_facts, with_absolute_paths
+from fastslow_programs.program.convert import PICTURE, TABLE, convert, summarise
+from fastslow_programs.program.program_settings import ConvertSettings
+
+
+def convert_program(settings: ConvertSettings) -> Path:
+    """Convert a program, and print the result.
+
+    Args:
+        settings: Settings of the conversion. Relative paths in it start at the working folder; the default of
+            ``data_root`` stays in the repository.
+
+    Returns:
+        The npz file that was written.
+
+    Raises:
+        SettingsError: A setting is wrong, or the source is neither an HLO file nor ``model.py:FUNCTION``.
+        DataError: The source does not exist or cannot be converted.
+    """
+    settings = with_absolute_paths(settings, "source", "data_root")
+    facts, folder = summarise(convert(settings)).to_dict(), resolve(settings.folder)
+    print_facts(facts | {"npz": settings.npz, "picture": folder / PICTURE, "table": folder / TABLE})
+    return settings.npz

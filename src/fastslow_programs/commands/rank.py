@@ -1,0 +1,42 @@
+"""The command ``rank``: rank a program, write what was found, and print it, words before numbers."""
+
+from pathlib import Path
+
+from fastslow.workflow.notebook import print_facts, with_absolute_paths
+from fastslow_programs.program.user_program import Source
+from fastslow_programs.ranking.rank import EFFECTS, ENDS, IMPOSED, PAGE, TABLE, rank, write_ranking
+from fastslow_programs.ranking.runs import describe_run
+from fastslow_programs.ranking.settings import RankSettings
+
+_SHOWN = ["rank", "config", "prediction", "known", "runtime", "over_default", "estimated_cycles"]
+_ROWS = 10
+
+
+def rank_program(settings: RankSettings) -> Path:
+    """Rank a program, write its tables, figures and page, and print what was found.
+
+    Args:
+        settings: Of the ranking. ``source`` and ``data_root`` start at the working folder, and so does
+            ``run`` where there is such a folder; otherwise it starts at the repository.
+
+    Returns:
+        The CSV that was written.
+
+    Raises:
+        SettingsError: A setting is wrong, or the source is of no kind that can be ranked.
+        DataError: The source does not exist, no run was trained, or the run is of another collection.
+    """
+    settings = with_absolute_paths(settings, "source", "data_root", "hlo_folder", "known", "run")
+    Source.of(settings.source, settings.kernel)  # a missing source is refused before models are read
+    print(f"models: {describe_run(settings.find_run())}", flush=True)
+    ranking = rank(settings)
+    folder = write_ranking(ranking, settings)
+    print(*ranking.words()[1:], "", sep="\n")
+    table = ranking.table
+    print(table[[name for name in _SHOWN if name in table]].head(_ROWS).to_string(index=False), "\n")
+    if ranking.imposed:
+        print(ranking.imposed.table.head(_ROWS).to_string(index=False), "\n")
+    files = {"ranking": TABLE, "effects of the choices": EFFECTS, "what can be imposed": IMPOSED}
+    files |= {"fastest and slowest": ENDS, "page with figures": PAGE}
+    print_facts({what: folder / name for what, name in files.items() if (folder / name).is_file()})
+    return folder / TABLE

@@ -1,0 +1,69 @@
+"""The commands ``tune`` and ``fleet``: search, and print what was found."""
+
+from pathlib import Path
+
+from fastslow.core.artifacts import MANIFEST
+from fastslow.core.files import read_json
+from fastslow.workflow.notebook import print_facts, run_notebook, with_absolute_paths
+from fastslow.workflow.run import NOTEBOOK
+from fastslow_programs.program.user_program import Source
+from fastslow_programs.ranking.runs import describe_run
+from fastslow_programs.tuning.fleet_report import TABLE, TOTALS
+from fastslow_programs.tuning.fleet_settings import FleetSettings
+from fastslow_programs.tuning.result import BEST, CURVE, EVALUATIONS, PROGRAM, write_result
+from fastslow_programs.tuning.settings import NO_RUN, TuneSettings
+from fastslow_programs.tuning.tune import tune
+
+
+def tune_program(settings: TuneSettings) -> Path:
+    """Tune a program, write the result, and print what was found.
+
+    Args:
+        settings: ``source`` and ``data_root`` start at the working folder, and so does ``run`` where
+            there is such a folder; otherwise it starts at the repository.
+
+    Returns:
+        The folder of the study.
+
+    Raises:
+        SettingsError: A setting is wrong, or the source is of no kind that can be tuned.
+        DataError: The source does not exist, no run was trained, or the run is of another collection.
+    """
+    settings = with_absolute_paths(settings, "source", "data_root", "run")
+    Source.of(settings.source, settings.kernel)  # refused before models are read
+    _print_models(settings)
+    folder = write_result(tune(settings))
+    facts = read_json(folder / MANIFEST)["summary"]
+    files = {"best configuration": BEST, "its HLO, to compile": PROGRAM, "every evaluation": EVALUATIONS}
+    files |= {"curve": CURVE, "study": settings.ledger.name}
+    facts |= {what: folder / name for what, name in files.items() if (folder / name).exists()}
+    print_facts(facts)
+    return folder
+
+
+def _print_models(*programs: TuneSettings) -> None:
+    """Print which trained models guide, before anything is computed."""
+    runs = dict.fromkeys(program.find_run() for program in programs)
+    print(*(f"models: {describe_run(run) if run else NO_RUN}" for run in runs), "", sep="\n", flush=True)
+
+
+def tune_fleet(settings: FleetSettings) -> Path:
+    """Tune the programs of a list by executing ``notebooks/55_fleet.ipynb``, and print what was saved.
+
+    Args:
+        settings: Settings; paths as for :func:`tune_program`.
+
+    Returns:
+        The folder of the fleet.
+
+    Raises:
+        SettingsError: A setting is wrong.
+        DataError: The list cannot be read.
+        StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
+    """
+    settings = with_absolute_paths(settings, "fleet", "data_root", "run")
+    _print_models(*(program for program, _ in settings.read()))
+    folder = run_notebook("55_fleet", settings)
+    facts = read_json(folder / MANIFEST)["summary"] | {"table": folder / TABLE, "curve": folder / TOTALS}
+    print_facts(facts | {"notebook": folder / NOTEBOOK})
+    return folder

@@ -1,0 +1,1 @@
+"""The TPU compiler and XLA on this machine: layouts, constraints, compiling, labels."""

@@ -1,0 +1,383 @@
+"""Measure configurations on this machine: its own XLA compiles and runs them, on CPU, GPU or TPU through JAX.
+
+A round runs the unconstrained program twice and every candidate once, in random order. A candidate's value
+is the median over rounds of its time over the unconstrained program's time in the same round, so that a
+machine that becomes slower in between changes no value. The second run of the unconstrained program tells
+how far two equal programs differ here. A candidate whose outputs differ from the unconstrained program's is
+disqualified. All of it runs in a process of its own: a compile that aborts fails one configuration.
+"""
+
+import base64
+import contextlib
+import importlib.util
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.files import write_json
+from fastslow.core.processes import end_with_parent
+from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
+from fastslow.hlo.reader import read_program
+from fastslow_programs.compiler.layout_constraints import is_default, layout_constraint
+from fastslow_programs.compiler.layout_space import OUTPUT, ConfigurableNode, Layouts
+
+TUNED, SIGNATURE = "best.hlo.pb", "signature.json"
+LONG_ENOUGH = 0.002  # seconds; shorter programs run several times for one time
+NOISY = 0.1  # two equal programs that differ by more make a machine too noisy
+TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 3e-2, "float16": 1e-2}
+"""Largest difference of an output, as a fraction of its largest absolute value; other types must be equal."""
+_SHOWN = 300  # characters of a message that are kept
+
+
+@dataclass(frozen=True)
+class LocalProgram:
+    """A program for the XLA of this machine.
+
+    Args:
+        module: The program as JAX lowers it, before any pass of the compiler.
+        inputs: Value of each parameter of the entry computation.
+        signature: Trees of arguments and results in JAX's serialised form; empty for an HLO file.
+    """
+
+    module: Module
+    inputs: tuple[np.ndarray, ...]
+    signature: dict[str, str]
+
+
+def require_jax() -> None:
+    """Raise :class:`SettingsError` that names what to install if JAX is not installed."""
+    if importlib.util.find_spec("jax") is None:
+        raise SettingsError("jax is not installed, but evaluator=device needs it: pip install -e '.[device]'")
+
+
+def device_name() -> str:
+    """Return the kind of the first device of this machine, such as ``cpu`` or ``NVIDIA H100``."""
+    require_jax()
+    import jax
+
+    return jax.local_devices()[0].device_kind
+
+
+def lower_function(function: Callable, arguments: Sequence, seed: int = 0) -> LocalProgram:
+    """Lower a JAX function for the devices of this machine.
+
+    Args:
+        function: A function for ``jax.jit``.
+        arguments: Its arguments; a ``jax.ShapeDtypeStruct`` is replaced by values that are drawn.
+        seed: Seed of the drawn values.
+    """
+    require_jax()
+    import jax
+
+    lowered = jax.jit(function, keep_unused=True).lower(*arguments)
+    rng = np.random.default_rng(seed)
+    leaves = jax.tree.leaves(arguments)
+    inputs = [
+        draw(x.shape, x.dtype, rng) if isinstance(x, jax.ShapeDtypeStruct) else np.asarray(x) for x in leaves
+    ]
+    trees = {
+        "arguments": jax.tree.structure(tuple(arguments)),
+        "results": jax.tree.structure(lowered.out_info),
+    }
+    signature = {name: base64.b64encode(t.serialize_using_proto()).decode() for name, t in trees.items()}
+    module = Module.FromString(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
+    return LocalProgram(module, tuple(inputs), signature)
+
+
+def draw_inputs(module: Module, seed: int = 0) -> tuple[np.ndarray, ...]:
+    """Draw a value for each parameter of a module's entry computation, by its shape and type."""
+    (entry,) = (c for c in module.computations if c.id == module.entry_computation_id)
+    parameters = [i for i in entry.instructions if i.opcode == "parameter"]
+    parameters.sort(key=lambda parameter: parameter.parameter_number)
+    rng = np.random.default_rng(seed)
+    return tuple(draw(tuple(p.shape.dimensions), _dtype(p.shape.element_type), rng) for p in parameters)
+
+
+def draw(shape: tuple[int, ...], dtype, rng: np.random.Generator) -> np.ndarray:
+    """Draw an array: standard normal, integers of 0 to 9, or booleans."""
+    kind = np.dtype(dtype).kind
+    if kind == "b":
+        return rng.random(shape) < 0.5
+    if kind in "iu":
+        return rng.integers(0, 10, shape).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def _dtype(element_type: int) -> np.dtype:
+    """Return NumPy's type of an XLA type: ``pred``, ``s32``, ``u8``, ``f32``, ``bf16``, ``c64``."""
+    import ml_dtypes  # comes with JAX
+
+    name = {number: name for name, number in PRIMITIVE_TYPES.items()}[element_type]
+    if name in ("pred", "bf16"):
+        return np.dtype(bool if name == "pred" else ml_dtypes.bfloat16)
+    kinds = {"s": "int", "u": "uint", "f": "float", "c": "complex"}
+    return np.dtype(kinds[name[0]] + name[1:])
+
+
+def bind_differences(module: Module, layouts: Layouts, nodes: list[ConfigurableNode]) -> Module:
+    """Return a copy of a module with a ``LayoutConstraint`` on each output that differs from the default.
+
+    The rule of the TPU labels (:func:`fastslow_programs.compiler.layout_constraints.constrain`) puts barriers around what
+    it binds; here these only hinder fusion.
+    """
+    bound = Module()
+    bound.CopyFrom(module)
+    wanted = {
+        node.node: layouts[node.node][OUTPUT]
+        for node in nodes
+        if layouts.get(node.node) and not is_default(node, OUTPUT, layouts[node.node][OUTPUT])
+    }
+    number = 0
+    for computation in bound.computations:
+        new_id = max(i.id for i in computation.instructions) + 1
+        moved, instructions = {}, []
+        for instruction in computation.instructions:
+            instruction.operand_ids[:] = [moved.get(i, i) for i in instruction.operand_ids]
+            instructions.append(instruction)
+            if number in wanted:
+                instructions.append(layout_constraint(instruction, wanted[number], new_id))
+                moved[instruction.id] = new_id
+                new_id += 1
+            number += 1
+        computation.root_id = moved.get(computation.root_id, computation.root_id)
+        copies = [type(i).FromString(i.SerializeToString()) for i in instructions]
+        del computation.instructions[:]
+        computation.instructions.extend(copies)
+    return bound
+
+
+@dataclass(frozen=True)
+class Times:
+    """Times of a batch of programs.
+
+    Args:
+        seconds: ``(rounds, 2 + n)`` of one run: the unconstrained program twice, then each candidate; NaN
+            where it was not run.
+        failures: Why a candidate was not run, empty where it was.
+    """
+
+    seconds: np.ndarray
+    failures: list[str]
+
+    @property
+    def ratios(self) -> np.ndarray:
+        """``(rounds, n)`` time of each candidate over the unconstrained program's in the same round."""
+        return self.seconds[:, 2:] / self.seconds[:, :2].mean(1, keepdims=True)
+
+    @property
+    def noise(self) -> np.ndarray:
+        """``(rounds,)`` difference between the two runs of the unconstrained program, as a fraction."""
+        one, other = self.seconds[:, :2].T
+        return np.abs(one - other) / np.minimum(one, other)
+
+
+class Bench:
+    """A process that compiles and times programs.
+
+    Args:
+        program: The unconstrained program and its inputs.
+        rounds: Rounds of one measurement.
+        seconds: Time limit of the compile and the run of one candidate; a batch gets as much for each.
+    """
+
+    def __init__(self, program: LocalProgram, rounds: int, seconds: float):
+        self._program, self._rounds, self._seconds = program, rounds, seconds
+        self._calls = 0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Callable[[Sequence[Module]], Times]]:
+        """Give a function that times candidates; one that ends the process or takes too long has failed."""
+        from pebble import ProcessPool
+
+        pool = ProcessPool(
+            max_workers=1,
+            context=multiprocessing.get_context("spawn"),
+            initializer=end_with_parent,
+            initargs=(os.getpid(),),
+        )
+
+        def times(modules: Sequence[Module]) -> Times:
+            found = self._ask(pool, modules)
+            if isinstance(found, Times):
+                return found
+            if len(modules) == 1:
+                return Times(np.full((self._rounds, 3), np.nan), [found])
+            own = [times([module]) for module in modules]  # which one it was
+            first = next((t.seconds[:, :2] for t in own if not t.failures[0]), own[0].seconds[:, :2])
+            columns = [first, *(t.ratios * first.mean(1, keepdims=True) for t in own)]
+            return Times(np.concatenate(columns, 1), [t.failures[0] for t in own])
+
+        try:
+            yield times
+        finally:
+            pool.stop()
+            pool.join()
+
+    def _ask(self, pool, modules: Sequence[Module]) -> "Times | str":
+        from pebble import ProcessExpired
+
+        self._calls += 1
+        codes = [m.SerializeToString(deterministic=True) for m in (self._program.module, *modules)]
+        arguments = (codes, self._program.inputs, self._rounds, self._calls)
+        try:
+            seconds, failures = pool.schedule(
+                run_rounds, args=arguments, timeout=self._seconds * (1 + len(modules))
+            ).result()
+        except FutureTimeoutError:
+            return f"timed out: it took longer than {self._seconds:g} s"
+        except ProcessExpired as error:
+            return f"crashed: the process ended with {error.exitcode}"
+        return Times(seconds, failures)
+
+
+def run_rounds(
+    codes: Sequence[bytes], inputs: Sequence[np.ndarray], rounds: int, seed: int
+) -> tuple[np.ndarray, list[str]]:
+    """Compile programs, compare their outputs with the first one's, and time them in random order.
+
+    Args:
+        codes: Serialised modules, the unconstrained program first.
+        inputs: Values of the parameters.
+        rounds: Number of rounds.
+        seed: Seed of the order.
+
+    Returns:
+        The fields of :class:`Times`.
+
+    Raises:
+        SettingsError: The unconstrained program cannot be compiled or run.
+    """
+    try:
+        base, twin = Executable(codes[0]), Executable(codes[0])
+        buffers = base.put(inputs)  # of all programs: copies of their own would be colder in the caches
+        wanted = base.outputs(buffers)
+    except Exception as error:
+        raise SettingsError(f"the program does not run on this machine: {str(error)[:_SHOWN]}") from None
+    runs, failures = [base, twin], []
+    for code in codes[1:]:
+        try:
+            own = Executable(code)
+            failures.append(difference(wanted, own.outputs(buffers)))
+        except Exception as error:  # of the compiler or the device
+            failures.append(f"refused: {str(error)[:_SHOWN]}")
+        runs.append(None if failures[-1] else own)
+    began = time.perf_counter()
+    base.run(buffers)
+    repeats = max(1, int(LONG_ENOUGH / max(time.perf_counter() - began, 1e-9)))
+    seconds, rng = np.full((rounds, len(runs)), np.nan), np.random.default_rng(seed)
+    for times in seconds:
+        for place in rng.permutation([n for n, run in enumerate(runs) if run]):
+            began = time.perf_counter()
+            for _ in range(repeats):
+                runs[place].run(buffers)
+            times[place] = (time.perf_counter() - began) / repeats
+    return seconds, failures
+
+
+class Executable:
+    """A program compiled for the first device of this machine.
+
+    JAX has no public way to run an HLO module with layout constraints, so this uses the internal interface of
+    the version that ``pyproject.toml`` pins.
+    """
+
+    def __init__(self, code: bytes):
+        import jax
+        from jaxlib import _hlo, _jax, xla_client
+
+        self.device = jax.local_devices()[0]
+        program = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(code))
+        devices, options = _jax.DeviceList((self.device,)), xla_client.CompileOptions()
+        self._compiled = self.device.client.compile_and_load(program, devices, options)
+
+    def put(self, inputs: Sequence) -> list:
+        """Return inputs as arrays on the device."""
+        import jax
+
+        return [jax.device_put(value, self.device) for value in inputs]
+
+    def __call__(self, buffers: list) -> list:
+        """Return the outputs, in the order of the flattened results."""
+        found = self._compiled.execute_sharded(buffers).disassemble_into_single_device_arrays()
+        return [shards[0] for shards in found]
+
+    def outputs(self, buffers: list) -> list[np.ndarray]:
+        """Return the outputs as NumPy arrays."""
+        return [np.asarray(value) for value in self(buffers)]
+
+    def run(self, buffers: list) -> None:
+        """Run to the end."""
+        for value in self(buffers):
+            value.block_until_ready()
+
+
+def difference(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> str:
+    """Return how outputs differ by more than :data:`TOLERANCE`, empty if they agree."""
+    for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
+        tolerance = TOLERANCE.get(one.dtype.name)
+        if tolerance is None:
+            equal = np.array_equal(one, other)
+        else:
+            one, other = one.astype(np.float64), other.astype(np.float64)
+            finite = np.isfinite(one)
+            limit = tolerance * np.abs(one[finite]).max(initial=0.0)
+            equal = np.array_equal(one[~finite], other[~finite], equal_nan=True)
+            equal = equal and bool((np.abs(one[finite] - other[finite]) <= limit).all())
+        if not equal:
+            return f"wrong: output {number} differs from the unconstrained program's"
+    return ""
+
+
+def write_signature(folder: Path, program: LocalProgram) -> None:
+    """Write what :func:`load_tuned` needs beside the tuned program."""
+    write_json(folder / SIGNATURE, program.signature)
+
+
+def load_tuned(folder: str | Path) -> Callable:
+    """Return the tuned program of a study as a function, compiled for the first device of this machine.
+
+    Args:
+        folder: Folder of a study with ``evaluator=device``.
+
+    Returns:
+        A function with the arguments and results of the JAX function that was tuned; of an HLO file, of its
+        parameters, with a list of outputs.
+
+    Raises:
+        SettingsError: JAX is not installed.
+        DataError: The folder has no tuned program.
+    """
+    require_jax()
+    import jax
+
+    path = Path(folder) / SIGNATURE
+    module = read_program(path.parent / TUNED).module
+    try:
+        signature = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        remedy = "Name the folder of a study of make tune with SET=evaluator=device"
+        raise DataError(path, f"is not readable ({error})", remedy) from None
+    compiled = Executable(module.SerializeToString())
+    registry = jax.tree_util.default_registry
+    trees = {
+        name: jax.tree_util.PyTreeDef.deserialize_using_proto(registry, base64.b64decode(text))
+        for name, text in signature.items()
+    }
+
+    def tuned(*arguments):
+        """Run the tuned program."""
+        leaves, tree = jax.tree.flatten(arguments)
+        if trees and tree != trees["arguments"]:
+            raise TypeError(f"the arguments are {tree}, but {trees['arguments']} was tuned")
+        outputs = compiled(compiled.put(leaves))
+        return jax.tree.unflatten(trees["results"], outputs) if trees else outputs
+
+    return tuned

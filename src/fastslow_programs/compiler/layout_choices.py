@@ -1,0 +1,127 @@
+"""Configurations of a program as TpuGraphs draws them: the choices of alike nodes are tied.
+
+Convolutions and dots that agree in opcode, in the options of each tensor and in the compiler's default layout
+of each tensor share one choice per tensor; reshapes that agree in their options share one choice. Read off
+the public files, whose groups of columns (:mod:`fastslow.competition.tied_choices`) this rule gives; where a
+file does not tell the compiler's default, its commonest layout stands for it.
+"""
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastslow.competition.layouts import ROLES
+from fastslow_programs.compiler.layout_constraints import is_default
+from fastslow_programs.compiler.layout_space import ConfigurableNode, Layout, Layouts, NodeChoice, encode
+
+Configuration = tuple[int, ...]
+"""The option that each tied choice takes, 0 or more."""
+
+
+@dataclass(frozen=True)
+class TiedChoice(NodeChoice):
+    """One choice for the tensors of alike nodes.
+
+    Args:
+        roles: The tensors of each node that it sets: 0 output, 1 input, 2 kernel.
+        options: Possible layouts of these tensors.
+        nodes: Numbers of the nodes.
+        default: Position of the compiler's own option: the first that leaves the tensors to the compiler or
+            is its layout. Where that is not known, or none of the options, it is 0, which is row-major.
+    """
+
+    nodes: tuple[int, ...]
+    default: int
+
+
+def tie(nodes: list[ConfigurableNode]) -> list[TiedChoice]:
+    """Return the tied choices of a program, in the order of their first nodes."""
+    alike: dict[tuple, list[ConfigurableNode]] = {}
+    for node in nodes:
+        alike.setdefault((node.opcode, node.choices, _defaults(node)), []).append(node)
+    return [
+        TiedChoice(
+            roles=choice.roles,
+            options=choice.options,
+            nodes=tuple(node.node for node in group),
+            default=_default_option(choice, group[0]),
+        )
+        for group in alike.values()
+        for choice in group[0].choices
+    ]
+
+
+def _defaults(node: ConfigurableNode) -> tuple[tuple[bool, ...], ...]:
+    """Return which layouts of the options of a convolution or a dot are the compiler's own."""
+    if node.opcode == "reshape":
+        return ()
+    options = [(choice.roles, option) for choice in node.choices for option in choice.options]
+    return tuple(tuple(_are_default(node, *option)) for option in options)
+
+
+def _default_option(choice: NodeChoice, node: ConfigurableNode) -> int:
+    options = enumerate(choice.options)
+    return next((at for at, option in options if all(_are_default(node, choice.roles, option))), 0)
+
+
+def _are_default(node: ConfigurableNode, roles: tuple[int, ...], option: tuple[Layout, ...]) -> list[bool]:
+    return [is_default(node, role, layout) for role, layout in zip(roles, option, strict=True)]
+
+
+def default_configuration(choices: list[TiedChoice]) -> Configuration:
+    """Return the configuration that takes the compiler's own option everywhere."""
+    return tuple(choice.default for choice in choices)
+
+
+def encode_defaults(nodes: list[ConfigurableNode]) -> np.ndarray | None:
+    """Return the compiler's own layouts as a row of ``node_config_default``; None where it was not asked.
+
+    (K, 18) float32 as of :func:`fastslow_programs.compiler.layout_space.encode`, -1 for a tensor whose own layout is none
+    of its options.
+    """
+    layouts: Layouts = {}
+    for node in nodes:
+        own: list[Layout] = [()] * len(ROLES)
+        for choice in node.choices if node.default else ():
+            for option in choice.options:
+                for role, layout in zip(choice.roles, option, strict=True):
+                    if layout and is_default(node, role, layout):
+                        own[role] = layout
+        layouts[node.node] = tuple(own)
+    return encode(layouts, nodes) if any(node.default for node in nodes) else None
+
+
+def layouts_of(configuration: Configuration, choices: list[TiedChoice]) -> Layouts:
+    """Return the layouts that a configuration gives to every node of the choices."""
+    layouts: dict[int, list[Layout]] = {}
+    for option, choice in zip(configuration, choices, strict=True):
+        for node in choice.nodes:
+            own = layouts.setdefault(node, [()] * len(ROLES))
+            for role, layout in zip(choice.roles, choice.options[option], strict=True):
+                own[role] = layout
+    return {node: tuple(own) for node, own in layouts.items()}
+
+
+def draw(choices: list[TiedChoice], rng: random.Random) -> Configuration:
+    """Sample a random configuration, each choice by its weights."""
+    return tuple(_draw(choice, rng) for choice in choices)
+
+
+def mutate(
+    configuration: Configuration, choices: list[TiedChoice], rng: random.Random, rate: float
+) -> Configuration:
+    """Return a copy in which each choice is drawn again with probability ``rate``."""
+    return tuple(
+        _draw(choice, rng) if rng.random() < rate else option
+        for option, choice in zip(configuration, choices, strict=True)
+    )
+
+
+def cross(one: Configuration, other: Configuration, rng: random.Random) -> Configuration:
+    """Return the uniform crossover of two configurations: each choice as in either, equally likely."""
+    return tuple(rng.choice(pair) for pair in zip(one, other, strict=True))
+
+
+def _draw(choice: TiedChoice, rng: random.Random) -> int:
+    return rng.choices(range(len(choice.options)), choice.weights)[0]

@@ -1,0 +1,1 @@
+"""A program of yours, and its competition file."""

@@ -1,0 +1,128 @@
+"""Settings of every command that takes a program of your own."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from annotated_types import Le
+from pydantic import BaseModel, PrivateAttr
+
+from fastslow.competition.catalog import TEST, get_collection
+from fastslow.core.settings import NonNegative, PositiveFloat, Settings, resolve, unkeyed
+from fastslow_programs.compiler.compile_pool import Labeller
+from fastslow_programs.compiler.libtpu import TOPOLOGIES
+from fastslow_programs.program.user_program import Source
+
+
+def clean_name(name: str) -> str:
+    """Return a name as a file may have it."""
+    return re.sub(r"[^\w.-]", "_", name).lstrip(".")
+
+
+MEASURED = 0  # value of the setting ``configs`` that selects the measured configurations of the file
+
+
+class SourceSettings(Settings):
+    """Settings with a source: a text that names it, or one that no text names."""
+
+    source: str = ""
+    """The program."""
+    kernel: str = ""
+    """Which kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
+    name: str = ""
+    """Its name; that of the source if empty."""
+
+    _given: Source | None = PrivateAttr(None)
+
+    def of(self, source: Source) -> Self:
+        """Return these settings for a source that no text names, such as a function in memory."""
+        own = self.replace(name=self.name or clean_name(source.name))
+        BaseModel.__setattr__(own, "_given", source)
+        return own
+
+    @property
+    def origin(self) -> Source:
+        """The source, parsed.
+
+        Raises:
+            SettingsError: It is neither an HLO file nor ``model.py:FUNCTION``.
+            DataError: There is no such file.
+        """
+        return self._given or Source.of(self.source, self.kernel)
+
+
+class ProgramSettings(SourceSettings):
+    """A program and the configurations that are drawn for it."""
+
+    source: str = ""
+    """Program to convert: an HLO file (HloModuleProto, HloProto, TpuGraphs' ``.pb`` or text), or
+    ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for ``jax.jit``."""
+    data_root: str = unkeyed("data/converted")
+    """Root of the data folder to write to; the npz is written under its ``npz_all/``."""
+    collection: str = "layout:xla:random"
+    """Layout collection to write to, whose models will rank the program: ``nlp`` for a language model,
+    ``xla`` otherwise."""
+    name: str = ""
+    """File name of the npz without suffix; that of the source if empty."""
+    generation: Literal[*TOPOLOGIES] = "v3"
+    """TPU generation that a JAX function is compiled for and labels are estimated for; TpuGraphs was measured
+    on v3."""
+    configs: Annotated[NonNegative, Le(1_000_000)] = 64
+    """Maximum number of distinct configurations of tied choices, the default first and the others sampled at
+    random; 0 takes the measured configurations and runtimes of a TpuGraphs ``.pb`` instead."""
+    allow_unknown: bool = False
+    """Give opcodes that the competition does not number the number 0 instead of refusing the program."""
+    seed: NonNegative = 0
+    """Seed of the sampled configurations."""
+    seconds: PositiveFloat = unkeyed(600.0)
+    """Time limit of one compile in seconds; raise it for a large program."""
+
+    def check(self) -> None:
+        """Check what the types of the fields do not express."""
+        self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
+
+    @classmethod
+    def _hint(cls, name: str) -> str:
+        if name == "padding":
+            return 'the file is 0-padded as the schema says; the feature step pads: SET="features.padding=-1"'
+        return super()._hint(name)
+
+    @property
+    def program(self) -> str:
+        """Name of the program: the setting, or that of the source."""
+        return self.name or clean_name(self.origin.name)
+
+    def labeller(self) -> Labeller:
+        """Return what compiles for the generation; results are kept under ``data_root``."""
+        cache = resolve(self.data_root) / "labels.sqlite"
+        return Labeller(cache, self.generation, seconds=self.seconds)
+
+
+class ConvertSettings(ProgramSettings):
+    """Settings of the conversion of one program."""
+
+    label: bool = False
+    """Fill ``config_runtime`` with the compiler's estimated cycles instead of 0 (takes minutes to hours);
+    configurations that the compiler refuses are dropped."""
+
+    def check(self) -> None:
+        """Check what the types of the fields do not express."""
+        super().check()
+        kind = get_collection(self.collection).kind
+        self.require(
+            kind == "layout" or self.configs == MEASURED,
+            "collection",
+            "a layout collection, unless configs=0",
+        )
+        self.require(not self.label or self.configs != MEASURED, "label", "False, since configs=0 has labels")
+
+    @property
+    def npz(self) -> Path:
+        """Path of the competition file."""
+        folder = get_collection(self.collection).folder(resolve(self.data_root), TEST)
+        return folder / f"{self.program}.npz"
+
+    @property
+    def folder(self) -> str:
+        """Folder of the graph picture, the table of configurable nodes and the executed notebook."""
+        return f"{self.data_root}/programs/{self.program}"

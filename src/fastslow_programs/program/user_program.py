@@ -1,0 +1,197 @@
+"""Load your own program as an HLO module, from an HLO file or from a JAX function in a Python file.
+
+``model.py:make`` names a function without parameters that returns a function for ``jax.jit`` and the tuple of
+its arguments. Arguments may be arrays or ``jax.ShapeDtypeStruct``: nothing is computed::
+
+    def make():
+        image = jax.ShapeDtypeStruct((8, 224, 224, 3), jnp.bfloat16)
+        return forward, (parameters, image)
+"""
+
+import base64
+import functools
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.settings import resolve
+from fastslow.hlo.messages import Module
+from fastslow.hlo.reader import HloProgram, choose_program, read_program, read_programs
+from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
+from fastslow_programs.compiler.libtpu import lower, require_compiler
+
+_WANTED = "Name a function without parameters that returns (function, arguments) for jax.jit"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source of a program: an HLO file, or a Python file and its function.
+
+    ``kernel`` says which module of an HLO file, as for :func:`fastslow.hlo.reader.read_program`.
+    """
+
+    path: Path
+    function: str
+    kernel: str = ""
+
+    @classmethod
+    def of(cls, text: str, kernel: str = "") -> "Source":
+        """Parse ``program.hlo`` or ``model.py:function``, and which module of a file with several.
+
+        Raises:
+            SettingsError: The text is neither.
+            DataError: The file does not exist.
+        """
+        name, _, function = text.rpartition(":")
+        if not name.endswith(".py"):
+            name, function = text, ""
+        if not name or (name.endswith(".py") and not function.isidentifier()):
+            raise SettingsError(f"source: {text!r} is neither an HLO file nor model.py:FUNCTION")
+        path = resolve(name)
+        if not path.is_file():
+            raise DataError(path, "no such file", "Give an HLO file, or model.py:FUNCTION for a JAX function")
+        if function and kernel:
+            raise SettingsError(f"kernel: {kernel!r} is not empty, but {text!r} is one program")
+        return cls(path, function, kernel)
+
+    @property
+    def name(self) -> str:
+        """File stem, followed by the name of the function, or of the chosen kernel, if there is one."""
+        return "-".join(part for part in (self.path.stem, self.function, self.kernel) if part)
+
+    @property
+    def measured(self) -> str:
+        """``layout`` or ``tile`` for a TpuGraphs ``.pb`` with measured runs of that kind, otherwise empty."""
+        if self.function or self.path.suffix != ".pb":
+            return ""
+        return _measured(self.path, self.kernel, self.path.stat().st_mtime_ns)
+
+    def read(self, labeller: Labeller, ask_compiler: bool = False) -> HloProgram:
+        """Return the program's HLO, with the measured runs that the file holds.
+
+        An HLO file is used unchanged. A JAX function is compiled in a separate process up to layout
+        assignment, the stage of the competition's programs.
+
+        Args:
+            labeller: TPU generation and limits for compiling.
+            ask_compiler: Compile an HLO file too, to know the compiler's own layouts; those of a JAX function
+                are always known.
+
+        Raises:
+            SettingsError: JAX or libtpu is needed and not installed.
+            DataError: The file is not HLO, the function is missing or does not return (function, arguments),
+                or the compiler failed on it.
+        """
+        if not self.function:
+            program = read_program(self.path, self.kernel)
+            if not ask_compiler:
+                return program
+            require_compiler()
+            code = program.module.SerializeToString(deterministic=True)
+            return replace(program, layouts=self._before_layout(code, labeller)["layouts"])
+        require_compiler()
+        if importlib.util.find_spec("jax") is None:
+            raise SettingsError(
+                "jax is not installed, but a JAX function needs it: pip install -e '.[compiler]'"
+            )
+        record = self._before_layout(lower(*self.function_and_arguments()), labeller)
+        return HloProgram(Module.FromString(base64.b64decode(record["module"])), {}, record["layouts"])
+
+    def _before_layout(self, program: bytes, labeller: Labeller) -> dict:
+        """Return the record of :func:`fastslow_programs.compiler.compile_pool.program_before_layout`."""
+        with replace(labeller, task=program_before_layout, processes=1).workers() as label:
+            (record,) = label([program])
+        refuse_failure(self.path, record)
+        return record
+
+    def function_and_arguments(self) -> tuple:
+        """Return the JAX function and its arguments.
+
+        Raises:
+            DataError: The function is missing or does not return (function, arguments).
+        """
+        make = getattr(_run_file(self.path), self.function, None)
+        if not callable(make):
+            raise DataError(self.path, f"has no function {self.function}", _WANTED)
+        parameters = inspect.signature(make).parameters.values()
+        if any(p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+            raise DataError(self.path, f"{self.function} needs arguments", _WANTED)
+        made = make()
+        if (
+            not isinstance(made, tuple)
+            or [*map(type, made)][1:] not in ([tuple], [list])
+            or not callable(made[0])
+        ):
+            raise DataError(self.path, f"{self.function} did not return (function, arguments)", _WANTED)
+        _refuse_dynamic(self.path, made[1])
+        return made
+
+
+@dataclass(frozen=True)
+class FunctionSource(Source):
+    """A JAX function in memory.
+
+    Args:
+        call: The function and the tuple of its arguments, as for ``jax.jit``.
+    """
+
+    call: tuple = ()
+
+    @classmethod
+    def of_function(cls, function: Callable, arguments: tuple) -> "FunctionSource":
+        """Return the source of a function and its arguments, arrays or ``jax.ShapeDtypeStruct``."""
+        name = getattr(function, "__name__", type(function).__name__)
+        return cls(Path(name), name, call=(function, arguments))
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return self.function
+
+    def function_and_arguments(self) -> tuple:
+        """See :class:`Source`."""
+        _refuse_dynamic(self.path, self.call[1])
+        return self.call
+
+
+@functools.lru_cache(maxsize=64)
+def _measured(path: Path, kernel: str, changed: int) -> str:
+    try:
+        programs = read_programs(path)
+    except DataError:  # said when the program itself is read
+        return ""
+    runs = choose_program(path, programs, kernel).runs
+    return "tile" if "config_feat" in runs else "layout" if runs else ""
+
+
+def refuse_failure(path: Path, record: dict) -> None:
+    """Raise :class:`DataError` if a labeller's record of the program in ``path`` is a failure."""
+    if "failure" in record:
+        compiler = f"{record['compiler']}, {record['topology']}"
+        problem = f"the compile failed ({compiler}; {record['failure']}): {record['message'].strip()}"
+        raise DataError(path, problem, "Try a smaller batch, another generation, or more seconds")
+
+
+def _refuse_dynamic(path: Path, arguments) -> None:
+    import jax
+
+    for leaf in jax.tree.leaves(arguments):
+        shape = getattr(leaf, "shape", ())
+        if any(map(jax.export.is_symbolic_dim, shape)):
+            raise DataError(
+                path, f"an argument has the dynamic shape {shape}", "Give every dimension a fixed size"
+            )
+
+
+def _run_file(path: Path):
+    """Execute a Python file, which may import modules from its folder, and return it as a module."""
+    spec = importlib.util.spec_from_file_location("user_program", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(path.parent))
+    spec.loader.exec_module(module)
+    return module

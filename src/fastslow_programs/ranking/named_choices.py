@@ -1,0 +1,109 @@
+"""The choices that the configurations of a file make, in words."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastslow.competition.layouts import ROLES
+from fastslow.competition.opcodes import opcode_name
+from fastslow.competition.reader import CompetitionFile
+from fastslow.competition.schema import TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
+from fastslow.competition.tensors import format_layout
+
+
+@dataclass(frozen=True)
+class NamedChoice:
+    """One choice that every configuration of a file makes.
+
+    Args:
+        node: Name or number of the first node that it sets (layout), or ``kernel`` (tile).
+        tied: Number of further nodes that always choose alike.
+        tensor: The tensors that it sets: ``output``, ``output and input``; for tile the bound.
+        options: Each option in words, such as ``{1,0}`` (minor-to-major) or ``128``.
+        values: ``(C,)`` int, the option that each configuration takes.
+        default: The option that others are compared with.
+    """
+
+    node: str
+    tied: int
+    tensor: str
+    options: tuple[str, ...]
+    values: np.ndarray
+    default: int
+
+    @property
+    def where(self) -> str:
+        """Node and tensor in words."""
+        more = f" and {self.tied} alike" if self.tied else ""
+        return f"{self.node}{more}: {self.tensor}"
+
+
+def name_choices(
+    file: CompetitionFile, default: int | None = None, names: Sequence[str] | None = None
+) -> list[NamedChoice]:
+    """Name the choices in which the configurations of a file differ.
+
+    Args:
+        file: A layout or a tile file.
+        default: Position of the configuration that others are compared with; where it is not known, the
+            commonest option of each choice stands for it.
+        names: Name of each node of the graph; by default its opcode and number.
+    """
+    named = _tile_choices(file) if file.choices is None else _layout_choices(file, names)
+    return [
+        NamedChoice(*words, options=options, values=values, default=_default_of(values, default))
+        for words, options, values in named
+    ]
+
+
+def _default_of(values: np.ndarray, default: int | None) -> int:
+    return int(np.bincount(values).argmax() if default is None else values[default])
+
+
+def _layout_choices(file: CompetitionFile, names: Sequence[str] | None):
+    choices, ids = file.choices, file.node_config_ids
+    words = [format_layout(layout) for layout in file.layouts.tolist()]
+    for group in choices.varying:
+        rows, roles = np.nonzero(choices.group == group)
+        first = rows[0]
+        node = int(ids[first])
+        named = names[node] if names else f"{opcode_name(int(file.node_opcode[node]))} {node}"
+        tensors = [ROLES[role] for role in roles[rows == first]]
+        codes = choices.codes[first, roles[rows == first], : choices.options[group]]
+        options = tuple(" and ".join(words[code] for code in option) for option in codes.T)
+        tied = len(np.unique(rows)) - 1
+        yield (named, tied, " and ".join(tensors)), options, choices.values[:, group].astype(np.int64)
+
+
+def _tile_choices(file: CompetitionFile):
+    bounds = file.config_feat.reshape(-1, len(TILE_ROLES), TILE_WIDTH)[..., :TILE_DIMENSIONS]
+    for role, tensor in enumerate(TILE_ROLES):
+        for dimension in range(TILE_DIMENSIONS):
+            distinct, values = np.unique(bounds[:, role, dimension], return_inverse=True)
+            if len(distinct) > 1:
+                options = tuple(f"{value:g}" for value in distinct)
+                yield ("kernel", 0, f"{tensor} bound {dimension}"), options, values
+
+
+def differences(choices: Sequence[NamedChoice], config: int) -> list[NamedChoice]:
+    """Return the choices in which a configuration differs from the default."""
+    return [choice for choice in choices if choice.values[config] != choice.default]
+
+
+def in_words(choices: Sequence[NamedChoice], config: int, most: int, weight: Mapping[str, float]) -> str:
+    """Describe how a configuration differs from the default, in a sentence.
+
+    Args:
+        choices: The choices of its file.
+        config: Its position in the file.
+        most: Maximum number of differences to spell out.
+        weight: By :attr:`NamedChoice.where`, how much a choice matters; the largest come first.
+    """
+    own = sorted(differences(choices, config), key=lambda choice: -weight.get(choice.where, 0.0))
+    spelled_out = [
+        f"{choice.where} {choice.options[choice.values[config]]} instead of {choice.options[choice.default]}"
+        for choice in own[:most]
+    ]
+    rest = [f"and {len(own) - most} more"] if len(own) > most else []
+    return "; ".join(spelled_out + rest) or "as the default"

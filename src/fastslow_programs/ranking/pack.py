@@ -1,0 +1,152 @@
+"""Pack a finished run into the package: the command ``pack-models``."""
+
+import hashlib
+import io
+import lzma
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
+from fastslow.core.errors import DataError
+from fastslow.core.files import atomic_path
+from fastslow.core.settings import Settings, resolve
+from fastslow.evaluation.ledger import read_record
+from fastslow.evaluation.predictions import read_run_manifest
+from fastslow.evaluation.score_tables import format_overview, pool_seeds
+from fastslow.features.store import SCALERS, Features
+from fastslow.networks.training.run_folder import WEIGHTS
+from fastslow.rankers.train import MODEL
+from fastslow_programs.ranking.experience import FILE, Experience
+from fastslow_programs.ranking.packaged import ARCHIVE
+from fastslow_programs.ranking.runs import find_members
+
+CARD = "README.md"
+MOST_BYTES = 5_000_000
+"""Maximum size of the archive in git."""
+# most bytes are those of float32 weights, aligned to four: 8 % less than by the default contexts
+_FILTER = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 0, "lp": 2, "pb": 2}
+_READ = (WEIGHTS, SCALERS, MODEL)
+_PACK = "Train the run again (make submit), then pack it"
+
+
+class PackSettings(Settings):
+    """Settings of ``pack-models``."""
+
+    name: str = "sample"
+    """Name of a finished run of ``make submit`` with an ensemble of every collection."""
+    folder: str = "src/fastslow/models"
+    """Folder to write the archive and its card to."""
+
+
+def pack_models(settings: PackSettings) -> Path:
+    """Pack a finished run into one archive, and write the card of its models.
+
+    The same run gives the same bytes.
+
+    Returns:
+        The archive.
+
+    Raises:
+        DataError: The run lacks an ensemble or a member, its record or its features, or is too large.
+    """
+    runs = resolve(f"runs/{settings.name}")
+    files = {}
+    for folder in _folders(runs):
+        manifest = read_manifest(folder)
+        names = [name for name in _READ if name in (manifest.get("outputs") or {})]
+        files |= {f"{folder.name}/{n}": finished_file(folder, n, _PACK, manifest) for n in names}
+        files[f"{folder.name}/{MANIFEST}"] = folder / MANIFEST
+    with tempfile.TemporaryDirectory() as temporary:
+        for kind in ("layout", "tile"):
+            pairs = {
+                runs / f"ensemble-{c.slug}": Features(resolve(f"features/{settings.name}/{c.slug}"))
+                for c in COLLECTIONS
+                if c.kind == kind
+            }
+            Experience.gather(pairs).write(Path(temporary), kind)
+            files[FILE.format(kind=kind)] = Path(temporary) / FILE.format(kind=kind)
+        packed = lzma.compress(_archive(files), filters=[_FILTER])
+    path = resolve(settings.folder) / ARCHIVE
+    if len(packed) > MOST_BYTES:
+        raise DataError(path, f"{len(packed):,} bytes, at most {MOST_BYTES:,}", "Pack a run with fewer seeds")
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(packed)
+    with atomic_path(path.with_name(CARD)) as temporary:
+        temporary.write_text(_card(settings.name, runs, len(packed)))
+    print(f"{path}: {len(packed):,} bytes, {len(files)} files")
+    return path
+
+
+def _folders(runs: Path) -> Iterator[Path]:
+    """Yield the ensemble of every collection and its members."""
+    for collection in COLLECTIONS:
+        ensemble = runs / f"ensemble-{collection.slug}"
+        yield ensemble
+        yield from find_members(ensemble, read_run_manifest(ensemble)).values()
+
+
+def _archive(files: dict[str, Path]) -> bytes:
+    """Return a tar file without times and owners; files of equal content stand beside each other."""
+    content = {name: path.read_bytes() for name, path in files.items()}
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name in sorted(content, key=lambda n: (Path(n).name, hashlib.sha256(content[n]).digest(), n)):
+            member = tarfile.TarInfo(name)
+            member.size = len(content[name])
+            archive.addfile(member, io.BytesIO(content[name]))
+    return buffer.getvalue()
+
+
+def _card(name: str, runs: Path, size: int) -> str:
+    record = read_record(resolve(f"submissions/{name}.csv"), "table")
+    table = pd.DataFrame(record["table"])
+    manifest = read_run_manifest(runs / f"ensemble-{COLLECTIONS[0].slug}")
+    pooled = pool_seeds(table)
+    trained = pooled[pooled["weight"].notna() & (pooled["model"] != "ensemble")]
+    members = [
+        f"- {collection}: "
+        + ", ".join(f"{row.model} (seeds: {row.seeds}, weight: {row.weight:.2f})" for row in own.itertuples())
+        for collection, own in trained.groupby("collection", sort=False)
+    ]
+    return f"""# Models in the package
+
+`{ARCHIVE}` ({size / 1e6:.1f} MB) holds the networks, boosted trees and ensembles with which `fastslow rank`
+and `fastslow tune` predict where you have trained no run of your own. `fastslow pack-models {name}` packed
+it from the run of `fastslow submit data=sample` (commit {manifest["commit"]}, {manifest["created"]})
+and wrote this card.
+
+## Data and labels
+
+The train programs of the embedded sample competition: programs of a zoo of JAX networks, compiled for TPU v3.
+The labels of layouts and tiles are the **TPU compiler's own estimates of cycles**, not measured time.
+
+## Models
+
+{chr(10).join(members)}
+
+Settings, inputs, code and scores per program are in the `{MANIFEST}` of each folder of the archive.
+
+## Scores
+
+Sample competition. Layout collections: Kendall's tau. Tile: 1 - slowdown of the five configurations predicted
+fastest. The first rows are trivial rules. Valid programs chose the weights; no model saw the test programs.
+
+{format_overview(table)}
+
+## Limits
+
+- On measured programs the models may fail: Kendall's tau 0.69 on AlexNet, -0.02 and 0.23 on two 3-D U-Nets
+  (`benchmarks/tables/zero_shot.md`). A single feature scored 0.65, 0.53 and 0.17 there.
+- The sample's programs are small. `fastslow rank` names opcodes and sizes that no train program has, the
+  distance to the nearest one, and the score to expect at that distance.
+- The models rank for TPU v3. On v2 and v5e see `benchmarks/tables/transfer.md`.
+
+## Licence
+
+MIT, as the code. The sample competition was made by this project; no file of TpuGraphs was used.
+"""

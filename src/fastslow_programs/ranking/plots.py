@@ -1,0 +1,87 @@
+"""Figures of a ranking: the predictions, the agreement of the models, and the choices that matter."""
+
+from collections.abc import Mapping
+from textwrap import fill
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fastslow.competition.metrics import kendall_tau
+
+_BARS = 20
+_LABEL_WIDTH, _TITLE_WIDTH = 70, 110  # characters of a line
+_BLUE, _ORANGE, _GREY = "#0072b2", "#e69f00", "0.6"  # for the colour-blind too
+
+
+class Ranked(Protocol):
+    """What is drawn of a :class:`fastslow_programs.ranking.result.Ranking`."""
+
+    program: str
+    models: str
+    table: pd.DataFrame
+    weights: Mapping[str, float]
+    default: int | None
+
+
+def plot_predictions(ranking: Ranked) -> Figure:
+    """Plot the prediction of every configuration, fastest first, and how each model agrees with the run.
+
+    Args:
+        ranking: A ranking.
+    """
+    table, default = ranking.table, ranking.default
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    left.plot(table["rank"], table["prediction"], color=_BLUE, drawstyle="steps-mid")
+    if default is not None:
+        row = table[table["config"] == default].iloc[0]
+        left.plot(
+            row["rank"], row["prediction"], "o", color=_ORANGE, label=f"default (place {row['rank']:.0f})"
+        )
+        left.legend()
+    figure.suptitle(fill(f"{ranking.program}, ranked by {ranking.models}", _TITLE_WIDTH), fontsize=10)
+    left.set(title="lower is predicted faster", xlabel="place in the ranking", ylabel="prediction")
+    taus = {
+        name: kendall_tau(table["prediction"].to_numpy(), table[name].to_numpy()) for name in ranking.weights
+    }
+    names = sorted(taus, key=taus.get, reverse=True)
+    labels = [f"{_short(name)} ({ranking.weights[name]:.2f})" for name in names]
+    colours = [_BLUE if ranking.weights[name] else _GREY for name in names]
+    right.barh(labels, [taus[name] for name in names], color=colours)
+    right.invert_yaxis()
+    right.set(title="agreement with the ranking", xlabel="Kendall's tau (weight in brackets)")
+    return figure
+
+
+def _short(name: str) -> str:
+    """Return ``gnn s0`` for ``gnn-layout-xla-random-s0``."""
+    first, *_, last = name.split("-")
+    return f"{first} {last}" if first != last else name
+
+
+def plot_effects(effects: pd.DataFrame) -> Figure:
+    """Draw the options with the largest effects, the largest first.
+
+    Args:
+        effects: What :func:`fastslow_programs.ranking.effects.effects` returned.
+    """
+    order = (-effects["effect"].abs()).sort_values(kind="stable").index
+    shown = effects.loc[order].head(_BARS)
+    labels = [
+        fill(f"{row.where} {row.option} (not {row.default})", _LABEL_WIDTH) for row in shown.itertuples()
+    ]
+    lines = sum(label.count("\n") + 1 for label in labels)
+    figure = Figure(figsize=(10, 1.2 + 0.15 * max(lines + len(shown), 6)), layout="constrained")
+    axes = figure.subplots()
+    places = np.arange(len(shown))
+    colours = np.where(shown["effect"] < 0, _BLUE, _ORANGE)
+    errors = 2 * shown["standard_error"].fillna(0)
+    axes.barh(places, shown["effect"], xerr=errors, color=colours, error_kw={"elinewidth": 1})
+    axes.set_yticks(places, labels, fontsize=8)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_ylim(len(shown) - 0.4, -0.6)  # the largest on top
+    axes.set_title("effect of a choice on the ranking")
+    axes.set_xlabel("change of place in percentage points\n± 2 standard errors; left is faster")
+    return figure

@@ -1,0 +1,238 @@
+"""Rank the configurations of a program with a finished run, and say what makes them fast.
+
+``fastslow.rank``, ``make rank`` and notebook 52 call it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fastslow.competition.catalog import TEST, Program
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
+from fastslow.competition.reader import CompetitionFile, read_competition_file
+from fastslow.competition.submission_csv import ranking as fastest_first
+from fastslow.core.artifacts import commit
+from fastslow.core.figures import save_figure
+from fastslow.core.files import atomic_path, write_json
+from fastslow.core.progress import progress
+from fastslow.core.settings import resolve
+from fastslow.features.configs.default_layouts import knows_default_layouts
+from fastslow.features.unseen import UnseenGraphs, build_unseen, read_recipe
+from fastslow.rankers.table_features import tabulate
+from fastslow_programs.compiler.layout_choices import tie
+from fastslow_programs.compiler.layout_constraints import constrain, is_imposed
+from fastslow_programs.compiler.layout_space import OUTPUT, decode
+from fastslow_programs.compiler.libtpu import require_compiler
+from fastslow_programs.program.convert import Conversion, convert, estimate_cycles
+from fastslow_programs.ranking.effects import effects
+from fastslow_programs.ranking.inference import FinishedRun
+from fastslow_programs.ranking.known_models import Configurations
+from fastslow_programs.ranking.known_runtimes import check_known, posterior, read_known
+from fastslow_programs.ranking.models import Models, load_models
+from fastslow_programs.ranking.named_choices import NamedChoice, name_choices
+from fastslow_programs.ranking.result import Imposed, Learnt, Ranking, make_table, rank_groups
+from fastslow_programs.ranking.rules import best_rule
+from fastslow_programs.ranking.runs import describe_run
+from fastslow_programs.ranking.settings import RankSettings
+
+_FROM_COMPILER = "with SET=estimate=10 the compiler names them"
+_FROM_FILE = "they are read from default/SPLIT/NAME.npz beside a random/SPLIT/NAME.npz"
+
+TABLE, EFFECTS, ENDS, IMPOSED = "ranking.csv", "effects.csv", "ends.csv", "imposed.csv"
+PICTURES = "predictions.png", "effects.png"
+PAGE, FACTS = "ranking.html", "ranking.json"
+
+
+def rank(settings: RankSettings, models: Models | None = None, known: pd.DataFrame | None = None) -> Ranking:
+    """Rank a program; nothing is written but the competition file of a converted one.
+
+    Args:
+        settings: Settings.
+        models: The models, where they were read already; by default those of the settings.
+        known: Measured runtimes, ``config`` and ``runtime``; by default those of the settings' file.
+
+    Raises:
+        SettingsError: The source cannot be ranked, or the compiler is needed and not installed.
+        DataError: The source is missing or broken, no run was trained, or the run is of another collection.
+    """
+    if settings.estimate:
+        require_compiler()
+    models = models or load_models(settings.run)
+    collection = settings.find_collection()
+    run = models.of(collection)  # before a conversion, which may take minutes
+    members = run.members or {run.name: run}
+    with progress(total=3 + len(members), desc=settings.program, unit="step") as bar:
+
+        def step(name: str) -> None:
+            bar.set_postfix_str(name)
+            bar.update()
+
+        bar.set_postfix_str("program")
+        npz, conversion = (settings.origin.path if settings.is_npz else None), None
+        if npz is None:
+            conversion = convert(settings.conversion(), settings.estimate > 0, report=False)
+            npz = conversion.npz
+        file = read_competition_file(npz, collection.kind)
+        default = _default(settings, conversion, len(file.runtime))
+        known = _check_known(settings, known, len(file.runtime))
+        step("features")
+        graphs = build_unseen(run.folder, [file], settings.hlo_folder)
+        predictions = {}
+        for name, member in members.items():
+            step(name)
+            predictions[name] = member.predict(graphs)
+        step("words")
+        ranking = _describe(settings, models, run, file, conversion, default, graphs, predictions, known)
+        bar.update()
+    return ranking
+
+
+def _describe(
+    settings: RankSettings,
+    models: Models,
+    run: FinishedRun,
+    file: CompetitionFile,
+    conversion: Conversion | None,
+    default: int | None,
+    graphs: UnseenGraphs,
+    predictions: dict[str, dict[str, np.ndarray]],
+    known: pd.DataFrame | None,
+) -> Ranking:
+    name = file.path.stem
+    members = {member: own[name] for member, own in predictions.items()}
+    prediction = run.combine(predictions)[name] if run.members else members[run.name]
+    parts = conversion.module.computations if conversion else []
+    names = [instruction.name for part in parts for instruction in part.instructions] or None
+    choices = name_choices(file, default, names)
+    learnt = None
+    if known is not None:
+        prediction, learnt = _learn(run, graphs, choices, members, known, default)
+    cycles, default_cycles = {}, None
+    if settings.estimate:
+        fastest = fastest_first(prediction, "layout")[: settings.estimate].tolist()
+        default_cycles, *best = _estimate(settings, conversion, default, fastest)
+        cycles = dict(zip(fastest, best, strict=True))
+    weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
+    experience = models.experience(run.collection.kind) if known is None else None
+    table = make_table(prediction, members, file.runtime, cycles, file.normalizers)
+    if known is not None:
+        table["known"] = table["config"].map(known.groupby("config")["runtime"].mean())
+    return Ranking(
+        program=settings.program,
+        run=f"{run.folder.parent.name}/{run.name}",
+        models=describe_run(run.folder),
+        table=table,
+        weights=weights or {run.name: 1.0},
+        choices=choices,
+        effects=effects(choices, prediction),
+        default=default,
+        default_cycles=default_cycles,
+        defaults_remedy=_defaults_remedy(run, file, conversion),
+        imposed=_imposed(conversion, choices, prediction) if default is not None and conversion else None,
+        learnt=learnt,
+        rule=best_rule(run, graphs, name),
+        trust=experience
+        and experience.judge(run.collection, graphs.graph(TEST, name), list(members.values())),
+    )
+
+
+def _check_known(settings: RankSettings, known: pd.DataFrame | None, configs: int) -> pd.DataFrame | None:
+    if known is not None:
+        return check_known(known, configs)
+    return read_known(resolve(settings.known), configs) if settings.known else None
+
+
+def _learn(
+    run: FinishedRun,
+    graphs: UnseenGraphs,
+    choices: Sequence[NamedChoice],
+    members: dict[str, np.ndarray],
+    known: pd.DataFrame,
+    default: int | None,
+) -> tuple[np.ndarray, Learnt]:
+    """Join the members' predictions with measured runtimes; equal configurations of a file share them."""
+    (name,) = graphs.names(TEST)
+    graph = graphs.graph(TEST, name)
+    first, row = graph.config_ids, graph.config_row
+    taken = [choice.values[first] for choice in choices]
+    options = np.stack(taken, 1) if taken else np.zeros((len(first), 0), np.int64)
+    rules, _ = tabulate(graph, run.collection.kind, graphs.config_columns)
+    given = Configurations(options, rules, np.stack([own[first] for own in members.values()], 1))
+    found = posterior(given, known.assign(config=row[known["config"]]))
+    best, sure = int(found.mean.argmin()), None
+    if default is not None and best != row[default]:
+        sure = float(found.probability_faster(np.array([best]), row[[default]])[0])
+    return graph.expand(found.mean), Learnt(len(known), known["config"].nunique(), found.advice, sure)
+
+
+def _imposed(
+    conversion: Conversion, choices: Sequence[NamedChoice], prediction: np.ndarray
+) -> Imposed | None:
+    """Rank the configurations that differ in what can be imposed; None for measured ones."""
+    if conversion.measured:
+        return None
+    outputs = conversion.arrays["node_config_feat"][:, :, :LAYOUT_WIDTH]
+    tied = [choice for choice in tie(conversion.nodes) if len(choice.options) > 1]
+    bound = [choice for choice in choices if ROLES[OUTPUT] in choice.tensor.split(" and ")]
+    table = rank_groups(outputs.reshape(len(outputs), -1), prediction, choices, bound)
+    where = frozenset(choice.where for choice in bound)
+    return Imposed(len(tied), sum(is_imposed(choice.roles) for choice in tied), where, table)
+
+
+def _defaults_remedy(run: FinishedRun, file: CompetitionFile, conversion: Conversion | None) -> str:
+    """Return what would tell the compiler's own layouts; empty if they are known or no model reads them."""
+    if run.collection.kind == "tile" or not read_recipe(run.folder)["settings"]["compiler_defaults"]:
+        return ""
+    if knows_default_layouts(Program(run.collection, TEST, file.path), file):
+        return ""
+    return _FROM_COMPILER if conversion else _FROM_FILE
+
+
+def _default(settings: RankSettings, conversion: Conversion | None, configs: int) -> int | None:
+    if settings.default >= 0:
+        settings.require(
+            settings.default < configs, "default", f"a position below {configs}, the configurations"
+        )
+        return settings.default
+    return 0 if conversion is not None and not conversion.measured else None
+
+
+def _estimate(
+    settings: RankSettings, conversion: Conversion, default: int | None, configs: list[int]
+) -> list[int | None]:
+    """Return the compiler's cycles: of its own default, which must compile, and of some configurations."""
+    rows = conversion.arrays["node_config_feat"]
+    own = {} if default is None else decode(rows[default], conversion.nodes)
+    layouts = [own, *(decode(rows[number], conversion.nodes) for number in configs)]
+    programs = [constrain(conversion.module, own, conversion.nodes) for own in layouts]
+    return estimate_cycles(settings.origin.path, programs, settings.labeller())
+
+
+def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:
+    """Write the tables, the figures and a page of a ranking.
+
+    Args:
+        ranking: The ranking.
+        settings: Its settings, which name the folder and how many configurations are described.
+
+    Returns:
+        The folder: ``ranking.csv``, ``effects.csv``, ``ends.csv``, of a program whose configurations were
+        drawn ``imposed.csv``, two figures, ``ranking.html`` with sentences and figures, ``ranking.json``.
+    """
+    folder = resolve(settings.folder)
+    tables = {TABLE: ranking.table, EFFECTS: ranking.effects, ENDS: ranking.differences(settings.described)}
+    if ranking.imposed:
+        tables[IMPOSED] = ranking.imposed.table
+    for name, table in tables.items():
+        with atomic_path(folder / name) as temporary:
+            table.to_csv(temporary, index=False)
+    for name, figure in zip(PICTURES, ranking.figures(), strict=False):
+        save_figure(figure, folder / name)
+    with atomic_path(folder / PAGE) as temporary:
+        temporary.write_text(ranking.page(ranking.program))
+    summary = {name: str(value) for name, value in ranking.summary().items()}
+    facts = {"settings": settings.asdict(), "commit": commit(), "summary": summary, "words": ranking.words()}
+    write_json(folder / FACTS, facts)
+    return folder

@@ -1,0 +1,325 @@
+"""The result of a ranking: its table, the ends in words, the effects of the choices."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fastslow.competition.metrics import TOP_K, kendall_tau, ranking_tau, tile_score
+from fastslow.competition.submission_csv import ranking as fastest_first
+from fastslow.core.shown import Shown
+from fastslow_programs.ranking.experience import Trust
+from fastslow_programs.ranking.named_choices import NamedChoice, in_words
+from fastslow_programs.ranking.rules import Rule
+
+_SENTENCES = 5  # of effects, and of changes
+_SURE = 2  # standard errors
+_SPELLED_OUT = 6  # differences of a configuration in its sentence
+LABEL_TAU = "0.70 on AlexNet, between 0.40 and 0.88"
+"""Kendall's tau of the compiler's estimates with measured runs, see ``benchmarks/label_truth.py``."""
+
+
+@dataclass(frozen=True)
+class Imposed:
+    """What the compiler can be made to take, ranked; layouts of other tensors it chooses itself.
+
+    Args:
+        choices: Number of choices of the program.
+        bound: Number of those that can be imposed, which a search proposes.
+        where: Their names (:attr:`fastslow_programs.ranking.named_choices.NamedChoice.where`).
+        table: One row per group of configurations equal in these, see :func:`rank_groups`.
+    """
+
+    choices: int
+    bound: int
+    where: frozenset[str]
+    table: pd.DataFrame
+
+
+class Learnt(NamedTuple):
+    """What measured runtimes added to a ranking.
+
+    Args:
+        measurements: Their number.
+        configs: Number of configurations that were measured.
+        advice: Whether to measure more, in words.
+        faster: Probability that the fastest configuration is faster than the default; None where it is the
+            default, or the default is not known.
+    """
+
+    measurements: int
+    configs: int
+    advice: str
+    faster: float | None
+
+    def words(self) -> str:
+        """Return the same as a sentence."""
+        sure = "" if self.faster is None else f"; faster than the default with probability {self.faster:.2f}"
+        return f"known runtimes: {self.measurements}, of {self.configs} configurations{sure}; {self.advice}"
+
+
+@dataclass(frozen=True, repr=False)
+class Ranking(Shown):
+    """The ranking of the configurations of a program.
+
+    Args:
+        program: Name of the program.
+        run: Name of the run that ranked it.
+        models: Which models ranked it, in words.
+        table: One row per configuration of the file, fastest first: ``rank`` from 1, ``config`` (position in
+            the file), ``prediction`` (lower = faster), that of each member by its name, ``runtime`` where the
+            file has it, of a tile ``over_default`` (that over the default's), and ``estimated_cycles`` where
+            the compiler was asked.
+        weights: Weight by member.
+        choices: What the configurations choose.
+        effects: What each option does, see :func:`fastslow_programs.ranking.effects.effects`.
+        default: Position of the configuration that others are compared with, None where it is not known.
+        default_cycles: The compiler's estimate of its own default, None where it was not asked.
+        defaults_remedy: What would tell the compiler's own layouts, where models read them and the program
+            names none.
+        imposed: The ranking of what can be imposed, None where configurations were not drawn.
+        learnt: What measured runtimes added, None without any.
+        rule: What the best trivial rule says, None for a single model.
+        trust: How far to trust the ranking, None where the run's features are not known.
+    """
+
+    program: str
+    run: str
+    models: str
+    table: pd.DataFrame
+    weights: Mapping[str, float]
+    choices: list[NamedChoice]
+    effects: pd.DataFrame
+    default: int | None
+    default_cycles: int | None = None
+    defaults_remedy: str = ""
+    imposed: Imposed | None = None
+    learnt: Learnt | None = None
+    rule: Rule | None = None
+    trust: Trust | None = None
+
+    def words(self) -> list[str]:
+        """Return what was found: changes, effects, agreement, the trivial rule, and how far to trust it."""
+        facts = self.summary()
+        start = f"{self.program}: {len(self.table):,} configurations of {facts['choices']} choices"
+        found = [
+            f"models: {self.models}",
+            f"{start}; default: {facts['default']}" if "default" in facts else start,
+            *([self.learnt.words()] if self.learnt else []),
+            *self._changes(),
+            *self._largest_effects(),
+        ]
+        if len(self.weights) > 1:
+            found.append(self._agreement())
+        if self.rule:
+            found.append(self._beside_the_rule(self.rule))
+        if self.trust:
+            found += self.trust.words()
+        told = ("run", "members", "configurations", "choices", "fastest", "default")
+        return found + [f"{name}: {fact}" for name, fact in facts.items() if name not in told]
+
+    def figures(self) -> list[Figure]:
+        """Return the figures of predictions and of effects."""
+        from fastslow_programs.ranking.plots import plot_effects, plot_predictions
+
+        return [plot_predictions(self), *([plot_effects(self.effects)] if len(self.effects) else [])]
+
+    def changes(self) -> pd.DataFrame:
+        """Return the options that are faster than the default's by more than two standard errors.
+
+        Returns:
+            Rows of ``effects``, the fastest first, one per choice. Where configurations were drawn, only
+            choices that can be imposed on the compiler.
+        """
+        own = self.effects
+        rows = own[own["effect"] + _SURE * own["standard_error"] < 0].sort_values("effect", kind="stable")
+        if self.imposed:
+            rows = rows[rows["where"].isin(self.imposed.where)]
+        return rows.drop_duplicates("choice").reset_index(drop=True)
+
+    def _changes(self) -> list[str]:
+        rows = self.changes()
+        if rows.empty:
+            can = " that can be imposed" if self.imposed else ""
+            return [f"to change: nothing; no option{can} is surely predicted faster than the default's"]
+        return [f"to change: {_effect_in_words(row)}" for row in rows.head(_SENTENCES).itertuples()]
+
+    def _largest_effects(self) -> list[str]:
+        order = (-self.effects["effect"].abs()).sort_values(kind="stable").index[:_SENTENCES]
+        return [f"effect: {_effect_in_words(row)}" for row in self.effects.loc[order].itertuples()]
+
+    def _agreement(self) -> str:
+        values = [self.table[name].to_numpy() for name in self.weights]
+        taus = [kendall_tau(a, b) for i, a in enumerate(values) for b in values[:i]]
+        first = sum(int(own.argmin() == 0) for own in values)
+        return (
+            f"agreement: Kendall's tau between two of the {len(values)} members is {np.mean(taus):.2f} on "
+            f"average ({min(taus):.2f} to {max(taus):.2f}); {first} of them have the same fastest "
+            "configuration as the ranking"
+        )
+
+    def _beside_the_rule(self, rule: Rule) -> str:
+        own, order = self.table["prediction"].to_numpy(), self.table["config"].to_numpy()
+        prediction = rule.prediction[order]
+        place = int(prediction.argmin()) + 1
+        return (
+            f"trivial rule: {rule.name} (valid programs: {rule.valid:.3f}, models {rule.own:.3f}) agrees "
+            f"with the ranking by Kendall's tau {kendall_tau(own, prediction):.2f}; its fastest "
+            f"configuration is in place {place} here"
+        )
+
+    def ends(self, count: int = 10) -> pd.DataFrame:
+        """Describe the fastest and the slowest configurations in words.
+
+        Args:
+            count: Configurations of either end.
+
+        Returns:
+            One row per configuration: ``rank``, ``config``, ``prediction``, and ``differs``: in what it
+            differs from the default, the choices that explain most first.
+        """
+        matters = dict(zip(self.effects["where"], self.effects["explained"], strict=True))
+        rows = self._ends(count)[["rank", "config", "prediction"]].copy()
+        rows["differs"] = [in_words(self.choices, c, _SPELLED_OUT, matters) for c in rows["config"]]
+        return rows
+
+    def differences(self, count: int = 10) -> pd.DataFrame:
+        """Return every choice in which the fastest and the slowest configurations differ from the default.
+
+        Args:
+            count: Configurations of either end.
+
+        Returns:
+            One row per difference: ``rank``, ``config``, ``node``, ``tied`` (number of further nodes that
+            choose alike), ``tensor``, ``layout`` (of a tile: bound) and ``default``.
+        """
+        rows = [
+            (rank, config, c.node, c.tied, c.tensor, c.options[c.values[config]], c.options[c.default])
+            for rank, config in self._ends(count)[["rank", "config"]].itertuples(index=False)
+            for c in self.choices
+            if c.values[config] != c.default
+        ]
+        return pd.DataFrame(rows, columns=["rank", "config", "node", "tied", "tensor", "layout", "default"])
+
+    def _ends(self, count: int) -> pd.DataFrame:
+        total = len(self.table)
+        return self.table.iloc[[*range(min(count, total)), *range(max(count, total - count), total)]]
+
+    def estimates(self) -> pd.DataFrame:
+        """Return the configurations that the compiler estimated, fewest cycles first; empty if none.
+
+        ``vs_default`` is the estimate over that of the compiler's own default.
+        """
+        columns = ["rank", "config", "prediction", "estimated_cycles", "vs_default"]
+        if not self.default_cycles:
+            return pd.DataFrame(columns=columns)
+        ratio = self.table["estimated_cycles"] / self.default_cycles
+        rows = self.table.assign(vs_default=ratio)[columns].dropna()
+        return rows.sort_values("estimated_cycles", kind="stable", ignore_index=True)
+
+    def summary(self) -> pd.Series:
+        """Return what was ranked by what, one value per fact."""
+        table = self.table
+        facts = {
+            "run": self.run,
+            "members": f"{sum(w > 0 for w in self.weights.values())} of {len(self.weights)} with a weight",
+            "configurations": len(table),
+            "choices": self.imposed.choices if self.imposed else len(self.choices),
+            "fastest": f"configuration {table['config'].iloc[0]}",
+        }
+        if self.default is not None:
+            place = int(table.loc[table["config"] == self.default, "rank"].iloc[0])
+            facts["default"] = f"configuration {self.default}, place {place}"
+        if self.defaults_remedy:
+            remedy = self.defaults_remedy
+            facts["compiler's own layouts"] = f"not known, which makes the ranking worse; {remedy}"
+        if self.imposed:
+            facts["can be imposed"] = (
+                f"of {self.imposed.choices} choices the compiler can be made to take {self.imposed.bound}: "
+                f"{len(self.imposed.table)} distinct configurations"
+            )
+        if "over_default" in table:
+            for k in (TOP_K, 1):
+                score = tile_score(table["over_default"].to_numpy(), table["prediction"].to_numpy(), k)
+                facts[f"1 - slowdown of the top {k}"] = f"{score:.3f}"
+        if "runtime" in table:
+            tau = ranking_tau(table["runtime"].to_numpy(), table["prediction"].to_numpy())
+            facts["Kendall's tau with runtime"] = f"{tau:.3f}"
+        if len(estimates := self.estimates()):
+            best = estimates.iloc[0]
+            words = f"configuration {best['config']:.0f}, {best['vs_default']:.3f} of the default's cycles"
+            facts["best estimate"] = words
+            facts["the estimate's own tau"] = LABEL_TAU
+        return pd.Series(facts, name=self.program)
+
+
+def _effect_in_words(row: Any) -> str:
+    """Put a row of the effects into words; a point is a hundredth of the ranking."""
+    direction = "faster" if row.effect < 0 else "slower"
+    return f"{row.where} {row.option} instead of {row.default}, {abs(row.effect):.0f} points {direction}"
+
+
+def make_table(
+    prediction: np.ndarray,
+    members: Mapping[str, np.ndarray],
+    runtime: np.ndarray,
+    cycles: Mapping[int, int | None],
+    normalizers: np.ndarray | None = None,
+) -> pd.DataFrame:
+    """Return the table of a :class:`Ranking`, in the order in which a submission lists the configurations.
+
+    Args:
+        prediction: ``(C,)`` of the run, lower = faster.
+        members: ``(C,)`` of each member.
+        runtime: ``(C,)`` from the file, 0 where it is unknown.
+        cycles: The compiler's estimate by configuration, None where it refused; empty if it was not asked.
+        normalizers: ``(C,)`` runtime of the compiler's default, tile only.
+    """
+    order = fastest_first(prediction, "layout")
+    columns = {"rank": np.arange(1, len(order) + 1), "config": order, "prediction": prediction[order]}
+    columns |= {name: values[order] for name, values in members.items()}
+    if 0 < runtime.min() < runtime.max():
+        columns["runtime"] = runtime[order]
+        if normalizers is not None:
+            columns["over_default"] = (runtime / normalizers)[order]
+    if cycles:
+        columns["estimated_cycles"] = [cycles.get(config) for config in order.tolist()]
+    return pd.DataFrame(columns).astype({"estimated_cycles": float} if cycles else {})
+
+
+def rank_groups(
+    imposed: np.ndarray,
+    prediction: np.ndarray,
+    choices: Sequence[NamedChoice],
+    bound: Sequence[NamedChoice],
+) -> pd.DataFrame:
+    """Rank groups of configurations that are equal in what can be imposed.
+
+    Args:
+        imposed: ``(C, n)`` what can be imposed of each configuration.
+        prediction: ``(C,)`` lower = predicted faster.
+        choices: The choices of the configurations.
+        bound: Those that can be imposed.
+
+    Returns:
+        One row per group, fastest first: ``rank`` from 1, ``config`` (the one nearest to the default in the
+        other choices), ``configs`` (their number), ``prediction`` (their mean) and ``differs`` in words.
+    """
+    _, group, counts = np.unique(imposed, axis=0, return_inverse=True, return_counts=True)
+    group = group.reshape(-1)
+    mean = np.bincount(group, prediction) / counts
+    order = fastest_first(mean, "layout")
+    off = sum((choice.values != choice.default).astype(int) for choice in choices) + np.zeros(len(group))
+    nearest = [int(np.where(group == own, off, np.inf).argmin()) for own in order]
+    return pd.DataFrame(
+        {
+            "rank": np.arange(1, len(order) + 1),
+            "config": nearest,
+            "configs": counts[order],
+            "prediction": mean[order],
+            "differs": [in_words(bound, config, _SPELLED_OUT, {}) for config in nearest],
+        }
+    )

@@ -1,0 +1,108 @@
+"""Settings of a ranking, and what they name: the program's file, its collection, the run."""
+
+import zipfile
+from pathlib import Path
+from typing import Annotated
+
+from annotated_types import Ge, Le
+
+from fastslow.competition.catalog import COLLECTIONS, Collection, get_collection
+from fastslow.core.npz_io import read_headers
+from fastslow.core.settings import NonNegative, Positive, resolve, unkeyed
+from fastslow_programs.program.program_settings import MEASURED, ConvertSettings, ProgramSettings
+
+_LAYOUT, _TILE = "layout:xla:random", "tile:xla"  # of a file whose folder does not tell
+_CONVERSION = tuple(ProgramSettings.model_fields)
+
+
+class RankSettings(ProgramSettings):
+    """Settings of the ranking of one program."""
+
+    source: str = ""
+    """Program to rank: a competition file (npz), an HLO file (HloModuleProto, HloProto, TpuGraphs' ``.pb`` or
+    text), or ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for ``jax.jit``."""
+    run: str = ""
+    """Run that ranks: a folder with an ensemble per collection, such as ``runs/sample``, or the folder of one
+    ensemble or model; if empty, the newest complete run of yours, smoke and play left out, or else the models
+    in the package."""
+    data_root: str = unkeyed("data/converted")
+    """Root of the folder to write to; the ranking is written under its ``rankings/``."""
+    collection: str = ""
+    """Collection whose models rank the program; if empty, that of an npz in folders as published, otherwise
+    ``tile:xla`` for a tile file and ``layout:xla:random`` for a layout. ``nlp`` is for a language model."""
+    configs: Annotated[NonNegative, Le(1_000_000)] = 1000
+    """Maximum number of configurations to draw for a program that is not an npz, the default first; 0 ranks
+    the measured configurations of a TpuGraphs ``.pb`` instead, as of a tile ``.pb`` is always done."""
+    default: Annotated[int, Ge(-1)] = -1
+    """Configuration that the others are compared with, as its position in an npz; -1 for the compiler's
+    default, where it is known (of a converted program), or for the commonest option of each choice."""
+    estimate: Annotated[NonNegative, Le(10_000)] = 0
+    """Compile this many of the fastest configurations for a TPU and give the compiler's estimated cycles
+    beside the prediction (seconds to a minute each; needs the program's HLO and the TPU compiler)."""
+    described: Annotated[Positive, Le(1000)] = 10
+    """Configurations of either end of the ranking that are described in words."""
+    known: str = ""
+    """CSV file of runtimes that you measured, columns ``config`` (position, from 0) and ``runtime``, repeated
+    rows for repeated measurements: the ranking learns from them."""
+    hlo_folder: str = unkeyed("")
+    """As the setting of the features: folder of TpuGraphs' ``.pb`` files, if the run learned from them."""
+
+    def check(self) -> None:
+        """Check what the types of the fields do not express."""
+        super().check()
+        if self.collection:
+            kind = get_collection(self.collection).kind
+            wanted = "" if not self.source or self.is_npz else self.origin.measured or "layout"
+            self.require(wanted in ("", kind), "collection", f"a {wanted} collection")
+        converted = not self.source or not self.is_npz
+        self.require(converted or not self.kernel, "kernel", "empty for an npz, which is one program")
+        self.require(converted or not self.estimate, "estimate", "0 for an npz, whose HLO is not known")
+
+    @property
+    def is_npz(self) -> bool:
+        """Whether the source is a competition file."""
+        path = resolve(self.source)
+        return path.suffix == ".npz" or (path.is_file() and zipfile.is_zipfile(path))
+
+    @property
+    def folder(self) -> str:
+        """Folder of the tables, the figures and the executed notebook."""
+        return f"{self.data_root}/rankings/{self.program}"
+
+    def find_collection(self) -> Collection:
+        """Return the collection whose models rank the program.
+
+        Raises:
+            DataError: The source is missing or not an npz.
+        """
+        if self.collection:
+            return get_collection(self.collection)
+        if not self.is_npz:
+            return get_collection(_TILE if self.origin.measured == "tile" else _LAYOUT)
+        path = self.origin.path
+        published = path.absolute().parents[1].as_posix()  # of the split's folder
+        for collection in COLLECTIONS:
+            if published.endswith(f"/{collection.name.replace(':', '/')}"):
+                return collection
+        return get_collection(_TILE if "config_feat" in read_headers(path) else _LAYOUT)
+
+    def find_run(self) -> Path:
+        """Return the folder of the run that ranks.
+
+        Raises:
+            DataError: There is none, it is not finished, or it is of another collection.
+        """
+        from fastslow_programs.ranking.runs import (
+            find_run,
+            runs_folder,
+        )  # imports pandas, which takes most of a second
+
+        return find_run(runs_folder(self.run), self.find_collection())
+
+    def conversion(self) -> ConvertSettings:
+        """Return the settings that convert the source, where it is not an npz."""
+        shared = {name: getattr(self, name) for name in _CONVERSION}
+        collection = self.find_collection()
+        tile = {"configs": MEASURED} if collection.kind == "tile" else {}
+        own = ConvertSettings(**shared | {"collection": collection.name} | tile)
+        return own.of(self._given) if self._given else own

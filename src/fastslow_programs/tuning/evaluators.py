@@ -1,0 +1,367 @@
+"""What gives a configuration its value: the TPU compiler, a file's labels, this machine, or a user's command.
+
+An evaluator is a context: within it, ``evaluate`` takes configurations and yields outcomes as they come.
+To add one, write a class as :class:`Evaluator` says and name it in :data:`EVALUATORS`.
+"""
+
+import contextlib
+import json
+import math
+import os
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from fastslow.core.errors import SettingsError
+from fastslow.hlo.messages import HloProto, Module
+from fastslow_programs.compiler.compile_pool import Labeller
+from fastslow_programs.compiler.device import NOISY, Bench, LocalProgram, device_name, require_jax
+from fastslow_programs.tuning.history import Outcome, Proposal
+
+CONFIGURATION, PROGRAM = "configuration.json", "program.hlo.pb"
+_SHOWN = 300  # characters of a message that are kept
+_ATTEMPT_PAUSE = 0.2
+
+Evaluate = Callable[[Sequence[Proposal]], Iterator[tuple[int, Outcome]]]
+
+
+class Limits(Protocol):
+    """The settings that evaluators read, see :class:`fastslow_programs.tuning.settings.SearchSettings`."""
+
+    command: str
+    seconds: float
+    attempts: int
+    processes: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an evaluator is made of.
+
+    Args:
+        settings: The settings.
+        module_of: Makes the constrained module of a configuration; None for a file without HLO.
+        describe: Makes the configuration's JSON.
+        labeller: The compiler: isolated workers with limits, and the cache of their results.
+        labels: Value by configuration, of a labelled file.
+        source: Name of that file.
+        local: The program as it is lowered for this machine, where it is measured here.
+    """
+
+    settings: Limits
+    module_of: Callable[[tuple[int, ...]], Module] | None = None
+    describe: Callable[[tuple[int, ...]], dict] = dict
+    labeller: Labeller | None = None
+    labels: Mapping[tuple[int, ...], float] | None = None
+    source: str = ""
+    local: LocalProgram | None = None
+
+
+class Evaluator(Protocol):
+    """What gives a configuration its value.
+
+    Attributes:
+        reads_labels: Whether it reads the labels of a competition file; the others need the program's HLO.
+        compiles: Whether it needs the TPU compiler.
+        noisy: Whether two evaluations of a configuration differ, so that contenders are measured again.
+        name: What the value is, in words, with its unit.
+        identity: What a study must agree in to share values.
+        remark: What a user should know of the measurements, empty where there is nothing.
+    """
+
+    reads_labels: ClassVar[bool] = False
+    compiles: ClassVar[bool] = False
+    noisy: ClassVar[bool] = False
+    remark = ""
+    name: str
+    identity: str
+
+    @classmethod
+    def of(cls, request: Request) -> "Evaluator":
+        """Make the evaluator of a program."""
+
+    def running(self) -> contextlib.AbstractContextManager[Evaluate]:
+        """Give a function of proposals that yields positions and outcomes, in the order of completion."""
+
+
+class Replay(Evaluator):
+    """Looks a configuration up among the labels of a file.
+
+    Args:
+        values: Value by configuration.
+        name: What the labels are, in words.
+    """
+
+    reads_labels = True
+
+    def __init__(self, values: Mapping[tuple[int, ...], float], name: str):
+        self._values, self.name, self.identity = values, name, "replay"
+
+    @classmethod
+    def of(cls, request: Request) -> "Replay":
+        """See :class:`Evaluator`."""
+        return cls(request.labels, f"the labels of {request.source}")
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Evaluate]:
+        """See :class:`Evaluator`."""
+
+        def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Outcome]]:
+            for place, proposal in enumerate(proposals):
+                yield place, Outcome(float(self._values[proposal.codes]))
+
+        yield evaluate
+
+
+class Compiled(Evaluator):
+    """Compiles the constrained program and takes the compiler's estimated cycles.
+
+    Args:
+        module_of: Makes the constrained module of a configuration.
+        labeller: Isolated workers with limits, and the cache of their results.
+    """
+
+    compiles = True
+
+    def __init__(self, module_of: Callable[[tuple[int, ...]], Module], labeller: Labeller):
+        self._module_of, self._labeller = module_of, labeller
+        self.name = f"the {labeller.generation} compiler's estimated cycles"
+        self.identity = f"compiler {labeller.generation} {labeller.compiler.version()}"
+
+    @classmethod
+    def of(cls, request: Request) -> "Compiled":
+        """See :class:`Evaluator`."""
+        return cls(request.module_of, request.labeller)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Evaluate]:
+        """See :class:`Evaluator`; a program that was compiled before is looked up."""
+        with self._labeller.workers() as label:
+
+            def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Outcome]]:
+                programs = [self._module_of(p.codes).SerializeToString(deterministic=True) for p in proposals]
+                for place, record in enumerate(label(programs, "")):
+                    failure = f"{record['failure']}: {record['message']}" if "failure" in record else ""
+                    seconds = record.get("seconds", 0.0)
+                    yield place, Outcome(record.get("cycles"), failure.strip()[:_SHOWN], seconds)
+
+            yield evaluate
+
+
+@dataclass(frozen=True)
+class Command(Evaluator):
+    """Runs a command for each configuration; the last line that it prints is the value.
+
+    Args:
+        command: The command line; the paths of the configuration and of the program are appended.
+        module_of: Makes the constrained module of a configuration.
+        describe: Makes the configuration's JSON.
+        seconds: Time limit of one run; then the command and all that it started are killed.
+        attempts: How often a failing run is tried.
+        processes: Runs side by side.
+
+    Raises:
+        SettingsError: The command line cannot be read, or its program does not exist.
+    """
+
+    noisy: ClassVar[bool] = True
+    command: str
+    module_of: Callable[[tuple[int, ...]], Module]
+    describe: Callable[[tuple[int, ...]], dict]
+    seconds: float = 600.0
+    attempts: int = 2
+    processes: int = 1
+
+    @classmethod
+    def of(cls, request: Request) -> "Command":
+        """See :class:`Evaluator`."""
+        given = request.settings
+        limits = (given.seconds, given.attempts, given.processes or 1)
+        return cls(given.command, request.module_of, request.describe, *limits)
+
+    def __post_init__(self):
+        self._words()  # refused before there is a study of it
+
+    @property
+    def name(self) -> str:
+        """What the value is."""
+        return f"what {self.command!r} prints"
+
+    @property
+    def identity(self) -> str:
+        """The command."""
+        return f"command {self.command}"
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Evaluate]:
+        """See :class:`Evaluator`."""
+        words = self._words()
+        with ThreadPoolExecutor(max(1, self.processes)) as pool:
+
+            def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Outcome]]:
+                futures = {pool.submit(self._try, words, p.codes): place for place, p in enumerate(proposals)}
+                try:
+                    for future in as_completed(futures):
+                        yield futures[future], future.result()
+                finally:
+                    for future in futures:
+                        future.cancel()
+
+            yield evaluate
+
+    def _words(self) -> list[str]:
+        try:
+            words = shlex.split(self.command)
+        except ValueError as error:
+            raise SettingsError(f"command: {self.command!r} cannot be read ({error})") from None
+        found = words and (any(Path(d, words[0]).is_file() for d in os.get_exec_path()) or "/" in words[0])
+        if not found or ("/" in words[0] and not Path(words[0]).is_file()):
+            raise SettingsError(f"command: there is no program {words[0] if words else ''!r}")
+        return words
+
+    def _try(self, words: list[str], codes: tuple[int, ...]) -> Outcome:
+        began = time.monotonic()
+        for attempt in range(self.attempts):
+            if attempt:
+                time.sleep(_ATTEMPT_PAUSE)
+            value, failure = self._run(words, codes)
+            if value is not None:
+                break
+        return Outcome(value, failure, round(time.monotonic() - began, 3))
+
+    def _run(self, words: list[str], codes: tuple[int, ...]) -> tuple[float | None, str]:
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [Path(folder, CONFIGURATION), Path(folder, PROGRAM)]
+            paths[0].write_text(json.dumps(self.describe(codes), indent=1))
+            paths[1].write_bytes(serialised(self.module_of(codes)))
+            with open(Path(folder, "out"), "w+b") as out, open(Path(folder, "err"), "w+b") as err:
+                try:
+                    process = subprocess.Popen(
+                        [*words, *map(str, paths)], stdout=out, stderr=err, start_new_session=True
+                    )
+                except OSError as error:
+                    return None, f"does not start: {error}"
+                try:
+                    status = process.wait(self.seconds)
+                except subprocess.TimeoutExpired:
+                    return None, f"timed out: it ran longer than {self.seconds:g} s"
+                finally:
+                    _kill_group(process)
+                said = [_tail(stream) for stream in (out, err)]
+        if status:
+            return None, f"failed: it ended with {status}: {(said[1] or said[0] or 'no output')[-_SHOWN:]}"
+        return _number(said[0])
+
+
+@dataclass(frozen=True)
+class Device(Evaluator):
+    """Measures the constrained program on this machine, see :mod:`fastslow_programs.compiler.device`.
+
+    A value is the time over the unconstrained program's.
+    """
+
+    noisy: ClassVar[bool] = True
+    module_of: Callable[[tuple[int, ...]], Module]
+    local: LocalProgram
+    rounds: int
+    seconds: float
+    _noise: list[np.ndarray] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, request: Request) -> "Device":
+        """See :class:`Evaluator`."""
+        return cls(request.module_of, request.local, request.settings.rounds, request.settings.seconds)
+
+    def __post_init__(self):
+        require_jax()
+
+    @property
+    def name(self) -> str:
+        """What the value is."""
+        return f"time over the unconstrained program's, measured on {device_name()}"
+
+    @property
+    def identity(self) -> str:
+        """The device, and the rounds of a measurement."""
+        return f"device {device_name()}, {self.rounds} rounds"
+
+    @property
+    def remark(self) -> str:
+        """Whether the machine is too noisy, by what was measured since the evaluator was made."""
+        noise = float(np.median(np.concatenate(self._noise))) if self._noise else 0.0
+        return f"too noisy: two runs of one program differ by {noise:.0%}" if noise > NOISY else ""
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Evaluate]:
+        """See :class:`Evaluator`."""
+        with Bench(self.local, self.rounds, self.seconds).running() as times:
+
+            def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Outcome]]:
+                began = time.monotonic()
+                found = times([self.module_of(proposal.codes) for proposal in proposals])
+                self._noise.append(found.noise)
+                each = round((time.monotonic() - began) / max(1, len(proposals)), 3)
+                for place, failure in enumerate(found.failures):
+                    value = None if failure else float(np.median(found.ratios[:, place]))
+                    yield place, Outcome(value, failure, each)
+
+            yield evaluate
+
+
+EVALUATORS: dict[str, type[Evaluator]] = {
+    "compiler": Compiled,
+    "replay": Replay,
+    "command": Command,
+    "device": Device,
+}
+"""Evaluators by the name that the setting ``evaluator`` gives."""
+
+
+def _kill_group(process: subprocess.Popen) -> None:
+    """End a command and what it started in its session, also what it left behind."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _tail(stream) -> str:
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, size - 20_000))
+    return stream.read().decode(errors="replace").strip()
+
+
+def _number(text: str) -> tuple[float | None, str]:
+    last = text.splitlines()[-1].strip() if text else ""
+    if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", last):
+        return None, f"printed no number: its last line is {last[:80]!r}"
+    value = float(last)
+    if not 0 < value < math.inf:
+        return None, f"printed {last}: a value is positive and finite, lower is faster"
+    return value, ""
+
+
+def serialised(module: Module) -> bytes:
+    """Return a module as an ``HloProto``, which XLA's tools and ``make convert`` read."""
+    return HloProto(hlo_module=module).SerializeToString(deterministic=True)
+
+
+def top_k_error(values: np.ndarray, prediction: np.ndarray, k: int) -> float:
+    """Return by which share the best of the k configurations predicted fastest is above the best of all.
+
+    Args:
+        values: ``(C,)`` of the whole space.
+        prediction: ``(C,)``, lower = predicted faster.
+        k: Configurations that are tried.
+    """
+    return float(values[np.argsort(prediction, kind="stable")[:k]].min() / values.min() - 1)

@@ -1,0 +1,219 @@
+"""The result of a study: the best configuration in words and as files, tables, the curve."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from scipy.stats import mannwhitneyu
+
+from fastslow.core.artifacts import MANIFEST, commit
+from fastslow.core.figures import save_figure
+from fastslow.core.files import atomic_path, write_json
+from fastslow.core.settings import resolve
+from fastslow_programs.compiler.device import TUNED as PROGRAM
+from fastslow_programs.compiler.device import write_signature
+from fastslow_programs.tuning.evaluators import serialised, top_k_error
+from fastslow_programs.tuning.search.guided import RANDOM_SHARE
+from fastslow_programs.tuning.tune import Study
+
+BEST, EVALUATIONS, CURVE = "best.json", "evaluations.csv", "curve.png"
+DEFAULT_PROGRAM = "default.hlo.pb"
+TOP_K = (1, 5, 10, 100)
+_FEW = 4  # proposals below which nothing is said of the model
+
+
+def summarise(study: Study) -> pd.Series:
+    """Return what the study found, one value per fact."""
+    history, target = study.history, study.target
+    best, default = study.best, study.default
+    facts = {
+        "value": target.evaluator.name,
+        "evaluations": f"{len(history)}, {len(history.failures)} of them failed",
+        "space": f"{float(target.space.size):.3g} configurations of {len(target.space.choices)} choices",
+        "strategy": study.settings.strategy,
+    }
+    if study.exhausted:
+        facts["evaluations"] += "; no configuration is left to propose"
+    if target.tied > len(target.space.choices):
+        facts["imposed"] = (
+            f"of {target.tied} choices the compiler can be made to take {len(target.space.choices)}"
+        )
+    if study.cut:
+        facts["journal"] = study.cut
+    if default:
+        facts["default"] = f"{default:.6g}, {target.default_is}"
+    if best:
+        facts["best"] = f"{best[1]:.6g}"
+        if not study.reserved:
+            facts["best"] += f", after {int((history.curve > best[1]).sum()) + 1} evaluations"
+        facts["proposed by"] = best[0].by
+        facts["configuration"] = target.space.in_words(best[0].codes)
+    if best and default:
+        facts["best over default"] = f"{best[1] / default:.4f}"
+    if target.evaluator.remark:
+        facts["machine"] = target.evaluator.remark
+    if study.guide:
+        facts["candidates scored"] = study.guide.scored
+        facts["model"] = against_random(study)
+    facts["result"] = conclusion(study)
+    return pd.Series(facts, name=target.name)
+
+
+def conclusion(study: Study) -> str:
+    """Return whether something was gained, with the interval where values are noisy."""
+    best, default = study.best, study.default
+    if study.verdict:
+        return study.verdict.in_words
+    if not best or not default:
+        return "not known: the default has no value"
+    if study.confirms:
+        return "nothing gained: too few evaluations are left to compare another with the default"
+    if best[1] >= default:
+        return "nothing gained: nothing that was evaluated is faster than the default"
+    single = ", by single measurements, which confirm=0 believes" if study.target.evaluator.noisy else ""
+    return f"gained: {best[1] / default:.4f} of the default{single}"
+
+
+def against_random(study: Study) -> str:
+    """Return whether the guided proposals of a study were faster than its random ones (Mann-Whitney test)."""
+    own, random = (
+        [o.value for p, o in study.history.done if o.value is not None and p.by == by]
+        for by in (study.settings.strategy, f"{study.settings.strategy}: {RANDOM_SHARE}")
+    )
+    if len(random) < _FEW or len(own) < _FEW:
+        return (
+            f"too few random proposals ({len(random)}) to compare the model with; a larger explore adds some"
+        )
+    test = mannwhitneyu(own, random)
+    share = 1 - test.statistic / (len(own) * len(random))
+    said = "better than random" if share > 0.5 else "worse than random"
+    said = said if test.pvalue < 0.05 else "not shown to differ from random"
+    pairs = f"faster in {100 * share:.0f} % of pairs with {len(random)} random ones, p = {test.pvalue:.2g}"
+    return f"{said} here: its proposals are {pairs}"
+
+
+def list_evaluations(study: Study) -> pd.DataFrame:
+    """Return one row per evaluation in their order: who proposed it, value, best so far, failure, words."""
+    rows = [
+        {
+            "evaluation": number,
+            "by": proposal.by,
+            "value": outcome.value,
+            "best": best if np.isfinite(best) else None,
+            "seconds": outcome.seconds,
+            "failure": outcome.failure,
+            "options": " ".join(map(str, proposal.codes)),
+            "configuration": study.target.space.in_words(proposal.codes),
+        }
+        for number, ((proposal, outcome), best) in enumerate(
+            zip(study.history.done, study.history.curve, strict=True), start=1
+        )
+    ]
+    columns = ("evaluation", "by", "value", "best", "seconds", "failure", "options", "configuration")
+    return pd.DataFrame(rows, columns=columns)
+
+
+def proposers(study: Study) -> pd.DataFrame:
+    """Return per proposer its evaluations, failures, best value and share of the improvements."""
+    table = list_evaluations(study)
+    table["improved"] = table["best"].notna() & (table["best"] != table["best"].shift())
+    groups = table.groupby("by", sort=False)
+    return pd.DataFrame(
+        {
+            "evaluations": groups.size(),
+            "failed": groups["value"].apply(lambda v: int(v.isna().sum())),
+            "best": groups["value"].min(),
+            "improvements": groups["improved"].sum().astype(int),
+        }
+    )
+
+
+def top_k(study: Study) -> pd.DataFrame:
+    """Return by how much the best of the K configurations predicted fastest is above the best of all.
+
+    Empty unless the whole space is labelled. ``pretrained`` is the trained run alone; ``learnt`` is the
+    model after the study's evaluations, which it has seen; ``random`` is the mean over random K.
+    """
+    labels, space = study.target.labels, study.target.space
+    if labels is None or not study.guide or not len(study.history.values):
+        return pd.DataFrame()
+    listed = study.guide.configurations(space.listed)
+    predictions = {"pretrained": listed.predictions[:, 0]} if study.guide.pretrained else {}
+    predictions["learnt"] = study.guide.fit(study.history).predict(listed)[0]
+    rows = {
+        k: {name: top_k_error(labels, p, k) for name, p in predictions.items()}
+        | {"random": _random_error(labels, k)}
+        for k in TOP_K
+        if k <= len(labels)
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("K")
+
+
+def _random_error(labels: np.ndarray, k: int) -> float:
+    """Return the expected error of the best of k configurations at random, without replacement."""
+    ordered, total = np.sort(labels), len(labels)
+    # P(the best of k is not among the i fastest), i = 0, 1, ...
+    left = np.arange(total - 1)
+    beyond = np.concatenate([[1.0], np.cumprod(np.maximum(total - k - left, 0) / (total - left))])
+    chance = beyond - np.append(beyond[1:], 0.0)
+    return float(chance @ ordered / ordered[0] - 1)
+
+
+def plot_curve(study: Study) -> Figure:
+    """Plot the best value so far over evaluations, against the default's where it is known."""
+    default = study.default
+    scale = default or 1.0
+    figure = Figure(figsize=(7, 3.5), layout="constrained")
+    axes = figure.subplots()
+    numbers = np.arange(1, len(study.history) + 1)
+    values = [o.value for _, o in study.history.done]
+    shown = [n for n, v in zip(numbers, values, strict=True) if v is not None]
+    axes.scatter(shown, [v / scale for v in values if v is not None], s=12, c="0.6", label="evaluated")
+    axes.step(numbers, study.history.curve / scale, where="post", label="best so far")
+    if default:
+        axes.axhline(1.0, ls=":", c="0.3", label="default")
+    axes.set(xlabel="evaluations", ylabel="value over default" if default else study.target.evaluator.name)
+    if shown:
+        axes.set(xscale="log", yscale="log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))  # a log axis has a tick a decade
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(NullFormatter())
+    axes.set_title(study.target.name)
+    axes.legend()
+    return figure
+
+
+def write_result(study: Study) -> Path:
+    """Write the best configuration, the constrained HLO, the table of evaluations and the curve.
+
+    Returns:
+        The study's folder.
+    """
+    folder, target = resolve(study.settings.folder), study.target
+    with atomic_path(folder / EVALUATIONS) as temporary:
+        list_evaluations(study).to_csv(temporary, index=False)
+    save_figure(plot_curve(study), folder / CURVE)
+    if study.best:
+        proposal, value = study.best
+        facts = {
+            "value": value,
+            "default": study.default,
+            "default_is": target.default_is,
+            "evaluator": target.evaluator.name,
+        }
+        write_json(folder / BEST, target.as_json(proposal.codes) | facts)
+        if target.module_of:
+            for name, codes in ((PROGRAM, proposal.codes), (DEFAULT_PROGRAM, target.space.default.tolist())):
+                with atomic_path(folder / name) as temporary:
+                    temporary.write_bytes(serialised(target.module_of(tuple(codes))))
+        if target.local:
+            write_signature(folder, target.local)
+    summary = {name: str(value) for name, value in summarise(study).items()}
+    write_json(
+        folder / MANIFEST, {"settings": study.settings.asdict(), "commit": commit(), "summary": summary}
+    )
+    return folder

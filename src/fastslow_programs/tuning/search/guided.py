@@ -1,0 +1,180 @@
+"""Guided strategies: a model scores thousands of candidates, the evaluator sees the few most promising.
+
+After every batch the model is fitted again, to the values of this program joined with the pre-trained
+prediction. The loop is that of Ansor (Zheng et al. 2020, arXiv 2006.06762): most of a batch are the
+candidates with the largest expected improvement, a share is random.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+
+from fastslow_programs.ranking.known_models import Configurations, Encoder
+from fastslow_programs.tuning.history import History, Proposal
+from fastslow_programs.tuning.search.space import CODE, Space
+from fastslow_programs.tuning.search.strategies import HOT, children, fastest, proposals
+from fastslow_programs.tuning.search.surrogate import Surrogate
+
+GENERATIONS = 4  # of the search among candidates; Ansor's number
+RANDOM_SHARE = "random share"  # in the name of who proposed a random configuration
+FRESH = 0.3  # share of random candidates in the first generation
+_REFERENCE, _DRAWN = 4096, 512  # most listed configurations that are the scale; else, number of random ones
+_COOLING = 0.3  # factor of the temperature per generation
+
+Pretrained = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""A trained run: of configurations ``(n, G)``, predictions ``(n,)`` and features ``(n, F)``, standardised."""
+
+
+class Guide:
+    """Fits the model to a history, and keeps what the trained run said of each configuration.
+
+    Args:
+        space: The program's space.
+        pretrained: The trained run, None for the program's own values alone.
+
+    Attributes:
+        scored: Number of configurations that were scored so far.
+    """
+
+    def __init__(self, space: Space, pretrained: Pretrained | None = None):
+        self.space, self.pretrained, self.scored = space, pretrained, 0
+        self._known: dict[bytes, tuple[float, np.ndarray]] = {}
+        self._fitted: tuple[History, int, Surrogate] | None = None
+
+    def configurations(self, codes: np.ndarray) -> Configurations:
+        """Return configurations ``(n, G)`` with what the trained run says of them."""
+        nothing = np.zeros((len(codes), 0))
+        if self.pretrained is None:
+            return Configurations(codes, nothing, nothing)
+        keys = self.space.keys(codes)
+        new = {key: row for row, key in enumerate(keys) if key not in self._known}
+        if new:
+            prior, features = self.pretrained(codes[list(new.values())])
+            self._known |= dict(zip(new, zip(prior.tolist(), features, strict=True), strict=True))
+        prior, features = zip(*(self._known[key] for key in keys), strict=True)
+        return Configurations(codes, np.array(features), np.array(prior)[:, None])
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The program's scale: of all listed configurations, or of many random ones."""
+        space = self.space
+        if space.listed is not None and len(space.listed) <= _REFERENCE:
+            return Encoder(self.configurations(space.listed))
+        drawn = space.draw(_DRAWN, np.random.default_rng(0))
+        return Encoder(self.configurations(np.concatenate([space.default[None], drawn])))
+
+    def fit(self, history: History) -> Surrogate:
+        """Return the model fitted to a history with at least one value; the last one where nothing is new."""
+        count = len(history.values)
+        if not self._fitted or self._fitted[0] is not history or self._fitted[1] != count:
+            codes = history.codes
+            _, first, numbers = np.unique(self.space.keys(codes), return_index=True, return_inverse=True)
+            model = Surrogate(self.encoder, self.configurations(codes[first]), numbers, history.values)
+            self._fitted = history, count, model
+        return self._fitted[2]
+
+    def improvement(self, model: Surrogate, codes: np.ndarray) -> np.ndarray:
+        """Return the expected improvement ``(n,)`` of configurations."""
+        self.scored += len(codes)
+        return model.improvement(self.configurations(codes))
+
+
+class Guided:
+    """A strategy whose candidates a model chooses from.
+
+    Args:
+        inner: How candidates are made: ``random``, ``evolutionary`` or ``annealing``.
+        guide: The model's inputs.
+        candidates: Candidates that are scored for each batch.
+        explore: Share of random configurations in a batch.
+    """
+
+    def __init__(self, inner: str, guide: Guide, candidates: int = 2048, explore: float = 0.05):
+        self.name, self.inner, self.guide = f"guided {inner}", inner, guide
+        self.candidates, self.explore = candidates, explore
+
+    def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
+        """Propose the candidates of the largest expected improvement, and a random share."""
+        chosen = self.ranked(history, count, rng)[0]
+        chance = rng.binomial(count, self.explore)
+        chosen = chosen[: count - chance]
+        found = proposals(chosen, self.name)
+        taken = history.taken | set(history.space.keys(chosen))
+        rest = history.space.draw(16 * count, rng)
+        return found + proposals(
+            history.space.fresh(rest, taken, count - len(found), rng), f"{self.name}: {RANDOM_SHARE}"
+        )
+
+    def ranked(self, history: History, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Return new candidates, the most promising first, and the expected improvement of each.
+
+        Before the first value the pre-trained prediction ranks them, and the improvement is 0; without one
+        there are none.
+        """
+        space = history.space
+        if len(history.values):
+            model = self.guide.fit(history)
+
+            def score(codes: np.ndarray) -> np.ndarray:
+                return self.guide.improvement(model, codes)
+        elif self.guide.pretrained:
+
+            def score(codes: np.ndarray) -> np.ndarray:
+                return -self.guide.configurations(codes).predictions[:, 0]
+        else:
+            return np.zeros((0, len(space.choices)), CODE), np.zeros(0)
+        codes, gain = self._search(history, score, rng)
+        order = np.argsort(-gain, kind="stable")[: max(count, 1)]
+        return codes[order], gain[order] if len(history.values) else np.zeros(len(order))
+
+    def _search(self, history: History, score, rng) -> tuple[np.ndarray, np.ndarray]:
+        space = history.space
+        if space.listed is not None:
+            codes = self._of_list(history, rng)
+            return codes, score(codes) if len(codes) else np.zeros(0)
+        size = max(2, self.candidates // GENERATIONS)
+        fresh = space.draw(max(1, int(FRESH * size)), rng)
+        states = np.concatenate([children(space, fastest(history), size - len(fresh), rng), fresh])
+        gain = score(states)
+        seen = [(states, gain)]
+        for step in range(1, GENERATIONS):
+            wishes = self._next(space, states, gain, rng)
+            hoped = score(wishes)
+            seen.append((wishes, hoped))
+            if self.inner == "annealing":
+                temperature = HOT * _COOLING**step
+                states, gain = _accept(states, gain, wishes, hoped, temperature, rng)
+            else:
+                states, gain = wishes, hoped
+        codes, gains = (np.concatenate(parts) for parts in zip(*seen, strict=True))
+        new = {key: row for row, key in enumerate(space.keys(codes)) if key not in history.taken}
+        rows = list(new.values())
+        return codes[rows], gains[rows]
+
+    def _next(self, space: Space, codes: np.ndarray, gain: np.ndarray, rng) -> np.ndarray:
+        if self.inner == "random":
+            return space.draw(len(codes), rng)
+        if self.inner == "annealing":
+            return space.mutate(codes, np.zeros(len(codes)), rng)
+        parents = codes[np.argsort(-gain, kind="stable")[: max(2, len(codes) // 8)]]
+        return children(space, parents, len(codes), rng)
+
+    def _of_list(self, history: History, rng) -> np.ndarray:
+        """Return listed configurations that are free: all, or of too many, random ones and neighbours."""
+        codes = history.space.free(history.taken)
+        if len(codes) <= self.candidates:
+            return codes
+        drawn = rng.choice(len(codes), self.candidates, replace=False)
+        if self.inner == "random" or not len(history.values):
+            return codes[drawn]
+        near = history.space.one_hot(codes) @ history.space.one_hot(fastest(history)).max(0)
+        nearest = np.argsort(-near, kind="stable")[: self.candidates // 2]
+        return codes[np.union1d(drawn[self.candidates // 2 :], nearest)]
+
+
+def _accept(before, old, after, new, temperature, rng) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of two states each chain is in, and its gain; gains are shares of the value."""
+    risk = np.exp(np.minimum(0.0, new - old) / temperature)
+    moved = rng.random(len(new)) < risk
+    return np.where(moved[:, None], after, before), np.where(moved, new, old)

@@ -1,0 +1,185 @@
+"""Settings of a tuning."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from annotated_types import Ge, Le
+
+from fastslow.competition.catalog import Collection
+from fastslow.core.settings import (
+    FractionBelowOne,
+    NonNegative,
+    NonNegativeFloat,
+    Positive,
+    PositiveFloat,
+    Settings,
+    Threads,
+    resolve,
+    unkeyed,
+)
+from fastslow_programs.compiler.libtpu import TOPOLOGIES
+from fastslow_programs.program.program_settings import MEASURED, SourceSettings, clean_name
+from fastslow_programs.program.user_program import Source
+from fastslow_programs.ranking.settings import RankSettings
+from fastslow_programs.tuning.evaluators import EVALUATORS
+
+INNER = ("evolutionary", "random", "annealing")
+STRATEGIES = (*(f"guided {name}" for name in INNER), *INNER, "tpe", "nsga2")
+NO_RUN = "none"
+
+
+class SearchSettings(Settings):
+    """How configurations are proposed and evaluated: what a tuning and a fleet share."""
+
+    evaluator: Literal["", *EVALUATORS] = ""
+    """What gives a configuration its value: the TPU ``compiler``'s estimated cycles, ``replay`` of the
+    labels of an npz or a measured ``.pb``, this machine's own ``device`` (CPU, GPU or TPU through JAX), or a
+    ``command`` of yours; if empty, replay for an npz or a tile ``.pb``, otherwise the compiler."""
+    strategy: Literal[*STRATEGIES] = "guided evolutionary"
+    """What proposes configurations; a guided one scores thousands with a model that learns from every
+    evaluation, the others are the unguided searches to compare with."""
+    run: str = ""
+    """Trained run whose prediction the model starts from: a folder such as ``runs/sample``, or the folder of
+    one ensemble or model; if empty, the newest complete one, or else the models in the package; ``none`` for
+    the program's own values."""
+    evaluations: Annotated[Positive, Le(1_000_000)] = 64
+    """Budget: evaluations of the whole study, failed ones and those of other processes included."""
+    budget_seconds: NonNegativeFloat = unkeyed(0.0)
+    """Budget: seconds after which this process proposes nothing more; 0 for no limit."""
+    batch: Annotated[Positive, Le(10_000)] = 8
+    """Configurations that are proposed together, after which the model learns; guidance is better with few,
+    evaluators that work in parallel are faster with many."""
+    candidates: Annotated[Positive, Le(1_000_000)] = 2048
+    """Guided strategies only. Candidates that are scored for each batch."""
+    explore: FractionBelowOne = 0.05
+    """Guided strategies only. Share of random configurations in a batch."""
+    command: str = ""
+    """Evaluator ``command`` only. Command line to which two paths are appended, the configuration as JSON and
+    the constrained HLO; the last line of its output is the value, lower is faster."""
+    rounds: Annotated[Positive, Le(10_000)] = 15
+    """Evaluator ``device`` only. Times that each configuration of a batch runs, in random order with the
+    unconstrained program."""
+    confirm: FractionBelowOne = 0.4
+    """Evaluators ``command`` and ``device`` only. Share of the evaluations that measures the fastest
+    configurations and the default again, as values are noisy; 0 to believe single measurements."""
+    seconds: PositiveFloat = unkeyed(600.0)
+    """Time limit of one evaluation in seconds; what takes longer counts as failed."""
+    attempts: Annotated[Positive, Le(100)] = unkeyed(2)
+    """How often a failing command, or a program that crashes the compiler, is tried."""
+    processes: Threads = unkeyed(0)
+    """Evaluations side by side: 0 is one per core for the compiler and 1 for a command."""
+    generation: Literal[*TOPOLOGIES] = "v3"
+    """TPU generation that a program is compiled for; TpuGraphs was measured on v3."""
+    data_root: str = unkeyed("data/converted")
+    """Root of the folder to write to; a study is kept under its ``tuned/``."""
+    seed: NonNegative = 0
+    """Seed of the search."""
+
+    @property
+    def inner(self) -> str:
+        """The strategy without its guidance; empty where it has none."""
+        return self.strategy.removeprefix("guided ") if self.strategy.startswith("guided ") else ""
+
+    def check(self) -> None:
+        """Check what the types of the fields do not express."""
+        given = bool(self.command)
+        self.require(given or self.evaluator != "command", "command", "given, as evaluator=command needs it")
+        self.require(not given or self.evaluator == "command", "command", "read: set evaluator=command")
+        default = type(self).model_fields["rounds"].default
+        self.require(
+            self.rounds == default or self.evaluator == "device", "rounds", "read: set evaluator=device"
+        )
+
+
+class TuneSettings(SearchSettings, SourceSettings):
+    """Settings of the tuning of one program."""
+
+    source: str = ""
+    """Program to tune: a labelled competition file (npz), an HLO file (HloModuleProto, HloProto, TpuGraphs'
+    ``.pb`` or text), or ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for
+    ``jax.jit``."""
+    collection: str = ""
+    """Collection whose models guide; if empty, that of an npz in folders as published, otherwise
+    ``tile:xla`` for a tile file and ``layout:xla:random`` for a layout. ``nlp`` is for a language model."""
+    name: str = ""
+    """Name of the study, whose folder it is; that of the source if empty. Another name starts another
+    study of the same program."""
+    default: Annotated[int, Ge(-1)] = -1
+    """Replay only. Configuration that the others are compared with, as its position in the npz; -1 for the
+    compiler's own: of a tile the file's normaliser, of a layout the configuration nearest to the compiler's
+    layouts, or to the commonest option of each choice where these are not known."""
+
+    def check(self) -> None:
+        """Check what the types of the fields do not express."""
+        super().check()
+        self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
+        if self.source:
+            measured = "tile" if self.is_npz else self.origin.measured
+            kind = "an npz" if self.is_npz else f"a {measured} .pb" if measured else "a file without runtimes"
+            replay = EVALUATORS[self.kind_of_evaluator].reads_labels
+            possible = {"tile": replay, "layout": True, "": not replay}[measured]
+            self.require(possible, "evaluator", f"possible for {kind}")
+
+    def of(self, source: Source) -> Self:
+        """See :class:`fastslow_programs.program.program_settings.SourceSettings`."""
+        own = super().of(source)
+        own.require(
+            not EVALUATORS[own.kind_of_evaluator].reads_labels, "evaluator", "possible for a function"
+        )
+        return own
+
+    @property
+    def is_npz(self) -> bool:
+        """Whether the source is a competition file."""
+        return self.ranking().is_npz
+
+    @property
+    def kind_of_evaluator(self) -> str:
+        """The evaluator, by default that of the source's kind."""
+        if self.evaluator or not self.source:
+            return self.evaluator or "compiler"
+        labelled = self.is_npz or self.origin.measured == "tile"
+        return "replay" if labelled else "compiler"
+
+    @property
+    def program(self) -> str:
+        """Name of the study: the setting, or that of the source."""
+        return self.name or clean_name(self.origin.name)
+
+    @property
+    def folder(self) -> str:
+        """Folder of the study and its results."""
+        return f"{self.data_root}/tuned/{self.program}"
+
+    def ranking(self) -> RankSettings:
+        """Return the settings that tell what the source is, and which run and collection are meant."""
+        run = "" if self.run == NO_RUN else self.run
+        replay = {"configs": MEASURED, "allow_unknown": True} if self.evaluator == "replay" else {}
+        own = RankSettings(
+            source=self.source,
+            kernel=self.kernel,
+            collection=self.collection,
+            run=run,
+            name=self.name,
+            data_root=self.data_root,
+            **replay,
+        )
+        return own.of(self._given) if self._given else own
+
+    def find_collection(self) -> Collection:
+        """Return the collection whose models guide."""
+        return self.ranking().find_collection()
+
+    def find_run(self) -> Path | None:
+        """Return the run that guides; None for an unguided strategy, or where none is wanted.
+
+        Raises:
+            DataError: There is none, it is not finished, or it is of another collection.
+        """
+        return self.ranking().find_run() if self.inner and self.run != NO_RUN else None
+
+    @property
+    def ledger(self) -> Path:
+        """Path of the study's journal."""
+        return resolve(self.folder) / "study.journal"

@@ -1,0 +1,316 @@
+"""The program of a tuning: its space, what evaluates it, and what a trained run says of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from fastslow.competition.catalog import TEST, Program
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
+from fastslow.competition.reader import CompetitionFile, file_fingerprint, read_competition_file
+from fastslow.competition.tensors import format_layout
+from fastslow.competition.tied_choices import factorise
+from fastslow.core.errors import DataError
+from fastslow.core.files import digest
+from fastslow.core.settings import resolve
+from fastslow.features.configs.default_layouts import (
+    find_default_layouts,
+    is_off_default,
+    knows_default_layouts,
+)
+from fastslow.features.scaling import standardise
+from fastslow.features.unseen import build_unseen
+from fastslow.hlo.graph_arrays import graph_arrays
+from fastslow.hlo.messages import Module
+from fastslow.hlo.reader import HloProgram, read_program
+from fastslow_programs.compiler.compile_pool import Labeller
+from fastslow_programs.compiler.device import (
+    LocalProgram,
+    bind_differences,
+    draw_inputs,
+    lower_function,
+    require_jax,
+)
+from fastslow_programs.compiler.layout_choices import TiedChoice, encode_defaults, layouts_of, tie
+from fastslow_programs.compiler.layout_constraints import constrain, is_imposed
+from fastslow_programs.compiler.layout_space import ConfigurableNode, Layout, configurable_nodes
+from fastslow_programs.compiler.libtpu import require_compiler
+from fastslow_programs.program.convert import check_module, convert
+from fastslow_programs.program.user_program import Source
+from fastslow_programs.ranking.inference import FinishedRun
+from fastslow_programs.ranking.named_choices import name_choices
+from fastslow_programs.tuning.evaluators import EVALUATORS, Device, Evaluator, Request
+from fastslow_programs.tuning.history import History
+from fastslow_programs.tuning.search.guided import Pretrained
+from fastslow_programs.tuning.search.space import CODE, Choice, Space
+from fastslow_programs.tuning.settings import TuneSettings
+
+_ANCHORS = 64  # configurations that every batch is predicted with, so that batches have one scale
+
+
+@dataclass(frozen=True)
+class Target:
+    """A program to tune.
+
+    Args:
+        name: Its name.
+        digest: Digest of its content; programs of equal digest share results.
+        space: What may be chosen.
+        evaluator: What gives a configuration its value.
+        pretrained: What a trained run says of configurations, None without a run.
+        module_of: Makes the constrained module of a configuration; None where there is no HLO.
+        labels: ``(C,)`` values of all listed configurations, None where they are not known.
+        default_value: Value of the compiler's default where the file states it (of a tile: 1, the unit);
+            otherwise that of the space's default counts, once it is evaluated.
+        default_is: Which default is meant, in words.
+        tied: Number of the program's choices, those included that cannot be imposed; 0 for a file.
+        local: The program as it is lowered for this machine, where it is measured here.
+    """
+
+    name: str
+    digest: str
+    space: Space
+    evaluator: Evaluator
+    pretrained: Pretrained | None
+    module_of: Callable[[tuple[int, ...]], Module] | None = None
+    labels: np.ndarray | None = None
+    default_value: float | None = None
+    default_is: str = "the compiler's own layouts"
+    tied: int = 0
+    local: LocalProgram | None = None
+
+    def value_of_default(self, history: History) -> float | None:
+        """Return the value of the default, None where it is not known."""
+        return self.default_value or history.value_of(self.space.default)
+
+    def as_json(self, codes) -> dict:
+        """Return a configuration as JSON: the options, and in words what differs from the default."""
+        codes = [int(code) for code in codes]
+        return {"program": self.name, "options": codes, "differs": self.space.describe(codes)}
+
+
+def read_target(settings: TuneSettings) -> Target:
+    """Read the program of a tuning.
+
+    Raises:
+        SettingsError: The source cannot be tuned, or the compiler is needed and not installed.
+        DataError: The source is missing, broken, unlabelled or has nothing to choose, or no run can guide.
+    """
+    run = settings.find_run()  # before a compile, which may take minutes
+    finished = FinishedRun(run) if run else None
+    if EVALUATORS[settings.kind_of_evaluator].reads_labels:
+        return _of_file(settings, finished)
+    return _of_program(settings, finished)
+
+
+def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
+    path = settings.origin.path
+    if not settings.is_npz:
+        path = convert(settings.ranking().conversion()).npz
+    file = read_competition_file(path, settings.find_collection().kind)
+    values = file.runtime.astype(float) if file.normalizers is None else file.runtime / file.normalizers
+    if values.min() <= 0:
+        remedy = "Replay a file with runtimes, or tune the program's HLO"
+        raise DataError(path, "holds configurations without a runtime", remedy)
+    named = name_choices(file)
+    if not named:
+        raise DataError(path, "all its configurations are equal", "There is nothing to choose")
+    codes = np.stack([choice.values for choice in named], 1).astype(CODE)
+    listed, first, row = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    means = np.bincount(row, values) / np.bincount(row)
+    settings.require(settings.default < len(codes), "default", f"a position below {len(codes)}")
+    number, default_is = _find_default(settings, file)
+    wished = np.array([c.default for c in named]) if number is None else codes[number]
+    default = listed[(listed == wished).sum(1).argmax()]
+    choices = [Choice(c.where, c.options, int(d)) for c, d in zip(named, default, strict=True)]
+    space = Space(choices, listed)
+    table = dict(zip(map(tuple, listed.tolist()), means.tolist(), strict=True))
+    request = Request(settings, labels=table, source=path.name)
+    pretrained = _pretrained_of_file(run, file, space, first) if run else None
+    stated = 1.0 if file.normalizers is not None and settings.default < 0 else None
+    return Target(
+        settings.program,
+        file_fingerprint(path),
+        space,
+        EVALUATORS[settings.kind_of_evaluator].of(request),
+        pretrained,
+        labels=means,
+        default_value=stated,
+        default_is=default_is,
+    )
+
+
+def _find_default(settings: TuneSettings, file: CompetitionFile) -> tuple[int | None, str]:
+    """Return the position of a file's default, None for the commonest options, and which it is in words."""
+    if settings.default >= 0:
+        return settings.default, f"configuration {settings.default}"
+    if file.normalizers is not None:
+        own = np.flatnonzero(file.runtime == file.normalizers)
+        return (int(own[0]) if len(own) else None), "the runtime of the compiler's own, the file's normaliser"
+    program = Program(settings.find_collection(), TEST, file.path)
+    if not knows_default_layouts(program, file):
+        return None, "nearest to the commonest option of each choice: the compiler's own is not known"
+    choices, defaults = file.choices, find_default_layouts(program, file)
+    off = is_off_default(file.layouts[choices.codes], defaults[:, :, None])
+    node, role = np.indices(choices.group.shape)
+    count = sum(
+        off[n, r, choices.values[:, choices.group[n, r]]].astype(int)
+        for n, r in zip(node.flat, role.flat, strict=True)
+    )
+    nearest = int(count.argmin())
+    same = "equal to" if count[nearest] == 0 else f"in {count[nearest]} tensors other than"
+    return nearest, f"configuration {nearest}, {same} the compiler's own layouts"
+
+
+def _pretrained_of_file(run: FinishedRun, file: CompetitionFile, space: Space, first) -> Pretrained:
+    known: list[np.ndarray] = []
+
+    def pretrained(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return predictions ``(n,)`` and features ``(n, V)``, both standardised over the file."""
+        if not known:  # all at once, as a ranking of the file would
+            prediction, features = _predict(run, file)
+            known.extend([standardise(prediction[first]), standardise(features[first])])
+        rows = space.rows(codes)
+        return known[0][rows], known[1][rows]
+
+    return pretrained
+
+
+def _predict(run: FinishedRun, file: CompetitionFile) -> tuple[np.ndarray, np.ndarray]:
+    graphs = build_unseen(run.folder, [file])
+    name = file.path.stem
+    graph = graphs.graph("test", name)
+    return run.predict(graphs)[name], np.asarray(graph.config_feat[graph.config_row], float)
+
+
+def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
+    source = settings.origin
+    kind = EVALUATORS[settings.kind_of_evaluator]
+    cache = resolve(settings.data_root) / "labels.sqlite"
+    labeller = Labeller(
+        cache,
+        settings.generation,
+        seconds=settings.seconds,
+        attempts=settings.attempts,
+        processes=settings.processes,
+    )
+    if kind.compiles:
+        require_compiler()
+    local = read_local(source, settings.seed) if kind is Device else None
+    program = HloProgram(local.module, {}) if local else source.read(labeller, ask_compiler=kind.compiles)
+    impose = bind_differences if local else constrain
+    check_module(source.path, program.module, allow_unknown=True)
+    nodes = configurable_nodes(program.module, program.layouts)
+    tied = tie(nodes)
+    # operands of convolutions and dots are left to the compiler, see xla/layout_constraints.py
+    free = [g for g, c in enumerate(tied) if is_imposed(c.roles) and len(c.options) > 1]
+    if not free:
+        problem = "has no convolution, dot or reshape whose output has two layouts"
+        raise DataError(source.path, problem, "There is nothing to choose")
+    names = [i.name for c in program.module.computations for i in c.instructions]
+    space = Space([_choice(tied[g], names) for g in free])
+    base = np.array([choice.default for choice in tied])
+
+    def module_of(codes: tuple[int, ...]) -> Module:
+        whole = base.copy()
+        whole[free] = codes
+        return impose(program.module, layouts_of(tuple(whole.tolist()), tied), nodes)
+
+    code = program.module.SerializeToString(deterministic=True)
+    own = digest([code.hex(), [list(map(list, node.default)) for node in nodes]])
+    pretrained = _pretrained_of_program(run, program.module, nodes, tied, free, space) if run else None
+    every = sum(len(choice.options) > 1 for choice in tied)
+    target = Target(settings.program, own, space, None, pretrained, module_of, tied=every, local=local)
+    if local:
+        target = replace(target, default_value=1.0, default_is="the unconstrained program")
+    request = Request(settings, module_of, target.as_json, labeller, local=local)
+    return replace(target, evaluator=kind.of(request))
+
+
+def read_local(source: Source, seed: int) -> LocalProgram:
+    """Read a program as it is lowered for this machine; inputs that are not given are drawn.
+
+    Raises:
+        SettingsError: JAX is not installed.
+        DataError: The source is no program, see :meth:`fastslow_programs.program.user_program.Source.read`.
+    """
+    require_jax()
+    if source.function:
+        function, arguments = source.function_and_arguments()
+        return lower_function(function, arguments, seed)
+    module = read_program(source.path, source.kernel).module
+    return LocalProgram(module, draw_inputs(module, seed), {})
+
+
+def _choice(tied: TiedChoice, names: list[str]) -> Choice:
+    more = f" and {len(tied.nodes) - 1} alike" if len(tied.nodes) > 1 else ""
+    where = f"{names[tied.nodes[0]]}{more}: {' and '.join(ROLES[role] for role in tied.roles)}"
+    options = tuple(" and ".join(map(format_layout, option)) for option in tied.options)
+    return Choice(where, options, tied.default, tuple(map(float, tied.weights)))
+
+
+def _pretrained_of_program(
+    run: FinishedRun,
+    module: Module,
+    nodes: list[ConfigurableNode],
+    tied: list[TiedChoice],
+    free,
+    space: Space,
+) -> Pretrained:
+    template, layouts, codes_of = _template(module, nodes, tied)
+    anchors = np.concatenate([space.default[None], space.draw(_ANCHORS - 1, np.random.default_rng(0))])
+    scale: list = []
+
+    def pretrained(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return predictions ``(n,)`` and features ``(n, V)``, both in units of the anchors' spread."""
+        whole = np.tile([choice.default for choice in tied], (len(anchors) + len(codes), 1))
+        whole[:, free] = np.concatenate([anchors, codes])
+        file = replace(
+            template,
+            layouts=layouts,
+            choices=factorise(codes_of(whole)),
+            runtime=np.zeros(len(whole), np.int64),
+        )
+        prediction, features = _predict(run, file)
+        own = prediction[: len(anchors)]
+        if not scale:
+            scale.extend([features[: len(anchors)].mean(0), features[: len(anchors)].std(0)])
+        features = (features - scale[0]) / np.where(scale[1] > 1e-9, scale[1], 1.0)
+        return ((prediction - own.mean()) / (own.std() or 1.0))[len(anchors) :], features[len(anchors) :]
+
+    return pretrained
+
+
+def _template(module: Module, nodes: list[ConfigurableNode], tied: list[TiedChoice]):
+    """Return the program as a file without configurations, its layouts, and a function to their codes."""
+    arrays, own = graph_arrays(module), encode_defaults(nodes)
+    numbers: dict[Layout, int] = {(): 0}
+    for choice in tied:
+        for option in choice.options:
+            for layout in option:
+                numbers.setdefault(layout, len(numbers))
+    layouts = np.full((len(numbers), LAYOUT_WIDTH), -1, np.int8)
+    for layout, number in numbers.items():
+        layouts[number, : len(layout)] = layout
+    position = {node.node: row for row, node in enumerate(nodes)}
+
+    def codes_of(whole: np.ndarray) -> np.ndarray:
+        codes = np.zeros((len(whole), len(nodes), len(ROLES)), np.uint16)
+        for values, choice in zip(whole.T, tied, strict=True):
+            rows = [position[node] for node in choice.nodes]
+            for place, role in enumerate(choice.roles):
+                own = np.array([numbers[option[place]] for option in choice.options], np.uint16)
+                codes[:, rows, role] = own[values][:, None]
+        return codes
+
+    template = CompetitionFile(
+        path=Path("program.npz"),
+        node_feat=arrays["node_feat"].astype(np.float32),
+        node_opcode=arrays["node_opcode"].astype(CODE),
+        edge_index=arrays["edge_index"].astype(np.int64),
+        runtime=np.zeros(0, np.int64),
+        node_config_ids=np.array([node.node for node in nodes], np.int64),
+        default_layouts=None if own is None else own.reshape(-1, len(ROLES), LAYOUT_WIDTH).astype(np.int8),
+    )
+    return template, layouts, codes_of

@@ -1,0 +1,320 @@
+"""Labelling in worker processes with a stub compiler: failures, limits and the cache."""
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.hlo.messages import Module
+from fastslow_programs.compiler.compile_pool import (
+    CRASHED,
+    OUT_OF_MEMORY,
+    REFUSED,
+    TIMED_OUT,
+    Labeller,
+    program_before_layout,
+)
+from fastslow_programs.compiler.libtpu import CompilerError
+from helpers.dot_module import small_module
+
+pytest.importorskip("pebble", reason="pebble is not installed (pip install -e '.[test]')")
+
+MEMORY = 1 << 30
+
+
+class FakeCompiler:
+    """A stub compiler whose programs are scripts: JSON that says what to do."""
+
+    def __init__(self, generation):
+        self.generation = generation
+
+    @staticmethod
+    def version():
+        return "1.0"
+
+
+class NewerCompiler(FakeCompiler):
+    @staticmethod
+    def version():
+        return "2.0"
+
+
+class MissingLibrary(FakeCompiler):
+    def __init__(self, generation):
+        raise OSError("libtpu.so: cannot open shared object file")
+
+
+def play(compiler, module, log):
+    """The task: record the call, then do what the program says."""
+    script = json.loads(module)
+    if "diary" in script:
+        with open(script["diary"], "a") as diary:
+            diary.write(f"{os.getpid()} {script.get('name')}\n")
+    match script.get("do"):
+        case "refuse":
+            raise CompilerError("no such opcode: foo")
+        case "abort":
+            os.write(2, b"F1121 10:11:12.13 42 layout.cc:7] Check failed: rank == 4\n    @ 0x7f some frame\n")
+            os.abort()
+        case "abort once":
+            flag = Path(script["flag"])
+            if not flag.exists():
+                flag.touch()
+                os.abort()
+        case "sleep":
+            time.sleep(script["seconds"])
+        case "be killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "allocate":
+            bytearray(4 * MEMORY)
+        case "bad_alloc":
+            os.write(2, b"libc++abi: terminating due to uncaught exception of type std::bad_alloc\n")
+            os.abort()
+    return {"cycles": script.get("cycles", 1), "generation": compiler.generation}
+
+
+def other_play(compiler, module, log):
+    return play(compiler, module, log)
+
+
+def program(**script):
+    return json.dumps(script).encode()
+
+
+def labeller(folder, **settings):
+    plain = {"task": play, "compiler": FakeCompiler, "processes": 1, "memory": MEMORY, "seconds": 30.0}
+    return Labeller(folder / "labels.sqlite", **plain | settings)
+
+
+def label_once(modules, folder, **settings):
+    with labeller(folder, **settings).workers() as label:
+        return label(modules)
+
+
+@pytest.fixture
+def diary(tmp_path):
+    """A file in which programs record that they ran."""
+    path = tmp_path / "diary"
+    path.touch()
+    return path
+
+
+def names(diary):
+    return [line.split()[1] for line in diary.read_text().splitlines()]
+
+
+def remembered(folder):
+    with contextlib.closing(sqlite3.connect(folder / "labels.sqlite")) as cache:
+        return [json.loads(record) for (record,) in cache.execute("SELECT record FROM labels")]
+
+
+def test_records_come_in_the_order_of_the_programs(tmp_path):
+    modules = [program(do="sleep", seconds=0.3 if n == 0 else 0, cycles=n) for n in (0, 1, 2, 3, 1)]
+    records = label_once(modules, tmp_path, processes=2, generation="v4")
+    assert [record["cycles"] for record in records] == [0, 1, 2, 3, 1]
+    origin = {"compiler": "libtpu 1.0", "topology": "v4:2x2x1", "generation": "v4"}
+    assert all(record.items() >= origin.items() for record in records)
+    assert records[0]["seconds"] >= 0.3 > records[2]["seconds"] >= 0
+
+
+class LayoutCompiler(FakeCompiler):
+    """A stub compiler that changes nothing before layout assignment and knows one layout."""
+
+    def layout_assignment(self, module):
+        return Module.FromString(module), {"dot.3": [[0, 1], [1, 0], [1, 0]]}
+
+
+def test_a_program_before_layouts_is_remembered_with_the_compilers_own(tmp_path):
+    module = small_module().SerializeToString(deterministic=True)
+    settings = {"task": program_before_layout, "compiler": LayoutCompiler}
+    (record,) = label_once([module], tmp_path, **settings)
+    assert base64.b64decode(record["module"]) == module
+    assert record["layouts"] == {"dot.3": [[0, 1], [1, 0], [1, 0]]}
+    assert label_once([module], tmp_path, **settings) == [record] == remembered(tmp_path)
+
+
+def test_failures_are_distinguished_and_do_not_affect_other_programs(tmp_path, diary):
+    log = {"diary": str(diary)}
+    modules = {
+        REFUSED: program(do="refuse", name="refused", **log),
+        CRASHED: program(do="abort", name="crashed", **log),
+        TIMED_OUT: program(do="sleep", seconds=60, name="slow", **log),
+        OUT_OF_MEMORY: program(do="allocate", name="large", **log),
+        "of the compiler": program(do="bad_alloc", name="throws", **log),
+        "of the system": program(do="be killed", name="killed", **log),
+        None: program(cycles=7, name="well", **log),
+    }
+    records = label_once(list(modules.values()), tmp_path, seconds=4.0)
+    found = dict(zip(modules, records, strict=True))
+    for kind in (REFUSED, CRASHED, TIMED_OUT, OUT_OF_MEMORY):
+        assert found[kind]["failure"] == kind and found[kind]["message"] and "cycles" not in found[kind]
+    assert found["of the compiler"]["failure"] == found["of the system"]["failure"] == OUT_OF_MEMORY
+    assert found[None]["cycles"] == 7
+    assert found[REFUSED]["message"] == "no such opcode: foo"
+    assert found[CRASHED]["message"].endswith("Check failed: rank == 4"), "its last words, no stack trace"
+    tried = names(diary)
+    assert tried.count("crashed") == 2 and tried.count("slow") == tried.count("large") == 1
+
+    kinds = sorted(record.get("failure", "") for record in remembered(tmp_path))
+    assert kinds == ["", CRASHED, REFUSED], "what depends on the machine is not remembered"
+
+
+def test_a_crash_that_does_not_repeat_is_no_failure(tmp_path):
+    module = program(do="abort once", flag=str(tmp_path / "flag"), cycles=5)
+    assert label_once([module], tmp_path)[0]["cycles"] == 5
+    (tmp_path / "flag").unlink()
+    record = label_once([module], tmp_path / "strict", attempts=1)[0]
+    assert record["failure"] == CRASHED
+
+
+def test_what_is_remembered_is_not_done_again(tmp_path, diary):
+    modules = [program(name=n, diary=str(diary)) for n in "ab"]
+    first = label_once(modules, tmp_path)
+    assert label_once(modules[::-1], tmp_path) == first[::-1]
+    assert sorted(names(diary)) == ["a", "b"]
+    for changed in ({"generation": "v2"}, {"compiler": NewerCompiler}, {"task": other_play}):
+        label_once(modules[:1], tmp_path, **changed)
+    assert sorted(names(diary)) == ["a", "a", "a", "a", "b"]
+    label_once(modules, tmp_path, memory=0, processes=2, seconds=9.0, attempts=1)
+    assert len(names(diary)) == 5, "limits change no label"
+
+
+def test_equal_programs_are_compiled_once(tmp_path, diary):
+    label_once([program(name="a", diary=str(diary))] * 3, tmp_path)
+    assert names(diary) == ["a"]
+
+
+def test_an_interrupted_run_keeps_what_it_has(tmp_path, diary, monkeypatch):
+    from fastslow_programs.compiler.label_cache import LabelCache
+
+    def interrupted(cache, key, record, write=LabelCache.write):
+        write(cache, key, record)
+        raise KeyboardInterrupt
+
+    programs = [program(name=n, diary=str(diary)) for n in "abc"]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(LabelCache, "write", interrupted)
+        label_once(programs, tmp_path)
+    kept = len(remembered(tmp_path))
+    assert kept == 1
+    diary.write_text("")
+    assert len(label_once(programs, tmp_path)) == 3
+    assert len(names(diary)) == 2
+
+
+SCRIPT = """
+import sys
+sys.path[:0] = {path!r}
+from pathlib import Path
+import test_compile_pool as t
+
+if __name__ == "__main__":
+    folder, mine = Path(sys.argv[1]), sys.argv[2]
+    programs = [t.program(name=f"{{mine}}{{n}}", cycles=n, **t.json.loads(sys.argv[3])) for n in range(8)]
+    programs += [t.program(name="shared", cycles=n) for n in range(8)]
+    records = t.label_once(programs, folder, processes=2)
+    print([record["cycles"] for record in records])
+"""
+
+
+def start(tmp_path, name, **script):
+    """Another process that labels 16 programs into the same cache."""
+    file = tmp_path / f"{name}.py"
+    file.write_text(SCRIPT.format(path=[str(Path(__file__).parent), str(Path(__file__).parents[1])]))
+    command = [sys.executable, str(file), str(tmp_path), name, json.dumps(script)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_two_runs_share_a_cache(tmp_path):
+    runs = [start(tmp_path, name) for name in ("one", "two")]
+    for run in runs:
+        output, errors = run.communicate(timeout=120)
+        assert run.returncode == 0, errors
+        assert json.loads(output) == [*range(8), *range(8)]
+    assert len(remembered(tmp_path)) == 24
+
+
+OPEN_AT_ONCE = """
+import multiprocessing, sys
+from fastslow_programs.compiler.label_cache import open_cache
+
+ORIGIN = '{"compiler": "a", "topology": "b"}'
+
+def open_and_write(path, name, at_once):
+    at_once.wait()
+    with open_cache(path) as cache:
+        cache.write(name, ORIGIN)
+
+if __name__ == "__main__":
+    from pathlib import Path
+    processes = multiprocessing.get_context("fork")
+    for number in range(20):
+        path, at_once = Path(sys.argv[1], f"{number}.sqlite"), processes.Barrier(4)
+        runs = [processes.Process(target=open_and_write, args=(path, name, at_once)) for name in "abcd"]
+        for run in runs:
+            run.start()
+        for run in runs:
+            run.join(timeout=60)
+        with open_cache(path) as cache:
+            assert all(cache.read(name) for name in "abcd"), path
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_any_number_of_runs_may_make_the_cache(tmp_path):
+    run = subprocess.run([sys.executable, "-c", OPEN_AT_ONCE, tmp_path], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+def wait_until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.05)
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_their_parent(tmp_path, diary, how):
+    run = start(tmp_path, "one", do="sleep", seconds=300, diary=str(diary))
+    wait_until(lambda: len(names(diary)) == 2)
+    workers = {int(line.split()[0]) for line in diary.read_text().splitlines()}
+    run.send_signal(how)
+    run.communicate(timeout=60)
+    wait_until(lambda: not any(map(is_running, workers)), seconds=10)
+
+
+def test_a_compiler_that_cannot_start_is_said(tmp_path):
+    with pytest.raises(SettingsError, match=r"does not start.*(.|\n)*libtpu.so: cannot open"):
+        label_once([program(name=str(n)) for n in range(50)], tmp_path, compiler=MissingLibrary)
+
+
+def test_nothing_to_compile_starts_nothing(tmp_path):
+    assert label_once([], tmp_path, compiler=MissingLibrary) == []
+
+
+def test_an_unknown_generation_is_refused(tmp_path):
+    with pytest.raises(SettingsError, match="generation: unknown TPU generation 'v1'; one of v2, v3"):
+        label_once([], tmp_path, generation="v1")
+
+
+def test_a_file_that_is_no_cache_is_refused(tmp_path):
+    (tmp_path / "labels.sqlite").write_text("not a database " * 100)
+    with pytest.raises(DataError, match="labels.sqlite: is not a cache of labels .*Delete it"):
+        label_once([], tmp_path)

@@ -1,0 +1,266 @@
+"""Layouts imposed on a module: what is bound, where barriers keep it, and what stays as it was."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastslow_programs.compiler.layout_choices import draw, layouts_of, tie
+from fastslow_programs.compiler.layout_constraints import constrain, default_layout, is_default
+from fastslow_programs.compiler.layout_space import (
+    INPUT,
+    KERNEL,
+    OUTPUT,
+    ConfigurableNode,
+    configurable_nodes,
+)
+from helpers.cases import cases
+from helpers.dot_module import rich_module, small_module
+
+CONSTRAINT, BARRIER = "LayoutConstraint", ["tuple", "opt-barrier", "get-tuple-element"]
+ADDED = {CONSTRAINT, *BARRIER}
+
+
+@pytest.fixture(params=[small_module, rich_module])
+def module(request):
+    return request.param()
+
+
+def kind(instruction):
+    """Return the opcode, of a constraint its target."""
+    return instruction.custom_call_target or instruction.opcode
+
+
+def order(instruction):
+    return tuple(instruction.shape.layout.minor_to_major)
+
+
+def upstream(computation, instruction):
+    """Return the added instructions between an operand and its original producer, producer first."""
+    by_id = {i.id: i for i in computation.instructions}
+    chain = []
+    while kind(instruction) in ADDED:
+        chain.append(instruction)
+        (operand,) = instruction.operand_ids
+        instruction = by_id[operand]
+    return [instruction, *reversed(chain)]
+
+
+def chain_of(chain):
+    """Return added instructions in short: constraints by their layout, the parts of a barrier as one."""
+    short = [order(i) if kind(i) == CONSTRAINT else kind(i) for i in chain]
+    for at in range(len(short) - len(BARRIER), -1, -1):
+        if short[at : at + len(BARRIER)] == BARRIER:
+            short[at : at + len(BARRIER)] = ["barrier"]
+    return short
+
+
+def imposed(layouts, defaults):
+    """Constrain a dot and two reshapes; return what was added before the dot and after each of the three."""
+    module = small_module()
+    names = [i.name for i in module.computations[0].instructions]
+    nodes = configurable_nodes(module, {names[node]: default for node, default in defaults.items()})
+    (main,) = constrain(module, layouts, nodes).computations
+    by_id = {i.id: i for i in main.instructions}
+    dot, there, back, last = (i for i in main.instructions if i.id in (3, 4, 5, 6))
+    assert [i.opcode for i in (dot, there, back, last)] == ["dot", "reshape", "reshape", "tanh"]
+    return {
+        name: chain_of(upstream(main, by_id[user.operand_ids[0]])[1:])
+        for name, user in (("dot in", dot), ("dot out", there), ("there out", back), ("back out", last))
+    }
+
+
+DOT, THERE, BACK = 2, 3, 4  # numbers of the nodes
+KNOWN = {
+    DOT: [[1, 0], [1, 0], [1, 0]],
+    THERE: [[2, 1, 0], [1, 0]],
+    BACK: [[1, 0], [2, 1, 0]],
+}
+NOTHING = {"dot in": [], "dot out": [], "there out": [], "back out": []}
+
+
+@cases("defaults", [KNOWN, {}])
+def test_a_default_output_is_bound_without_a_barrier(defaults):
+    assert imposed({DOT: ((1, 0), (), ())}, defaults) == NOTHING | {"dot out": [(1, 0)]}
+    found = imposed({THERE: ((2, 1, 0), (1, 0), ())}, defaults)
+    assert found == NOTHING | {"there out": [(2, 1, 0)]}, "nor is the operand bound"
+
+
+@cases("defaults", [KNOWN, {}])
+def test_an_output_that_is_not_the_default_is_kept_by_a_barrier(defaults):
+    found = imposed({DOT: ((0, 1), (), ())}, defaults)
+    assert found == NOTHING | {"dot out": [(0, 1), "barrier"]}
+
+
+def test_what_is_the_default_is_the_compilers_to_say():
+    defaults = {DOT: [[0, 1], [1, 0], [1, 0]]}
+    assert imposed({DOT: ((0, 1), (), ())}, defaults)["dot out"] == [(0, 1)]
+    assert imposed({DOT: ((1, 0), (), ())}, defaults)["dot out"] == [(1, 0), "barrier"]
+
+
+@cases("layout", [(1, 0), (0, 1)])
+def test_operands_of_a_dot_are_not_bound(layout):
+    bound, free = (imposed({DOT: ((0, 1), *operands)}, KNOWN) for operands in ([layout] * 2, [(), ()]))
+    assert bound == free and bound["dot in"] == []
+
+
+def test_a_reshape_that_is_not_the_default_lies_between_barriers_and_default_layouts():
+    found = imposed({THERE: ((1, 0, 2), (0, 1), ())}, KNOWN)
+    assert found["dot out"] == [(1, 0), "barrier", (0, 1)]
+    assert found["there out"] == [(1, 0, 2), "barrier", (2, 1, 0)]
+    assert found["back out"] == []
+
+
+def test_the_neighbours_of_a_reshape_have_the_compilers_layouts():
+    defaults = KNOWN | {THERE: [[0, 2, 1], [0, 1]]}
+    found = imposed({THERE: ((2, 1, 0), (1, 0), ())}, defaults)
+    assert found["dot out"] == [(0, 1), "barrier", (1, 0)]
+    assert found["there out"] == [(2, 1, 0), "barrier", (0, 2, 1)]
+    found = imposed({THERE: ((1, 0, 2), (0, 1), ())}, {})
+    assert (found["dot out"][0], found["there out"][-1]) == ((1, 0), (2, 1, 0)), "row-major if unknown"
+
+
+def test_neighbouring_nodes_are_bound_one_after_the_other():
+    found = imposed({DOT: ((0, 1), (), ()), THERE: ((1, 0, 2), (0, 1), ())}, KNOWN)
+    assert found["dot out"] == [(0, 1), "barrier", (1, 0), "barrier", (0, 1)]
+
+
+def test_a_scalar_side_of_a_reshape_has_no_constraint_of_its_output():
+    module = rich_module()
+    vector = configurable_nodes(module)[4]
+    assert [list(o) for o in vector.choices[0].options] == [[(), ()], [(0,), ()]]
+    (_, main) = constrain(module, {vector.node: ((0,), (), ())}, configurable_nodes(module)).computations
+    assert [kind(i) for i in main.instructions].count(CONSTRAINT) == 1
+
+
+@cases(
+    "default, role, layout, expected",
+    [
+        (((0, 1), (3, 0, 2, 1), (1, 0)), INPUT, (3, 0), True),
+        (((0, 1), (3, 0, 2, 1), (1, 0)), INPUT, (0, 3), False),
+        (((0, 1), (3, 0, 2, 1), (1, 0)), OUTPUT, (0, 1), True),
+        (((0, 1), (3, 0, 2, 1), (1, 0)), KERNEL, (0, 1), False),
+        (((0, 1), (3, 0, 2, 1), (1, 0)), KERNEL, (), True),
+        ((), OUTPUT, (3, 0), True),
+        ((), OUTPUT, (0, 3), False),
+        ((), OUTPUT, (), True),
+    ],
+)
+def test_a_layout_is_the_default_where_its_dimensions_are_in_that_order(default, role, layout, expected):
+    node = ConfigurableNode(0, "convolution", (), default)
+    assert is_default(node, role, layout) == expected
+    assert default_layout(node, role) == (default[role] if default else ())
+
+
+def test_no_layouts_change_nothing(module):
+    assert constrain(module, {}, configurable_nodes(module)) == module
+
+
+def drawn(module, seed):
+    """Return the layouts of a random configuration, and the module constrained to it."""
+    nodes, rng = configurable_nodes(module), random.Random(seed)
+    choices = tie(nodes)
+    layouts = layouts_of(draw(choices, rng), choices)
+    return layouts, constrain(module, layouts, nodes)
+
+
+@settings(max_examples=50)
+@given(seed=st.integers(0, 10**6), rich=st.booleans())
+def test_a_constrained_module_is_valid(seed, rich):
+    module = (rich_module if rich else small_module)()
+    untouched = module.SerializeToString(deterministic=True)
+    layouts, constrained = drawn(module, seed)
+    assert module.SerializeToString(deterministic=True) == untouched
+    number = 0
+    for before, after in zip(module.computations, constrained.computations, strict=True):
+        place = {i.id: n for n, i in enumerate(after.instructions)}
+        assert len(place) == len(after.instructions), "ids are unique"
+        assert len({i.name for i in after.instructions}) == len(place), "so are names"
+        by_id = {i.id: i for i in after.instructions}
+        for instruction in after.instructions:
+            assert all(place[operand] < place[instruction.id] for operand in instruction.operand_ids)
+            if kind(instruction) == CONSTRAINT:
+                check_constraint(instruction, by_id[instruction.operand_ids[0]])
+        kept = [i for i in after.instructions if kind(i) not in ADDED]
+        assert [i.id for i in kept] == [i.id for i in before.instructions]
+        bound = {i.operand_ids[0]: i for i in after.instructions if kind(i) == CONSTRAINT}
+        for old, new in zip(before.instructions, kept, strict=True):
+            sources = [upstream(after, by_id[i])[0].id for i in new.operand_ids]
+            assert sources == list(old.operand_ids)
+            if output := layouts.get(number, ((),))[OUTPUT]:
+                assert order(bound[new.id])[: len(output)] == output
+            restored = type(new)()
+            restored.CopyFrom(new)
+            restored.operand_ids[:] = old.operand_ids
+            assert restored == old, "nothing but operands changed"
+            number += 1
+        assert upstream(after, by_id[after.root_id])[0].id == before.root_id
+
+
+def check_constraint(constraint, source):
+    """Assert that a constraint has a complete order, and the same for its operand."""
+    assert constraint.opcode == "custom-call" and constraint.constrain_layout
+    assert sorted(order(constraint)) == list(range(len(constraint.shape.dimensions)))
+    assert list(constraint.operand_shapes_with_layout) == [constraint.shape]
+    assert list(constraint.shape.dimensions) == list(source.shape.dimensions)
+
+
+def test_dimensions_that_a_layout_does_not_name_follow_in_row_major_order():
+    module = rich_module()
+    nodes = configurable_nodes(module)
+    (_, main) = constrain(module, {nodes[1].node: ((1, 0), (), ())}, nodes).computations
+    (constraint,) = (i for i in main.instructions if kind(i) == CONSTRAINT)
+    assert order(constraint) == (1, 0, 3, 2)
+
+
+def test_the_root_of_a_program_and_of_a_loops_body_is_the_bound_value():
+    module = rich_module()
+    nodes = configurable_nodes(module)
+    body_dot, root = nodes[0], nodes[-1]
+    layouts = {body_dot.node: ((0, 1), (), ()), root.node: ((0,), (2, 1, 0), ())}
+    constrained = constrain(module, layouts, nodes)
+    chains = []
+    for computation in constrained.computations:
+        (value,) = (i for i in computation.instructions if i.id == computation.root_id)
+        chains.append(chain_of(upstream(computation, value)[1:]))
+    assert chains == [[(0, 1), "barrier"], [(0,)]]
+
+
+def test_every_user_of_a_bound_value_reads_the_bound_one():
+    module = rich_module()
+    nodes = configurable_nodes(module)
+    (_, main) = constrain(module, {nodes[2].node: ((2, 1, 0), (3, 2, 1, 0), ())}, nodes).computations
+    by_id = {i.id: i for i in main.instructions}
+    batched = next(i for i in main.instructions if i.opcode == "dot")
+    assert [kind(by_id[i]) for i in batched.operand_ids] == [CONSTRAINT, CONSTRAINT], "both operands"
+
+
+def test_a_barrier_passes_a_tuple_on():
+    module = small_module()
+    nodes = configurable_nodes(module)
+    (main,) = constrain(module, {DOT: ((0, 1), (), ())}, nodes).computations
+    packed, barrier, result = (next(i for i in main.instructions if i.opcode == part) for part in BARRIER)
+    (inner,) = packed.shape.tuple_shapes
+    assert barrier.shape == packed.shape and result.shape == inner
+    assert list(inner.dimensions) == [8, 4] and list(inner.layout.minor_to_major) == [0, 1]
+    assert result.tuple_index == 0
+
+
+def test_unknown_fields_survive():
+    module = small_module()
+    unknown_string = bytes([0x82, 0x7D, 3]) + b"abc"  # field 2000, which the message does not know
+    main = module.computations[0]
+    main.instructions[2].MergeFromString(unknown_string)
+    main.MergeFromString(unknown_string)
+    module.MergeFromString(unknown_string)
+    _, constrained = drawn(module, 0)
+    dot = next(i for i in constrained.computations[0].instructions if i.opcode == "dot")
+    for message in (constrained, constrained.computations[0], dot):
+        assert unknown_string in message.SerializeToString()
+    assert constrained.SerializeToString().count(unknown_string) == 3
+
+
+def test_equal_configurations_give_equal_bytes():
+    one, other = (drawn(rich_module(), 1)[1].SerializeToString(deterministic=True) for _ in range(2))
+    assert one == other

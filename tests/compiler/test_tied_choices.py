@@ -1,0 +1,189 @@
+"""Tied choices of a program: which nodes share them, their defaults, and configurations drawn from them."""
+
+import random
+from collections import Counter
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastslow_programs.compiler.layout_choices import (
+    TiedChoice,
+    cross,
+    default_configuration,
+    draw,
+    layouts_of,
+    mutate,
+    tie,
+)
+from fastslow_programs.compiler.layout_space import (
+    INPUT,
+    KERNEL,
+    OUTPUT,
+    ConfigurableNode,
+    NodeChoice,
+    configurable_nodes,
+    encode,
+)
+from helpers.cases import cases
+from helpers.dot_module import rich_module, small_module
+
+SEEDS = st.integers(0, 10**6)
+TWO_WAYS = (((1, 0),), ((0, 1),))
+PER_TENSOR = tuple(NodeChoice((role,), TWO_WAYS) for role in (OUTPUT, INPUT, KERNEL))
+MATRICES = configurable_nodes(small_module())[0].choices
+RESHAPE = (NodeChoice((OUTPUT, INPUT), (((1, 0), (2, 1, 0)), ((0, 1), (0, 2, 1)))),)
+ROW_MAJOR = ((1, 0), (1, 0), (1, 0))
+
+
+def classes(nodes):
+    """Return the nodes that share choices."""
+    return list(dict.fromkeys(choice.nodes for choice in tie(nodes)))
+
+
+def test_alike_nodes_share_a_choice_per_tensor():
+    choices = tie(configurable_nodes(small_module(layers=3)))
+    # dots are nodes 2, 6, 10; each is followed by a reshape to (2, 4, 4) and one back to (8, 4)
+    assert [(c.nodes, c.roles) for c in choices] == [
+        ((2, 6, 10), (OUTPUT,)),
+        ((2, 6, 10), (INPUT, KERNEL)),
+        ((3, 7, 11), (OUTPUT, INPUT)),
+        ((4, 8, 12), (OUTPUT, INPUT)),
+    ]
+    assert [len(c.options) for c in choices] == [2, 5, 2, 2]
+
+
+@cases("change", ["opcode", "options", "default"])
+def test_nodes_that_differ_in_opcode_options_or_default_are_apart(change):
+    other = {
+        "opcode": ConfigurableNode(1, "convolution", PER_TENSOR, ROW_MAJOR),
+        "options": ConfigurableNode(1, "dot", PER_TENSOR[:2], ROW_MAJOR),
+        "default": ConfigurableNode(1, "dot", PER_TENSOR, ((1, 0), (1, 0), (0, 1))),
+    }[change]
+    first, third = (ConfigurableNode(n, "dot", PER_TENSOR, ROW_MAJOR) for n in (0, 2))
+    assert classes([first, other, third]) == [(0, 2), (1,)]
+
+
+def test_the_default_counts_for_operands_that_may_be_left_to_the_compiler():
+    defaults = [ROW_MAJOR, ((1, 0), (1, 0), (0, 1)), ROW_MAJOR]
+    nodes = [ConfigurableNode(n, "dot", MATRICES, default) for n, default in enumerate(defaults)]
+    assert classes(nodes) == [(0, 2), (1,)]
+
+
+def test_only_dimensions_that_can_be_chosen_count_in_the_default():
+    choices = (NodeChoice((OUTPUT,), (((3, 0),), ((0, 3),))),)
+    defaults = [((3, 0, 2, 1), (1, 0)), ((3, 2, 1, 0), (0, 1)), ((0, 3, 2, 1), (1, 0))]
+    nodes = [ConfigurableNode(n, "convolution", choices, default) for n, default in enumerate(defaults)]
+    assert classes(nodes) == [(0, 1), (2,)]
+    assert default_configuration(tie(nodes)) == (0, 1)
+
+
+def test_reshapes_are_tied_by_their_options_alone():
+    defaults = [((1, 0), (2, 1, 0)), ((0, 1), (0, 2, 1)), ()]
+    nodes = [ConfigurableNode(n, "reshape", RESHAPE, default) for n, default in enumerate(defaults)]
+    assert classes(nodes) == [(0, 1, 2)]
+
+
+@cases(
+    "choice, opcode, default, at",
+    [
+        (PER_TENSOR[0], "dot", ((0, 1), (1, 0), (1, 0)), 1),
+        (PER_TENSOR[1], "dot", ((0, 1), (1, 0), (1, 0)), 0),
+        (PER_TENSOR[2], "dot", (), 0),
+        (MATRICES[1], "dot", ((1, 0), (0, 1), (0, 1)), 0),
+        (RESHAPE[0], "reshape", ((0, 1), (0, 2, 1)), 1),
+        (RESHAPE[0], "reshape", ((0, 1), (1, 0, 2)), 0),
+    ],
+)
+def test_the_default_option_is_the_compilers_own(choice, opcode, default, at):
+    (tied,) = tie([ConfigurableNode(5, opcode, (choice,), default)])
+    assert tied == TiedChoice(choice.roles, choice.options, (5,), at)
+    assert tied.weights == choice.weights and default_configuration([tied]) == (at,)
+
+
+def test_layouts_of_a_configuration_reach_every_node():
+    nodes = configurable_nodes(small_module(layers=2))
+    choices = tie(nodes)
+    layouts = layouts_of((1, 0, 0, 1), choices)
+    dot = ((0, 1), (), ())
+    # (2, 4, 4) from (8, 4): the last dimension and the block of the others swap in the second option
+    there, back = ((2, 1, 0), (1, 0), ()), ((0, 1), (1, 0, 2), ())
+    assert layouts == {2: dot, 6: dot, 3: there, 7: there, 4: back, 8: back}
+    assert layouts_of((1, 4, 0, 1), choices)[6] == ((0, 1), (0, 1), (0, 1))
+
+
+@settings(max_examples=30)
+@given(seed=SEEDS)
+def test_a_drawn_configuration_gives_each_node_one_of_its_options(seed):
+    nodes = configurable_nodes(rich_module())
+    choices = tie(nodes)
+    layouts = layouts_of(draw(choices, random.Random(seed)), choices)
+    for node in nodes:
+        own = layouts[node.node]
+        for choice in node.choices:
+            assert tuple(own[role] for role in choice.roles) in choice.options
+        named = {role for choice in node.choices for role in choice.roles}
+        assert all(own[role] == () for role in {OUTPUT, INPUT, KERNEL} - named)
+
+
+def test_options_are_drawn_by_their_weights():
+    choices, rng, count = tie(configurable_nodes(small_module(layers=2))), random.Random(0), 9000
+    drawn = np.array([draw(choices, rng) for _ in range(count)])
+    for choice, column in zip(choices, drawn.T, strict=True):
+        shares = np.bincount(column, minlength=len(choice.options)) / count
+        expected = np.full(len(choice.options), 1 / len(choice.options))
+        if choice.roles == (INPUT, KERNEL):
+            expected = np.array([4, 7, 7, 7, 7]) / 32  # both left to the compiler in one of eight
+        # four standard deviations of a share
+        assert (np.abs(shares - expected) < 4 * np.sqrt(expected * (1 - expected) / count)).all()
+    # one choice says nothing about another
+    assert len(Counter(map(tuple, drawn.tolist()))) == 2 * 5 * 2 * 2
+
+
+@settings(max_examples=30)
+@given(seed=SEEDS)
+def test_mutations_and_crossings_stay_in_the_space(seed):
+    choices, rng = tie(configurable_nodes(rich_module())), random.Random(seed)
+    one, other = draw(choices, rng), draw(choices, rng)
+    assert mutate(one, choices, rng, 0.0) == one
+    for child in (mutate(one, choices, rng, 0.5), mutate(one, choices, rng, 1.0)):
+        assert all(0 <= option < len(c.options) for option, c in zip(child, choices, strict=True))
+    child = cross(one, other, rng)
+    assert all(option in pair for option, *pair in zip(child, one, other, strict=True))
+
+
+def test_a_mutation_draws_each_choice_again_at_its_rate():
+    choices, rng = tie(configurable_nodes(small_module(layers=2))), random.Random(0)
+    one = default_configuration(choices)
+    changed = np.array([mutate(one, choices, rng, 0.4) for _ in range(4000)]) != one
+    # drawn again, a choice of n equal options stays as it is once in n; the operands' left option in one of 8
+    expected = 0.4 * np.array([1 / 2, 7 / 8, 1 / 2, 1 / 2])
+    assert np.abs(changed.mean(0) - expected).max() < 0.04
+
+
+def test_a_crossing_takes_either_parent_equally_often():
+    rng = random.Random(0)
+    children = np.array([cross((0,) * 6, (1,) * 6, rng) for _ in range(2000)])
+    assert np.abs(children.mean(0) - 0.5).max() < 0.06
+    assert len(Counter(map(tuple, children.tolist()))) == 2**6
+
+
+def test_equal_seeds_draw_equal_configurations():
+    choices = tie(configurable_nodes(rich_module()))
+
+    def sequence(seed):
+        rng = random.Random(seed)
+        first, second = (draw(choices, rng) for _ in range(2))
+        return first, second, mutate(first, choices, rng, 0.5), cross(first, second, rng)
+
+    assert sequence("a") == sequence("a") != sequence("b")
+
+
+@settings(max_examples=30)
+@given(seed=SEEDS)
+def test_features_tell_configurations_apart(seed):
+    nodes, rng = configurable_nodes(small_module(layers=2)), random.Random(seed)
+    choices = tie(nodes)
+    one, other = draw(choices, rng), draw(choices, rng)
+    rows = [encode(layouts_of(c, choices), nodes) for c in (one, other)]
+    assert np.array_equal(*rows) == (one == other)

@@ -1,0 +1,234 @@
+"""Equality of the extractor with the reference in ``hlo_message`` and with a published pair of files."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastslow.competition import node_columns
+from fastslow.competition.opcodes import OPCODES
+from fastslow.hlo.graph_arrays import EXTRA_NAMES, graph_arrays, operand_nodes
+from fastslow.hlo.reader import read_program
+from helpers.cases import cases
+from helpers.hlo_message import PRIMITIVE_TYPES, Module, Program, graph, random_program, window
+
+REAL = Path(__file__).parents[3] / "shared" / "real"
+PUBLISHED_MODULE = REAL / "pb" / "module_tuning_data_layout.pb"
+PUBLISHED_GRAPH = REAL / "npz_all" / "npz" / "layout" / "xla" / "default" / "valid" / "unet_3d.4x4.bf16.npz"
+needs_pair = pytest.mark.skipif(not PUBLISHED_MODULE.is_file(), reason=f"no published pair under {REAL}")
+
+
+def assert_equals_reference(module):
+    for fill in (0, -1):
+        arrays = graph_arrays(module, fill)
+        for key, wanted in zip(("node_feat", "node_opcode", "edge_index"), graph(module, fill), strict=True):
+            assert arrays[key].dtype == wanted.dtype, key
+            assert np.array_equal(arrays[key], wanted), (fill, key)
+
+
+def extra_of(program, node, fill=0):
+    """Return the extra features of one node by column name."""
+    return dict(
+        zip(EXTRA_NAMES, graph_arrays(program.module, fill, extra=True)["node_extra_feat"][node], strict=True)
+    )
+
+
+def named(name, values, width=6, fill=0):
+    """Return the columns of a list by name."""
+    return {
+        f"{name}_{entry}": value for entry, value in enumerate([*values, *[fill] * (width - len(values))])
+    }
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=40)
+def test_random_programs_equal_the_reference(seed):
+    assert_equals_reference(random_program(seed).module)
+
+
+def test_every_attribute_of_the_140_equals_the_reference():
+    program = Program()
+    image = program.add("parameter", (8, 32, 32, 3), parameter_number=3)
+    kernel = program.add("parameter", (3, 3, 3, 16))
+    numbers = {
+        "input_batch": 0,
+        "input_feature": 3,
+        "input_spatial": [1, 2],
+        "kernel_input_feature": 2,
+        "kernel_output_feature": 3,
+        "kernel_spatial": [0, 1],
+        "output_batch": 0,
+        "output_feature": 3,
+        "output_spatial": [1, 2],
+    }
+    windows = window(2, padding_low=-1, padding_high=2, window_reversal=True)
+    windows["dimensions"][1]["window_reversal"] = False
+    groups = {"feature_group_count": 4, "batch_group_count": 1}
+    program.add(
+        "convolution", (8, 32, 32, 16), [image, kernel], window=windows, convolution=numbers, **groups
+    )
+    program.add("sort", (8,), [program.add("parameter", (8,))], dimensions=[0], is_stable=True)
+    program.add("sort", elements=2, operands=[kernel, image, kernel], dimensions=[0])
+    program.add("dynamic-slice", (1, 2, 2, 3), [image], dynamic_slice_sizes=[1, 2, 2, 3])
+    edges = [{"low": -1, "high": 3}, {"low": 0, "high": 0}, {"low": 2, "high": 1}, {}]
+    program.add("pad", (9, 32, 35, 3), [image], padding_config={"dimensions": edges})
+    bounds = [{"start": 1, "limit": 8, "stride": 2}] * 4
+    program.add("slice", (4, 4, 4, 3), [image], slice_dimensions=bounds)
+    program.add("add", (2**31, 2**31, 2**31), layout=(0, 1, 2))  # the product passes int64 and wraps
+    program.add("broadcast", (2, 3, 4, 5, 6, 7, 8), [kernel], dimensions=[0, 1, 2, 3, 4, 5, 6])
+    program.reduce((), [image], [0, 1, 2, 3])
+    for part in program.module.computations:
+        part.root_id = part.instructions[-1].id
+    assert_equals_reference(program.module)
+
+
+@cases("name", PRIMITIVE_TYPES)
+def test_element_types(name):
+    module = Module()
+    module.computations.add(id=1).instructions.add(
+        opcode="parameter", shape={"element_type": PRIMITIVE_TYPES[name]}
+    )
+    arrays = graph_arrays(module)
+    (hot,) = np.flatnonzero(arrays["node_feat"][0, node_columns.ELEMENT_TYPE])
+    assert node_columns.ELEMENT_TYPES[hot] == name
+    assert_equals_reference(module)
+
+
+def test_an_element_type_or_opcode_without_a_number_is_none_of_them():
+    module = Module()
+    module.computations.add(id=1).instructions.add(opcode="erf", shape={"element_type": 23})
+    arrays = graph_arrays(module)
+    assert not arrays["node_feat"][0, node_columns.ELEMENT_TYPE].any()
+    assert arrays["node_opcode"].tolist() == [0]
+
+
+def test_edges_are_sorted_and_single_and_reach_the_root_of_a_called_computation():
+    program = Program()
+    a, b = program.add("parameter", (2,)), program.add("parameter", (2,), parameter_number=1)
+    total = program.add("add", (2,), [b, a])
+    program.add("multiply", (2,), [total, total])
+    total = program.reduce((), [b], [0])
+    edges = graph_arrays(program.module)["edge_index"].tolist()
+    reducer = len(program.computation.instructions)
+    assert edges == sorted([[2, 0], [2, 1], [3, 2], [total, 1], [total, total - 1], [total, reducer]])
+    assert operand_nodes(program.module)[2:4] == [[1, 0], [2, 2]]
+
+
+def test_the_root_of_a_called_computation_is_found_by_its_id():
+    program = Program()
+    total = program.reduce((), [program.add("parameter", (2,))], [0])
+    program.reducer.instructions.add(opcode="negate", id=7)
+    program.reducer.root_id = 7
+    assert [total, total + 2] in graph_arrays(program.module)["edge_index"].tolist()
+    assert graph_arrays(program.module)["node_feat"][:, node_columns.IS_ROOT].tolist() == [1, 0, 0, 0, 1]
+    assert_equals_reference(program.module)
+
+
+def test_splits_end_the_computations_that_tpugraphs_calls_major():
+    module = Module()
+    sizes = {"add": 2, "while_body.3": 3, "region": 1, "cond.1": 4, "fused_cluster": 2, "main": 5}
+    for number, (name, size) in enumerate(sizes.items()):
+        part = module.computations.add(id=number, name=name)
+        for node in range(size):
+            part.instructions.add(opcode="constant", id=node)
+    assert graph_arrays(module)["node_splits"].tolist() == [[0, 5, 10, 12, 17]]
+    del module.computations[-1]
+    assert graph_arrays(module)["node_splits"].tolist() == [[0, 5, 10, 12]]
+
+
+def test_same_ids_in_two_computations_are_two_nodes():
+    module = Module()
+    for number in (1, 2):
+        part = module.computations.add(id=number)
+        part.instructions.add(opcode="constant", id=0)
+        part.instructions.add(opcode="negate", id=1, operand_ids=[0])
+    assert graph_arrays(module)["edge_index"].tolist() == [[1, 0], [3, 2]]
+
+
+def test_dot_in_the_extra_features():
+    program = Program()
+    lhs, rhs = program.add("parameter", (5, 3, 7)), program.add("parameter", (5, 7, 2))
+    numbers = {"lhs_contracting": [2], "rhs_contracting": [1], "lhs_batch": [0], "rhs_batch": [0]}
+    dot = program.add("dot", (5, 3, 2), [lhs, rhs], dot=numbers)
+    for fill in (0, -1):
+        row = extra_of(program, dot, fill)
+        for name, values in numbers.items():
+            assert named(f"dot_{name}", values, fill=fill).items() <= row.items()
+        assert named("operand_0_shape", (5, 3, 7), fill=fill).items() <= row.items()
+        assert named("operand_1_shape", (5, 7, 2), fill=fill).items() <= row.items()
+        assert named("operand_2_shape", (), fill=fill).items() <= row.items()
+        assert named("gather_offset_dims", (), fill=fill).items() <= row.items()
+        assert (row["operands"], row["gather_index_vector_dim"]) == (2, fill)
+
+
+def test_gather_scatter_and_slice_sizes_in_the_extra_features():
+    program = Program()
+    table, rows = program.add("parameter", (10, 4)), program.add("parameter", (6, 1), parameter_number=1)
+    numbers = {"offset_dims": [1], "collapsed_slice_dims": [0], "start_index_map": [0], "index_vector_dim": 1}
+    gather = program.add("gather", (6, 4), [table, rows], gather=numbers, gather_slice_sizes=[1, 4])
+    row = extra_of(program, gather, -1)
+    assert named("gather_slice_sizes", [1, 4], fill=-1).items() <= row.items()
+    assert named("gather_offset_dims", [1], fill=-1).items() <= row.items()
+    assert named("gather_collapsed_slice_dims", [0], fill=-1).items() <= row.items()
+    assert named("gather_start_index_map", [0], fill=-1).items() <= row.items()
+    assert row["gather_index_vector_dim"] == 1
+    numbers = {"update_window_dims": [1], "inserted_window_dims": [0], "scatter_dims_to_operand_dims": [0]}
+    scatter = program.add(
+        "scatter", (10, 4), [table, rows, gather], scatter={**numbers, "index_vector_dim": 1}
+    )
+    row = extra_of(program, scatter, -1)
+    assert named("scatter_update_window_dims", [1], fill=-1).items() <= row.items()
+    assert named("scatter_inserted_window_dims", [0], fill=-1).items() <= row.items()
+    assert named("scatter_scatter_dims_to_operand_dims", [0], fill=-1).items() <= row.items()
+    assert named("operand_2_shape", (6, 4), fill=-1).items() <= row.items()
+    sizes = [1, 2, 3, 4]
+    cut = program.add("dynamic-slice", sizes, [table], dynamic_slice_sizes=sizes)
+    assert named("dynamic_slice_sizes", sizes).items() <= extra_of(program, cut).items()
+
+
+def test_only_the_entry_root_is_one():
+    program = Program()
+    program.reduce((), [program.add("parameter", (2,))], [0])
+    program.module.entry_computation_id = program.computation.id
+    program.computation.root_id = 2
+    column = EXTRA_NAMES.index("is_entry_root")
+    arrays = graph_arrays(program.module, -1, extra=True)
+    assert arrays["node_extra_feat"][:, column].tolist() == [0, 0, 1, 0]
+    assert arrays["node_feat"][:, node_columns.IS_ROOT].tolist() == [0, 0, 1, 1], (
+        "each computation has a root"
+    )
+
+
+def test_extra_features_only_where_asked_for():
+    module = random_program(1).module
+    plain, extra = graph_arrays(module), graph_arrays(module, extra=True)
+    assert extra.keys() - plain.keys() == {"node_extra_feat"}
+    assert all(np.array_equal(plain[key], extra[key]) for key in plain)
+    assert extra["node_extra_feat"].shape == (len(plain["node_opcode"]), len(EXTRA_NAMES))
+    assert len(set(EXTRA_NAMES)) == len(EXTRA_NAMES)
+
+
+def test_forty_thousand_nodes_take_seconds():
+    program = Program()
+    for _ in range(13_300):
+        tensor = program.add("parameter", (8, 128, 128))
+        tensor = program.add("transpose", (128, 8, 128), [tensor], dimensions=[1, 0, 2])
+        program.add("reduce-window", (128, 8, 128), [tensor], window=window(3))
+    start = time.process_time()
+    arrays = graph_arrays(program.module, extra=True)
+    assert arrays["node_feat"].shape == (39_900, 140)
+    assert time.process_time() - start < 15
+
+
+@needs_pair
+def test_every_array_of_the_published_npz_is_equal():
+    program = read_program(PUBLISHED_MODULE)
+    with np.load(PUBLISHED_GRAPH, allow_pickle=False) as npz:
+        for key, ours in graph_arrays(program.module).items():
+            assert ours.dtype == npz[key].dtype, key
+            assert np.array_equal(ours, npz[key]), key
+    assert_equals_reference(program.module)
+    assert set(graph_arrays(program.module)["node_opcode"]) <= set(OPCODES.values())

@@ -1,0 +1,269 @@
+"""Reading HLO files of every kind, and refusing other files."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastslow.competition.reader import read_competition_file
+from fastslow.core.errors import DataError
+from fastslow.hlo import reader
+from fastslow.hlo.graph_arrays import graph_arrays
+from fastslow.hlo.messages import HloProto, Module, ModuleTuningData, TuningData
+from fastslow.hlo.reader import read_program, read_programs
+from helpers.hlo_message import Program, random_program
+
+REAL = Path(__file__).parents[3] / "shared" / "real"
+PUBLISHED_MODULE = REAL / "pb" / "module_tuning_data_layout.pb"
+PUBLISHED_GRAPH = REAL / "npz_all" / "npz" / "layout" / "xla" / "default" / "valid" / "unet_3d.4x4.bf16.npz"
+
+HLO_TEXT = """HloModule product, entry_computation_layout={(f32[4,8]{1,0})->f32[4,4]{1,0}}
+
+ENTRY main {
+  p = f32[4,8]{1,0} parameter(0)
+  t = f32[8,4]{0,1} transpose(p), dimensions={1,0}
+  ROOT d = f32[4,4]{1,0} dot(p, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+@pytest.fixture
+def module():
+    """A module whose root is a reshape of a sum."""
+    program = Program()
+    tensor = program.add("parameter", (2, 3), name="p")
+    total = program.reduce((2,), [tensor], [1], name="sum")
+    program.computation.root_id = program.add("reshape", (2, 1), [total], name="r")
+    program.module.name = "small"
+    program.module.entry_computation_name = program.computation.name = "main"
+    program.module.entry_computation_id = program.computation.id
+    return program.module
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Write bytes or a message to a file."""
+
+    def write(content):
+        path = tmp_path / "program.pb"
+        path.write_bytes(content if isinstance(content, bytes) else content.SerializeToString())
+        return path
+
+    return write
+
+
+def layout_run(layouts, nanoseconds, **fields):
+    """Return a run under a layout configuration: the layouts of the tensors of every node."""
+    nodes = [{"tensors": [{"dims": dims} for dims in node]} for node in layouts]
+    settings = {"layout_config": {"nodes": nodes}}
+    return {"module_config": settings, "profile": {"compute_time_ns": nanoseconds}, **fields}
+
+
+def tile_run(kernel, output, nanoseconds, **fields):
+    """Return a run under a tile configuration."""
+    tile = {"kernel_bounds": kernel, "output_bounds": output}
+    settings = {"tile_size_config": tile}
+    return {"op_config": settings, "profile": {"compute_time_ns": nanoseconds}, **fields}
+
+
+def test_module_and_compiler_dump_are_distinguished(file, module):
+    assert read_program(file(module)).module == module
+    dump = HloProto(hlo_module=module)
+    program = read_program(file(dump))
+    assert (program.module, program.runs) == (module, {})
+
+
+def test_buffers_of_a_compiler_dump_are_not_taken_for_runs(file, module):
+    """Field 3 of an HloProto is the buffer assignment, that of a ModuleTuningData holds the runs."""
+    as_runs = ModuleTuningData(module=module, runs=[layout_run([[[0]]], 5)])
+    assert read_program(file(as_runs)).runs == {}
+
+
+def test_fields_that_are_not_named_here_survive(file, module):
+    foreign = module.SerializeToString() + b"\xc2\x3e\x03abc"  # field 1000
+    assert read_program(file(foreign)).module.SerializeToString() == foreign
+
+
+def test_layout_runs_in_file_order_without_those_that_failed(file, module):
+    runs = [
+        layout_run([[[1, 0], [0]]], 500, is_default=True),
+        layout_run([[[0, 1], [0]]], 300),
+        layout_run([[[0, 1], [0]]], 200, error=True),
+        {"module_config": {"layout_config": {}}},
+        layout_run([[[], []]], 400),
+    ]
+    program = read_program(
+        file(ModuleTuningData(module=module, fingerprint=1, runs=runs, config_index_to_node=[3]))
+    )
+    assert program.module == module
+    assert program.runs["config_runtime"].tolist() == [500, 300, 400]
+    assert program.runs["node_config_ids"].tolist() == [3]
+    empty = [-1] * 6
+    rows = [[1, 0, *empty[:4], 0, *empty[:5], *empty], [0, 1, *empty[:4], 0, *empty[:5], *empty], empty * 3]
+    assert program.runs["node_config_feat"].tolist() == [[row] for row in rows]
+
+
+def test_module_and_runs_make_a_competition_file(file, module, tmp_path):
+    tuned = ModuleTuningData(module=module, fingerprint=1, runs=[layout_run([[[1, 0], [0]]], 500)])
+    tuned.config_index_to_node.append(3)
+    program = read_program(file(tuned))
+    np.savez(tmp_path / "program.npz", **graph_arrays(program.module), **program.runs)
+    assert read_competition_file(tmp_path / "program.npz", "layout", labelled=True).runtime.tolist() == [500]
+
+
+def test_tile_runs_of_several_modules(file, module, tmp_path):
+    other = Module.FromString(module.SerializeToString())
+    other.name = "other"
+    tiles = [tile_run([2, 3], [4, 5, 6, 7, 8, 9, 10], 70, is_default=True), tile_run([1], [2], 50)]
+    tuned = [ModuleTuningData(module=part, fingerprint=7, runs=tiles) for part in (module, other)]
+    path = file(TuningData(modules=tuned))
+    programs = read_programs(path)
+    assert [program.module.name for program in programs] == ["small", "other"]
+    runs = programs[0].runs
+    kernel, output = [2, 3, 0, 0, 0, 0, 5, 6], [4, 5, 6, 7, 8, 9, 49, 604800]
+    assert runs["config_feat"].tolist() == [
+        [*kernel, *output, *[0] * 8],
+        [1, 0, 0, 0, 0, 0, 1, 1, 2, 0, 0, 0, 0, 0, 2, 2, *[0] * 8],
+    ]
+    assert runs["config_runtime"].tolist() == [70, 50]
+    assert runs["config_runtime_normalizers"].tolist() == [70, 70]
+    np.savez(tmp_path / "kernel.npz", **graph_arrays(module), **runs)
+    assert read_competition_file(tmp_path / "kernel.npz", "tile").normalizers.tolist() == [70, 70]
+    with pytest.raises(DataError, match=r"holds 2 kernels \(0 small, 1 other\)\. Choose one.*kernel="):
+        read_program(path)
+    assert read_program(path, "other").module == read_program(path, "1").module == other
+
+
+def test_tuning_data_of_one_module_is_one_program(file, module):
+    path = file(TuningData(modules=[ModuleTuningData(module=module, fingerprint=7)]))
+    assert read_program(path).module == module
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "is empty"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "is not HLO"),
+        (b"PK\x03\x04" + bytes(100), "is not HLO"),
+        (b"\x0a\x03abc", "is not HLO"),
+        (b"{'not': 'hlo'}\n", "is not HLO"),
+        (b"\n\n \xc3\xa9", "is not HLO"),
+        (b"module @jit_f { func.func public @main() }", "is StableHLO text, expected HLO"),
+    ],
+)
+def test_what_is_no_hlo_is_refused_by_name(file, content, problem):
+    with pytest.raises(DataError, match=problem) as error:
+        read_programs(file(content))
+    assert "program.pb" in str(error.value)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(DataError, match="none.pb: no such file"):
+        read_program(tmp_path / "none.pb")
+
+
+def test_every_truncation_is_refused(file):
+    program = random_program(3)
+    program.module.entry_computation_id = program.computation.id
+    program.module.name = "cut"
+    for wrap in (lambda m: m, lambda m: HloProto(hlo_module=m)):
+        data = wrap(program.module).SerializeToString()
+        for length in range(1, len(data), 7):
+            with pytest.raises(DataError, match="program.pb"):
+                read_programs(file(data[:length]))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda m: setattr(m.computations[0], "root_id", 77), "the root of computation main is missing"),
+        (
+            lambda m: m.computations[0].instructions[2].operand_ids.append(77),
+            "an operand of reduce sum is missing",
+        ),
+        (lambda m: m.computations.pop(), "a computation that reduce sum calls is missing"),
+        (lambda m: setattr(m, "entry_computation_id", 9), "the entry computation main is missing"),
+        (lambda m: setattr(m.computations[1], "id", 1), "two computations have the same id"),
+        (
+            lambda m: setattr(m.computations[0].instructions[1], "id", 0),
+            "two instructions of computation main",
+        ),
+    ],
+)
+def test_a_module_that_names_what_it_lacks_is_refused(file, module, change, problem):
+    change(module)
+    with pytest.raises(DataError, match=f"program.pb: HLO module 'small': {problem}"):
+        read_program(file(module))
+
+
+def test_runs_that_do_not_fit_the_module_are_refused(file, module):
+    def read(ids, *runs):
+        tuned = ModuleTuningData(module=module, fingerprint=1, runs=runs, config_index_to_node=ids)
+        return read_program(file(tuned))
+
+    with pytest.raises(DataError, match="names node 99, but there are"):
+        read([99], layout_run([[[0]]], 5))
+    with pytest.raises(DataError, match="configures 2 nodes, but config_index_to_node names 1"):
+        read([1], layout_run([[[0]], [[0]]], 5))
+    with pytest.raises(DataError, match="none is the default"):
+        read([], tile_run([1], [1], 5))
+    with pytest.raises(DataError, match="mix layouts and tiles"):
+        read([1], layout_run([[[0]]], 5), tile_run([1], [1], 5, is_default=True))
+
+
+def test_text_without_jaxlib_says_how_to_get_a_protobuf(file, tmp_path, monkeypatch):
+    (tmp_path / "jaxlib.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(DataError, match="jaxlib is not installed.*xla_dump_hlo_as_proto.*fastslow.compiler"):
+        read_program(file(HLO_TEXT.encode()))
+
+
+PARSERS = {  # what the parser's process does: the message
+    "os.abort()": "XLA's parser ends on it: ",
+    "os.kill(os.getpid(), 9)": "XLA's parser ends on it: status -9",
+    "bytearray(10**12)": "is not HLO text",
+    "time.sleep(60)": "does not finish in 2 s",
+    "print('not the answer'); sys.stdout.flush(); os._exit(3)": "is not HLO text: not the answer",
+}
+
+
+@pytest.mark.parametrize("does", PARSERS)
+def test_a_parser_that_ends_does_not_end_us(file, tmp_path, monkeypatch, does):
+    package = tmp_path / "jaxlib"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    body = f"class hlo:\n    def hlo_module_from_text(text):\n        {does}\n"
+    (package / "xla_client.py").write_text(f"import os, sys, time\n{body}")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(reader, "_PARSER_SECONDS", 2.0)
+    with pytest.raises(DataError, match=PARSERS[does]):
+        read_program(file(HLO_TEXT.encode()))
+
+
+def test_text_by_the_compilers_own_parser(file):
+    pytest.importorskip("jaxlib.xla_client", reason="HLO text needs jaxlib, an optional requirement")
+    module = read_program(file(HLO_TEXT.encode())).module
+    (main,) = module.computations
+    assert [inst.opcode for inst in main.instructions] == ["parameter", "transpose", "dot"]
+    assert list(main.instructions[2].dot.lhs_contracting) == [1]
+    assert list(main.instructions[1].shape.layout.minor_to_major) == [0, 1]
+    with pytest.raises(DataError, match="is not HLO text: INVALID_ARGUMENT.*Write or download"):
+        read_program(file(HLO_TEXT.replace("dot(p, t)", "dot(p, q)").encode()))
+
+
+@pytest.mark.skipif(not PUBLISHED_MODULE.is_file(), reason=f"no published pair under {REAL}")
+def test_the_published_runs_are_those_of_the_npz_by_configuration_and_runtime():
+    runs = read_program(PUBLISHED_MODULE).runs
+    with np.load(PUBLISHED_GRAPH, allow_pickle=False) as npz:
+        published = {key: npz[key] for key in runs}
+    assert np.array_equal(runs["node_config_ids"], published["node_config_ids"])
+    ours, theirs = (
+        Counter(
+            (int(time), settings.tobytes())
+            for time, settings in zip(part["config_runtime"], part["node_config_feat"], strict=True)
+        )
+        for part in (runs, published)
+    )
+    assert ours.total() == 112
+    assert ours <= theirs, "a run that the npz does not hold"

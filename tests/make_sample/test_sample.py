@@ -1,0 +1,437 @@
+"""A sample competition: its files, programs left out by rule, and one committed program reproduced."""
+
+import base64
+import importlib.metadata
+import importlib.util
+import random
+import re
+import zipfile
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from make_sample.sample import LabelledProgram, SampleSettings, make_sample
+from make_sample.sample_files import (
+    MAX_CANDIDATES,
+    SampleGraph,
+    layout_graphs,
+    npz_bytes,
+    ordered,
+    tile_graphs,
+    why_left_out,
+    write_competition,
+)
+from make_sample.zoo import PROGRAMS
+from make_sample.zoo.families import APART
+
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection, list_programs
+from fastslow.competition.opcodes import distance, opcode_shares
+from fastslow.competition.reader import read_competition_file
+from fastslow.competition.submission_csv import check_submission
+from fastslow.core.errors import SettingsError
+from fastslow.evaluation.solution import read_solution, score_submission
+from fastslow.hlo.graph_arrays import graph_arrays
+from fastslow.hlo.messages import Module
+from fastslow_programs.compiler.layout_choices import default_configuration, layouts_of, tie
+from fastslow_programs.compiler.layout_space import configurable_nodes, encode
+from fastslow_programs.tuning.search.layout_search import SEARCHES, Search
+from helpers.cases import cases
+from helpers.competition_files import competition_arrays
+from helpers.dot_module import add, rich_module
+from helpers.workspace import SAMPLE
+from make_sample import sample, sample_readme
+
+
+def made_up_graphs():
+    """Return two graphs of every collection and split, whose labels are equal except for the first."""
+    graphs = []
+    for collection in COLLECTIONS:
+        for number, split in enumerate(SPLITS * 2):
+            arrays = competition_arrays(collection.kind, seed=number, configs=8)
+            arrays["config_runtime"][1:] = 10_000
+            graphs.append(
+                SampleGraph(collection.name, split, f"{split}-{number}", f"p{number}", arrays, None)
+            )
+    return ordered(graphs[::-1])
+
+
+@pytest.fixture(scope="module")
+def competition(tmp_path_factory):
+    """A written competition and its graphs."""
+    out, graphs = tmp_path_factory.mktemp("competition") / "made", made_up_graphs()
+    write_competition(graphs, "# About\n", out)
+    return out, graphs
+
+
+def contents(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def members(path_or_bytes):
+    """Return the bytes of the arrays of an npz, as their compression depends on the machine's zlib."""
+    with zipfile.ZipFile(path_or_bytes) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_every_file_is_read_as_one_of_the_competition(competition):
+    out, graphs = competition
+    for collection in COLLECTIONS:
+        for split in SPLITS:
+            programs = list_programs(out, collection, split)
+            own = {g.name: g for g in graphs if (g.collection, g.split) == (collection.name, split)}
+            assert {program.name for program in programs} == set(own) and len(own) == 2
+            for program in programs:
+                file = read_competition_file(program.path, collection.kind, labelled=split != "test")
+                graph = own[program.name]
+                assert np.array_equal(file.node_feat, graph.arrays["node_feat"])
+                assert np.array_equal(file.runtime, 0 * graph.labels if split == "test" else graph.labels)
+                if collection.kind == "tile" and split == "test":
+                    assert (file.normalizers == 1).all()
+    assert (out / "README.md").read_text() == "# About\n"
+
+
+def test_solution_and_submission_hold_the_test_graphs(competition):
+    out, graphs = competition
+    test = {f"{g.collection}:{g.name}": g.labels for g in graphs if g.split == "test"}
+    solution = read_solution(out / "solution.csv")
+    assert list(solution) == list(test)
+    assert all(np.array_equal(solution[row_id], test[row_id]) for row_id in test)
+    checked = check_submission(out / "sample_submission.csv", out)
+    assert checked["rows"] == {collection.name: 2 for collection in COLLECTIONS}
+    scores = score_submission(out / "sample_submission.csv", solution)
+    assert scores["tile:xla"]["mean"] == pytest.approx(1), "the fastest is the first of five"
+
+
+def test_labels_of_test_files_are_nowhere_but_in_the_solution(competition):
+    out, graphs = competition
+    labels = next(g for g in graphs if g.split == "test" and g.collection == "tile:xla").labels
+    holding = []
+    for path in (path for path in out.rglob("*") if path.is_file()):
+        content = b"".join(members(path).values()) if path.suffix == ".npz" else path.read_bytes()
+        if labels.tobytes() in content or str(labels[0]).encode() in content:
+            holding.append(path.name)
+    assert holding == ["solution.csv"]
+
+
+def test_a_folder_is_replaced_whole_by_the_same_bytes(competition):
+    out, graphs = competition
+    before = contents(out)
+    (out / "npz_all" / "stray.npz").write_bytes(b"old")
+    write_competition(graphs, "# About\n", out)
+    assert contents(out) == before
+    assert [path.name for path in out.parent.iterdir()] == [out.name], "nothing is left beside it"
+
+
+def test_a_failure_leaves_the_old_folder(competition):
+    out, graphs = competition
+    before = contents(out)
+    with pytest.raises(AttributeError):
+        write_competition([*graphs, None], "", out)
+    assert contents(out) == before and len(list(out.parent.iterdir())) == 1
+
+
+def test_an_npz_depends_on_its_arrays_alone():
+    arrays = competition_arrays("layout")
+    as_columns = {name: np.asfortranarray(array) for name, array in arrays.items()}
+    assert npz_bytes(arrays) == npz_bytes(as_columns)
+
+
+def graph_of(labels, kind="random"):
+    return SampleGraph(f"layout:xla:{kind}", "train", "a", "a", {"config_runtime": np.array(labels)}, None)
+
+
+@cases(
+    "labels, why",
+    [
+        (range(100, 148), ""),
+        (range(100, 132), ""),
+        (range(100, 131), "random: 31 of 48 labels"),
+        ([100] * 24 + [104] * 24, "random: the slowest is only 1.040 times the fastest"),
+        ([100] * 42 + [106, 107, 108, 109, 110, 111], "random: 7 distinct among 48 labels"),
+        ([100] * 41 + [105, 106, 107, 108, 109, 110, 111], ""),
+    ],
+)
+def test_programs_are_left_out_by_rule(labels, why):
+    good = graph_of(range(100, 148), "default")
+    assert why_left_out([good, graph_of(labels)], 48) == why
+    assert why_left_out([good], 48) == why_left_out([], 48) == "no configurable node, or no label"
+
+
+def labelled_program(split="train", seed=0):
+    """Return a program with ten labels of each search, two of them failures, and a kernel of each sort."""
+    module = rich_module()
+    program = SimpleNamespace(name="small_forward", source="xla", family="small")
+    nodes, rng = configurable_nodes(module), random.Random(seed)
+    searches = {kind: Search(kind, tie(nodes), kind) for kind in SEARCHES}
+    for search in searches.values():
+        search.labels += [(c, rng.randrange(1_000, 9_000)) for c in search.propose(8)]
+        search.labels += [(c, None) for c in search.propose(2)]
+    return LabelledProgram(program, split, module, nodes, searches, tile_record(), [])
+
+
+def tile_record():
+    """Return the record of fusions with candidates of every sort, one no longer in the optimised module."""
+    module = Module(name="whole", entry_computation_id=1)
+    main, fused = (module.computations.add(name=name, id=n) for n, name in enumerate(("main", "fused"), 1))
+    add(fused, "tanh", (8, 4))
+    main.root_id, fused.root_id = 1, 1
+    for _ in range(6):
+        add(main, "fusion", (8, 4), called_computation_ids=[2])
+
+    def candidates(count, kernel=(), rank=2, equal=False):
+        rows = [[list(kernel), [n + 1] * rank, 100 + (0 if equal else n)] for n in range(count)]
+        return {"chosen": 100, "candidates": rows}
+
+    kernels = {
+        "fusion.1": candidates(9),
+        "fusion.2": candidates(5, kernel=(2, 3)),
+        "fusion.3": candidates(9),  # as fusion.1
+        "fusion.4": candidates(3),
+        "fusion.5": candidates(MAX_CANDIDATES + 50),
+        "fusion.6": candidates(9, rank=7),
+        "fusion.7": candidates(12),  # the optimised module has it no more
+        "fusion.8": candidates(12, equal=True),
+    }
+    return {"kernels": kernels, "module": base64.b64encode(module.SerializeToString()).decode()}
+
+
+def test_rows_of_a_layout_graph_are_the_labelled_configurations():
+    labelled = labelled_program()
+    for graph in layout_graphs(labelled, seed=0):
+        search = labelled.searches[graph.collection.rsplit(":", 1)[1]]
+        rows = zip(graph.arrays["node_config_feat"], graph.labels.tolist(), strict=True)
+        found = Counter((features.tobytes(), label) for features, label in rows)
+        expected = Counter(
+            (encode(layouts_of(c, search.choices), labelled.nodes).tobytes(), label)
+            for c, label in search.succeeded()
+        )
+        assert found == expected and len(graph.labels) == 8
+        assert graph.arrays["node_config_ids"].tolist() == [node.node for node in labelled.nodes]
+        assert graph.labels.tolist() != [label for _, label in search.succeeded()], "shuffled"
+        default = default_configuration(search.choices)
+        assert graph.chosen == dict(search.succeeded()).get(default)
+        assert (graph.chosen is not None) == (graph.collection == "layout:xla:default")
+        for key, array in graph_arrays(labelled.module).items():
+            assert np.array_equal(graph.arrays[key], array)
+
+
+def test_only_names_of_test_graphs_hide_the_program():
+    assert {g.name for g in layout_graphs(labelled_program(), 0)} == {"small_forward"}
+    (name,) = {g.name for g in layout_graphs(labelled_program("test"), 0)}
+    assert len(name) == 32 and int(name, 16)
+
+
+def test_kernels_with_a_choice_become_tile_graphs():
+    labelled = labelled_program()
+    graphs = list(tile_graphs(labelled, 5, 0, {}))
+    # the convolution first, then by number of candidates; equal tables once
+    assert [len(g.labels) for g in graphs] == [5, MAX_CANDIDATES, 9]
+    for graph in graphs:
+        features, labels = graph.arrays["config_feat"], graph.labels
+        assert features.shape == (len(labels), 24) and labels.min() == graph.chosen == 100
+        assert (graph.arrays["config_runtime_normalizers"] == 100).all()
+        output = features[:, 8:16]
+        assert np.array_equal(output[:, 0], labels - 99), "a row's tile and label belong together"
+        assert np.array_equal(output[:, 6], 2 * output[:, 0])
+        assert np.array_equal(output[:, 7], output[:, 0] ** 2)
+        assert not features[:, 16:].any()
+    assert graphs[0].arrays["config_feat"][0, :8].tolist() == [2, 3, 0, 0, 0, 0, 5, 6]
+    assert not graphs[1].arrays["config_feat"][:, :8].any()
+
+
+def test_kernels_are_counted_and_kept_apart_over_programs():
+    seen = {}
+    assert len(list(tile_graphs(labelled_program(), 2, 0, seen))) == 2
+    assert [len(g.labels) for g in tile_graphs(labelled_program(), 5, 0, seen)] == [9]
+
+
+@cases("splits", [("train", "test"), ("valid", "train"), ("valid", "test")])
+def test_no_structure_of_a_kernel_is_in_two_splits(splits):
+    """All kernels of the program have the same opcodes and edges: they are in the later split alone."""
+    graphs = sample.kernel_graphs([labelled_program(split) for split in splits], 5, 0)
+    assert {g.split for g in graphs} == {"test" if "test" in splits else "valid"}
+
+
+def test_graphs_can_be_written_as_they_are_made(tmp_path):
+    labelled = labelled_program()
+    graphs = ordered([*layout_graphs(labelled, 0), *tile_graphs(labelled, 5, 0, {})])
+    write_competition(graphs, "", tmp_path / "made")
+    for graph in graphs:
+        collection = get_collection(graph.collection)
+        path = collection.folder(tmp_path / "made", "train") / f"{graph.name}.npz"
+        assert np.array_equal(read_competition_file(path, collection.kind).runtime, graph.labels)
+
+
+@pytest.fixture
+def compiles(monkeypatch):
+    """A stub compiler of three programs, of which one fails; the number of its compiles by task."""
+    asked = Counter()
+
+    class Labeller:
+        def __init__(self, cache, task=None, **limits):
+            self.task = getattr(task, "__name__", "layout_label")
+
+        def workers(self):
+            return self
+
+        def __enter__(self):
+            return self.label
+
+        def __exit__(self, *_):
+            pass
+
+        def label(self, modules, title=""):
+            asked[self.task] += len(modules)
+            return [getattr(self, self.task)(module) for module in modules]
+
+        def program_before_layout(self, module):
+            if module == b"bad":
+                return {"failure": "refused", "message": "no"}
+            module = base64.b64encode(rich_module().SerializeToString()).decode()
+            return {"module": module, "layouts": {"dot.3": [[0, 1], [1, 0], [1, 0]]}}
+
+        def tile_label(self, module):
+            return tile_record()
+
+        def layout_label(self, module):
+            if len(module) % 7 == 0:
+                return {"failure": "timed out", "message": "too long"}
+            return {"cycles": 1_000 + sum(module) % 997, "estimated": 3, "without_estimate": 1}
+
+    monkeypatch.setattr(sample, "require_compiler", lambda: None)
+    monkeypatch.setattr(sample, "Labeller", Labeller)
+    monkeypatch.setattr(sample, "lower", lambda name: name)
+    monkeypatch.setattr(SampleSettings, "zoo", lambda self: fake_zoo())
+    monkeypatch.setattr(SampleSettings, "versions", staticmethod(lambda: {"libtpu": "1.0"}))
+    return asked
+
+
+def fake_zoo():
+    families = {program.source: program.family for program in PROGRAMS.values()}
+    return [
+        SimpleNamespace(name=name, source=source, family=families[source], build=lambda code=code: (code,))
+        for name, source, code in (("one", "xla", b"1"), ("two", "nlp", b"2"), ("broken", "nlp", b"bad"))
+    ]
+
+
+def test_a_sample_is_made_and_made_again(compiles, tmp_path):
+    folder = make_sample(SampleSettings(out=str(tmp_path / "made"), labels=str(tmp_path)))
+    assert compiles["program_before_layout"] == 3 and compiles["tile_label"] == 2
+    # as many labels as wanted of two searches of two programs, and more for those that failed
+    wanted = SampleSettings().configurations
+    assert 4 * wanted < compiles["layout_label"] < 8 * wanted
+    first = contents(folder)
+    readme = (folder / "README.md").read_text()
+    for said in ("broken (refused: no)", "libtpu: 1.0", "timed out", "25% of those", "SIZE=small"):
+        assert said in readme
+    assert "{" not in readme
+    make_sample(SampleSettings(out=str(tmp_path / "made"), labels=str(tmp_path)))
+    assert contents(folder) == first
+    other = make_sample(SampleSettings(out=str(tmp_path / "other"), labels=str(tmp_path), seed=1))
+    layouts = [name for name in first if "/layout/" in name]
+    assert layouts and all((other / name).read_bytes() != first[name] for name in layouts)
+
+
+def test_searches_start_from_the_compilers_own_layouts(compiles, tmp_path):
+    labelled, _ = sample.label_programs(SampleSettings(labels=str(tmp_path)))
+    for one in labelled:
+        defaults = {node.node: node.default for node in one.nodes if node.default}
+        assert defaults == {2: ((0, 1), (1, 0), (1, 0))}
+        search = one.searches["default"]
+        first = layouts_of(search.labels[0][0], search.choices)
+        assert first[2] == ((0, 1), (), ()), "the operands are left to the compiler"
+
+
+def test_nothing_to_write_is_said(compiles, tmp_path, monkeypatch):
+    monkeypatch.setattr(SampleSettings, "zoo", lambda self: fake_zoo()[2:])
+    with pytest.raises(SettingsError, match="none gave a graph .*broken: refused: no"):
+        make_sample(SampleSettings(out=str(tmp_path / "made"), labels=str(tmp_path)))
+    assert not (tmp_path / "made").exists()
+
+
+def test_sizes_choose_programs_and_folders():
+    small, large = SampleSettings(), SampleSettings(size="large")
+    assert {p.size for p in small.zoo()} == {"small"}
+    assert len(large.zoo()) == len(PROGRAMS) and round(len(PROGRAMS) / len(small.zoo())) == 4
+    assert (small.folder.name, large.folder.name) == ("sample", "large")
+    assert large.configurations == 200 and small.configurations == 24
+    name = next(name for name, program in PROGRAMS.items() if program.size == "large")
+    assert [p.name for p in SampleSettings(programs=name).zoo()] == [name]
+
+
+@cases(
+    "change, said",
+    [
+        ({"size": "huge"}, "size: 'huge' is not one of small, large"),
+        ({"generation": "v1"}, "generation: 'v1' is not one of v2, v3"),
+        ({"programs": "resnet_9000"}, "resnet_9000 are not"),
+        ({"processors": 3}, "did you mean 'processes'"),
+    ],
+)
+def test_wrong_settings_are_refused(change, said):
+    with pytest.raises(SettingsError, match=said):
+        SampleSettings(**change)
+
+
+def test_a_missing_compiler_is_said(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SettingsError, match="^libtpu, the TPU compiler, is not installed"):
+        make_sample(SampleSettings())
+
+
+def test_the_readme_of_the_committed_sample_is_the_generated_text():
+    pattern = re.sub(r"\\{[^}]+\\}", ".+", re.escape(sample_readme._TEXT))
+    committed = (SAMPLE / "README.md").read_text()
+    assert re.fullmatch(pattern, committed, re.DOTALL)
+    layouts = list((SAMPLE / "npz_all/npz/layout").rglob("*.npz"))
+    rows = [line for line in committed.splitlines() if re.match(r"\| (xla|nlp):", line)]
+    assert len(rows) == len(layouts)
+
+
+def test_no_held_out_program_of_the_committed_sample_is_near_another_split():
+    paths = {
+        (split, program.path)
+        for collection in COLLECTIONS
+        if collection.kind == "layout"
+        for split in SPLITS
+        for program in list_programs(SAMPLE, collection, split)
+    }
+    split_of = np.array([split for split, _ in paths])
+    shares = opcode_shares(np.load(path)["node_opcode"] for _, path in paths)
+    apart = distance(shares, shares)[split_of[:, None] != split_of]
+    assert apart.min() >= APART
+
+
+def test_no_structure_of_the_committed_kernels_is_in_two_splits():
+    splits = {}
+    for split in SPLITS:
+        for program in list_programs(SAMPLE, get_collection("tile:xla"), split):
+            arrays = np.load(program.path)
+            structure = arrays["node_opcode"].tobytes(), arrays["edge_index"].tobytes()
+            splits.setdefault(structure, set()).add(split)
+    assert splits and all(len(found) == 1 for found in splits.values())
+
+
+def test_a_program_of_the_committed_sample_is_made_again_from_source(tmp_path, monkeypatch):
+    pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
+    pytest.importorskip("libtpu", reason="libtpu, the TPU compiler, is not installed")
+    readme = (SAMPLE / "README.md").read_text()
+    for name in ("jax", "libtpu"):
+        version = importlib.metadata.version(name)
+        if f"{name}: {version}" not in readme:
+            pytest.skip(f"the committed sample was made with another version of {name} than {version}")
+    paths = [
+        program.path
+        for collection in COLLECTIONS
+        if collection.name.endswith(":random")
+        for program in list_programs(SAMPLE, collection, "train")
+    ]
+    path = min(paths, key=lambda path: len(read_competition_file(path, "layout").node_opcode))
+    monkeypatch.setattr(sample, "SEARCHES", ("random",))  # the genetic one would double the time
+    settings = SampleSettings(programs=path.stem, labels=str(tmp_path), processes=2, seconds=600.0)
+    (labelled,), failed = sample.label_programs(settings)
+    (graph,) = layout_graphs(labelled, settings.seed)
+    again = tmp_path / "again.npz"
+    again.write_bytes(npz_bytes(graph.published()))
+    assert not failed and members(again) == members(path)

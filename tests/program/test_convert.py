@@ -1,0 +1,424 @@
+"""Conversion of a program to a competition file: files, tables and errors."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fastslow.competition.catalog import get_collection, list_programs
+from fastslow.competition.opcodes import OPCODES
+from fastslow.competition.reader import read_competition_file
+from fastslow.competition.schema import DEFAULTS, SCHEMA
+from fastslow.core.artifacts import read_manifest
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.features.build import build_graph
+from fastslow.features.configs.config_tensors import config_tensors
+from fastslow.features.settings import FeatureSettings
+from fastslow.hlo.messages import Module, ModuleTuningData
+from fastslow_programs.compiler.layout_choices import default_configuration, layouts_of, tie
+from fastslow_programs.compiler.layout_space import configurable_nodes, encode
+from fastslow_programs.program.convert import (
+    ConvertSettings,
+    convert,
+    draw_configurations,
+    summarise,
+)
+from fastslow_programs.program.program_tables import (
+    count_opcodes,
+    list_configurable,
+    list_layouts,
+    log10_configurations,
+)
+from helpers.cases import cases
+from helpers.dot_module import add, rich_module, small_module
+from helpers.stub_labeller import StubLabeller
+
+compiler = pytest.mark.skipif(
+    importlib.util.find_spec("libtpu") is None or importlib.util.find_spec("jax") is None,
+    reason="jax and libtpu are not installed (pip install -e '.[compiler]')",
+)
+
+
+def write(path, module):
+    path.write_bytes(module.SerializeToString())
+    return path
+
+
+@pytest.fixture
+def source(tmp_path):
+    return write(tmp_path / "small.pb", small_module(3))
+
+
+def settings_of(source, root, **more):
+    return ConvertSettings(source=str(source), data_root=str(root), **more)
+
+
+def test_the_file_is_one_of_the_competition(source, tmp_path):
+    settings = settings_of(source, tmp_path / "mine")
+    conversion = convert(settings)
+    (program,) = list_programs(tmp_path / "mine", get_collection("layout:xla:random"), "test")
+    assert program.path == settings.npz and program.id == "layout:xla:random:small"
+    with np.load(program.path, allow_pickle=False) as file:
+        dtypes = {key: file[key].dtype for key in file.files}
+    wanted = {"node_feat": "f4", "node_opcode": "u1", "edge_index": "i8", "config_runtime": "i8"}
+    wanted |= {"node_config_ids": "i8", "node_config_feat": "f4", "node_splits": "i8"}
+    assert dtypes == wanted and set(wanted) == set(SCHEMA["layout"])
+    file = read_competition_file(program.path, "layout")
+    names = [i.opcode for i in conversion.module.computations[0].instructions]
+    assert file.node_opcode.tolist() == [OPCODES[name] for name in names]
+    assert file.node_config_ids.tolist() == [i for i, name in enumerate(names) if name in ("dot", "reshape")]
+    assert not file.runtime.any()
+    with np.load(program.path, allow_pickle=False) as arrays:
+        layouts = arrays["node_config_feat"]
+    # all nodes alike are tied: 2 outputs x 5 operands of the dots, 2 for each of two shapes of reshapes
+    assert layouts.shape == (2 * 5 * 2 * 2, 9, 18)
+    assert len(np.unique(layouts.reshape(len(layouts), -1), axis=0)) == len(layouts)
+    assert (layouts[:, 0::3] == layouts[:, :1]).all(), "the dots agree in every configuration"
+    assert layouts[0, 0].tolist() == [1, 0, *[-1] * 16], "the default comes first, row-major if not known"
+
+
+def test_the_features_of_the_file_can_be_built(source, tmp_path):
+    convert(settings_of(source, tmp_path / "mine"))
+    (program,) = list_programs(tmp_path / "mine", get_collection("layout:xla:random"), "test")
+    features = FeatureSettings(data_root=str(tmp_path / "mine"), workers=1)
+    graph, _ = build_graph(program, features)
+    assert graph.num_configs == 40 and np.isfinite(graph.config_feat).all()
+
+
+@pytest.mark.parametrize("collection", ["layout:nlp:default", "layout-xla-random"])
+def test_settings_reach_the_file(source, tmp_path, collection):
+    settings = settings_of(source, tmp_path, collection=collection, name="other", configs=5)
+    convert(settings)
+    assert settings.npz.parent == get_collection(collection).folder(tmp_path, "test")
+    assert settings.npz.stem == "other" and len(read_competition_file(settings.npz, "layout").runtime) == 5
+
+
+def test_the_feature_step_knows_every_configured_tensor(source, tmp_path):
+    """A file padded with -1 instead of 0, which ``padding=-1`` wrote once, left none of them known."""
+    settings = settings_of(source, tmp_path)
+    nodes = convert(settings).nodes
+    file = read_competition_file(settings.npz, "layout")
+    tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
+    assert tensors.known.tolist() == [[True, True, node.opcode == "dot"] for node in nodes]
+
+
+def test_the_seed_alone_decides_what_is_drawn():
+    choices = tie(configurable_nodes(rich_module()))
+    one, same, other = (draw_configurations(choices, 50, seed) for seed in (0, 0, 1))
+    assert one == same and one != other and one[0] == default_configuration(choices)
+    assert len(set(one)) == 50
+    assert draw_configurations(choices, 20, 0) == one[:20], "more of them begin with fewer"
+
+
+def test_a_small_space_is_drawn_whole():
+    module = small_module()
+    del module.computations[0].instructions[3:]
+    module.computations[0].root_id = 3
+    choices = tie(configurable_nodes(module))
+    rows = draw_configurations(choices, 100, 0)
+    # the output both ways; the operands both ways, or left to the compiler
+    assert len(rows) == 2 * (2 * 2 + 1) == round(10 ** log10_configurations(choices))
+
+
+def test_a_node_without_a_choice_has_one_configuration():
+    module = small_module()
+    computation = module.computations[0]
+    scalar = add(computation, "reshape", (), add(computation, "constant", ()))
+    node = configurable_nodes(module)[-1]
+    assert node.node == scalar - 1 and log10_configurations(tie([node])) == 0
+    assert draw_configurations(tie([node]), 10, 0) == [(0,)]
+
+
+def test_what_was_found(source, tmp_path):
+    conversion = convert(settings_of(source, tmp_path))
+    summary = summarise(conversion)
+    assert summary["nodes"] == 14 and summary["configurable nodes"] == 9 and summary["computations"] == 1
+    assert summary["possible configurations"] == f"10^{np.log10(40):.1f}"
+    opcodes = count_opcodes(conversion.module, conversion.nodes).set_index("opcode")
+    assert opcodes["nodes"].to_dict() == {"parameter": 4, "dot": 3, "reshape": 6, "tanh": 1}
+    assert opcodes["configurable"].to_dict() == {"parameter": 0, "dot": 3, "reshape": 6, "tanh": 0}
+    assert opcodes["layouts"].to_dict() == {"parameter": 0, "dot": 2, "reshape": 2, "tanh": 0}
+    assert opcodes["choices"].to_dict() == {"parameter": 0, "dot": 2, "reshape": 2, "tanh": 0}
+    assert opcodes["log10_configurations"].to_dict() == {"parameter": 0, "dot": 1, "reshape": 0.6, "tanh": 0}
+    assert opcodes["number"].to_dict() == {name: OPCODES[name] for name in opcodes.index}
+    first, second = list_configurable(conversion.module, conversion.nodes).to_dict("records")[:2]
+    assert first["name"] == "dot.3" and first["node"] == 2
+    assert [first[role] for role in ("output", "input", "kernel")] == ["f32[8,4]", "f32[8,4]", "f32[4,4]"]
+    assert [second[role] for role in ("output", "input")] == ["f32[2,4,4]", "f32[8,4]"]
+    assert [first[f"{role}_layouts"] for role in ("output", "input", "kernel")] == [2, 2, 2]
+    assert (second["output_layouts"], second["kernel"], second["kernel_layouts"]) == (2, "", 0)
+
+
+def test_a_configuration_is_shown_as_hlo_text(source, tmp_path):
+    arrays = convert(settings_of(source, tmp_path)).arrays
+    default = list_layouts(arrays, 0).loc[2]
+    assert default.tolist() == ["{1,0}", "compiler", "compiler"], "operands of a dot may be left to it"
+    for config in range(len(arrays["node_config_feat"])):
+        table = list_layouts(arrays, config)
+        assert table.index.tolist() == arrays["node_config_ids"].tolist()
+        for shown, layouts in zip(table.itertuples(False), arrays["node_config_feat"][config], strict=True):
+            for text, layout in zip(shown, layouts.reshape(3, 6).astype(int).tolist(), strict=True):
+                named = [] if text == "compiler" else [int(axis) for axis in text.strip("{}").split(",")]
+                assert named + [-1] * (6 - len(named)) == layout
+
+
+def test_beside_the_file_lie_a_picture_and_a_table(source, tmp_path):
+    settings = settings_of(source, tmp_path / "mine")
+    conversion = convert(settings)
+    folder = tmp_path / "mine" / "programs" / "small"
+    assert (folder / "graph.png").read_bytes().startswith(b"\x89PNG")
+    assert len((folder / "nodes.csv").read_text().splitlines()) == 1 + 9
+    manifest = read_manifest(folder)
+    assert manifest["summary"] == summarise(conversion).to_dict() and manifest["settings"]["seed"] == 0
+    assert json.dumps(manifest)
+
+
+def test_a_program_that_is_converted_again_replaces_the_first(source, tmp_path):
+    settings = settings_of(source, tmp_path)
+    convert(settings)
+    write(source, small_module(1))
+    convert(settings)
+    assert len(read_competition_file(settings.npz, "layout").node_config_ids) == 3
+
+
+def test_measured_runs_of_the_file(tmp_path):
+    tuned = ModuleTuningData(module=small_module(), config_index_to_node=[2, 3])
+    for runtime, order in ((500, [0, 1]), (300, [1, 0])):
+        run = tuned.runs.add(profile={"compute_time_ns": runtime})
+        for _ in tuned.config_index_to_node:
+            run.module_config.layout_config.nodes.add(tensors=[{"dims": order}])
+    source = write(tmp_path / "tuned.pb", tuned)
+    conversion = convert(settings_of(source, tmp_path, configs=0))
+    file = read_competition_file(conversion.npz, "layout", labelled=True)
+    assert file.runtime.tolist() == [500, 300] and file.node_config_ids.tolist() == [2, 3]
+    assert file.layouts[file.choices.layout_codes()[1, 0, 0]].tolist() == [1, 0, -1, -1, -1, -1]
+    assert summarise(conversion)["labels"] == "measured runtime, ns"
+    assert not convert(settings_of(source, tmp_path)).arrays["config_runtime"].any()
+
+
+def test_an_hlo_file_is_labelled_from_the_compilers_own_layouts(source, tmp_path, monkeypatch):
+    monkeypatch.setattr("fastslow_programs.program.program_settings.Labeller", StubLabeller)
+    monkeypatch.setattr("fastslow_programs.program.user_program.require_compiler", lambda: None)
+    conversion = convert(settings_of(source, tmp_path, configs=8, label=True))
+    choices = tie(conversion.nodes)
+    assert {(2,), (6, 10)} < {c.nodes for c in choices}, "its default sets one dot apart"
+    drawn = [layouts_of(c, choices) for c in draw_configurations(choices, 8, 0)]
+    kept = [n for n in range(8) if n % 3 != 1]
+    rows = np.stack([encode(drawn[n], conversion.nodes) for n in kept])
+    assert np.array_equal(conversion.arrays["node_config_feat"], rows), "refused ones are dropped"
+    assert conversion.arrays["config_runtime"].tolist() == [100 + n for n in kept]
+    assert rows[0, 0, :2].tolist() == [0, 1], "the compiler's own first"
+    named = read_competition_file(conversion.npz, "layout").default_layouts.reshape(len(rows[0]), -1)
+    assert named[0, :2].tolist() == [0, 1] and (named[1:] == -1).all(), "and named"
+    assert DEFAULTS not in convert(settings_of(source, tmp_path)).arrays, "an HLO file does not tell"
+
+
+def test_a_file_without_measured_runs_has_none_to_take(source, tmp_path):
+    with pytest.raises(DataError, match="small.pb: holds no measured layout runs. Set configs"):
+        convert(settings_of(source, tmp_path, configs=0))
+
+
+def dynamic(nested):
+    module = small_module()
+    shape = module.computations[0].instructions[0].shape
+    if nested:
+        shape = shape.tuple_shapes.add()
+    shape.is_dynamic_dimension[:] = [False, True]
+    return module
+
+
+def with_opcode(opcode):
+    module = small_module()
+    module.computations[0].instructions[-1].opcode = opcode
+    return module
+
+
+def without_configurable():
+    module = Module(entry_computation_id=1)
+    computation = module.computations.add(id=1)
+    computation.root_id = add(computation, "parameter", (2,))
+    return module
+
+
+@cases(
+    "module, said",
+    [
+        (dynamic(False), "the shape of parameter parameter.1 is dynamic. Give every dimension a fixed size"),
+        (dynamic(True), "the shape of parameter parameter.1 is dynamic"),
+        (
+            with_opcode("erf"),
+            r"no number for the opcode 'erf' \(1 times\). To give it the number 0.* set allow_unknown",
+        ),
+        (without_configurable(), "it has no convolution, dot or reshape"),
+    ],
+)
+def test_a_program_without_a_place_in_the_format_is_refused(tmp_path, module, said):
+    source = write(tmp_path / "bad.pb", module)
+    with pytest.raises(DataError, match=said) as caught:
+        convert(settings_of(source, tmp_path / "mine"))
+    assert str(caught.value).startswith(f"{source}: ") and not (tmp_path / "mine").exists()
+
+
+def test_an_unknown_opcode_is_number_0_where_allowed(tmp_path):
+    source = write(tmp_path / "new.pb", with_opcode("erf"))
+    conversion = convert(settings_of(source, tmp_path, allow_unknown=True))
+    assert conversion.arrays["node_opcode"][-1] == 0 and summarise(conversion)["unknown opcodes"] == "erf"
+
+
+@cases("content", [b"", b"not HLO at all", b"\x00" * 100, b"PK\x03\x04", b"ML\xefR\x01", b"\x0a\xff"])
+def test_what_is_not_hlo_is_refused(tmp_path, content):
+    (tmp_path / "x.bin").write_bytes(content)
+    with pytest.raises(DataError, match="x.bin: "):
+        convert(settings_of(tmp_path / "x.bin", tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"generation": "v1"}, "generation: 'v1' is not one of v2, v3, v4"),
+        ({"collection": "tile:xla"}, "collection: 'tile:xla' is not a layout collection"),
+        ({"collection": "layout:xla"}, "collection: 'layout:xla' is none of"),
+        (
+            {"padding": -1},
+            "padding: no such setting of ConvertSettings; the file is 0-padded as the schema says; the"
+            " feature"
+            ' step pads: SET="features.padding=-1"',
+        ),
+        ({"configs": -1}, "configs: -1 is not 0 or more"),
+        ({"configs": 0, "label": True}, "label: True is not False, since configs=0 has labels"),
+        ({"name": "../x"}, "name: '../x' is not made of"),
+        ({"source": ""}, "source: '' is neither an HLO file nor model.py:FUNCTION"),
+        ({"source": "model.py"}, "source: 'model.py' is neither"),
+        ({"source": "model.py:a b"}, "source: 'model.py:a b' is neither"),
+    ],
+)
+def test_a_wrong_setting_is_refused(source, tmp_path, change, said):
+    with pytest.raises(SettingsError) as caught:
+        convert(ConvertSettings(**{"source": str(source), "data_root": str(tmp_path), **change}))
+    assert str(caught.value).startswith(said)
+
+
+@cases("name", ["nothing.pb", "nothing.py:make"])
+def test_a_missing_file_is_said(tmp_path, name):
+    with pytest.raises(
+        DataError, match="nothing.p[by]: no such file. Give an HLO file, or model.py:FUNCTION"
+    ):
+        convert(settings_of(tmp_path / name, tmp_path))
+
+
+def test_a_name_for_the_file_from_any_source(tmp_path):
+    for name, stem in (("my model (1).pb", "my_model__1_"), (".hidden", "hidden"), ("a.b.hlo", "a.b")):
+        write(tmp_path / name, small_module())
+        assert ConvertSettings(source=str(tmp_path / name)).program == stem
+    (tmp_path / "net.py").write_text("")
+    assert ConvertSettings(source=f"{tmp_path}/net.py:make").program == "net-make"
+
+
+MODEL = """
+import jax, jax.numpy as jnp
+from neighbour import width
+
+def step(weight, x):
+    return jnp.tanh(x @ weight).reshape(4, 2, width)
+
+def make():
+    shape = jax.ShapeDtypeStruct
+    return step, (shape((width, width), jnp.float32), shape((8, width), jnp.float32))
+
+def needs(x): return step, (x,)
+def wrong(): return step
+def no_tuple(): return step, 3
+def fails(): raise RuntimeError("my own mistake")
+def refused(): return step, (jax.ShapeDtypeStruct((3, 3), jnp.float32),) * 2
+def dynamic():
+    size, = jax.export.symbolic_shape("n")
+    return step, [jax.ShapeDtypeStruct((16, 16), jnp.float32), jax.ShapeDtypeStruct((size, 16), jnp.float32)]
+number = 3
+"""
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    (tmp_path / "neighbour.py").write_text("width = 16\n")
+    (tmp_path / "model.py").write_text(MODEL)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.delitem(sys.modules, "neighbour", raising=False)
+    return tmp_path / "model.py"
+
+
+@compiler
+def test_a_jax_function_is_taken_before_layouts_are_assigned(model, tmp_path):
+    conversion = convert(settings_of(f"{model}:make", tmp_path))
+    opcodes = count_opcodes(conversion.module, conversion.nodes).set_index("opcode")["nodes"].to_dict()
+    assert conversion.npz.stem == "model-make"
+    assert opcodes["parameter"] == 2 and opcodes["tanh"] == 1 and opcodes["reshape"] >= 1
+    assert opcodes.get("dot", 0) + opcodes.get("convolution", 0) == 1
+    assert not {"fusion", "copy"} & opcodes.keys()
+    whole_space = round(10 ** log10_configurations(tie(conversion.nodes)))
+    assert len(read_competition_file(conversion.npz, "layout").runtime) == whole_space == 20
+    assert all(node.default for node in conversion.nodes), "the compiler's own layouts are known"
+
+
+@compiler
+def test_labels_are_the_compilers_estimates_for_the_same_configurations(model, tmp_path):
+    plain = convert(settings_of(f"{model}:make", tmp_path, configs=3, name="plain"))
+    labelled = convert(settings_of(f"{model}:make", tmp_path, configs=3, name="labelled", label=True))
+    assert (labelled.arrays["node_config_feat"] == plain.arrays["node_config_feat"]).all()
+    cycles = read_competition_file(labelled.npz, "layout", labelled=True).runtime
+    assert len(cycles) == 3
+    assert summarise(labelled)["labels"] == "the compiler's estimated cycles"
+    assert summarise(plain)["labels"] == "none"
+
+
+@compiler
+def test_a_program_that_the_compiler_refuses_is_said(source, tmp_path):
+    with pytest.raises(DataError, match=r"small.pb: the compile failed \(libtpu .*, v3:2x2; refused\): .*"):
+        convert(settings_of(source, tmp_path / "mine", label=True, configs=1))  # it has no program shape
+    assert not settings_of(source, tmp_path / "mine").npz.exists()
+
+
+@compiler
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("absent", "model.py: has no function absent. Name a function without parameters that returns"),
+        ("number", "model.py: has no function number"),
+        ("needs", "model.py: needs needs arguments"),
+        ("wrong", "model.py: wrong did not return (function, arguments)"),
+        ("no_tuple", "model.py: no_tuple did not return (function, arguments)"),
+        ("dynamic", "model.py: an argument has the dynamic shape (n, 16). Give every dimension a fixed size"),
+    ],
+)
+def test_a_function_of_another_form_is_refused(model, tmp_path, function, said):
+    with pytest.raises(DataError) as caught:
+        convert(settings_of(f"{model}:{function}", tmp_path))
+    assert said in str(caught.value)
+
+
+@compiler
+@pytest.mark.parametrize(("function", "error"), [("fails", RuntimeError), ("refused", TypeError)])
+def test_a_mistake_in_the_users_code_keeps_its_traceback(model, tmp_path, function, error):
+    with pytest.raises(error) as caught:
+        convert(settings_of(f"{model}:{function}", tmp_path))
+    assert any(str(entry.path) == str(model) for entry in caught.traceback)
+
+
+@pytest.mark.parametrize("missing", ["libtpu", "jax"])
+def test_a_missing_compiler_is_said_with_what_to_install(model, tmp_path, monkeypatch, missing):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == missing else found(name) or object()
+    )
+    with pytest.raises(SettingsError, match=rf"{missing}.* is not installed.*pip install -e '.\[compiler\]'"):
+        convert(settings_of(f"{model}:make", tmp_path))
+
+
+def test_an_hlo_file_needs_no_compiler(source, tmp_path):
+    blocked = "import sys; sys.modules |= {name: None for name in ('jax', 'jaxlib', 'libtpu')}\n"
+    settings = f"ConvertSettings(source={str(source)!r}, data_root={str(tmp_path)!r})"
+    call = f"from fastslow_programs.program.convert import ConvertSettings, convert\nconvert({settings})"
+    subprocess.run([sys.executable, "-c", blocked + call], check=True)
+    assert settings_of(source, tmp_path).npz.is_file()

@@ -1,0 +1,204 @@
+"""Pictures of graphs of every size: each node once, configurable ones in colour."""
+
+import graphlib
+import itertools
+import re
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.colors import to_hex
+
+from fastslow.competition.opcodes import CONVOLUTION, DOT
+from fastslow.competition.reader import read_competition_file
+from fastslow.features.nodes.pruning import hop_distance
+from fastslow_programs.program.graph_picture import (
+    COLOURS,
+    assign_layers,
+    place,
+    plot_graph,
+    plot_surroundings,
+)
+from helpers.cases import cases
+from helpers.competition_files import ROOT, graph_arrays, layout_arrays
+
+
+def boxes(figure):
+    return [text.get_bbox_patch() for text in figure.axes[0].texts]
+
+
+def lines(figure):
+    (found,) = [part for part in figure.axes[0].collections if isinstance(part, LineCollection)]
+    return found
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+
+
+def test_every_node_is_a_box_and_every_edge_a_line():
+    arrays = layout_arrays(dots=4)
+    figure = plot_graph(arrays, "mine")
+    (axes,) = figure.axes
+    assert axes.get_title() == "mine: 13 nodes, 4 configurable"
+    coloured = [to_hex(box.get_facecolor()) == COLOURS[DOT] for box in boxes(figure)]
+    assert np.flatnonzero(coloured).tolist() == arrays["node_config_ids"].tolist()
+    assert len(lines(figure).get_segments()) == len(arrays["edge_index"])
+    assert legend(figure) == ["dot, configurable: 4"]
+    rows, width = arrays["node_feat"][2, 21:23].astype(int)
+    assert texts(figure)[2] == f"dot #2\nf32[{rows},{width}]"
+
+
+def test_a_dot_without_a_choice_is_not_coloured():
+    arrays = layout_arrays(dots=3)
+    chosen = arrays["node_config_ids"][1:2]
+    figure = plot_graph(arrays | {"node_config_ids": chosen}, "mine")
+    coloured = [to_hex(box.get_facecolor()) == COLOURS[DOT] for box in boxes(figure)]
+    assert np.flatnonzero(coloured).tolist() == chosen.tolist()
+
+
+def test_operands_stand_above_their_users_and_boxes_apart():
+    arrays = layout_arrays(dots=15)
+    figure = plot_graph(arrays, "mine")
+    FigureCanvasAgg(figure).draw()
+    extents = [box.get_window_extent() for box in boxes(figure)]
+    for user, operand in arrays["edge_index"]:
+        assert extents[operand].y0 > extents[user].y1
+    for i, one in enumerate(extents):
+        assert not any(one.overlaps(other) for other in extents[i + 1 :])
+    whole = figure.axes[0].get_window_extent().padded(1)
+    assert all(whole.x0 <= box.x0 and box.x1 <= whole.x1 for box in extents)
+
+
+def test_labels_of_scalars_tuples_and_tokens():
+    arrays = graph_arrays(
+        [("constant", ()), ("tuple", (), None, False, "tuple"), ("after-all", (), None, False, "token")], []
+    )
+    arrays["node_feat"][1, 29] = 3
+    arrays |= {"node_config_ids": np.zeros(0, int)}
+    assert texts(plot_graph(arrays, "x")) == [
+        "constant #0\nf32[]",
+        "tuple #1\n3 tensors",
+        "after-all #2\ntoken",
+    ]
+
+
+@cases("fill", [0, -1])
+def test_shapes_are_those_of_the_program_whatever_the_padding(fill):
+    arrays = layout_arrays(dots=1)
+    shape = arrays["node_feat"][:, 21:27]
+    shape[shape == 0] = fill
+    assert texts(plot_graph(arrays, "x"))[0].count(",") == 1
+
+
+def with_calls(size):
+    """Return a dot and a caller, after one called computation of the given number of nodes."""
+    inner = [("parameter", ()), *[("add", ())] * (size - 2), ("add", (), None, True)]
+    nodes = [*inner, ("parameter", (2, 2)), ("dot", (2, 2)), ("reduce", (2,))]
+    edges = [(i + 1, i) for i in range(size - 1)] + [
+        (size + 1, size),
+        (size + 2, size + 1),
+        (size + 2, size - 1),
+    ]
+    arrays = graph_arrays(nodes, edges)
+    return arrays | {"node_config_ids": np.array([size + 1])}
+
+
+def test_a_small_called_computation_is_left_out_and_said_so():
+    figure = plot_graph(with_calls(3), "x")
+    assert len(boxes(figure)) == 3
+    assert figure.axes[0].get_title().endswith("; 3 of small called computations are not drawn")
+
+
+def test_a_large_called_computation_hangs_on_a_dashed_line():
+    figure = plot_graph(with_calls(20), "x")
+    dashed = [dashes for _, dashes in lines(figure).get_linestyle() if dashes]
+    assert len(boxes(figure)) == 23 and len(dashed) == 1 and "call" in legend(figure)
+
+
+@cases("dots", [60, 500])
+def test_a_large_graph_is_dots_of_their_kind(dots):
+    arrays = layout_arrays(dots=dots, configs=1)
+    figure = plot_graph(arrays, "large")
+    points = [part for part in figure.axes[0].collections if isinstance(part, PathCollection)]
+    colours = [to_hex(colour) for part in points for colour in part.get_facecolors()]
+    assert colours.count(COLOURS[DOT]) == dots and COLOURS[CONVOLUTION] not in colours
+    places = np.concatenate([part.get_offsets() for part in points])
+    assert len(np.unique(places.round(6), axis=0)) == len(arrays["node_opcode"])
+    segments = np.array(lines(figure).get_segments())
+    assert len(segments) == len(arrays["edge_index"])
+    assert (segments[:, 0, 0] > segments[:, 1, 0]).all(), "users are right of their operands"
+
+
+def random_edges(rng, num_nodes=30, num_edges=60):
+    """Return edges from later to earlier nodes, with shuffled node numbers."""
+    pairs = np.sort(rng.choice(num_nodes, (num_edges, 2)), axis=1)[:, ::-1]
+    edges = np.unique(pairs[pairs[:, 0] > pairs[:, 1]], axis=0)
+    return rng.permutation(num_nodes)[edges]
+
+
+def crossings(edges, layer, x):
+    """Return the number of pairs of edges between the same two layers that cross, by definition."""
+    return sum(
+        (layer[a], layer[b]) == (layer[c], layer[d]) and (x[a] - x[c]) * (x[b] - x[d]) < 0
+        for (a, b), (c, d) in itertools.combinations(edges.tolist(), 2)
+    )
+
+
+@cases("seed", range(5))
+def test_layers_come_in_order_and_their_nodes_stand_apart_with_fewer_crossings(seed):
+    rng = np.random.default_rng(seed)
+    edges, width = random_edges(rng), rng.uniform(0.1, 2, 30)
+    layer = assign_layers(edges, 30)
+    assert (layer[edges[:, 0]] > layer[edges[:, 1]]).all() and layer.min() == 0
+    x = place(edges, layer, width)
+    for number in range(layer.max() + 1):
+        row = np.flatnonzero(layer == number)
+        row = row[np.argsort(x[row])]
+        assert (np.diff(x[row]) >= (width[row][1:] + width[row][:-1]) / 2 - 1e-9).all()
+    assert crossings(edges, layer, x) < crossings(edges, layer, np.arange(30))
+
+
+def test_a_weight_stands_beside_its_user_and_a_cycle_is_refused():
+    chain = [(node, node - 1) for node in range(1, 6)]  # 0 to 5
+    weight = [(5, 7), (7, 6)]  # 6 is a weight, 7 made of it, used at the end of the chain
+    assert assign_layers(np.array(chain + weight), 8).tolist() == [0, 1, 2, 3, 4, 5, 3, 4]
+    with pytest.raises(graphlib.CycleError):
+        assign_layers(np.array([(0, 1), (1, 0)]), 2)
+
+
+def test_surroundings_of_the_largest_configurable_node():
+    arrays = layout_arrays(dots=40)
+    ids = arrays["node_config_ids"]
+    largest = ids[arrays["node_feat"][ids, 28].argmax()]
+    figure = plot_surroundings(arrays)
+    assert 5 <= len(boxes(figure)) <= 30
+    (marked,) = [i for i, box in enumerate(boxes(figure)) if box.get_linewidth() > 2]
+    assert texts(figure)[marked].startswith(f"dot #{largest}\n")
+    hops = int(re.fullmatch(rf"around dot #{largest}, (\d+) hops", figure.axes[0].get_title())[1])
+    distance = hop_distance(arrays["edge_index"], len(arrays["node_opcode"]), np.array([largest]), hops)
+    shown = [int(re.search(r"#(\d+)", text)[1]) for text in texts(figure)]
+    assert shown == np.flatnonzero(distance >= 0).tolist()
+
+
+def test_surroundings_of_a_chosen_node_and_of_a_hub():
+    arrays = layout_arrays(dots=3)
+    assert len(boxes(plot_surroundings(arrays, node=0))) == len(arrays["node_opcode"])
+    hub = graph_arrays([("parameter", (2, 2)), *[("dot", (2, 2))] * 50], [(i, 0) for i in range(1, 51)])
+    hub |= {"node_config_ids": np.arange(1, 51)}
+    figure = plot_surroundings(hub, node=0)
+    assert len(boxes(figure)) == 30 and texts(figure)[0].startswith("parameter #0")
+
+
+@cases("path", sorted((ROOT / "data" / "sample").glob("npz_all/npz/layout/*/random/valid/*.npz"))[::8])
+def test_programs_of_the_sample_can_be_drawn(path):
+    file = read_competition_file(path, "layout")
+    arrays = {
+        name: getattr(file, name) for name in ("node_feat", "node_opcode", "edge_index", "node_config_ids")
+    }
+    assert plot_graph(arrays, path.stem).axes and plot_surroundings(arrays).axes
