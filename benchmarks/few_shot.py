@@ -5,10 +5,10 @@
 configurations are scored by Kendall's tau. Every predictor has the same known runtimes, the same columns and
 the same predictions of the run's models.
 
-``posterior`` is ``fastslow_programs.ranking.known_runtimes``. Its rivals: the single column of ``config_feat`` with
-the largest tau on the known runtimes; ridge regression and boosted trees on the ranker's table, fitted to
-ranks, without and with the predictions; and scikit-learn's Gaussian process on both. ``ensemble`` knows no
-runtime.
+``posterior`` is ``fastslow_programs.ranking.known_runtimes``. Its rivals: the single column of
+``config_feat`` with the largest tau on the known runtimes; ridge regression and boosted trees on the ranker's
+table, fitted to ranks, without and with the predictions; and scikit-learn's Gaussian process on both.
+``ensemble`` knows no runtime.
 
 Programs: every file with measured runtimes; the sample's test programs, the configurations of both searches
 together; the sample's test kernels with at least 100 tiles. The posterior's design and prior were chosen on

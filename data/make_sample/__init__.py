@@ -1,1 +1,1 @@
-"""Your own programs: conversion to competition files, the zoo of JAX programs, the sample competition."""
+"""The sample competition's factory: programs of the zoo, their labels, splits and files (``make sample``)."""

@@ -9,6 +9,8 @@ import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, TRAIN, VALID
 from fastslow.competition.opcodes import distance, opcode_shares
+from fastslow_programs.compiler.compile_pool import NOT_TRIED
+from fastslow_programs.compiler.libtpu import TOPOLOGIES
 from fastslow_programs.tuning.search.layout_search import BATCH, CROSSOVER, ELITE, MUTATION_RATES
 from make_sample.sample_files import (
     KERNELS,
@@ -19,13 +21,11 @@ from make_sample.sample_files import (
     SampleGraph,
 )
 from make_sample.zoo.families import APART
-from fastslow_programs.compiler.compile_pool import NOT_TRIED
-from fastslow_programs.compiler.libtpu import TOPOLOGIES
 
 _TEXT = """# Sample competition
 
 A competition in the schema of "Google - Fast or Slow? Predict AI Model Runtime" (TpuGraphs, arXiv 2308.13490)
-made of small JAX programs ([`make_sample.zoo`](../../src/fastslow/programs/zoo)). They were compiled
+made of small JAX programs ([`make_sample.zoo`](../make_sample/zoo)). They were compiled
 ahead of time for a TPU {generation} (`{topology}`) by the real TPU compiler, on a machine without a TPU.
 Folders, keys, types, file names, IDs and node features are the competition's. Graphs and configurations are
 real compiler inputs; **the labels are the compiler's estimated cycles, not measured time**. The sample shares
@@ -57,7 +57,8 @@ no graph with the published data. Every file here, including this one, was made 
 - Choices are **tied** as in TpuGraphs: nodes that agree in opcode, options and the compiler's default layouts
   share them ([`tied_choices`](../../src/fastslow_programs/compiler/layout_choices.py)).
 - Layouts are imposed by `LayoutConstraint` custom calls; the rule that is nearest to measured runtimes is in
-  [`layout_constraints`](../../src/fastslow_programs/compiler/layout_constraints.py): outputs bind, operands do not.
+  [`layout_constraints`](../../src/fastslow_programs/compiler/layout_constraints.py): outputs bind, operands
+  do not.
 - **random**: every option of a choice is equally likely. In TpuGraphs the compiler may also decide some
   reshapes with two and more dimensions on both sides; here it may not ([differences](../README.md)).
 - **default**: a genetic search from the compiler's default in rounds of {batch}: crossovers (probability
@@ -69,7 +70,7 @@ no graph with the published data. Every file here, including this one, was made 
   Identical candidate tables occur once. A table has at most {max_candidates} candidates: a random sample,
   and the chosen one. No structure (opcodes and edges) occurs in two splits: test chooses first, then valid,
   then train.
-- **Splits are by structure** ([`make_sample.zoo`](../../data/make_sample/zoo/families.py)):
+- **Splits are by structure** ([`make_sample.zoo`](../make_sample/zoo/families.py)):
   programs of one family, or whose distance (half the sum of the differences of their opcode shares) is less
   than {apart}, are in one split. Distance to the nearest train program, median (minimum to maximum):
   {nearest}.

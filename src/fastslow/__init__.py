@@ -1,14 +1,12 @@
 """Rank the compiler configurations of an XLA program from fastest to slowest without running them.
 
 ``fastslow.rank``, ``fastslow.tune``, ``fastslow.convert``, ``fastslow.load_models`` and
-``fastslow.load_tuned`` are the Python interface (:mod:`fastslow_programs.api`); its libraries are imported when one
-of them is first used.
+``fastslow.load_tuned`` are the Python interface, which :mod:`fastslow_programs.api` holds. It is found by its
+name when one of them is first used: this package imports nothing of the packages that rest on it.
 """
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from fastslow_programs.api import convert, load_models, load_tuned, rank, tune
+import importlib
+from typing import Any
 
 __version__ = "0.1.0"
 __all__ = ["convert", "load_models", "load_tuned", "rank", "tune"]
@@ -18,9 +16,7 @@ def __getattr__(name: str) -> Any:
     """Return a function of the Python interface (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module 'fastslow' has no attribute {name!r}")
-    from fastslow_programs import api
-
-    return getattr(api, name)
+    return getattr(importlib.import_module("fastslow_programs.api"), name)
 
 
 def __dir__() -> list[str]:

@@ -11,9 +11,10 @@ import os
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastslow.core.errors import FastslowError
+from fastslow.core.errors import FastslowError, SettingsError
 from fastslow.core.errors import describe as describe_storage
 from fastslow.core.setting_fields import Setting
 from fastslow.core.settings import Settings
@@ -21,6 +22,8 @@ from fastslow.core.settings import Settings
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
 ALL = "--all"
 FLAGS = ("plan",)  # options that may be given without a value
+FACTORY = "make_sample"
+_CHECKOUT = Path(__file__).resolve().parents[2]
 INTERRUPTED = 130  # exit status after Ctrl-C, as a shell has it
 
 
@@ -81,7 +84,7 @@ COMMANDS = {
     "kernel": Command(
         "Write a notebook for Kaggle's GPUs that trains and predicts there, and push it",
         "fastslow.kaggle.kernel:KernelSettings",
-        "fastslow.commands.kernel:write_kernel",
+        "fastslow.workflow.kernel:write_kernel",
     ),
     "report": Command(
         "Render the executed notebooks of a run to HTML with an index page",
@@ -234,7 +237,18 @@ def _as_settings(words: Sequence[str]) -> list[str]:
 
 def _load(name: str):
     module, _, attribute = name.partition(":")
+    if module.startswith(f"{FACTORY}."):
+        _find_factory()
     return getattr(importlib.import_module(module), attribute)
+
+
+def _find_factory() -> None:
+    """Let the sample's factory be imported, which stands beside the data that it makes."""
+    folder = _CHECKOUT / "data"
+    if not (folder / FACTORY).is_dir():
+        raise SettingsError("this command needs the repository: clone it and run `make` there")
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
 
 
 class _Parser(argparse.ArgumentParser):

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
-from fastslow.commands import tune as tune_command  # noqa: E402
+from fastslow_programs.commands import tune as tune_command  # noqa: E402
 from fastslow_programs.tuning import fleet as fleet_module  # noqa: E402
 from fastslow_programs.tuning.fleet_report import write_fleet  # noqa: E402
 from fastslow_programs.tuning.fleet_settings import FleetSettings  # noqa: E402

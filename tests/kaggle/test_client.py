@@ -11,10 +11,12 @@ import urllib3.exceptions
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastslow.competition.catalog import COMPETITION
 from fastslow.core.errors import DataError
+from fastslow.evaluation.ledger import SubmissionResult
 from fastslow.kaggle import api_call, api_process, client, credentials
 from fastslow.kaggle.api_process import CallError, call
-from fastslow.kaggle.client import KaggleError, SubmissionResult
+from fastslow.kaggle.client import KaggleError
 from helpers.cases import cases
 from helpers.kaggle_stub import DROP, KaggleStub, clean_environment
 
@@ -87,7 +89,7 @@ def test_a_home_that_cannot_be_written_is_named(stub, csv, monkeypatch):
 
 def test_failed_upload_is_a_failure_though_kaggle_raises_nothing(stub, csv):
     stub.answers = {"/upload/blob-0": [500], "/upload/blob-1": [500]}
-    target = {"file_name": str(csv), "message": "m", "competition": client.COMPETITION}
+    target = {"file_name": str(csv), "message": "m", "competition": COMPETITION}
     assert "Could not submit to competition" in call("competition_submit", **target)["message"]
     with pytest.raises(KaggleError, match="upload failed, nothing was submitted"):
         client.submit(csv, "m")

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection
+from fastslow.competition.catalog import COLLECTIONS, COMPETITION, SPLITS, get_collection
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.kaggle import archives, client, download
 from fastslow.kaggle.client import KaggleError
@@ -264,7 +264,7 @@ def test_disk_space_is_checked_before_the_download_and_before_unpacking(stub, ro
     assert stub.calls[path] == 3
 
     (root / "archives").mkdir()
-    (root / "archives" / f"{client.COMPETITION}.zip").write_bytes(zip_of(members(TEST)))
+    (root / "archives" / f"{COMPETITION}.zip").write_bytes(zip_of(members(TEST)))
     usage = usage._replace(free=100)
     with pytest.raises(DataError, match="unpacking predict-ai-model-runtime.zip needs"):
         fetch(root, "auto", ["test"], [XLA.name])
@@ -299,7 +299,7 @@ def test_kaggle_zip_with_a_dropped_connection(stub, root, monkeypatch, tmp_path)
     assert fetch(root, **names, keep_archives=True) == [VALID.folder(root)]
     assert content_of(root, VALID) == expected(VALID)
     assert (root / "sample_submission.csv").read_bytes() == b"ID,TopConfigs\n"
-    zip_name = f"archives/{client.COMPETITION}.zip"
+    zip_name = f"archives/{COMPETITION}.zip"
     assert {name for name in left_in(root) if not name.startswith("npz_all/")} == {
         "sample_submission.csv",
         zip_name,

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from fastslow.core.errors import DataError, SettingsError
 
+COMPETITION = "predict-ai-model-runtime"  # Kaggle's name of it
 TRAIN, VALID, TEST = "train", "valid", "test"
 
 

@@ -4,18 +4,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 from annotated_types import Ge, Len
 from pydantic import AfterValidator
 
-from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, get_collection
+from fastslow.competition.catalog import COLLECTIONS, COMPETITION, TEST, VALID, get_collection
 from fastslow.competition.metrics import competition_score
 from fastslow.core.artifacts import commit
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, digest, file_digest, read_json, write_json
 from fastslow.core.records import Record, check_record
-from fastslow.kaggle.client import SubmissionResult
 
 LEDGER = "ledger.md"
 _FACTS = ("name", "created", "commit", "members", "row order")
@@ -101,6 +100,24 @@ def _has_a_model(table: list[_Row]) -> list[_Row]:
     if all(row.weight is None for row in table):
         raise ValueError("it has no row of a model, which has a weight")
     return table
+
+
+class SubmissionResult(Record):
+    """An upload that Kaggle has accepted, as the submission's record holds it."""
+
+    competition: Literal[COMPETITION] = COMPETITION
+    file_name: str  # without folders
+    message: str
+    earlier_refs: list[int]  # submissions listed before, to distinguish a second upload of the same name
+
+    @classmethod
+    def from_record(cls, record: Mapping) -> Self:
+        """Return what :meth:`as_record` gave."""
+        return cls(**record)
+
+    def as_record(self) -> dict[str, Any]:
+        """Return plain values, for a JSON file."""
+        return self.model_dump()
 
 
 class _Submission(Record):

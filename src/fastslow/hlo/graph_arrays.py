@@ -5,6 +5,7 @@ are those of TpuGraphs (arXiv 2308.13490, appendix) and equal its npz files in e
 (``benchmarks/tables/extractor.md``).
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -12,6 +13,7 @@ from itertools import chain
 import numpy as np
 
 from fastslow.competition import node_columns
+from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.node_columns import COLUMN_NAMES, ELEMENT_TYPES, LISTS
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.schema import NODE_FEATURES
@@ -191,6 +193,22 @@ def _extra_features(module: Module, nodes: list[Instruction], fill: float) -> np
         ),
     )
     return extra
+
+
+def tile_config_feat(*windows: Sequence[int]) -> list[int]:
+    """Return the 24 ``config_feat`` of a tile (TpuGraphs, arXiv 2308.13490, appendix).
+
+    Args:
+        windows: Bounds of the kernel, output and input window; empty where there is none or it is unknown.
+
+    Returns:
+        For each window the first six bounds, 0-padded, and sum and product of all its bounds (0 if empty).
+    """
+    values: list[int] = []
+    for bounds in windows:
+        padding = [0] * (LAYOUT_WIDTH - len(bounds))
+        values += [*bounds[:LAYOUT_WIDTH], *padding, sum(bounds), math.prod(bounds) if bounds else 0]
+    return values
 
 
 def _extra_lists(inst: Instruction) -> Iterator[tuple[str, Sequence[int]]]:

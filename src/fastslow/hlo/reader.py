@@ -30,8 +30,8 @@ from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import check_regular
 from fastslow.hlo import text_parser
+from fastslow.hlo.graph_arrays import tile_config_feat
 from fastslow.hlo.messages import Instruction, Module, ModuleTuningData, TuningData
-from fastslow_programs.compiler.tile_log import tile_features
 
 _KINDS = "An HLO file is an HloModuleProto, an HloProto, HLO text, or a TpuGraphs .pb"
 _DUMP = "Dump the program with XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto' and use a *.hlo.pb"
@@ -55,7 +55,8 @@ class HloProgram:
             (C, 24), ``config_runtime`` and ``config_runtime_normalizers`` (C,), the runtime of the
             compiler's default. Empty for a file without runs.
         layouts: The compiler's own layouts by instruction, see
-            :meth:`fastslow_programs.compiler.libtpu.Compiler.layout_assignment`; empty where it was not asked.
+            :meth:`fastslow_programs.compiler.libtpu.Compiler.layout_assignment`; empty where it was not
+            asked.
     """
 
     module: Module
@@ -323,4 +324,4 @@ def _layout_features(path: Path, config, nodes: int) -> np.ndarray:
 
 
 def _tile_row(tile) -> list[int]:
-    return tile_features(tile.kernel_bounds, tile.output_bounds, tile.input_bounds)
+    return tile_config_feat(tile.kernel_bounds, tile.output_bounds, tile.input_bounds)

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from fastslow.competition.catalog import COMPETITION
 from fastslow.core.errors import FastslowError
 from fastslow.core.progress import LOG_SECONDS
 from fastslow.kaggle.credentials import credentials, scrub
 
-COMPETITION = "predict-ai-model-runtime"
 PAGE = f"https://www.kaggle.com/competitions/{COMPETITION}"
 HOW_TO_AUTHENTICATE = (
     "Make a token at https://www.kaggle.com/settings/api and type `export KAGGLE_API_TOKEN=<token>`,"

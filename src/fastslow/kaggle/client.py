@@ -6,15 +6,15 @@ How the real service words a refusal is known from public reports only, so its o
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
 
+from fastslow.competition.catalog import COMPETITION
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
-from fastslow.core.records import Record
-from fastslow.kaggle.api_process import COMPETITION, HOW_TO_AUTHENTICATE, PAGE, CallError, KaggleError, call
+from fastslow.evaluation.ledger import SubmissionResult
+from fastslow.kaggle.api_process import HOW_TO_AUTHENTICATE, PAGE, CallError, KaggleError, call
 from fastslow.kaggle.credentials import credentials
 
 SUCCESS = "Successfully submitted"
@@ -34,24 +34,6 @@ class Submission:
     public_score: float | None  # None before it is scored
     private_score: float | None  # None while it is hidden
     error: str = ""  # why Kaggle could not score it, if it says so
-
-
-class SubmissionResult(Record):
-    """An upload that Kaggle has accepted, as the submission's record holds it."""
-
-    competition: Literal[COMPETITION] = COMPETITION
-    file_name: str  # without folders
-    message: str
-    earlier_refs: list[int]  # submissions listed before, to distinguish a second upload of the same name
-
-    @classmethod
-    def from_record(cls, record: Mapping) -> Self:
-        """Return what :meth:`as_record` gave."""
-        return cls(**record)
-
-    def as_record(self) -> dict[str, Any]:
-        """Return plain values, for a JSON file."""
-        return self.model_dump()
 
 
 def submit(

@@ -15,7 +15,15 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
-from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, Collection, get_collection
+from fastslow.competition.catalog import (
+    COLLECTIONS,
+    COMPETITION,
+    TEST,
+    TRAIN,
+    VALID,
+    Collection,
+    get_collection,
+)
 from fastslow.competition.submission_csv import SAMPLE
 from fastslow.core.errors import DataError, SettingsError, explain_storage
 from fastslow.core.files import writer_lock
@@ -150,7 +158,7 @@ def _is_missing(root: Path, split: Split) -> bool:
 
 
 def _kaggle_zip(root: Path) -> Path:
-    return root / "archives" / f"{client.COMPETITION}.zip"
+    return root / "archives" / f"{COMPETITION}.zip"
 
 
 def _from_kaggle(root: Path, missing: list[Split], keep: bool) -> None:

@@ -15,20 +15,20 @@ from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from fastslow.competition.submission_csv import check_ids, check_submission
-from fastslow.core.artifacts import commit, read_manifest
+from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import FastslowError, SettingsError
-from fastslow.core.files import atomic_path, remove_abandoned, writer_lock
+from fastslow.core.files import atomic_path, remove_abandoned
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, resolve
-from fastslow.evaluation.ledger import read_record, update_record
+from fastslow.evaluation.ledger import read_record
 from fastslow.evaluation.metric_table import format_metrics, metric_table
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.score_tables import format_distances, format_overview, format_table
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.settings import FeatureSettings
-from fastslow.kaggle.client import SubmissionResult, find_submission, submit, wait_for_score
 from fastslow.kaggle.credentials import credentials
-from fastslow.kaggle.provenance import LAUNCH_RELEASE, check_release, warn_of_release
+from fastslow.kaggle.provenance import LAUNCH_RELEASE, warn_of_release
+from fastslow.kaggle.upload import upload
 from fastslow.workflow.job_plan import PlannedKernel, PlannedPool
 from fastslow.workflow.outlook import NOTEBOOK, look, print_outlook, replaces
 from fastslow.workflow.run_settings import RunSettings, make_plan
@@ -162,46 +162,6 @@ def _newest(step: Step) -> str:
 def _score_of(step: Step) -> str:
     valid = read_manifest(resolve(step.settings.folder)).get("valid")
     return f", valid {valid['mean']:.3f} ({valid['weights']})" if valid else ""
-
-
-def upload(csv: Path, data_root: Path, unproven_order: bool = False) -> None:
-    """Check a submission once more, send it to Kaggle and wait for its score.
-
-    A file that Kaggle already took is not sent again, even where a kill left only the record of the attempt:
-    its score is asked for.
-
-    Args:
-        csv: The submission.
-        data_root: The data that it was made from.
-        unproven_order: Whether data are accepted whose row order is not known to be the scored one.
-
-    Raises:
-        DataError: The CSV is not as it must be, not the one its record was written for, or made from data of
-            a row order that Kaggle does not score.
-        SettingsError: The row order is unproven and was not accepted.
-        KaggleError: Nothing was uploaded, or there is no score yet; the message says which and what to type.
-    """
-    with writer_lock(csv.parent):  # a second run waits, and finds it uploaded
-        _upload(csv, data_root, unproven_order)
-
-
-def _upload(csv: Path, data_root: Path, unproven_order: bool) -> None:
-    check_submission(csv, data_root)
-    read_record(csv, "valid_mean")
-    record = update_record(csv)
-    check_release(csv, record, data_root, unproven_order)
-    before = record.get("upload") or record.get("attempt")
-    result = before and SubmissionResult.from_record(before)
-    if "upload" in record or (result and find_submission(result)):
-        print(f"{csv.name}: uploaded before; asking for its score")
-    else:
-        message = f"fastslow {record['name']} {commit()}, valid mean {record['valid_mean']:.4f}"
-        result = submit(csv, message, begin=lambda begun: update_record(csv, attempt=begun.as_record()))
-        update_record(csv, upload=result.as_record())
-        print(f"{csv.name}: uploaded; waiting for its score")
-    score = wait_for_score(result)
-    update_record(csv, kaggle={"public": score.public_score, "private": score.private_score})
-    print(f"Kaggle: public {score.public_score}, private {score.private_score}")
 
 
 def report(plan: Plan) -> None:

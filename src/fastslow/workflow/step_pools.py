@@ -70,7 +70,8 @@ def step_pool(jobs: int, cluster: str = "") -> Iterator[Executor]:
 
     Args:
         jobs: Maximum number of steps that run in parallel, 0 for as many as fit; on SLURM, of jobs.
-        cluster: Dask cluster, as for :func:`fastslow.core.cluster.dask_cluster.open_cluster`; empty for this machine.
+        cluster: Dask cluster, as for :func:`fastslow.core.cluster.dask_cluster.open_cluster`; empty for this
+        machine.
 
     Raises:
         SettingsError: There is no such cluster, or Dask is not installed.

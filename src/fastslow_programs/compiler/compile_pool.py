@@ -136,7 +136,8 @@ class Labeller:
     Args:
         cache: SQLite file with the results, keyed by content of the program, task, compiler version and
             topology. Several runs may share it.
-        generation: TPU generation to compile for, one of :data:`fastslow_programs.compiler.libtpu.TOPOLOGIES`.
+        generation: TPU generation to compile for, one of
+        :data:`fastslow_programs.compiler.libtpu.TOPOLOGIES`.
         task: What to do with a program: :func:`layout_label`, :func:`tile_label` or
             :func:`program_before_layout`.
         processes: Worker processes; 0 for one per core.

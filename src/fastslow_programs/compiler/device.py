@@ -125,8 +125,8 @@ def _dtype(element_type: int) -> np.dtype:
 def bind_differences(module: Module, layouts: Layouts, nodes: list[ConfigurableNode]) -> Module:
     """Return a copy of a module with a ``LayoutConstraint`` on each output that differs from the default.
 
-    The rule of the TPU labels (:func:`fastslow_programs.compiler.layout_constraints.constrain`) puts barriers around what
-    it binds; here these only hinder fusion.
+    The rule of the TPU labels (:func:`fastslow_programs.compiler.layout_constraints.constrain`) puts barriers
+    around what it binds; here these only hinder fusion.
     """
     bound = Module()
     bound.CopyFrom(module)

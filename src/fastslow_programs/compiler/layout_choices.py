@@ -77,8 +77,8 @@ def default_configuration(choices: list[TiedChoice]) -> Configuration:
 def encode_defaults(nodes: list[ConfigurableNode]) -> np.ndarray | None:
     """Return the compiler's own layouts as a row of ``node_config_default``; None where it was not asked.
 
-    (K, 18) float32 as of :func:`fastslow_programs.compiler.layout_space.encode`, -1 for a tensor whose own layout is none
-    of its options.
+    (K, 18) float32 as of :func:`fastslow_programs.compiler.layout_space.encode`, -1 for a tensor whose own
+    layout is none of its options.
     """
     layouts: Layouts = {}
     for node in nodes:

@@ -2,7 +2,8 @@
 
 libtpu is an optional requirement, ``pip install -e '.[compiler]'``, with its own terms. It is called through
 the public PJRT C API (``pjrt.py``), which compiles for a topology description, without a device. An abort
-inside the compiler ends the process, so :mod:`fastslow_programs.compiler.compile_pool` compiles in worker processes.
+inside the compiler ends the process, so :mod:`fastslow_programs.compiler.compile_pool` compiles in worker
+processes.
 """
 
 import ctypes

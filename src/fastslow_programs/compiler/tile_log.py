@@ -4,12 +4,10 @@ Logging must be enabled by :data:`LOGGING` before libtpu is loaded. Each compile
 time, so the thread number assigns a line to its kernel.
 """
 
-import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.hlo.messages import Module
 
 LOGGING = {
@@ -57,22 +55,6 @@ class TileKernel:
 
 def _bounds(text: str) -> tuple[int, ...]:
     return tuple(int(bound) for bound in text.split(",") if bound.strip())
-
-
-def tile_features(*windows: Sequence[int]) -> list[int]:
-    """Return the 24 ``config_feat`` of a tile (TpuGraphs, arXiv 2308.13490, appendix).
-
-    Args:
-        windows: Bounds of the kernel, output and input window; empty where there is none or it is unknown.
-
-    Returns:
-        For each window the first six bounds, 0-padded, and sum and product of all its bounds (0 if empty).
-    """
-    values: list[int] = []
-    for bounds in windows:
-        padding = [0] * (LAYOUT_WIDTH - len(bounds))
-        values += [*bounds[:LAYOUT_WIDTH], *padding, sum(bounds), math.prod(bounds) if bounds else 0]
-    return values
 
 
 def read_candidates(log: Iterable[str]) -> dict[str, TileKernel]:

@@ -8,8 +8,8 @@ every single rule (the columns of the ranker's table), and the choices::
     found = posterior(Configurations(choices, columns, predictions), known)
     found.mean  # (C,) lower = faster; the order is the ranking
 
-Scores are on a scale of the program's own (:class:`fastslow_programs.ranking.known_models.Scale`): monotone in the
-runtime, with a standard deviation of about 1 over the known configurations.
+Scores are on a scale of the program's own (:class:`fastslow_programs.ranking.known_models.Scale`): monotone
+in the runtime, with a standard deviation of about 1 over the known configurations.
 """
 
 from collections.abc import Mapping, Sequence

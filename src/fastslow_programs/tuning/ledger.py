@@ -40,7 +40,8 @@ class Ledger:
 
     Raises:
         SettingsError: Optuna is not installed.
-        DataError: The file is no journal, a record is broken (see :class:`fastslow_programs.tuning.journal.Journal`),
+        DataError: The file is no journal, a record is broken (see
+        :class:`fastslow_programs.tuning.journal.Journal`),
             or it is of a study of another program or evaluator.
         StorageError: The folder cannot be written.
     """

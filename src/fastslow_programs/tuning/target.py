@@ -203,7 +203,7 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     check_module(source.path, program.module, allow_unknown=True)
     nodes = configurable_nodes(program.module, program.layouts)
     tied = tie(nodes)
-    # operands of convolutions and dots are left to the compiler, see xla/layout_constraints.py
+    # operands of convolutions and dots are left to the compiler, see compiler/layout_constraints.py
     free = [g for g, c in enumerate(tied) if is_imposed(c.roles) and len(c.options) > 1]
     if not free:
         problem = "has no convolution, dot or reshape whose output has two layouts"

@@ -10,7 +10,8 @@ _MAX_FITTED = 512  # the work is cubic; of more, the fastest half and a sample o
 
 
 class Surrogate:
-    """The average of :mod:`fastslow_programs.ranking.known_models`, fitted to the values of some configurations.
+    """The average of :mod:`fastslow_programs.ranking.known_models`, fitted to the values of some
+    configurations.
 
     Args:
         encoder: The program's scale.

@@ -5,8 +5,13 @@ import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.evaluation.ledger import read_record, update_record, write_ledger, write_record
-from fastslow.kaggle.client import SubmissionResult
+from fastslow.evaluation.ledger import (
+    SubmissionResult,
+    read_record,
+    update_record,
+    write_ledger,
+    write_record,
+)
 
 SCORES = {c.name: score for c, score in zip(COLLECTIONS, (0.9, 0.4, 0.5, 0.3, 0.9), strict=True)}
 
