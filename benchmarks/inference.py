@@ -15,7 +15,7 @@ import torch
 from common import contest, report
 from common.graph_files import OneGraph, first_configs, load_graph
 from common.options import our_settings
-from fastslow.competition.catalog import TEST, Program
+from fastslow.competition.catalog import TEST, ProgramFile
 from fastslow.features.build import FeatureSettings
 from fastslow.features.nodes.pruning import WHOLE_GRAPH
 from fastslow.networks.hardware.devices import pick_device
@@ -49,7 +49,7 @@ class Contest:
     contenders = ("ours whole", "dense whole", "ours pruned", "dense pruned", "winner")
     limited = ("dense whole", "dense pruned")
 
-    def __init__(self, program: Program, options: Namespace):
+    def __init__(self, program: ProgramFile, options: Namespace):
         pruning = our_settings(options, "features").get("hops", FeatureSettings().hops)
         hops = {"whole": WHOLE_GRAPH, "pruned": pruning}
         self.program, self.device = program, pick_device(options.device)

@@ -15,7 +15,7 @@ import torch
 from common import contest, report
 from common.graph_files import OneGraph, load_graph
 from common.options import our_settings
-from fastslow.competition.catalog import Program
+from fastslow.competition.catalog import ProgramFile
 from fastslow.networks.hardware.devices import pick_device
 from fastslow.networks.model.losses import pairwise_hinge
 from fastslow.networks.predict.dataset import GraphDataset
@@ -46,7 +46,7 @@ class Contest:
     contenders = ("ours", "dense", "winner")
     limited = ("dense", "winner")
 
-    def __init__(self, program: Program, options: Namespace):
+    def __init__(self, program: ProgramFile, options: Namespace):
         graph = winner_graph(load_graph(program, HOPS))
         rng = np.random.default_rng(0)
         graph = replace(graph, runtime=1.0 + rng.permutation(graph.num_configs))

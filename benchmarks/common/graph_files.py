@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import TEST, TRAIN, Collection, Program, get_collection
+from fastslow.competition.catalog import TEST, TRAIN, Collection, ProgramFile, get_collection
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import FeatureSettings, build_graph
@@ -25,7 +25,7 @@ def default_files(quick: bool) -> list[Path]:
     return files or sorted(SAMPLE.glob(_TEST_FILES))[: 1 if quick else None]
 
 
-def program_of(path: Path) -> Program:
+def program_of(path: Path) -> ProgramFile:
     """Return a layout file as an unlabelled program of the collection that its folders name.
 
     Args:
@@ -40,10 +40,10 @@ def program_of(path: Path) -> Program:
         raise DataError(
             path, "its path names no layout collection", "Give layout/SOURCE/SEARCH/SPLIT/NAME.npz"
         )
-    return Program(get_collection(name), TEST, path)
+    return ProgramFile(get_collection(name), TEST, path)
 
 
-def load_graph(program: Program, hops: int) -> Graph:
+def load_graph(program: ProgramFile, hops: int) -> Graph:
     """Return the graph of a file, pruned to ``hops`` (-1 for the whole graph), with all configurations."""
     settings = FeatureSettings(collection=program.collection.name, hops=hops, merge_duplicates=False)
     return build_graph(program, settings)[0]
@@ -66,7 +66,7 @@ class OneGraph(Features):
         split: The split; training excludes the programs of the others.
     """
 
-    def __init__(self, program: Program, graph: Graph, columns: Sequence[str] = (), split: str = TRAIN):
+    def __init__(self, program: ProgramFile, graph: Graph, columns: Sequence[str] = (), split: str = TRAIN):
         self.program, self.only, self.split = program, graph, split
         self._columns = [*columns] or [str(number) for number in range(graph.config_feat.shape[1])]
         self._scalers = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, Program, list_programs
+from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, ProgramFile, list_programs
 from fastslow.competition.reader import config_groups, read_competition_file
 from fastslow.core.files import write_json
 
@@ -121,7 +121,7 @@ def write_noisy(
     write_json(target / "noise.json", levels)
 
 
-def _write(program: Program, path: Path, seed: int) -> str:
+def _write(program: ProgramFile, path: Path, seed: int) -> str:
     rng = np.random.default_rng([seed, zlib.crc32(f"{program.collection.name} {program.name}".encode())])
     _, group = config_groups(read_competition_file(program.path, "layout"))
     kept = np.unique(group, return_index=True)[1]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastslow.competition.catalog import COLLECTIONS, LABELLED_SPLITS, TEST, TRAIN, Program, list_programs
+from fastslow.competition.catalog import COLLECTIONS, LABELLED_SPLITS, TEST, TRAIN, ProgramFile, list_programs
 from fastslow.competition.data_quality import ENOUGH_ROWS
 from fastslow.competition.row_order import RowOrder, row_order
 from fastslow.core.files import atomic_path
@@ -56,11 +56,11 @@ def spoil(root: Path, seed: int = 0) -> Spoiled:
     return Spoiled(sorted(names[1:]), names[0], {p.id: row_order(p.path) for p in tests})
 
 
-def _rows(program: Program) -> int:
+def _rows(program: ProgramFile) -> int:
     return len(read_arrays(program.path, ["config_runtime"])["config_runtime"])
 
 
-def _rewrite(program: Program, change, rng: np.random.Generator) -> None:
+def _rewrite(program: ProgramFile, change, rng: np.random.Generator) -> None:
     arrays = read_arrays(program.path)
     arrays |= change(arrays["node_config_feat"], arrays["config_runtime"], rng)
     with atomic_path(program.path) as temporary, open(temporary, "wb") as file:

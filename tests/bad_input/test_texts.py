@@ -7,7 +7,7 @@ import nbformat
 import pytest
 
 from fastslow.cli import main
-from fastslow.competition.catalog import COLLECTIONS, Program, list_programs
+from fastslow.competition.catalog import COLLECTIONS, ProgramFile, list_programs
 from fastslow.competition.submission_csv import check_ids, expected_counts, read_submission
 from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError, FastslowError, SettingsError
@@ -216,7 +216,7 @@ NO_FILE = ("a folder", "a named pipe", "a link to /dev/zero", "a dangling link",
 def test_an_optional_file_counts_as_absent_only_where_nothing_has_its_name(run_of_all, name, file):
     path = Path(run_of_all.data) / file
     ANY_FILE[name](path)
-    sibling = Program(COLLECTIONS[2], "test", COLLECTIONS[2].folder(run_of_all.data, "test") / "t.npz")
+    sibling = ProgramFile(COLLECTIONS[2], "test", COLLECTIONS[2].folder(run_of_all.data, "test") / "t.npz")
     with pytest.raises(DataError, match=path.name):
         default_file(sibling) if path.suffix == ".npz" else expected_counts(path.parent)
 

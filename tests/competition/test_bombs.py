@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fastslow.competition import reader, schema
-from fastslow.competition.catalog import Program, get_collection
+from fastslow.competition.catalog import ProgramFile, get_collection
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import LARGEST, SCHEMA, check_schema
 from fastslow.core.errors import DataError
@@ -97,7 +97,7 @@ def test_a_bomb_beside_a_file_is_refused_too(tmp_path):
     bomb(other, "layout", "K", LARGEST["K"][1] + 1)
     file = read_competition_file(own, "layout")
     for read in (
-        lambda: find_default_layouts(Program(collection, "train", own), file),
+        lambda: find_default_layouts(ProgramFile(collection, "train", own), file),
         lambda: read_file(other),
     ):
         with pytest.raises(DataError, match=r"default.*a\.npz: declares"):

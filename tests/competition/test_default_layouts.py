@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastslow.competition.catalog import Program, get_collection
+from fastslow.competition.catalog import ProgramFile, get_collection
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import DEFAULTS
 from fastslow.competition.tied_choices import factorise
@@ -26,7 +26,7 @@ def write(root, search, split="train", name="a", **changed):
     arrays["node_config_ids"] = layout_arrays(seed=3)["node_config_ids"]
     for key in ("node_feat", "node_opcode", "edge_index"):
         arrays[key] = changed.get(key, layout_arrays(seed=3)[key])
-    return Program(collection, split, write_npz(collection.folder(root, split) / f"{name}.npz", arrays))
+    return ProgramFile(collection, split, write_npz(collection.folder(root, split) / f"{name}.npz", arrays))
 
 
 def found(program):
@@ -127,7 +127,7 @@ def test_a_real_random_file_is_farther_from_them_than_its_default_file():
         collection = get_collection(f"layout:xla:{search}")
         (path,) = collection.folder(REAL, "test").glob("cd708819*.npz")
         file = read_competition_file(path, "layout")
-        own = find_default_layouts(Program(collection, "test", path), file)
+        own = find_default_layouts(ProgramFile(collection, "test", path), file)
         assert (own[..., 0] >= 0).sum() >= 93  # all that vary
         shares[search] = is_off_default(file.layouts[file.choices.layout_codes()], own).mean()
     assert 0 < shares["default"] < shares["random"]

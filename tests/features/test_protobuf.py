@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastslow.competition import node_columns
-from fastslow.competition.catalog import Program as CompetitionProgram
+from fastslow.competition.catalog import ProgramFile
 from fastslow.competition.catalog import get_collection
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import DataError, SettingsError
@@ -167,7 +167,7 @@ def test_padding_of_0_stays_as_published(settings):
 
 
 def test_where_a_protobuf_is_looked_for(tmp_path):
-    program = CompetitionProgram(COLLECTION, "train", tmp_path / "a.npz")
+    program = ProgramFile(COLLECTION, "train", tmp_path / "a.npz")
     assert find_protobuf(tmp_path, program) is None
     flat = write_protobuf(tmp_path / "a.pb", square_dots()[0])
     assert find_protobuf(tmp_path, program) == flat

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fastslow.competition.catalog import COLLECTIONS, SPLITS, Program, get_collection
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, ProgramFile, get_collection
 from fastslow.competition.reader import read_choices, read_competition_file
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.errors import DataError
@@ -23,7 +23,7 @@ from helpers.submission_files import write_submission
 
 pytestmark = needs_real
 PROGRAMS = [
-    Program(collection, split, path)
+    ProgramFile(collection, split, path)
     for collection in COLLECTIONS
     for split in SPLITS
     for path in sorted(collection.folder(REAL, split).glob("*.npz"))

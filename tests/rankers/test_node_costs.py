@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
-from fastslow.competition.catalog import Program, get_collection
+from fastslow.competition.catalog import ProgramFile, get_collection
 from fastslow.features.build import FeatureSettings, build_graph
 from fastslow.rankers.node_costs import is_bitcast, is_reordered, node_flops, strides
 from helpers.cases import cases
@@ -89,7 +89,7 @@ def shares_digits(dims, new_dims):
 def test_flops_of_dots_and_convolutions(tmp_path):
     collection = get_collection("layout:xla:random")
     path = write_npz(tmp_path / "a.npz", layout_arrays(seed=5))
-    graph, _ = build_graph(Program(collection, "valid", path), FeatureSettings(hops=-1))
+    graph, _ = build_graph(ProgramFile(collection, "valid", path), FeatureSettings(hops=-1))
     sizes = graph.tensor_sizes[:, :, :2].tolist()
     assert node_flops(graph).tolist() == [2 * rows * inner * width for (rows, width), (_, inner), _ in sizes]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from common import contest
 from fastslow.competition import node_columns
-from fastslow.competition.catalog import Program, get_collection
+from fastslow.competition.catalog import ProgramFile, get_collection
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import FeatureSettings, build_graph
@@ -27,7 +27,7 @@ SAMPLE = sorted((PROJECT / "data" / "sample").glob("npz_all/npz/layout/*/random/
 
 def sample_graph(path):
     collection = get_collection(f"layout:{path.parts[-4]}:{path.parts[-3]}")
-    return build_graph(Program(collection, "train", path), FeatureSettings(collection=collection.name))
+    return build_graph(ProgramFile(collection, "train", path), FeatureSettings(collection=collection.name))
 
 
 def few_configs(graph, chosen):

@@ -95,7 +95,7 @@ def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramFile:
     """One npz file: a program (layout) or a kernel (tile) with its configurations."""
 
     collection: Collection
@@ -113,7 +113,7 @@ class Program:
         return f"{self.collection.name}:{self.name}"
 
 
-def list_programs(root: Path, collection: Collection, split: str) -> list[Program]:
+def list_programs(root: Path, collection: Collection, split: str) -> list[ProgramFile]:
     """List the programs of one split, sorted by file name; ``root`` is the folder that holds ``npz_all/``.
 
     Raises:
@@ -128,4 +128,4 @@ def list_programs(root: Path, collection: Collection, split: str) -> list[Progra
         if any("\ud800" <= letter <= "\udfff" for letter in path.name):
             problem = "its name is not UTF-8, which tables and submissions are written in"
             raise DataError(ascii(str(path)), problem, "Rename the file")
-    return [Program(collection, split, path) for path in paths]
+    return [ProgramFile(collection, split, path) for path in paths]

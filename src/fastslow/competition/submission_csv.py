@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastslow.competition.catalog import COLLECTIONS, TEST, Collection, Program, list_programs
+from fastslow.competition.catalog import COLLECTIONS, TEST, Collection, ProgramFile, list_programs
 from fastslow.competition.metrics import TOP_K
 from fastslow.competition.schema import check_schema
 from fastslow.core.errors import DataError, SettingsError
@@ -130,7 +130,7 @@ def _sample_lines(data_root: Path) -> dict[str, int]:
     return lines
 
 
-def _require_listed(programs: Iterable[Program], sample: Mapping[str, int]) -> None:
+def _require_listed(programs: Iterable[ProgramFile], sample: Mapping[str, int]) -> None:
     """Refuse a test file that the sample submission does not list, where there is one."""
     for program in programs:
         if sample and program.id not in sample:

@@ -8,7 +8,7 @@ import joblib
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import LABELLED_SPLITS, TEST, TRAIN, Program, get_collection
+from fastslow.competition.catalog import LABELLED_SPLITS, TEST, TRAIN, ProgramFile, get_collection
 from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.competition.row_order import row_order
@@ -74,7 +74,7 @@ def merge_duplicates(graph: Graph) -> Graph:
     )
 
 
-def build_graph(program: Program, settings: FeatureSettings) -> tuple[Graph, list[str]]:
+def build_graph(program: ProgramFile, settings: FeatureSettings) -> tuple[Graph, list[str]]:
     """Build the features of one program from its file.
 
     Args:
@@ -92,7 +92,7 @@ def build_graph(program: Program, settings: FeatureSettings) -> tuple[Graph, lis
 
 
 def build_graph_of(
-    program: Program, file: CompetitionFile, settings: FeatureSettings
+    program: ProgramFile, file: CompetitionFile, settings: FeatureSettings
 ) -> tuple[Graph, list[str]]:
     """Build the features of one program from its file, already read, see :func:`build_graph`.
 
@@ -145,7 +145,7 @@ def build_graph_of(
     return merge_duplicates(graph) if settings.merge_duplicates else graph, names
 
 
-def _build_one(program: Program, settings: FeatureSettings) -> list[str] | None:
+def _build_one(program: ProgramFile, settings: FeatureSettings) -> list[str] | None:
     """Build and write one graph unless it is up to date; return its column names if it was built."""
     folder = resolve(settings.folder)
     mark = digest([source_digest(ENTRY), settings.identity(), *settings.sources(program)])
@@ -183,7 +183,7 @@ def build_features(settings: FeatureSettings) -> pd.DataFrame:
     return Features(artifact.folder).index
 
 
-def _build_all(programs: list[Program], settings: FeatureSettings) -> list[str]:
+def _build_all(programs: list[ProgramFile], settings: FeatureSettings) -> list[str]:
     """Build every graph that is missing or out of date; return the names of the config_feat columns."""
     if settings.cluster:
         results = map_on_cluster(settings.cluster, _build_one, programs, settings)
@@ -197,14 +197,14 @@ def _build_all(programs: list[Program], settings: FeatureSettings) -> list[str]:
     return built[0] if built else build_graph(programs[0], settings)[1]
 
 
-def _drop_foreign_graphs(folder: Path, programs: list[Program]) -> None:
+def _drop_foreign_graphs(folder: Path, programs: list[ProgramFile]) -> None:
     """Remove graphs of programs that are no longer in the data."""
     known = {path for p in programs for path in files_of(folder, p.split, p.name)}
     for path in {*graph_files(folder)} - known:
         path.unlink()
 
 
-def _summarise(programs: list[Program], settings: FeatureSettings) -> None:
+def _summarise(programs: list[ProgramFile], settings: FeatureSettings) -> None:
     """Write the index and the scalers; every graph is read once for both."""
     folder, rows = resolve(settings.folder), []
     nodes, configs = ScalerFit(*NODE_BLOCKS), ScalerFit()

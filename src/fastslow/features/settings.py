@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Le
 
-from fastslow.competition.catalog import SPLITS, VALID, Program, get_collection, list_programs
+from fastslow.competition.catalog import SPLITS, VALID, ProgramFile, get_collection, list_programs
 from fastslow.competition.reader import file_fingerprint
 from fastslow.core.artifacts import Artifact
 from fastslow.core.files import digest, file_digest
@@ -95,7 +95,7 @@ class FeatureSettings(KindSettings):
         """``layout`` or ``tile``: the collection's kind."""
         return get_collection(self.collection).kind
 
-    def programs(self) -> list[Program]:
+    def programs(self) -> list[ProgramFile]:
         """Return the programs of all splits, without those of ``skip_valid``."""
         collection = get_collection(self.collection)
         every = [p for split in SPLITS for p in list_programs(resolve(self.data_root), collection, split)]
@@ -104,14 +104,14 @@ class FeatureSettings(KindSettings):
         self.require(kept, "skip_valid", f"patterns that leave a valid program of {self.collection}")
         return found
 
-    def skipped(self) -> list[Program]:
+    def skipped(self) -> list[ProgramFile]:
         """Return the valid programs that ``skip_valid`` leaves out."""
         if not self.skip_valid:
             return []
         programs = list_programs(resolve(self.data_root), get_collection(self.collection), VALID)
         return [program for program in programs if self._skips(program)]
 
-    def _skips(self, program: Program) -> bool:
+    def _skips(self, program: ProgramFile) -> bool:
         patterns = self.skip_valid if program.split == VALID else []
         return any(fnmatch.fnmatchcase(program.id, pattern) for pattern in patterns)
 
@@ -123,13 +123,13 @@ class FeatureSettings(KindSettings):
         settings = self.identity()
         return Artifact(resolve(self.folder), settings, {"data": digest(sources)}, ENTRY)
 
-    def sources(self, program: Program) -> list[str]:
+    def sources(self, program: ProgramFile) -> list[str]:
         """Return the fingerprint of each file that a program's features are built from."""
         protobuf = self.protobuf(program)
         other = default_file(program) if self.kind == "layout" and self.compiler_defaults else None
         files = [file_fingerprint(path) for path in (program.path, other) if path]
         return files + ([file_digest(protobuf)] if protobuf else [])
 
-    def protobuf(self, program: Program) -> Path | None:
+    def protobuf(self, program: ProgramFile) -> Path | None:
         """Return the path of a program's protobuf; None where there is none or none is wanted."""
         return find_protobuf(resolve(self.hlo_folder), program) if self.hlo_folder else None

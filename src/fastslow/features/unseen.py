@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fastslow.competition.catalog import TEST, Program
+from fastslow.competition.catalog import TEST, ProgramFile
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError, SettingsError
@@ -86,7 +86,7 @@ def build_unseen(folder: Path, files: Iterable[CompetitionFile], hlo_folder: str
         raise DataError(Path(folder) / MANIFEST, f"features.settings: {error}", _AGAIN) from None
     graphs = []
     for file in files:
-        graph, columns = build_graph_of(Program(unseen.collection, TEST, file.path), file, settings)
+        graph, columns = build_graph_of(ProgramFile(unseen.collection, TEST, file.path), file, settings)
         if columns != unseen.config_columns:
             problem = "learned from other features than this code builds"
             raise DataError(folder, problem, "Use the code of its commit, or train it again")

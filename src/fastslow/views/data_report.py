@@ -15,7 +15,7 @@ from fastslow.competition.catalog import (
     SPLITS,
     TRAIN,
     VALID,
-    Program,
+    ProgramFile,
     get_collection,
     list_programs,
 )
@@ -104,7 +104,7 @@ def summarise(files: pd.DataFrame) -> pd.DataFrame:
     ).round(1)
 
 
-def _programs(settings: DataReportSettings) -> list[Program]:
+def _programs(settings: DataReportSettings) -> list[ProgramFile]:
     return list_programs(resolve(settings.data_root), get_collection(settings.collection), settings.split)
 
 

@@ -12,7 +12,7 @@ from fastslow.competition.catalog import (
     LABELLED_SPLITS,
     TRAIN,
     VALID,
-    Program,
+    ProgramFile,
     get_collection,
     list_programs,
 )
@@ -95,7 +95,7 @@ def report_quality(settings: QualitySettings) -> pd.DataFrame:
     return table
 
 
-def _measure(program: Program, mark: str) -> dict:
+def _measure(program: ProgramFile, mark: str) -> dict:
     quality = measure_quality(read_competition_file(program.path, program.collection.kind, labelled=True))
     own = {"collection": program.collection.name, "split": program.split, "name": program.name, "file": mark}
     return own | asdict(quality) | {"doubts": quality.doubts}

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import TEST, Program
+from fastslow.competition.catalog import TEST, ProgramFile
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.competition.submission_csv import ranking as fastest_first
@@ -185,7 +185,7 @@ def _defaults_remedy(run: FinishedRun, file: CompetitionFile, conversion: Conver
     """Return what would tell the compiler's own layouts; empty if they are known or no model reads them."""
     if run.collection.kind == "tile" or not read_recipe(run.folder)["settings"]["compiler_defaults"]:
         return ""
-    if knows_default_layouts(Program(run.collection, TEST, file.path), file):
+    if knows_default_layouts(ProgramFile(run.collection, TEST, file.path), file):
         return ""
     return _FROM_COMPILER if conversion else _FROM_FILE
 

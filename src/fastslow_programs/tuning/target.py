@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.catalog import TEST, Program
+from fastslow.competition.catalog import TEST, ProgramFile
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.reader import CompetitionFile, file_fingerprint, read_competition_file
 from fastslow.competition.tensors import format_layout
@@ -148,7 +148,7 @@ def _find_default(settings: TuneSettings, file: CompetitionFile) -> tuple[int | 
     if file.normalizers is not None:
         own = np.flatnonzero(file.runtime == file.normalizers)
         return (int(own[0]) if len(own) else None), "the runtime of the compiler's own, the file's normaliser"
-    program = Program(settings.find_collection(), TEST, file.path)
+    program = ProgramFile(settings.find_collection(), TEST, file.path)
     if not knows_default_layouts(program, file):
         return None, "nearest to the commonest option of each choice: the compiler's own is not known"
     choices, defaults = file.choices, find_default_layouts(program, file)

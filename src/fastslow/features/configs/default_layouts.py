@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.catalog import Program
+from fastslow.competition.catalog import ProgramFile
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.reader import CompetitionFile, read_checked, read_choices
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.input_files import is_there
 
 
-def find_default_layouts(program: Program, file: CompetitionFile) -> np.ndarray:
+def find_default_layouts(program: ProgramFile, file: CompetitionFile) -> np.ndarray:
     """Return the compiler's own layout of every configurable tensor of a program's layout file.
 
     Returns:
@@ -39,13 +39,13 @@ def find_default_layouts(program: Program, file: CompetitionFile) -> np.ndarray:
     return commonest_layouts(*read_choices(other))
 
 
-def knows_default_layouts(program: Program, file: CompetitionFile) -> bool:
+def knows_default_layouts(program: ProgramFile, file: CompetitionFile) -> bool:
     """Return whether :func:`find_default_layouts` finds any; errors as there."""
     named = file.default_layouts is not None or program.collection.name.endswith(":default")
     return named or _of_default_search(program, file) is not None
 
 
-def default_file(program: Program) -> Path | None:
+def default_file(program: ProgramFile) -> Path | None:
     """Return the ``default`` file of a ``random`` file's program, None where there is none."""
     folder = program.path.parent  # <search>/<split>
     if folder.parent.name != "random" or not program.collection.name.endswith(":random"):
@@ -80,7 +80,7 @@ def is_off_default(layouts: np.ndarray, defaults: np.ndarray) -> np.ndarray:
     return given & (layouts != defaults).any(-1)
 
 
-def _of_default_search(program: Program, file: CompetitionFile) -> Path | None:
+def _of_default_search(program: ProgramFile, file: CompetitionFile) -> Path | None:
     """Return the ``default`` file if it is of the same nodes and configurable nodes."""
     other = default_file(program)
     if other is None:

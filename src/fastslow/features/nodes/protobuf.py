@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.catalog import Program
+from fastslow.competition.catalog import ProgramFile
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.competition.reader import CompetitionFile
 from fastslow.core.errors import DataError
@@ -25,7 +25,7 @@ class ExactGraph:
     node_extra: np.ndarray  # (N, X) float32, columns graph_arrays.EXTRA_NAMES, -1 where a node has none
 
 
-def find_protobuf(folder: Path, program: Program) -> Path | None:
+def find_protobuf(folder: Path, program: ProgramFile) -> Path | None:
     """Return the protobuf of a program, or None: ``layout/xla/random/train/<name>.pb`` or ``<name>.pb``."""
     name = f"{program.name}.pb"
     tree = folder / program.collection.name.replace(":", "/") / program.split / name
