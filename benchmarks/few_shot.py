@@ -38,10 +38,18 @@ from common.kept import Kept
 from common.needs import KERNEL
 from common.options import add_measured_options, make_parser
 from common.pretrained import Pretrained, labelled_files
-from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection, get_collection, list_programs
+from fastslow.competition.catalog import (
+    COLLECTIONS,
+    TEST,
+    VALID,
+    Collection,
+    ProgramFile,
+    get_collection,
+    list_programs,
+)
 from fastslow.competition.data_quality import quality_of
 from fastslow.competition.metrics import ranking_tau
-from fastslow.competition.reader import read_competition_file
+from fastslow.competition.reader import read_npz
 from fastslow.core.npz_io import read_arrays
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
@@ -91,7 +99,7 @@ class Program:
     def __init__(self, case: Case, pretrained: Pretrained):
         folder = pretrained.features.folder
         graph: Graph = read_unseen(folder, [case.path]).graph(TEST, case.path.stem)
-        file = read_competition_file(case.path, case.collection.kind)
+        file = read_npz(ProgramFile(case.collection, TEST, case.path))
         predictions = pretrained.predict(graph)
         self.graph, self.ensemble = graph, predictions.pop(pretrained.ensemble.name)[graph.config_ids]
         columns = pretrained.features.config_columns

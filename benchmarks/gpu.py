@@ -26,7 +26,7 @@ from common.contest import peak_bytes, seconds
 from common.graph_files import SAMPLE, OneGraph, default_files, load_graph, program_of
 from common.made_graphs import write_repeated
 from common.options import make_parser
-from fastslow.competition.reader import read_competition_file
+from fastslow.competition.reader import read_npz
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import FeatureSettings
 from fastslow.networks.hardware import devices
@@ -124,7 +124,7 @@ def large(options: argparse.Namespace) -> list[dict]:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "layout/nlp/default/test/large.npz")
         path.parent.mkdir(parents=True)
-        source = read_competition_file(options.files[0], "layout")
+        source = read_npz(program_of(options.files[0]))
         write_repeated(path, source, nodes, configurable, num_configs)
         for size in (64, 128) if options.quick else (64, 256, 1024):
             one = training(path, options.device, configs_per_step=size)

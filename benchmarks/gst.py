@@ -27,7 +27,7 @@ from common.made_graphs import write_repeated
 from common.options import make_parser
 from common.segment_quality import WHOLE, measure_quality, print_quality
 from fastslow.competition.catalog import TRAIN
-from fastslow.competition.reader import read_competition_file
+from fastslow.competition.reader import read_npz
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.memory import FreedMemory, resident_bytes
 from fastslow.core.progress import progress
@@ -141,7 +141,7 @@ def make_file(options: Namespace, nodes: int, folder: Path) -> Path:
     source = sample[0] if options.quick or not real else real[0]
     place = folder.joinpath(str(nodes), *source.resolve().parts[-5:-2], "test")
     place.mkdir(parents=True)
-    file = read_competition_file(source, "layout")
+    file = read_npz(program_of(source))
     configurable = min(848, nodes // len(file.node_opcode) * len(file.node_config_ids))
     write_repeated(place / "made.npz", file, nodes, configurable, options.configs)
     program = program_of(place / "made.npz")

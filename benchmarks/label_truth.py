@@ -25,8 +25,8 @@ import numpy as np
 
 from common import report
 from common.alexnet import training_step
-from common.binding_rules import COMMITTED, RULES, Program, Rule, instruction_costs
-from common.graph_files import REAL
+from common.binding_rules import COMMITTED, RULES, BoundProgram, Rule, instruction_costs
+from common.graph_files import REAL, program_of
 from common.measured_runs import (
     FAR,
     Measured,
@@ -39,7 +39,7 @@ from common.measured_runs import (
 )
 from common.options import make_parser
 from fastslow.competition.metrics import kendall_tau
-from fastslow.competition.reader import CompetitionFile, read_competition_file
+from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import SettingsError
 from fastslow.hlo.messages import Module
@@ -59,21 +59,21 @@ SECONDS = 600.0  # time limit of a compile, which takes 20 to 60
 Label = Callable[[list[bytes], str], list[dict]]
 
 
-def bound_groups(rule: Rule, program: Program, choices: Choices) -> np.ndarray:
+def bound_groups(rule: Rule, program: BoundProgram, choices: Choices) -> np.ndarray:
     """Return the tied choices that a rule binds."""
     return np.unique(choices.group[program.matched][program.bound_tensors(rule)])
 
 
-def match_program(label: Label, file: CompetitionFile, choices: Choices) -> Program:
+def match_program(label: Label, file: Program, choices: Choices) -> BoundProgram:
     """Return AlexNet before layout assignment, matched with the measured file."""
     (record,) = label([lower(*training_step())], "before layout assignment")
     if "failure" in record:
         raise SettingsError(f"AlexNet does not compile: {record['message']}")
     module = Module.FromString(base64.b64decode(record["module"]))
-    return Program(module, configurable_nodes(module, record["layouts"]), file, choices.layout_codes())
+    return BoundProgram(module, configurable_nodes(module, record["layouts"]), file, choices.layout_codes())
 
 
-def score_rule(rule: Rule, program: Program, measured: Measured, label: Label, programs: int) -> dict:
+def score_rule(rule: Rule, program: BoundProgram, measured: Measured, label: Label, programs: int) -> dict:
     """Compile the commonest programs under a rule and compare their estimates with the measured runs.
 
     Args:
@@ -188,11 +188,11 @@ def main(arguments: list[str]) -> int:
     except SettingsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    run(read_competition_file(path, "layout", labelled=True), wanted, options)
+    run(read_npz(program_of(path), labelled=True), wanted, options)
     return 0
 
 
-def run(file: CompetitionFile, wanted: dict[str, int], options) -> None:
+def run(file: Program, wanted: dict[str, int], options) -> None:
     """Score the rules, write the page and print the JSON object."""
     choices = file.choices
     limits = {"processes": options.processes, "seconds": SECONDS}

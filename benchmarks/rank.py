@@ -18,8 +18,8 @@ import torch
 from common import report
 from common.graph_files import REAL
 from common.options import make_parser
-from fastslow.competition.catalog import SPLITS
-from fastslow.competition.reader import read_competition_file
+from fastslow.competition.catalog import SPLITS, TEST, ProgramFile
+from fastslow.competition.reader import read_npz
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.features.unseen import build_unseen
@@ -41,7 +41,7 @@ def measure(path: Path, runs: Path, clock: Callable[[], float]) -> dict:
         return found
 
     run = timed("load", lambda: FinishedRun(find_run(runs, collection)))
-    file = timed("read", lambda: read_competition_file(path, collection.kind))
+    file = timed("read", lambda: read_npz(ProgramFile(collection, TEST, path)))
     graphs = timed("features", lambda: build_unseen(run.folder, [file]))
     (first,) = timed("predict", lambda: run.predict(graphs)).values()
     (again,) = timed("second time", lambda: run.predict_members(graphs))[run.name].values()

@@ -30,7 +30,7 @@ from common.made_graphs import write_repeated
 from common.options import make_parser
 from common.real_size import Size
 from common.whole_run import WholeRun
-from fastslow.competition.reader import read_competition_file
+from fastslow.competition.reader import read_npz
 from fastslow.core.memory import FreedMemory, resident_bytes
 from fastslow.features.build import build_graph
 from fastslow.features.settings import FeatureSettings
@@ -138,7 +138,7 @@ def make_file(options: Namespace, folder: Path) -> Path:
     place.mkdir(parents=True)
     path = place / "made.npz"
     sizes = options.nodes, options.configurable, options.configs
-    write_repeated(path, read_competition_file(source, "layout"), *sizes)
+    write_repeated(path, read_npz(program_of(source)), *sizes)
     return path
 
 

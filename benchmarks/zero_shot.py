@@ -22,10 +22,10 @@ from common import report
 from common.few_shot import best_in_hindsight
 from common.options import add_measured_options, make_parser
 from common.pretrained import Pretrained, labelled_files
-from fastslow.competition.catalog import TEST
+from fastslow.competition.catalog import TEST, ProgramFile
 from fastslow.competition.data_quality import measure_quality
 from fastslow.competition.metrics import ranking_tau, tile_score
-from fastslow.competition.reader import read_competition_file
+from fastslow.competition.reader import read_npz
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
@@ -82,7 +82,7 @@ def evaluate(path: Path, pretrained: Pretrained, options: argparse.Namespace) ->
         "program": path.stem,
         "configs": len(graph.config_row),
         "distinct": graph.num_configs,
-        "ceiling": measure_quality(read_competition_file(path, collection.kind, labelled=True)).ceiling,
+        "ceiling": measure_quality(read_npz(ProgramFile(collection, TEST, path), labelled=True)).ceiling,
         "zero_shot": zero_shot(graph, pretrained, predictions),
     }
 

@@ -109,7 +109,7 @@ RULES = {
 """The rules by their short names."""
 
 
-class Program:
+class BoundProgram:
     """A program and its match with the configurable nodes of a measured file.
 
     Args:

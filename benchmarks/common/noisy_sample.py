@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, ProgramFile, list_programs
-from fastslow.competition.reader import config_groups, read_competition_file
+from fastslow.competition.reader import config_groups, read_npz
 from fastslow.core.files import write_json
 
 
@@ -123,7 +123,7 @@ def write_noisy(
 
 def _write(program: ProgramFile, path: Path, seed: int) -> str:
     rng = np.random.default_rng([seed, zlib.crc32(f"{program.collection.name} {program.name}".encode())])
-    _, group = config_groups(read_competition_file(program.path, "layout"))
+    _, group = config_groups(read_npz(program))
     kept = np.unique(group, return_index=True)[1]
     with np.load(program.path, allow_pickle=False) as file:
         arrays = dict(file)

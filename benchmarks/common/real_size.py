@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from common.graph_files import SAMPLE
+from common.graph_files import SAMPLE, program_of
 from common.made_graphs import write_repeated
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, Collection, list_programs
-from fastslow.competition.reader import read_competition_file
+from fastslow.competition.reader import read_npz
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.progress import progress
 
@@ -130,7 +130,7 @@ def _files(root: Path, collection: Collection, size: Size) -> Iterator[tuple]:
 
 def _program_writer(source: Path, nodes: int, configs: int, hidden: bool, seed: list[int]):
     def write(path: Path) -> None:
-        file = read_competition_file(source, "layout")
+        file = read_npz(program_of(source))
         num_nodes = max(nodes, len(file.node_opcode))
         most = len(file.node_config_ids) * (num_nodes // len(file.node_opcode))
         configurable = min(max(20, int(num_nodes * CONFIGURABLE)), most)

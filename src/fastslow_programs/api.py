@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from fastslow.core.errors import SettingsError
 from fastslow.core.shown import Shown
 from fastslow_programs.compiler.device import load_tuned as load_tuned  # of the interface
-from fastslow_programs.program.convert import Conversion, ConvertSettings, summarise
+from fastslow_programs.program.convert import ConvertedProgram, make_program, summarise
 from fastslow_programs.program.convert import convert as convert_program
 from fastslow_programs.program.graph_picture import plot_graph
+from fastslow_programs.program.program_settings import ConvertSettings
 from fastslow_programs.program.program_tables import list_configurable
 from fastslow_programs.program.user_program import FunctionSource
 from fastslow_programs.ranking import models as ranking_models
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from fastslow_programs.tuning.tune import Study
 
-Program = str | Path | Callable
+Source = str | Path | Callable
 """A competition file (npz), an HLO file, ``model.py:make``, or a function for ``jax.jit``."""
 
 
@@ -39,23 +40,23 @@ class Converted(Shown):
     """A converted program.
 
     Args:
-        conversion: The conversion: HLO, configurable nodes, arrays of the competition file.
+        program: The program: HLO, configurable nodes, arrays of the competition file.
 
     Attributes:
         table: One row per configurable node.
     """
 
-    def __init__(self, conversion: Conversion):
-        self.conversion, self.arrays = conversion, conversion.arrays
-        self.table = list_configurable(conversion.module, conversion.nodes)
+    def __init__(self, program: ConvertedProgram):
+        self.program, self.arrays = program, program.arrays
+        self.table = list_configurable(program.module, program.nodes)
 
     def words(self) -> list[str]:
         """Return sizes of the graph, of its configuration space and of the file."""
-        return [f"{name}: {fact}" for name, fact in summarise(self.conversion).items()]
+        return [f"{name}: {fact}" for name, fact in summarise(self.program).items()]
 
     def figures(self) -> "list[Figure]":
         """Return the picture of the graph."""
-        return [plot_graph(self.arrays, self.conversion.npz.stem)]
+        return [plot_graph(self.arrays, self.program.name)]
 
 
 class Tuned(Shown):
@@ -107,7 +108,7 @@ def load_models(path: str | Path | None = None) -> Models:
 
 
 def rank(
-    source: Program,
+    source: Source,
     *arguments: Any,
     known: "pd.DataFrame | str | Path | None" = None,
     models: Models | str | Path | None = None,
@@ -146,7 +147,7 @@ def rank(
     return ranking
 
 
-def convert(source: Program, *arguments: Any, out: str | Path | None = None, **settings: Any) -> Converted:
+def convert(source: Source, *arguments: Any, out: str | Path | None = None, **settings: Any) -> Converted:
     """Convert a program to the arrays of a competition file, with configurations drawn at random.
 
     Args:
@@ -164,11 +165,11 @@ def convert(source: Program, *arguments: Any, out: str | Path | None = None, **s
     """
     with _data_root(out) as data_root:
         own = _settings(ConvertSettings, source, arguments, data_root=data_root, **settings)
-        return Converted(convert_program(own, report=bool(out)))
+        return Converted(convert_program(own) if out else make_program(own))
 
 
 def tune(
-    source: Program,
+    source: Source,
     *arguments: Any,
     models: str | Path | None = None,
     out: str | Path | None = None,
@@ -221,7 +222,7 @@ def _data_root(out: str | Path | None) -> Iterator[str]:
         yield folder
 
 
-def _settings(kind: type, source: Program, arguments: tuple, **settings: Any) -> Any:
+def _settings(kind: type, source: Source, arguments: tuple, **settings: Any) -> Any:
     """Return the settings of a command for a source."""
     if callable(source):
         return kind(**settings).of(FunctionSource.of_function(source, arguments))

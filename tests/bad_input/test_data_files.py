@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import SCHEMA
 from fastslow.core.errors import DataError
 from fastslow.hlo.graph_arrays import graph_arrays
-from fastslow.hlo.reader import read_programs
+from fastslow.hlo.reader import read_hlo_modules
 from fastslow.kaggle.unpacking import unpack
 from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.program.graph_picture import assign_layers
 from helpers.bad_files import ANY_FILE, BINARY, MARK, absurd_members
 from helpers.cases import cases
+from helpers.competition_files import npz_program
 from helpers.good_artifacts import change_arrays
 from helpers.hlo_message import Program
 
@@ -195,7 +195,7 @@ def test_a_competition_file_with_wrong_arrays_is_refused(good, workplace, kind, 
     path = shutil.copy(good.root / f"{kind}.npz", workplace / "x.npz")
     change, said = KINDS[kind, name]
     change_arrays(path, change)
-    refused(lambda p: read_competition_file(p, kind, labelled=True), path, said)
+    refused(lambda p: npz_program(p, kind, labelled=True), path, said)
 
 
 BROKEN = {**BINARY, **absurd_members("node_feat")}
@@ -205,7 +205,7 @@ BROKEN = {**BINARY, **absurd_members("node_feat")}
 def test_a_broken_competition_file_is_refused(good, workplace, name):
     path = shutil.copy(good.root / "layout.npz", workplace / "x.npz")
     BROKEN[name](path)
-    refused(lambda p: read_competition_file(p, "layout", labelled=True), path)
+    refused(lambda p: npz_program(p, "layout", labelled=True), path)
 
 
 def dot_module(change):
@@ -261,9 +261,9 @@ def test_an_unsound_module_is_refused(workplace, name):
     change, said = MODULES[name]
     path = workplace / "x.pb"
     path.write_bytes(dot_module(lambda *_: None))
-    assert len(read_programs(path)) == 1
+    assert len(read_hlo_modules(path)) == 1
     path.write_bytes(dot_module(change))
-    refused(read_programs, path, said)
+    refused(read_hlo_modules, path, said)
 
 
 @settings(max_examples=40, deadline=None)
@@ -283,7 +283,7 @@ def test_a_module_of_any_references_is_refused_or_drawn(tmp_path_factory, data):
 
     path.write_bytes(dot_module(change))
     try:
-        (program,) = read_programs(path)
+        (program,) = read_hlo_modules(path)
     except DataError as error:
         assert "x.pb" in str(error)
     else:
@@ -310,9 +310,9 @@ HLO = {
 def test_a_broken_hlo_file_is_refused(good, workplace, name):
     path = workplace / "x.pb"
     shutil.copy(good.root / "program.pb", path)
-    assert len(read_programs(path)) == 1
+    assert len(read_hlo_modules(path)) == 1
     HLO[name](path)
-    refused(read_programs, path)
+    refused(read_hlo_modules, path)
 
 
 NAMES = ["/etc/x", "../x", "a/../../x", "C:x", "C:\\x", "..\\x", "\\x", "//x", "a\\..\\..\\x", ".."]

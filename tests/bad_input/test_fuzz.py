@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fastslow.competition.reader import read_competition_file
 from fastslow.competition.submission_csv import read_submission
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, FastslowError
@@ -16,9 +15,10 @@ from fastslow.evaluation.ledger import read_record
 from fastslow.evaluation.predictions import read_predictions, read_run_manifest
 from fastslow.evaluation.solution import read_solution
 from fastslow.features.store import Features
-from fastslow.hlo.reader import read_programs
+from fastslow.hlo.reader import read_hlo_modules
 from fastslow.networks.hardware.stored_weights import load_weights, read_checkpoint
 from fastslow.rankers.train import read_ranker
+from helpers.competition_files import npz_program
 from helpers.good_artifacts import COUNTS
 
 FLIPS = 25
@@ -33,9 +33,9 @@ def _resume(path):
 
 # file below the root: what reads it, given the good artifacts and the folder of the copy
 LOADERS = {
-    "layout.npz": lambda good, root: read_competition_file(root / "layout.npz", "layout", True),
-    "tile.npz": lambda good, root: read_competition_file(root / "tile.npz", "tile", True),
-    "program.pb": lambda good, root: read_programs(root / "program.pb"),
+    "layout.npz": lambda good, root: npz_program(root / "layout.npz", "layout", True),
+    "tile.npz": lambda good, root: npz_program(root / "tile.npz", "tile", True),
+    "program.pb": lambda good, root: read_hlo_modules(root / "program.pb"),
     "features/manifest.json": lambda good, root: Features(root / "features").collection,
     "features/graphs.csv": lambda good, root: Features(root / "features").num_configs("train"),
     "features/scalers.npz": lambda good, root: Features(root / "features").scaler("node"),
@@ -121,7 +121,7 @@ def test_a_random_value_in_a_competition_file_is_refused_or_kept(good, tmp_path_
     array.flat[place] = value
     np.savez(path, **arrays)
     try:
-        file = read_competition_file(path, kind, labelled=True)
+        file = npz_program(path, kind, labelled=True)
     except FastslowError as error:
         assert key in str(error)
         return

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import guard
 from common.made_competition import write_competition
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
-from fastslow.competition.reader import read_competition_file
 from fastslow.core.files import file_digest, read_json
 from fastslow.evaluation.solution import read_solution
+from helpers.competition_files import npz_program
 
 RECORDED = {
     "scores": {"layout gnn": [0.50, 0.52, 0.54], "tile gnn": [0.9, 0.9, 0.9], "layout ensemble": [0.6]},
@@ -104,5 +104,5 @@ def test_made_up_data_are_valid_and_the_same_every_time(tmp_path):
             programs = list_programs(roots[0], collection, split)
             assert len(programs) == sizes[split]
             for program in programs:
-                file = read_competition_file(program.path, collection.kind, split != "test")
+                file = npz_program(program.path, collection.kind, split != "test")
                 assert len(file.runtime) == 7 and (split != "test" or len(solution[program.id]) == 7)

@@ -9,10 +9,17 @@ import numpy as np
 import pytest
 
 import label_truth
-from common.binding_rules import COMMITTED, RULES, Program, costs_of, estimated_alone, filled, without_copies
+from common.binding_rules import (
+    COMMITTED,
+    RULES,
+    BoundProgram,
+    costs_of,
+    estimated_alone,
+    filled,
+    without_copies,
+)
 from common.measured_runs import Measured, choose_on_half, disagreements, effects, name_groups, signs
 from fastslow.competition.metrics import kendall_tau
-from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import SettingsError
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
@@ -20,7 +27,7 @@ from fastslow_programs.compiler.cycle_estimates import estimate
 from fastslow_programs.compiler.layout_choices import draw, layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import configurable_nodes, encode
-from helpers.competition_files import write_npz
+from helpers.competition_files import npz_program, write_npz
 from helpers.dot_module import add, small_module
 
 CONFIGS = 60
@@ -55,9 +62,9 @@ def case(tmp_path_factory):
         "config_runtime": np.array([7 * cycles_of(module) for module in imposed]),
     }
     path = write_npz(tmp_path_factory.mktemp("real") / "small.npz", arrays)
-    file = read_competition_file(path, "layout", labelled=True)
+    file = npz_program(path, "layout", labelled=True)
     found = file.choices
-    program = Program(module, nodes, file, found.layout_codes())
+    program = BoundProgram(module, nodes, file, found.layout_codes())
     decisive = label_truth.bound_groups(RULES[COMMITTED], program, found)
     measured = Measured(file.runtime, found, name_groups(file, found), decisive)
     return Namespace(module=module, nodes=nodes, drawn=drawn, file=file, program=program, measured=measured)
@@ -65,7 +72,7 @@ def case(tmp_path_factory):
 
 def test_nodes_are_matched_by_opcode_and_shapes_in_order(case):
     assert case.program.matched.tolist() == list(range(len(case.nodes)))
-    other = Program(
+    other = BoundProgram(
         small_module(2), configurable_nodes(small_module(2)), case.file, case.program.bound(RULES["outputs"])
     )
     assert other.matched.tolist() == list(range(6))  # of 9; the third layer has no counterpart

@@ -15,11 +15,11 @@ from common.planned_hours import amdahl, planned_seconds
 from common.real_size import REAL, Size, spread, write_real_size
 from common.whole_run import BOUNDED, EPOCH, EVALUATION, FIT, GROW, PREDICT, WholeRun, repeated, step_name
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
-from fastslow.competition.reader import read_competition_file
 from fastslow.competition.submission_csv import check_ids
 from fastslow.rankers.objectives import make_dataset
 from fastslow.rankers.table import Table
 from fastslow.workflow.run import make_plan
+from helpers.competition_files import npz_program
 
 TINY = Size(kernels=1e-9, programs=1e-9, sizes=0.01)
 
@@ -40,7 +40,7 @@ def test_the_whole_of_it_is_read_and_kept(tmp_path):
     for collection in COLLECTIONS:
         for split in SPLITS:
             (program,) = list_programs(tmp_path, collection, split)
-            file = read_competition_file(program.path, collection.kind, labelled=split != "test")
+            file = npz_program(program.path, collection.kind, labelled=split != "test")
             assert (file.runtime.max() == 0) == (split == "test")
             if collection.kind == "layout":
                 assert len(file.node_config_ids) >= 20 and file.choices.num_groups > 10

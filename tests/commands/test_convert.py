@@ -3,12 +3,12 @@
 import pandas as pd
 import pytest
 
-from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.hlo.messages import HloProto
 from fastslow_programs.commands import convert as convert_command
 from fastslow_programs.commands.convert import convert_program
 from fastslow_programs.program.convert import ConvertSettings
+from helpers.competition_files import npz_program
 from helpers.dot_module import small_module
 from helpers.workspace import environment
 
@@ -28,7 +28,7 @@ def test_what_was_found_is_written_and_printed(home, capsys):
     npz = convert_program(ConvertSettings(source="small.hlo.pb", configs=10, name="mine"))
     folder = home / "data" / "converted" / "programs" / "mine"
     assert npz == home / "data/converted/npz_all/npz/layout/xla/random/test/mine.npz"
-    assert len(read_competition_file(npz, "layout").runtime) == 10
+    assert len(npz_program(npz, "layout").runtime) == 10
     said = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line[0] != "c")
     assert said["npz"] == str(npz) and said["picture"] == str(folder / "graph.png")
     assert said["nodes"] == "10" and (folder / "graph.png").is_file() and (folder / "nodes.csv").is_file()

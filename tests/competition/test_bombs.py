@@ -8,7 +8,6 @@ import pytest
 
 from fastslow.competition import reader, schema
 from fastslow.competition.catalog import ProgramFile, get_collection
-from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import LARGEST, SCHEMA, check_schema
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import Header
@@ -16,7 +15,7 @@ from fastslow.features.configs.default_layouts import find_default_layouts
 from fastslow.views.choice_statistics import read_file
 from helpers.bad_files import npy
 from helpers.cases import cases
-from helpers.competition_files import competition_arrays, layout_arrays, write_npz
+from helpers.competition_files import competition_arrays, layout_arrays, npz_program, write_npz
 
 DESCR = {"f": "<f4", "iu": "|i1", "fiu": "|i1"}
 ONES = {"N": 4, "E": 2, "C": 3, "K": 1}
@@ -49,7 +48,7 @@ def test_a_bomb_is_refused_before_memory_is_filled(tmp_path, name):
     assert path.stat().st_size < 200_000
     tracemalloc.start()
     with pytest.raises(DataError, match=rf"x\.npz: {said}, at most {LARGEST[letter][1]:,} are read"):
-        read_competition_file(path, kind)
+        npz_program(path, kind)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 3_000_000
@@ -79,13 +78,13 @@ def test_a_file_that_the_memory_cannot_hold_is_refused(monkeypatch):
 
 def test_streamed_choices_are_held_to_the_memory(tmp_path, monkeypatch):
     path = write_npz(tmp_path / "x.npz", layout_arrays(configs=4000))
-    expected = read_competition_file(path, "layout")
+    expected = npz_program(path, "layout")
     needed = reader._COPIES * expected.choices.values.nbytes
     monkeypatch.setattr(reader, "machine_memory", lambda: needed)
-    assert len(read_competition_file(path, "layout").choices) == 4000
+    assert len(npz_program(path, "layout").choices) == 4000
     monkeypatch.setattr(reader, "machine_memory", lambda: needed // 4)
     with pytest.raises(DataError, match=r"x\.npz: its first [\d,]+ configurations make \d+ separate choices"):
-        read_competition_file(path, "layout")
+        npz_program(path, "layout")
 
 
 def test_a_bomb_beside_a_file_is_refused_too(tmp_path):
@@ -95,7 +94,7 @@ def test_a_bomb_beside_a_file_is_refused_too(tmp_path):
     other = get_collection("layout:xla:default").folder(tmp_path, "train") / "a.npz"
     other.parent.mkdir(parents=True)
     bomb(other, "layout", "K", LARGEST["K"][1] + 1)
-    file = read_competition_file(own, "layout")
+    file = npz_program(own, "layout")
     for read in (
         lambda: find_default_layouts(ProgramFile(collection, "train", own), file),
         lambda: read_file(other),

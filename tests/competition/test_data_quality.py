@@ -5,9 +5,9 @@ import pytest
 
 from fastslow.competition.data_quality import MIN_RUNS, measure_quality, quality_of, share_of_close_pairs
 from fastslow.competition.metrics import kendall_tau
-from fastslow.competition.reader import config_groups, read_competition_file
+from fastslow.competition.reader import config_groups
 from helpers.cases import cases
-from helpers.competition_files import REAL, layout_arrays, needs_real, tile_arrays, write_npz
+from helpers.competition_files import REAL, layout_arrays, needs_real, npz_program, tile_arrays, write_npz
 
 DEFAULT = REAL / "npz_all" / "npz" / "layout" / "xla" / "default"
 SHAPES = {
@@ -81,13 +81,13 @@ def test_equal_rows_are_one_configuration(tmp_path, rng):
     arrays = layout_arrays(3, dots=4, configs=40)
     rows = np.concatenate([np.arange(40), rng.integers(40, size=20)])
     arrays |= {key: arrays[key][rows] for key in ("node_config_feat", "config_runtime")}
-    file = read_competition_file(write_npz(tmp_path / "x.npz", arrays), "layout")
+    file = npz_program(write_npz(tmp_path / "x.npz", arrays), "layout")
     runtime, group = config_groups(file)
     distinct = np.unique(arrays["node_config_feat"].reshape(60, -1), axis=0, return_inverse=True)[1]
     np.testing.assert_array_equal(group[:, None] == group, distinct[:, None] == distinct)
     np.testing.assert_array_equal(runtime, arrays["config_runtime"])
     tile = tile_arrays()
-    runtime, group = config_groups(read_competition_file(write_npz(tmp_path / "t.npz", tile), "tile"))
+    runtime, group = config_groups(npz_program(write_npz(tmp_path / "t.npz", tile), "tile"))
     np.testing.assert_allclose(runtime, tile["config_runtime"] / tile["config_runtime_normalizers"])
     assert len(group) == len(runtime)
 
@@ -103,7 +103,7 @@ def test_equal_rows_are_one_configuration(tmp_path, rng):
 )
 def test_genuine_files(path, repeat_tau, doubt):
     """The tau between two runs is that of ``competition.md``, measured by others on the same files."""
-    found = measure_quality(read_competition_file(DEFAULT / path, "layout", labelled=True))
+    found = measure_quality(npz_program(DEFAULT / path, "layout", labelled=True))
     assert found.repeat_tau == pytest.approx(repeat_tau, abs=0.03)
     assert found.repeat_tau < found.ceiling < 1
     assert doubt in found.doubts if doubt else not found.doubts

@@ -15,14 +15,13 @@ from fastslow.competition import node_columns
 from fastslow.competition.reader import (
     file_fingerprint,
     read_choices,
-    read_competition_file,
     read_headers,
 )
 from fastslow.competition.schema import SCHEMA, check_schema
 from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
 from helpers.cases import cases
-from helpers.competition_files import competition_arrays, layout_arrays, tile_arrays, write_npz
+from helpers.competition_files import competition_arrays, layout_arrays, npz_program, tile_arrays, write_npz
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def read(tmp_path):
     """Write arrays of a kind as x.npz and read them back."""
 
     def write_and_read(kind, arrays, labelled=True):
-        return read_competition_file(write_npz(tmp_path / "x.npz", arrays), kind, labelled)
+        return npz_program(write_npz(tmp_path / "x.npz", arrays), kind, labelled)
 
     return write_and_read
 
@@ -148,7 +147,7 @@ def layouts_of_inputs(*layout):
 )
 def test_what_real_files_vary_in_is_read(tmp_path, kind, change):
     arrays = {**competition_arrays(kind), **change}
-    assert_same(read_competition_file(write_npz(tmp_path / "x.npz", arrays), kind, labelled=True), arrays)
+    assert_same(npz_program(write_npz(tmp_path / "x.npz", arrays), kind, labelled=True), arrays)
 
 
 @pytest.mark.parametrize("configs", [1, 2])
@@ -282,7 +281,7 @@ def test_large_layouts_are_never_held_as_floats(tmp_path):
         for _ in range(configs // len(row)):
             member.write(row.tobytes())
     tracemalloc.start()
-    file = read_competition_file(path, "layout", labelled=True)
+    file = npz_program(path, "layout", labelled=True)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert configs * nodes * 18 * 4 == 144_000_000
@@ -293,7 +292,7 @@ def test_large_layouts_are_never_held_as_floats(tmp_path):
 
 def read_or_refuse(path, kind):
     try:
-        return read_competition_file(path, kind, labelled=True)
+        return npz_program(path, kind, labelled=True)
     except DataError as error:
         assert str(path) in str(error)
         return None
@@ -323,7 +322,7 @@ def test_a_damaged_file_is_refused_or_read_right(tmp_path, kind, save):
     arrays = competition_arrays(kind, configs=3, **({"dots": 1} if kind == "layout" else {}))
     path = tmp_path / "x.npz"
     save(path, **arrays)
-    good, data = read_competition_file(path, kind, labelled=True), path.read_bytes()
+    good, data = npz_program(path, kind, labelled=True), path.read_bytes()
     outcomes = []
     for broken in damaged(data):
         path.write_bytes(broken)

@@ -5,13 +5,12 @@ import pandas as pd
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import SettingsError
 from fastslow.views import data_report
 from fastslow.views.choice_statistics import real_statistics, survey_choices
 from fastslow.views.data_report import DataReportSettings
 from helpers.cases import cases
-from helpers.competition_files import graph_arrays, write_data_root, write_npz
+from helpers.competition_files import graph_arrays, npz_program, write_data_root, write_npz
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def program(tmp_path):
         "config_runtime": np.array([300, 200]),
         "node_splits": np.array([[0, 3]]),
     }
-    return read_competition_file(write_npz(tmp_path / "one.npz", arrays), "layout")
+    return npz_program(write_npz(tmp_path / "one.npz", arrays), "layout")
 
 
 def test_a_configuration_in_words(program):

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
-from fastslow.competition.reader import read_competition_file
 from fastslow.competition.tied_choices import factorise
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.features.configs.copies import (
@@ -20,6 +19,7 @@ from fastslow.features.configs.copies import (
     copy_pairs,
 )
 from helpers.cases import cases
+from helpers.competition_files import npz_program
 from helpers.hlo_message import Program, graph
 
 ROOT = Path(__file__).parents[2]
@@ -122,7 +122,7 @@ def test_pairs_of_random_programs_are_those_that_paths_join(through, seed):
 @pytest.mark.skipif(not SAMPLE, reason="no data/sample")
 @cases("path", SAMPLE[::28] + REAL[-1:])
 def test_files_give_the_pairs_and_features_of_plain_loops(path):
-    file = read_competition_file(path, "layout", labelled=False)
+    file = npz_program(path, "layout", labelled=False)
     arrays = file.node_feat, file.node_opcode, file.edge_index
     pairs, ids, tensors = pairs_of(*arrays, through=3)
     assert (ids == np.sort(file.node_config_ids)).all()

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from fastslow.competition import node_columns
-from fastslow.competition.catalog import ProgramFile
-from fastslow.competition.catalog import get_collection
-from fastslow.competition.reader import read_competition_file
+from fastslow.competition.catalog import ProgramFile, get_collection
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import build_features, build_graph
 from fastslow.features.configs.config_tensors import config_tensors
@@ -20,7 +18,7 @@ from fastslow.features.store import Features
 from fastslow.hlo.graph_arrays import EXTRA_NAMES, graph_arrays
 from fastslow.hlo.messages import ModuleTuningData
 from helpers.cases import cases
-from helpers.competition_files import REAL, write_npz
+from helpers.competition_files import REAL, npz_program, write_npz
 from helpers.hlo_message import Program, graph, random_program
 
 COLLECTION = get_collection("layout:xla:random")
@@ -89,7 +87,7 @@ def test_padding_and_operands_are_those_of_the_module(tmp_path, seed):
     instructions = program.computation.instructions
     node = next(at for at, i in enumerate(instructions) if i.operand_ids and i.shape.dimensions)
     npz = write_npz(tmp_path / "p.npz", competition_arrays(program.module, [node]))
-    file = read_competition_file(npz, "layout")
+    file = npz_program(npz, "layout")
     exact = read_exact_graph(write_protobuf(tmp_path / "p.pb", program.module), file)
     assert np.array_equal(exact.node_feat, graph(program.module, PADDING)[0])
     assert exact.operands[: len(instructions)] == [list(inst.operand_ids) for inst in instructions]
@@ -217,7 +215,7 @@ def test_a_protobuf_of_another_program_is_refused(settings, tmp_path, change, di
 
 def test_configurable_nodes_must_agree_too(tmp_path):
     module, ids = square_dots()
-    file = read_competition_file(write_npz(tmp_path / "a.npz", competition_arrays(module, ids)), "layout")
+    file = npz_program(write_npz(tmp_path / "a.npz", competition_arrays(module, ids)), "layout")
     run = {"module_config": {"layout_config": {"nodes": [{}, {}]}}, "profile": {"compute_time_ns": 5}}
     tuned = ModuleTuningData(module=module, fingerprint=1, runs=[run], config_index_to_node=ids)
     assert read_exact_graph(write_protobuf(tmp_path / "a.pb", tuned), file).operands[4] == [3, 2]
@@ -228,7 +226,7 @@ def test_configurable_nodes_must_agree_too(tmp_path):
 
 @pytest.mark.skipif(not PUBLISHED_MODULE.is_file(), reason=f"no published pair under {REAL}")
 def test_the_published_pair():
-    file = read_competition_file(PUBLISHED_GRAPH, "layout")
+    file = npz_program(PUBLISHED_GRAPH, "layout")
     exact = read_exact_graph(PUBLISHED_MODULE, file)
     assert np.array_equal(exact.node_feat, pad(file.node_feat, file.node_opcode, file.edge_index))
     arrays = file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import TILE_ROLES
 from fastslow.features.configs.tile_bounds import extents, output_node, tensor_extents, tile_features
 from helpers.cases import cases
-from helpers.competition_files import REAL, ROOT, graph_arrays
+from helpers.competition_files import REAL, ROOT, graph_arrays, npz_program
 
 FILES = [
     path
@@ -215,7 +214,7 @@ def test_without_a_tensor_only_the_bounds_count():
 def test_no_bound_of_a_tile_file_exceeds_its_tensor():
     """The claim about order and units of the bounds, on every file there is."""
     for path in FILES:
-        file = read_competition_file(path, "tile")
+        file = npz_program(path, "tile")
         graph = {key: getattr(file, key) for key in ("node_feat", "node_opcode", "edge_index")}
         sizes = tensor_extents(**graph)
         for position, group in enumerate(TILE_ROLES):

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
-from fastslow.competition.reader import read_competition_file
 from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import SettingsError
 from fastslow.features.configs.config_tensors import ConfigTensors, config_tensors
 from fastslow.features.configs.default_layouts import commonest_layouts
 from fastslow.features.configs.violation import DEFAULT_LAYOUTS, VIOLATION_NAMES, violation_features
 from helpers.cases import cases
+from helpers.competition_files import npz_program
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = Path("npz_all", "npz", "layout")
@@ -173,7 +173,7 @@ def test_random_tensors_as_plain_loops_count_them(default_layout, seed):
 @pytest.mark.skipif(not SAMPLE, reason="no data/sample")
 @cases("path", SAMPLE[::7] + REAL[-1:])
 def test_files_as_plain_loops_count_them(path):
-    file = read_competition_file(path, "layout", labelled=False)
+    file = npz_program(path, "layout", labelled=False)
     tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
     kinds = file.node_opcode[file.node_config_ids]
     for default_layout in DEFAULT_LAYOUTS:

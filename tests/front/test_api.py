@@ -9,7 +9,7 @@ import pytest
 
 import fastslow
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.hlo.reader import read_program
+from fastslow.hlo.reader import read_hlo
 from fastslow_programs.program.user_program import FunctionSource
 from helpers.competition_files import ROOT
 from helpers.dot_module import small_module
@@ -53,7 +53,7 @@ def test_a_function_in_memory_is_ranked_under_its_name(folder, monkeypatch):
 
     def read(self, labeller, ask_compiler=False):
         asked.append(self.call)
-        return read_program(folder / "program.pb")
+        return read_hlo(folder / "program.pb")
 
     monkeypatch.setattr(FunctionSource, "read", read)
 

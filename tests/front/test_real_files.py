@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, ProgramFile, get_collection
-from fastslow.competition.reader import read_choices, read_competition_file
+from fastslow.competition.reader import read_choices
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.errors import DataError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
@@ -18,7 +18,7 @@ from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network, train
 from helpers.cases import cases
-from helpers.competition_files import REAL, needs_real
+from helpers.competition_files import REAL, needs_real, npz_program
 from helpers.submission_files import write_submission
 
 pytestmark = needs_real
@@ -53,7 +53,7 @@ def test_features_of_every_file():
 def check_features(program):
     settings = features_config(program.collection)
     graph, names = build_graph(program, settings)
-    file = read_competition_file(program.path, program.collection.kind, program.split != "test")
+    file = npz_program(program.path, program.collection.kind, program.split != "test")
     assert graph.config_feat.shape == (graph.num_configs, len(names))
     assert np.isfinite(graph.config_feat).all() and np.isfinite(graph.node_feat).all()
     assert graph.count.sum() == len(file.runtime)
@@ -76,7 +76,7 @@ def check_features(program):
 def test_the_largest_graph_takes_little_memory():
     program = max(LAYOUT, key=lambda p: p.path.stat().st_size)
     tracemalloc.start()
-    file = read_competition_file(program.path, "layout")
+    file = npz_program(program.path, "layout")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     floats = len(file.choices) * file.choices.group.size * 6 * 4
@@ -116,7 +116,7 @@ def test_a_network_learns_from_the_labelled_and_scores_the_test_files(tmp_path, 
     tests = {p.name: p.path for p in PROGRAMS if (p.collection, p.split) == (collection, "test")}
     assert scores["test"].keys() == tests.keys()
     for name, path in tests.items():
-        file = read_competition_file(path, collection.kind)
+        file = npz_program(path, collection.kind)
         rows = file.choices.values if collection.kind == "layout" else file.config_feat
         distinct = len(np.unique(rows.reshape(len(rows), -1), axis=0))
         assert len(scores["test"][name]) == len(rows)

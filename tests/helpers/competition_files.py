@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from fastslow.competition import node_columns
-from fastslow.competition.catalog import get_collection
+from fastslow.competition.catalog import COLLECTIONS, TEST, ProgramFile, get_collection
 from fastslow.competition.opcodes import OPCODES
+from fastslow.competition.reader import read_npz
 
 ROOT = Path(__file__).parents[2]
 REAL = ROOT.parent / "shared" / "real"
@@ -99,6 +100,12 @@ def write_npz(path, arrays):
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, **arrays)
     return path
+
+
+def npz_program(path, kind, labelled=False):
+    """The program of an npz file of a kind, ``layout`` or ``tile``, in the first collection of that kind."""
+    collection = next(collection for collection in COLLECTIONS if collection.kind == kind)
+    return read_npz(ProgramFile(collection, TEST, Path(path)), labelled)
 
 
 def write_data_root(root, collection, train=("a", "b"), valid=("v",), test=("t",)):

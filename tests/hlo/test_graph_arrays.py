@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import OPCODES
 from fastslow.hlo.graph_arrays import EXTRA_NAMES, graph_arrays, operand_nodes
-from fastslow.hlo.reader import read_program
+from fastslow.hlo.reader import read_hlo
 from helpers.cases import cases
 from helpers.hlo_message import PRIMITIVE_TYPES, Module, Program, graph, random_program, window
 
@@ -225,7 +225,7 @@ def test_forty_thousand_nodes_take_seconds():
 
 @needs_pair
 def test_every_array_of_the_published_npz_is_equal():
-    program = read_program(PUBLISHED_MODULE)
+    program = read_hlo(PUBLISHED_MODULE)
     with np.load(PUBLISHED_GRAPH, allow_pickle=False) as npz:
         for key, ours in graph_arrays(program.module).items():
             assert ours.dtype == npz[key].dtype, key

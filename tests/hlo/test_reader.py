@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import DataError
 from fastslow.hlo import reader
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import HloProto, Module, ModuleTuningData, TuningData
-from fastslow.hlo.reader import read_program, read_programs
+from fastslow.hlo.reader import read_hlo, read_hlo_modules
+from helpers.competition_files import npz_program
 from helpers.hlo_message import Program, random_program
 
 REAL = Path(__file__).parents[3] / "shared" / "real"
@@ -68,21 +68,21 @@ def tile_run(kernel, output, nanoseconds, **fields):
 
 
 def test_module_and_compiler_dump_are_distinguished(file, module):
-    assert read_program(file(module)).module == module
+    assert read_hlo(file(module)).module == module
     dump = HloProto(hlo_module=module)
-    program = read_program(file(dump))
+    program = read_hlo(file(dump))
     assert (program.module, program.runs) == (module, {})
 
 
 def test_buffers_of_a_compiler_dump_are_not_taken_for_runs(file, module):
     """Field 3 of an HloProto is the buffer assignment, that of a ModuleTuningData holds the runs."""
     as_runs = ModuleTuningData(module=module, runs=[layout_run([[[0]]], 5)])
-    assert read_program(file(as_runs)).runs == {}
+    assert read_hlo(file(as_runs)).runs == {}
 
 
 def test_fields_that_are_not_named_here_survive(file, module):
     foreign = module.SerializeToString() + b"\xc2\x3e\x03abc"  # field 1000
-    assert read_program(file(foreign)).module.SerializeToString() == foreign
+    assert read_hlo(file(foreign)).module.SerializeToString() == foreign
 
 
 def test_layout_runs_in_file_order_without_those_that_failed(file, module):
@@ -93,7 +93,7 @@ def test_layout_runs_in_file_order_without_those_that_failed(file, module):
         {"module_config": {"layout_config": {}}},
         layout_run([[[], []]], 400),
     ]
-    program = read_program(
+    program = read_hlo(
         file(ModuleTuningData(module=module, fingerprint=1, runs=runs, config_index_to_node=[3]))
     )
     assert program.module == module
@@ -107,9 +107,9 @@ def test_layout_runs_in_file_order_without_those_that_failed(file, module):
 def test_module_and_runs_make_a_competition_file(file, module, tmp_path):
     tuned = ModuleTuningData(module=module, fingerprint=1, runs=[layout_run([[[1, 0], [0]]], 500)])
     tuned.config_index_to_node.append(3)
-    program = read_program(file(tuned))
+    program = read_hlo(file(tuned))
     np.savez(tmp_path / "program.npz", **graph_arrays(program.module), **program.runs)
-    assert read_competition_file(tmp_path / "program.npz", "layout", labelled=True).runtime.tolist() == [500]
+    assert npz_program(tmp_path / "program.npz", "layout", labelled=True).runtime.tolist() == [500]
 
 
 def test_tile_runs_of_several_modules(file, module, tmp_path):
@@ -118,7 +118,7 @@ def test_tile_runs_of_several_modules(file, module, tmp_path):
     tiles = [tile_run([2, 3], [4, 5, 6, 7, 8, 9, 10], 70, is_default=True), tile_run([1], [2], 50)]
     tuned = [ModuleTuningData(module=part, fingerprint=7, runs=tiles) for part in (module, other)]
     path = file(TuningData(modules=tuned))
-    programs = read_programs(path)
+    programs = read_hlo_modules(path)
     assert [program.module.name for program in programs] == ["small", "other"]
     runs = programs[0].runs
     kernel, output = [2, 3, 0, 0, 0, 0, 5, 6], [4, 5, 6, 7, 8, 9, 49, 604800]
@@ -129,15 +129,15 @@ def test_tile_runs_of_several_modules(file, module, tmp_path):
     assert runs["config_runtime"].tolist() == [70, 50]
     assert runs["config_runtime_normalizers"].tolist() == [70, 70]
     np.savez(tmp_path / "kernel.npz", **graph_arrays(module), **runs)
-    assert read_competition_file(tmp_path / "kernel.npz", "tile").normalizers.tolist() == [70, 70]
+    assert npz_program(tmp_path / "kernel.npz", "tile").normalizers.tolist() == [70, 70]
     with pytest.raises(DataError, match=r"holds 2 kernels \(0 small, 1 other\)\. Choose one.*kernel="):
-        read_program(path)
-    assert read_program(path, "other").module == read_program(path, "1").module == other
+        read_hlo(path)
+    assert read_hlo(path, "other").module == read_hlo(path, "1").module == other
 
 
 def test_tuning_data_of_one_module_is_one_program(file, module):
     path = file(TuningData(modules=[ModuleTuningData(module=module, fingerprint=7)]))
-    assert read_program(path).module == module
+    assert read_hlo(path).module == module
 
 
 @pytest.mark.parametrize(
@@ -154,13 +154,13 @@ def test_tuning_data_of_one_module_is_one_program(file, module):
 )
 def test_what_is_no_hlo_is_refused_by_name(file, content, problem):
     with pytest.raises(DataError, match=problem) as error:
-        read_programs(file(content))
+        read_hlo_modules(file(content))
     assert "program.pb" in str(error.value)
 
 
 def test_missing_file(tmp_path):
     with pytest.raises(DataError, match="none.pb: no such file"):
-        read_program(tmp_path / "none.pb")
+        read_hlo(tmp_path / "none.pb")
 
 
 def test_every_truncation_is_refused(file):
@@ -171,7 +171,7 @@ def test_every_truncation_is_refused(file):
         data = wrap(program.module).SerializeToString()
         for length in range(1, len(data), 7):
             with pytest.raises(DataError, match="program.pb"):
-                read_programs(file(data[:length]))
+                read_hlo_modules(file(data[:length]))
 
 
 @pytest.mark.parametrize(
@@ -194,13 +194,13 @@ def test_every_truncation_is_refused(file):
 def test_a_module_that_names_what_it_lacks_is_refused(file, module, change, problem):
     change(module)
     with pytest.raises(DataError, match=f"program.pb: HLO module 'small': {problem}"):
-        read_program(file(module))
+        read_hlo(file(module))
 
 
 def test_runs_that_do_not_fit_the_module_are_refused(file, module):
     def read(ids, *runs):
         tuned = ModuleTuningData(module=module, fingerprint=1, runs=runs, config_index_to_node=ids)
-        return read_program(file(tuned))
+        return read_hlo(file(tuned))
 
     with pytest.raises(DataError, match="names node 99, but there are"):
         read([99], layout_run([[[0]]], 5))
@@ -216,7 +216,7 @@ def test_text_without_jaxlib_says_how_to_get_a_protobuf(file, tmp_path, monkeypa
     (tmp_path / "jaxlib.py").write_text("raise ImportError")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(DataError, match="jaxlib is not installed.*xla_dump_hlo_as_proto.*fastslow.compiler"):
-        read_program(file(HLO_TEXT.encode()))
+        read_hlo(file(HLO_TEXT.encode()))
 
 
 PARSERS = {  # what the parser's process does: the message
@@ -238,23 +238,23 @@ def test_a_parser_that_ends_does_not_end_us(file, tmp_path, monkeypatch, does):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(reader, "_PARSER_SECONDS", 2.0)
     with pytest.raises(DataError, match=PARSERS[does]):
-        read_program(file(HLO_TEXT.encode()))
+        read_hlo(file(HLO_TEXT.encode()))
 
 
 def test_text_by_the_compilers_own_parser(file):
     pytest.importorskip("jaxlib.xla_client", reason="HLO text needs jaxlib, an optional requirement")
-    module = read_program(file(HLO_TEXT.encode())).module
+    module = read_hlo(file(HLO_TEXT.encode())).module
     (main,) = module.computations
     assert [inst.opcode for inst in main.instructions] == ["parameter", "transpose", "dot"]
     assert list(main.instructions[2].dot.lhs_contracting) == [1]
     assert list(main.instructions[1].shape.layout.minor_to_major) == [0, 1]
     with pytest.raises(DataError, match="is not HLO text: INVALID_ARGUMENT.*Write or download"):
-        read_program(file(HLO_TEXT.replace("dot(p, t)", "dot(p, q)").encode()))
+        read_hlo(file(HLO_TEXT.replace("dot(p, t)", "dot(p, q)").encode()))
 
 
 @pytest.mark.skipif(not PUBLISHED_MODULE.is_file(), reason=f"no published pair under {REAL}")
 def test_the_published_runs_are_those_of_the_npz_by_configuration_and_runtime():
-    runs = read_program(PUBLISHED_MODULE).runs
+    runs = read_hlo(PUBLISHED_MODULE).runs
     with np.load(PUBLISHED_GRAPH, allow_pickle=False) as npz:
         published = {key: npz[key] for key in runs}
     assert np.array_equal(runs["node_config_ids"], published["node_config_ids"])

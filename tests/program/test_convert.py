@@ -10,7 +10,6 @@ import pytest
 
 from fastslow.competition.catalog import get_collection, list_programs
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import DEFAULTS, SCHEMA
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
@@ -33,6 +32,7 @@ from fastslow_programs.program.program_tables import (
     log10_configurations,
 )
 from helpers.cases import cases
+from helpers.competition_files import npz_program
 from helpers.dot_module import add, rich_module, small_module
 from helpers.stub_labeller import StubLabeller
 
@@ -66,7 +66,7 @@ def test_the_file_is_one_of_the_competition(source, tmp_path):
     wanted = {"node_feat": "f4", "node_opcode": "u1", "edge_index": "i8", "config_runtime": "i8"}
     wanted |= {"node_config_ids": "i8", "node_config_feat": "f4", "node_splits": "i8"}
     assert dtypes == wanted and set(wanted) == set(SCHEMA["layout"])
-    file = read_competition_file(program.path, "layout")
+    file = npz_program(program.path, "layout")
     names = [i.opcode for i in conversion.module.computations[0].instructions]
     assert file.node_opcode.tolist() == [OPCODES[name] for name in names]
     assert file.node_config_ids.tolist() == [i for i, name in enumerate(names) if name in ("dot", "reshape")]
@@ -93,14 +93,14 @@ def test_settings_reach_the_file(source, tmp_path, collection):
     settings = settings_of(source, tmp_path, collection=collection, name="other", configs=5)
     convert(settings)
     assert settings.npz.parent == get_collection(collection).folder(tmp_path, "test")
-    assert settings.npz.stem == "other" and len(read_competition_file(settings.npz, "layout").runtime) == 5
+    assert settings.npz.stem == "other" and len(npz_program(settings.npz, "layout").runtime) == 5
 
 
 def test_the_feature_step_knows_every_configured_tensor(source, tmp_path):
     """A file padded with -1 instead of 0, which ``padding=-1`` wrote once, left none of them known."""
     settings = settings_of(source, tmp_path)
     nodes = convert(settings).nodes
-    file = read_competition_file(settings.npz, "layout")
+    file = npz_program(settings.npz, "layout")
     tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
     assert tensors.known.tolist() == [[True, True, node.opcode == "dot"] for node in nodes]
 
@@ -181,7 +181,7 @@ def test_a_program_that_is_converted_again_replaces_the_first(source, tmp_path):
     convert(settings)
     write(source, small_module(1))
     convert(settings)
-    assert len(read_competition_file(settings.npz, "layout").node_config_ids) == 3
+    assert len(npz_program(settings.npz, "layout").node_config_ids) == 3
 
 
 def test_measured_runs_of_the_file(tmp_path):
@@ -192,7 +192,7 @@ def test_measured_runs_of_the_file(tmp_path):
             run.module_config.layout_config.nodes.add(tensors=[{"dims": order}])
     source = write(tmp_path / "tuned.pb", tuned)
     conversion = convert(settings_of(source, tmp_path, configs=0))
-    file = read_competition_file(conversion.npz, "layout", labelled=True)
+    file = npz_program(conversion.path, "layout", labelled=True)
     assert file.runtime.tolist() == [500, 300] and file.node_config_ids.tolist() == [2, 3]
     assert file.layouts[file.choices.layout_codes()[1, 0, 0]].tolist() == [1, 0, -1, -1, -1, -1]
     assert summarise(conversion)["labels"] == "measured runtime, ns"
@@ -211,7 +211,7 @@ def test_an_hlo_file_is_labelled_from_the_compilers_own_layouts(source, tmp_path
     assert np.array_equal(conversion.arrays["node_config_feat"], rows), "refused ones are dropped"
     assert conversion.arrays["config_runtime"].tolist() == [100 + n for n in kept]
     assert rows[0, 0, :2].tolist() == [0, 1], "the compiler's own first"
-    named = read_competition_file(conversion.npz, "layout").default_layouts.reshape(len(rows[0]), -1)
+    named = npz_program(conversion.path, "layout").default_layouts.reshape(len(rows[0]), -1)
     assert named[0, :2].tolist() == [0, 1] and (named[1:] == -1).all(), "and named"
     assert DEFAULTS not in convert(settings_of(source, tmp_path)).arrays, "an HLO file does not tell"
 
@@ -353,12 +353,12 @@ def model(tmp_path, monkeypatch):
 def test_a_jax_function_is_taken_before_layouts_are_assigned(model, tmp_path):
     conversion = convert(settings_of(f"{model}:make", tmp_path))
     opcodes = count_opcodes(conversion.module, conversion.nodes).set_index("opcode")["nodes"].to_dict()
-    assert conversion.npz.stem == "model-make"
+    assert conversion.name == "model-make"
     assert opcodes["parameter"] == 2 and opcodes["tanh"] == 1 and opcodes["reshape"] >= 1
     assert opcodes.get("dot", 0) + opcodes.get("convolution", 0) == 1
     assert not {"fusion", "copy"} & opcodes.keys()
     whole_space = round(10 ** log10_configurations(tie(conversion.nodes)))
-    assert len(read_competition_file(conversion.npz, "layout").runtime) == whole_space == 20
+    assert len(npz_program(conversion.path, "layout").runtime) == whole_space == 20
     assert all(node.default for node in conversion.nodes), "the compiler's own layouts are known"
 
 
@@ -367,7 +367,7 @@ def test_labels_are_the_compilers_estimates_for_the_same_configurations(model, t
     plain = convert(settings_of(f"{model}:make", tmp_path, configs=3, name="plain"))
     labelled = convert(settings_of(f"{model}:make", tmp_path, configs=3, name="labelled", label=True))
     assert (labelled.arrays["node_config_feat"] == plain.arrays["node_config_feat"]).all()
-    cycles = read_competition_file(labelled.npz, "layout", labelled=True).runtime
+    cycles = npz_program(labelled.npz, "layout", labelled=True).runtime
     assert len(cycles) == 3
     assert summarise(labelled)["labels"] == "the compiler's estimated cycles"
     assert summarise(plain)["labels"] == "none"

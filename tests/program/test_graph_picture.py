@@ -11,7 +11,6 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 
 from fastslow.competition.opcodes import CONVOLUTION, DOT
-from fastslow.competition.reader import read_competition_file
 from fastslow.features.nodes.pruning import hop_distance
 from fastslow_programs.program.graph_picture import (
     COLOURS,
@@ -21,7 +20,7 @@ from fastslow_programs.program.graph_picture import (
     plot_surroundings,
 )
 from helpers.cases import cases
-from helpers.competition_files import ROOT, graph_arrays, layout_arrays
+from helpers.competition_files import ROOT, graph_arrays, layout_arrays, npz_program
 
 
 def boxes(figure):
@@ -197,7 +196,7 @@ def test_surroundings_of_a_chosen_node_and_of_a_hub():
 
 @cases("path", sorted((ROOT / "data" / "sample").glob("npz_all/npz/layout/*/random/valid/*.npz"))[::8])
 def test_programs_of_the_sample_can_be_drawn(path):
-    file = read_competition_file(path, "layout")
+    file = npz_program(path, "layout")
     arrays = {
         name: getattr(file, name) for name in ("node_feat", "node_opcode", "edge_index", "node_config_ids")
     }

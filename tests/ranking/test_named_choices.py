@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from fastslow.competition.layouts import ROLES
-from fastslow.competition.reader import read_competition_file
 from fastslow.competition.tensors import LEFT_TO_COMPILER
 from fastslow_programs.ranking.named_choices import differences, in_words, name_choices
-from helpers.competition_files import layout_arrays, tile_arrays, write_npz
+from helpers.competition_files import layout_arrays, npz_program, tile_arrays, write_npz
 
 
 @pytest.fixture
@@ -17,7 +16,7 @@ def layout(tmp_path):
     features = arrays["node_config_feat"].reshape(12, 3, 3, 6)
     features[:, 1, 0] = features[:, 0, 0]
     features[:, 2] = -1
-    return read_competition_file(write_npz(tmp_path / "a.npz", arrays), "layout"), features
+    return npz_program(write_npz(tmp_path / "a.npz", arrays), "layout"), features
 
 
 def worded(layout):
@@ -62,7 +61,7 @@ def test_a_configuration_in_words(layout):
 
 def test_bounds_of_a_tile(tmp_path):
     arrays = tile_arrays(2, configs=9)
-    file = read_competition_file(write_npz(tmp_path / "t.npz", arrays), "tile")
+    file = npz_program(write_npz(tmp_path / "t.npz", arrays), "tile")
     choices = name_choices(file)
     assert choices and all(choice.node == "kernel" for choice in choices)
     bounds = arrays["config_feat"].reshape(9, 3, 8)

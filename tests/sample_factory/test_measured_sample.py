@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from fastslow.competition.catalog import get_collection, list_programs
-from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.configs.default_layouts import knows_default_layouts
 from fastslow_programs.compiler.layout_constraints import is_default
+from helpers.competition_files import npz_program
 from make_sample import measured_sample
 from make_sample.measured_sample import (
     REPLICATES,
@@ -49,7 +49,7 @@ def test_the_competition_is_made_from_what_was_measured(cached):
     made = make_measured_sample(settings_of(cached))
     collection = get_collection("layout:xla:random")
     (program,) = list_programs(made, collection, "train")
-    file = read_competition_file(program.path, "layout", labelled=True)
+    file = npz_program(program.path, "layout", labelled=True)
     assert split_of(PRODUCTS[PROGRAM]) == "train"
     assert len(file.runtime) == len(set(map(bytes, file.choices.values))) == 5
     assert knows_default_layouts(program, file)

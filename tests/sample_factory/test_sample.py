@@ -14,7 +14,6 @@ import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection, list_programs
 from fastslow.competition.opcodes import distance, opcode_shares
-from fastslow.competition.reader import read_competition_file
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.errors import SettingsError
 from fastslow.evaluation.solution import read_solution, score_submission
@@ -24,7 +23,7 @@ from fastslow_programs.compiler.layout_choices import default_configuration, lay
 from fastslow_programs.compiler.layout_space import configurable_nodes, encode
 from fastslow_programs.tuning.search.layout_search import SEARCHES, Search
 from helpers.cases import cases
-from helpers.competition_files import competition_arrays
+from helpers.competition_files import competition_arrays, npz_program
 from helpers.dot_module import add, rich_module
 from helpers.workspace import SAMPLE
 from make_sample import sample, sample_readme
@@ -82,7 +81,7 @@ def test_every_file_is_read_as_one_of_the_competition(competition):
             own = {g.name: g for g in graphs if (g.collection, g.split) == (collection.name, split)}
             assert {program.name for program in programs} == set(own) and len(own) == 2
             for program in programs:
-                file = read_competition_file(program.path, collection.kind, labelled=split != "test")
+                file = npz_program(program.path, collection.kind, labelled=split != "test")
                 graph = own[program.name]
                 assert np.array_equal(file.node_feat, graph.arrays["node_feat"])
                 assert np.array_equal(file.runtime, 0 * graph.labels if split == "test" else graph.labels)
@@ -260,7 +259,7 @@ def test_graphs_can_be_written_as_they_are_made(tmp_path):
     for graph in graphs:
         collection = get_collection(graph.collection)
         path = collection.folder(tmp_path / "made", "train") / f"{graph.name}.npz"
-        assert np.array_equal(read_competition_file(path, collection.kind).runtime, graph.labels)
+        assert np.array_equal(npz_program(path, collection.kind).runtime, graph.labels)
 
 
 @pytest.fixture
@@ -427,7 +426,7 @@ def test_a_program_of_the_committed_sample_is_made_again_from_source(tmp_path, m
         if collection.name.endswith(":random")
         for program in list_programs(SAMPLE, collection, "train")
     ]
-    path = min(paths, key=lambda path: len(read_competition_file(path, "layout").node_opcode))
+    path = min(paths, key=lambda path: len(npz_program(path, "layout").node_opcode))
     monkeypatch.setattr(sample, "SEARCHES", ("random",))  # the genetic one would double the time
     settings = SampleSettings(programs=path.stem, labels=str(tmp_path), processes=2, seconds=600.0)
     (labelled,), failed = sample.label_programs(settings)

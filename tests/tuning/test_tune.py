@@ -337,9 +337,9 @@ def test_the_compiler_evaluates_its_own_default_first(dots, tmp_path, monkeypatc
 
 
 def read(path):
-    from fastslow.hlo.reader import read_program
+    from fastslow.hlo.reader import read_hlo
 
-    return read_program(path)
+    return read_hlo(path)
 
 
 def test_only_what_a_constraint_binds_is_a_choice(dots, tmp_path):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastslow.competition.metrics import kendall_tau
-from fastslow.competition.reader import CompetitionFile, config_groups
+from fastslow.competition.reader import Program, config_groups
 
 MIN_RUNS = 10
 """Runs beyond the first of a configuration that an estimate of noise needs; 10 determine it to a quarter
@@ -54,9 +54,9 @@ class Quality:
         return "; ".join(said)
 
 
-def measure_quality(file: CompetitionFile, seed: int = 0) -> Quality:
-    """Measure the labels of a file, see :func:`quality_of`."""
-    return quality_of(*config_groups(file), seed)
+def measure_quality(program: Program, seed: int = 0) -> Quality:
+    """Measure the labels of a program, see :func:`quality_of`."""
+    return quality_of(*config_groups(program), seed)
 
 
 def quality_of(runtime: np.ndarray, group: np.ndarray, seed: int = 0) -> Quality:

@@ -1,16 +1,19 @@
-"""Reading one npz file of the competition: every key is checked, large arrays are never held as float32.
+"""A program: the checked arrays of a competition file, read from an npz or made in memory.
+
+Every key is checked, and large arrays are never held as float32.
 
 A layout file's ``node_config_feat`` exceeds 1 GB as float32, so it is streamed out of the zip member in
 chunks of configurations and becomes one small number per group of tied tensors.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fastslow.competition.catalog import Collection, ProgramFile
 from fastslow.competition.choice_stream import ChoiceFinder, Patterns
 from fastslow.competition.layouts import BASE, LAYOUT_WIDTH, MAX_DIMENSION, ROLES, WEIGHTS, layouts_of
 from fastslow.competition.schema import DEFAULTS, GRAPH, REMEDY, check_schema, whole_keys
@@ -19,17 +22,20 @@ from fastslow.competition.value_checks import check_entries, check_layouts, chec
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.memory import machine_memory
-from fastslow.core.npz_io import read_arrays, read_checksums, read_headers, stream_rows
+from fastslow.core.npz_io import Header, read_arrays, read_checksums, read_headers, stream_rows
 
+_CHUNK_BYTES = 1 << 20  # of configurations at once: they stay in the processor's cache
 _COPIES = 3  # of the choices, while the groups are put in order
 
 
 @dataclass(frozen=True)
-class CompetitionFile:
-    """The checked arrays of one competition npz file.
+class Program:
+    """A program and its configurations: the checked arrays of a competition file, and where they came from.
+
+    A program of yours that was never written to a file is one too (:func:`program_of`).
 
     Args:
-        path: The file.
+        file: Its collection and split, and the path that it was read from or is named after.
         node_feat: ``(N, 140)`` float32, as published (0-padded).
         node_opcode: ``(N,)`` uint8, 0 to 120.
         edge_index: ``(E, 2)`` int64; row ``(u, v)``: u consumes v's output.
@@ -44,7 +50,7 @@ class CompetitionFile:
         normalizers: ``(C,)`` int64, 1 or more, unit of ``runtime``, tile only.
     """
 
-    path: Path
+    file: ProgramFile
     node_feat: np.ndarray
     node_opcode: np.ndarray
     edge_index: np.ndarray
@@ -56,15 +62,30 @@ class CompetitionFile:
     config_feat: np.ndarray | None = None
     normalizers: np.ndarray | None = None
 
+    @property
+    def name(self) -> str:
+        """File stem."""
+        return self.file.name
 
-def config_groups(file: CompetitionFile) -> tuple[np.ndarray, np.ndarray]:
+    @property
+    def path(self) -> Path:
+        """The file, or the one that it would be written to."""
+        return self.file.path
+
+    @property
+    def collection(self) -> Collection:
+        """The collection that it belongs to."""
+        return self.file.collection
+
+
+def config_groups(program: Program) -> tuple[np.ndarray, np.ndarray]:
     """Return runtime (of a tile in units of its normaliser) and number of the configuration of each row.
 
     Both are ``(C,)``; rows of equal configurations have equal numbers, from 0.
     """
-    rows = file.config_feat if file.choices is None else file.choices.values
-    runtime = file.runtime if file.normalizers is None else file.runtime / file.normalizers
-    assert rows is not None, "a file has configurations of one kind"
+    rows = program.config_feat if program.choices is None else program.choices.values
+    runtime = program.runtime if program.normalizers is None else program.runtime / program.normalizers
+    assert rows is not None, "a program has configurations of one kind"
     return runtime.astype(np.float64), distinct_rows(rows.T.astype(np.int64), len(runtime))[1]
 
 
@@ -73,7 +94,7 @@ def file_fingerprint(path: Path) -> str:
     return digest(read_checksums(path))
 
 
-def read_competition_file(path: Path, kind: str, labelled: bool = False) -> CompetitionFile:
+def read_npz(file: ProgramFile, labelled: bool = False) -> Program:
     """Read and check one npz file of the competition.
 
     Tolerated, because real files have them: runtimes of zero (unless ``labelled``), graphs with two
@@ -81,38 +102,57 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
     nothing here needs, is not read. Tensors of more than six dimensions may occur in ``node_feat``.
 
     Args:
-        path: The npz file.
-        kind: ``layout`` or ``tile``.
+        file: The file; its collection says which keys it must have.
         labelled: Require every runtime to be positive (train and valid).
 
     Raises:
         DataError: Names the file, the key, what is wrong and what to do.
     """
-    path = Path(path)
-    headers = read_headers(path)
-    check_schema(path, kind, headers)
-    arrays = read_arrays(path, whole_keys(kind))
-    check_values(path, arrays, labelled)
+    headers = read_headers(file.path)
+    check_schema(file.path, file.collection.kind, headers)
+    arrays = read_arrays(file.path, [*whole_keys(file.collection.kind), *({DEFAULTS} & headers.keys())])
+    rows = stream_rows(file.path, "node_config_feat", _CHUNK_BYTES)  # read where it is of a layout file
+    return _checked(file, arrays, rows, labelled)
+
+
+def program_of(file: ProgramFile, arrays: Mapping[str, np.ndarray], labelled: bool = False) -> Program:
+    """Check arrays in memory and return their program; arguments and errors as for :func:`read_npz`.
+
+    Args:
+        file: Where the program would be stored: its collection, split and name.
+        arrays: The arrays of a competition file by key.
+        labelled: As for :func:`read_npz`.
+    """
+    headers = {key: Header(array.shape, array.dtype, False) for key, array in arrays.items()}
+    check_schema(file.path, file.collection.kind, headers)
+    rows = arrays.get("node_config_feat", np.empty(0))
+    many = max(1, _CHUNK_BYTES * len(rows) // max(1, rows.nbytes))
+    return _checked(file, arrays, (rows[n : n + many] for n in range(0, len(rows), many)), labelled)
+
+
+def _checked(
+    file: ProgramFile, arrays: Mapping[str, np.ndarray], rows: Iterable[np.ndarray], labelled: bool
+) -> Program:
+    """Return the program of arrays whose types and shapes are checked; ``rows``: ``node_config_feat``."""
+    check_values(file.path, arrays, labelled)
     common: dict[str, Any] = {
-        "path": path,
+        "file": file,
         "node_feat": arrays["node_feat"].astype(np.float32, copy=False),
         "node_opcode": arrays["node_opcode"].astype(np.uint8),
         "edge_index": arrays["edge_index"].astype(np.int64, copy=False),
         "runtime": arrays["config_runtime"].astype(np.int64, copy=False),
     }
-    if kind == "tile":
-        return CompetitionFile(
+    if file.collection.kind == "tile":
+        return Program(
             **common,
             config_feat=arrays["config_feat"].astype(np.float32, copy=False),
             normalizers=arrays["config_runtime_normalizers"].astype(np.int64, copy=False),
         )
     ids = arrays["node_config_ids"].astype(np.int64)
-    layouts, choices = read_choices(path)
-    defaults = _read_defaults(path) if DEFAULTS in headers else None
-    check_ranks(path, arrays["node_feat"][ids], layouts, choices, defaults)
-    return CompetitionFile(
-        **common, node_config_ids=ids, layouts=layouts, choices=choices, default_layouts=defaults
-    )
+    layouts, choices = find_choices(file.path, rows)
+    defaults = _default_layouts(file.path, arrays[DEFAULTS]) if DEFAULTS in arrays else None
+    check_ranks(file.path, arrays["node_feat"][ids], layouts, choices, defaults)
+    return Program(**common, node_config_ids=ids, layouts=layouts, choices=choices, default_layouts=defaults)
 
 
 def read_checked(path: Path, kind: str, keys: Iterable[str]) -> dict[str, np.ndarray]:
@@ -128,18 +168,24 @@ def read_graph_arrays(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _read_defaults(path: Path) -> np.ndarray:
-    """Read the compiler's own layouts ``(K, 3, 6)`` int8, checked as those of the configurations."""
-    row = read_arrays(path, [DEFAULTS])[DEFAULTS]
+def _default_layouts(path: Path, row: np.ndarray) -> np.ndarray:
+    """Return the compiler's own layouts ``(K, 3, 6)`` int8, checked as those of the configurations."""
     return layouts_of(_layout_numbers(path, row[None], 0, DEFAULTS).ravel()).reshape(
         -1, len(ROLES), LAYOUT_WIDTH
     )
 
 
-def read_choices(path: Path, chunk_bytes: int = 1 << 20) -> tuple[np.ndarray, Choices]:
-    """Stream ``node_config_feat`` of a layout file into tied choices.
+def read_choices(path: Path, chunk_bytes: int = _CHUNK_BYTES) -> tuple[np.ndarray, Choices]:
+    """Stream ``node_config_feat`` of a layout file into tied choices, see :func:`find_choices`."""
+    return find_choices(path, stream_rows(path, "node_config_feat", chunk_bytes))
 
-    A chunk is small enough to stay in the processor's cache.
+
+def find_choices(path: Path, rows: Iterable[np.ndarray]) -> tuple[np.ndarray, Choices]:
+    """Find the tied choices of configurations.
+
+    Args:
+        path: Their file, for messages.
+        rows: Chunks ``(n, K, 18)`` of ``node_config_feat``, at least one.
 
     Returns:
         ``layouts`` (L, 6) int8, the distinct minor-to-major vectors with -1 padding; row 0 is the
@@ -152,7 +198,7 @@ def read_choices(path: Path, chunk_bytes: int = 1 << 20) -> tuple[np.ndarray, Ch
     """
     finder = patterns = None
     start, memory = 0, machine_memory()
-    for chunk in stream_rows(path, "node_config_feat", chunk_bytes):
+    for chunk in rows:
         finder = finder or ChoiceFinder(chunk.shape[1])
         values = patterns.match(chunk) if patterns else None
         if values is None:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fastslow.competition.catalog import LABELLED_SPLITS, TEST, TRAIN, ProgramFile, get_collection
 from fastslow.competition.layouts import LAYOUT_WIDTH
-from fastslow.competition.reader import CompetitionFile, read_competition_file
+from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.row_order import row_order
 from fastslow.competition.tied_choices import distinct_rows, no_choices
 from fastslow.core.cluster.dask_cluster import map_on_cluster
@@ -74,60 +74,60 @@ def merge_duplicates(graph: Graph) -> Graph:
     )
 
 
-def build_graph(program: ProgramFile, settings: FeatureSettings) -> tuple[Graph, list[str]]:
-    """Build the features of one program from its file.
+def build_graph(file: ProgramFile, settings: FeatureSettings) -> tuple[Graph, list[str]]:
+    """Read a program from its file and build its graph, see :func:`graph_of`.
+
+    Raises:
+        DataError: The file is broken (the message names the key), or its protobuf is of another program.
+    """
+    return graph_of(read_npz(file, file.split in LABELLED_SPLITS), settings)
+
+
+def graph_of(program: Program, settings: FeatureSettings) -> tuple[Graph, list[str]]:
+    """Build the features of one program.
+
+    A tile kernel is built as a layout program without configurable nodes that is kept whole.
 
     Args:
-        program: The program; its file is read.
-        settings: Settings of its kind of collection.
+        program: The program, wherever it came from.
+        settings: The recipe: settings of its kind of collection.
 
     Returns:
         The graph and the V names of its ``config_feat`` columns.
 
     Raises:
-        DataError: The file is broken (the message names the key), or its protobuf is of another program.
+        DataError: Its protobuf is of another program, or the file with its default layouts is broken.
     """
-    file = read_competition_file(program.path, program.collection.kind, program.split in LABELLED_SPLITS)
-    return build_graph_of(program, file, settings)
-
-
-def build_graph_of(
-    program: ProgramFile, file: CompetitionFile, settings: FeatureSettings
-) -> tuple[Graph, list[str]]:
-    """Build the features of one program from its file, already read, see :func:`build_graph`.
-
-    A tile kernel is built as a layout program without configurable nodes that is kept whole.
-    """
-    is_layout, protobuf = program.collection.kind == "layout", settings.protobuf(program)
-    exact = read_exact_graph(protobuf, file) if protobuf else None
-    operands, arrays = exact and exact.operands, (file.node_feat, file.node_opcode, file.edge_index)
-    ids = file.node_config_ids if is_layout else np.zeros(0, np.int64)
-    choices = file.choices if is_layout else no_choices(len(file.runtime))
-    layouts = file.layouts if is_layout else np.full((1, LAYOUT_WIDTH), -1, np.int8)
-    runtime = (file.runtime if is_layout else file.runtime / file.normalizers).astype(np.float64)
+    is_layout, protobuf = program.collection.kind == "layout", settings.protobuf(program.file)
+    exact = read_exact_graph(protobuf, program) if protobuf else None
+    operands, arrays = exact and exact.operands, (program.node_feat, program.node_opcode, program.edge_index)
+    ids = program.node_config_ids if is_layout else np.zeros(0, np.int64)
+    choices = program.choices if is_layout else no_choices(len(program.runtime))
+    layouts = program.layouts if is_layout else np.full((1, LAYOUT_WIDTH), -1, np.int8)
+    runtime = (program.runtime if is_layout else program.runtime / program.normalizers).astype(np.float64)
     tensors = config_tensors(*arrays, ids, operands)
     pairs = copy_pairs(*arrays, ids, tensors, settings.copies_through)
     defaults = np.full(tensors.dims.shape, -1, np.int8)
     if is_layout:
         if settings.compiler_defaults:
-            defaults = find_default_layouts(program, file)
+            defaults = find_default_layouts(program)
         violation, names = violation_features(
-            tensors, file.node_opcode[ids], layouts, choices, settings.default_layout, defaults
+            tensors, program.node_opcode[ids], layouts, choices, settings.default_layout, defaults
         )
         copies, copy_names = copy_features(pairs, layouts, choices)
         values, names = np.concatenate([violation, copies], 1), names + copy_names
     else:
-        values, names = tile_features(*arrays, file.config_feat, operands)
-    num_nodes, node_feat = len(file.node_opcode), file.node_feat
+        values, names = tile_features(*arrays, program.config_feat, operands)
+    num_nodes, node_feat = len(program.node_opcode), program.node_feat
     if settings.padding:
         node_feat = exact.node_feat if exact else pad(*arrays)
     hops = settings.hops if is_layout else WHOLE_GRAPH
-    kept = prune(file.edge_index, num_nodes, ids, hops, settings.direction)
+    kept = prune(program.edge_index, num_nodes, ids, hops, settings.direction)
     graph = Graph(
         name=program.name,
         node_feat=node_feat[kept.node_ids],
-        node_extra=node_extras(file.edge_index, num_nodes, exact and exact.node_extra)[kept.node_ids],
-        node_opcode=file.node_opcode[kept.node_ids],
+        node_extra=node_extras(program.edge_index, num_nodes, exact and exact.node_extra)[kept.node_ids],
+        node_opcode=program.node_opcode[kept.node_ids],
         edge_index=kept.edge_index.astype(np.int32),
         config_index=kept.config_index.astype(np.int32),
         tensor_sizes=tensors.dims.astype(np.int32),

@@ -6,10 +6,10 @@ from pathlib import Path
 import pandas as pd
 
 from fastslow.competition.catalog import TEST, ProgramFile
-from fastslow.competition.reader import CompetitionFile, read_competition_file
+from fastslow.competition.reader import Program, read_npz
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.features.build import build_graph_of
+from fastslow.features.build import graph_of
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import RECIPE, Features, Graph, check_features_manifest
 
@@ -61,18 +61,19 @@ def read_unseen(folder: Path, paths: Iterable[Path], hlo_folder: str = "") -> Un
     Raises:
         DataError: A file is broken (the message names the key), or as there.
     """
-    kind = UnseenGraphs(folder, []).collection.kind
-    return build_unseen(folder, (read_competition_file(Path(path), kind) for path in paths), hlo_folder)
+    collection = UnseenGraphs(folder, []).collection
+    files = (ProgramFile(collection, TEST, Path(path)) for path in paths)
+    return build_unseen(folder, map(read_npz, files), hlo_folder)
 
 
-def build_unseen(folder: Path, files: Iterable[CompetitionFile], hlo_folder: str = "") -> UnseenGraphs:
-    """Build graphs of competition files as those of a run were built.
+def build_unseen(folder: Path, programs: Iterable[Program], hlo_folder: str = "") -> UnseenGraphs:
+    """Build graphs of programs as those of a run were built.
 
-    Runtimes in the files, if any, are in the graphs; no model reads them.
+    Runtimes of the programs, if any, are in the graphs; no model reads them.
 
     Args:
-        folder: A run folder of the collection that the files are of, or its features folder.
-        files: The files in memory.
+        folder: A run folder, or its features folder.
+        programs: Programs of its collection.
         hlo_folder: As the setting of feature building.
 
     Raises:
@@ -85,8 +86,8 @@ def build_unseen(folder: Path, files: Iterable[CompetitionFile], hlo_folder: str
     except SettingsError as error:
         raise DataError(Path(folder) / MANIFEST, f"features.settings: {error}", _AGAIN) from None
     graphs = []
-    for file in files:
-        graph, columns = build_graph_of(ProgramFile(unseen.collection, TEST, file.path), file, settings)
+    for program in programs:
+        graph, columns = graph_of(program, settings)
         if columns != unseen.config_columns:
             problem = "learned from other features than this code builds"
             raise DataError(folder, problem, "Use the code of its commit, or train it again")

@@ -68,7 +68,7 @@ def graph_arrays(module: Module, fill: float = 0, extra: bool = False) -> dict[s
     """Return the graph of a module under the keys of the competition's npz files.
 
     Args:
-        module: A module without dangling references, as :func:`fastslow.hlo.reader.read_program` returns.
+        module: A module without dangling references, as :func:`fastslow.hlo.reader.read_hlo` returns.
         fill: Value of ``node_feat`` after the end of a list: 0 as in the competition, or -1, which is not a
             valid axis number.
         extra: Add ``node_extra_feat``, attributes that the 140 columns lack.

@@ -64,7 +64,7 @@ class HloProgram:
     layouts: dict[str, list[list[int]]] = field(default_factory=dict)
 
 
-def read_program(path: Path, kernel: str = "") -> HloProgram:
+def read_hlo(path: Path, kernel: str = "") -> HloProgram:
     """Read one module of an HLO file.
 
     Args:
@@ -72,14 +72,15 @@ def read_program(path: Path, kernel: str = "") -> HloProgram:
         kernel: Name of the module, or its position from 0; may be empty where the file holds one.
 
     Raises:
-        DataError: As for :func:`read_programs`; or the file holds several modules and none is chosen, no such
+        DataError: As for :func:`read_hlo_modules`; or the file holds several modules and none is chosen, no
+        such
             one, or two of that name.
     """
-    return choose_program(path, read_programs(path), kernel)
+    return choose_module(path, read_hlo_modules(path), kernel)
 
 
-def choose_program(path: Path, programs: list[HloProgram], kernel: str) -> HloProgram:
-    """Return one module of those that a file holds; errors as for :func:`read_program`."""
+def choose_module(path: Path, programs: list[HloProgram], kernel: str) -> HloProgram:
+    """Return one module of those that a file holds; errors as for :func:`read_hlo`."""
     if not kernel and len(programs) == 1:
         return programs[0]
     names = [program.module.name for program in programs]
@@ -96,7 +97,7 @@ def choose_program(path: Path, programs: list[HloProgram], kernel: str) -> HloPr
     raise DataError(path, problem, "Choose one by name or number: kernel=0")
 
 
-def read_programs(path: Path) -> list[HloProgram]:
+def read_hlo_modules(path: Path) -> list[HloProgram]:
     """Read all modules of an HLO file; only TpuGraphs' TuningData holds more than one.
 
     Failed runs are dropped, as in TpuGraphs.

@@ -22,7 +22,7 @@ from fastslow.competition.catalog import (
 from fastslow.competition.data_quality import measure_quality, two_runs
 from fastslow.competition.layouts import ROLES
 from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.reader import CompetitionFile, config_groups, read_competition_file
+from fastslow.competition.reader import Program, config_groups, read_npz
 from fastslow.competition.schema import check_schema
 from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
 from fastslow.core.npz_io import read_headers
@@ -108,23 +108,24 @@ def _programs(settings: DataReportSettings) -> list[ProgramFile]:
     return list_programs(resolve(settings.data_root), get_collection(settings.collection), settings.split)
 
 
-def read_program(settings: DataReportSettings) -> CompetitionFile:
+def read_shown(settings: DataReportSettings) -> Program:
     """Read the program that is shown in detail.
 
     Raises:
         SettingsError: No program has that name, or it has no such configuration.
         DataError: The split is missing or the file is broken.
     """
-    paths = {program.name: program.path for program in _programs(settings)}
-    name = settings.program or min(paths, key=lambda name: read_headers(paths[name])["node_opcode"].shape)
-    settings.require(name in paths, "program", f"one of {', '.join(paths)}")
-    program = read_competition_file(paths[name], "layout", labelled=True)
+    files = {file.name: file for file in _programs(settings)}
+    nodes = {name: read_headers(file.path)["node_opcode"].shape for name, file in files.items()}
+    name = settings.program or min(nodes, key=nodes.__getitem__)
+    settings.require(name in files, "program", f"one of {', '.join(files)}")
+    program = read_npz(files[name], labelled=True)
     allowed = f"below {len(program.runtime)}, the number of configurations of {name}"
     settings.require(settings.configuration < len(program.runtime), "configuration", allowed)
     return program
 
 
-def describe_configuration(program: CompetitionFile, configuration: int) -> pd.DataFrame:
+def describe_configuration(program: Program, configuration: int) -> pd.DataFrame:
     """Put one configuration of a layout file into words: the layout of each tensor of each configurable node.
 
     Returns:
@@ -175,18 +176,18 @@ def compare_programs(settings: DataReportSettings) -> pd.DataFrame:
         runtime over the fastest.
     """
     rows = []
-    for program in progress(_programs(settings)[: settings.max_programs], desc="runtimes", unit="file"):
-        file = read_competition_file(program.path, "layout", labelled=True)
-        distinct = len(file.choices.partition(file.choices.varying)[1])
-        relative = file.runtime / file.runtime.min()
+    for file in progress(_programs(settings)[: settings.max_programs], desc="runtimes", unit="file"):
+        program = read_npz(file, labelled=True)
+        distinct = len(program.choices.partition(program.choices.varying)[1])
+        relative = program.runtime / program.runtime.min()
         rows.append(
             {
                 "name": program.name,
-                "nodes": len(file.node_opcode),
-                "configs": len(file.runtime),
+                "nodes": len(program.node_opcode),
+                "configs": len(program.runtime),
                 "distinct": distinct,
-                "repeated": len(file.runtime) - distinct,
-                "runtimes": len(np.unique(file.runtime)),
+                "repeated": len(program.runtime) - distinct,
+                "runtimes": len(np.unique(program.runtime)),
                 "median": float(np.median(relative)),
                 "slowest": float(relative.max()),
             }
@@ -203,7 +204,7 @@ def compare_labels(settings: DataReportSettings) -> pd.DataFrame:
     """
     rows = []
     for program in progress(_programs(settings)[: settings.max_programs], desc="labels", unit="file"):
-        quality = measure_quality(read_competition_file(program.path, "layout", labelled=True))
+        quality = measure_quality(read_npz(program, labelled=True))
         rows.append({"name": program.name, **asdict(quality), "doubts": quality.doubts})
     return pd.DataFrame(rows).sort_values("ceiling", ignore_index=True)
 
@@ -254,7 +255,7 @@ def plot_survey(files: pd.DataFrame) -> Figure:
     return figure
 
 
-def plot_runtimes(program: CompetitionFile) -> Figure:
+def plot_runtimes(program: Program) -> Figure:
     """Plot the histogram of the runtimes of a labelled layout file, as multiples of the fastest."""
     relative = program.runtime / program.runtime.min()
     figure = Figure(figsize=(8, 3.2), layout="constrained")
@@ -291,7 +292,7 @@ def plot_programs(programs: pd.DataFrame) -> Figure:
     return figure
 
 
-def plot_quality(file: CompetitionFile) -> Figure:
+def plot_quality(program: Program) -> Figure:
     """Plot the ranks of a labelled file's runtimes over its rows, and of two runs of repeated configurations.
 
     Blocks of rows that are slower than their neighbours, or a slope, are a machine that changed. Points far
@@ -299,8 +300,8 @@ def plot_quality(file: CompetitionFile) -> Figure:
     """
     figure = Figure(figsize=(10, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[2, 1])
-    runtime, group = config_groups(file)
-    draw_rows(left, runtime, file.path.stem)
+    runtime, group = config_groups(program)
+    draw_rows(left, runtime, program.name)
     counts = np.bincount(group)
     repeated = np.flatnonzero(counts > 1)
     right.set(title=f"{len(repeated):,} repeated configurations")

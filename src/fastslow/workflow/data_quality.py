@@ -17,7 +17,7 @@ from fastslow.competition.catalog import (
     list_programs,
 )
 from fastslow.competition.data_quality import Quality, measure_quality
-from fastslow.competition.reader import file_fingerprint, read_competition_file
+from fastslow.competition.reader import file_fingerprint, read_npz
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.memory import step_cores
@@ -96,7 +96,7 @@ def report_quality(settings: QualitySettings) -> pd.DataFrame:
 
 
 def _measure(program: ProgramFile, mark: str) -> dict:
-    quality = measure_quality(read_competition_file(program.path, program.collection.kind, labelled=True))
+    quality = measure_quality(read_npz(program, labelled=True))
     own = {"collection": program.collection.name, "split": program.split, "name": program.name, "file": mark}
     return own | asdict(quality) | {"doubts": quality.doubts}
 
@@ -158,9 +158,10 @@ def _draw(settings: QualitySettings, rows: pd.DataFrame) -> None:
     figure = Figure(figsize=(9, 2.4 * len(rows)), layout="constrained")
     panels = np.atleast_1d(figure.subplots(len(rows), 1))
     for axes, row in zip(panels, rows.to_dict("records"), strict=True):
-        path = get_collection(row["collection"]).folder(settings.root, row["split"]) / f"{row['name']}.npz"
-        kind = get_collection(row["collection"]).kind
-        draw_rows(axes, read_competition_file(path, kind).runtime, f"{row['collection']} {row['name']}")
+        collection, split = get_collection(row["collection"]), row["split"]
+        path = collection.folder(settings.root, split) / f"{row['name']}.npz"
+        program = read_npz(ProgramFile(collection, split, path))
+        draw_rows(axes, program.runtime, f"{collection.name} {program.name}")
     picture = settings.table.with_suffix(".png")
     save_figure(figure, picture)
     print(f"runtimes over the rows of {'the most doubtful' if row['doubts'] else 'the noisiest'}: {picture}")

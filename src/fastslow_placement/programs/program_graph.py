@@ -9,7 +9,7 @@ from fastslow.competition.node_columns import ELEMENT_BYTES
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import read_graph_arrays
 from fastslow.core.errors import DataError
-from fastslow.hlo.reader import read_program
+from fastslow.hlo.reader import read_hlo
 from fastslow_placement.programs.cost_graph import CostGraph, topological_order
 from fastslow_placement.programs.hlo_graph import UNROLL, graph_of_module
 from fastslow_placement.programs.recorder import LEAVES, OF_LEAVES, PASS, Recorder
@@ -98,4 +98,4 @@ def read_cost_graph(
     path = Path(path)
     if path.suffix == ".npz":
         return graph_of_arrays(_read_arrays(path), path, path.stem, device)
-    return graph_of_module(read_program(path).module, path, path.stem, device, unroll, allow_unknown)
+    return graph_of_module(read_hlo(path).module, path, path.stem, device, unroll, allow_unknown)

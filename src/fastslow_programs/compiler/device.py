@@ -25,7 +25,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import write_json
 from fastslow.core.processes import end_with_parent
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
-from fastslow.hlo.reader import read_program
+from fastslow.hlo.reader import read_hlo
 from fastslow_programs.compiler.layout_constraints import is_default, layout_constraint
 from fastslow_programs.compiler.layout_space import OUTPUT, ConfigurableNode, Layouts
 
@@ -359,7 +359,7 @@ def load_tuned(folder: str | Path) -> Callable:
     import jax
 
     path = Path(folder) / SIGNATURE
-    module = read_program(path.parent / TUNED).module
+    module = read_hlo(path.parent / TUNED).module
     try:
         signature = json.loads(path.read_text())
     except (OSError, ValueError) as error:

@@ -1,21 +1,23 @@
-"""Convert a program, an HLO file or a JAX function, to a competition file.
+"""Read a program of yours from any source, and convert it to a competition file.
 
-Its graph becomes node features, edges and configurable nodes; configurations are sampled from its layout
-space. ``fastslow.convert``, ``make convert`` and notebook 50 call it.
+The graph of an HLO file or of a JAX function becomes node features, edges and configurable nodes;
+configurations are sampled from its layout space. ``fastslow.convert``, ``make convert`` and notebook 50 call
+:func:`convert`; a ranking and a search call :func:`read_program`.
 """
 
 import hashlib
 import random
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import get_collection
+from fastslow.competition.catalog import TEST, ProgramFile, get_collection
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.reader import read_competition_file
+from fastslow.competition.reader import Program, program_of, read_npz
 from fastslow.competition.schema import DEFAULTS
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import DataError
@@ -47,33 +49,47 @@ _TRIES = 500  # draws in a row without a new configuration, after which the spac
 
 
 @dataclass(frozen=True)
-class Conversion:
-    """A converted program.
+class ConvertedProgram(Program):
+    """A program that was made from HLO.
 
     Args:
         module: Its HLO.
         nodes: Its configurable nodes.
-        arrays: Arrays of the competition file ``npz`` by key.
-        npz: The file.
+        arrays: Its arrays as a competition file holds them, by key.
         labels: What ``config_runtime`` holds, in words.
-        measured: Whether the configurations are the file's own, with measured runtimes.
+        measured: Whether the configurations are the source's own, with measured runtimes.
     """
 
-    module: Module
-    nodes: list[ConfigurableNode]
-    arrays: dict[str, np.ndarray]
-    npz: Path
-    labels: str
+    module: Module | None = None
+    nodes: Sequence[ConfigurableNode] = ()
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    labels: str = ""
     measured: bool = False
 
 
-def convert(settings: ConvertSettings, ask_compiler: bool = False, report: bool = True) -> Conversion:
-    """Write the competition file of a program, a picture of its graph and a table of its configurable nodes.
+def read_program(settings: ConvertSettings, ask_compiler: bool = False) -> Program:
+    """Return a program from any source: a competition file, an HLO file or a JAX function.
 
     Args:
-        settings: Settings.
+        settings: Settings that name the source, its collection and how configurations are drawn.
+        ask_compiler: As for :func:`make_program`.
+
+    Raises:
+        SettingsError: As for :func:`make_program`.
+        DataError: The source is missing or broken, or as for :func:`make_program`.
+    """
+    if settings.is_npz:
+        collection = get_collection(settings.collection)
+        return read_npz(ProgramFile(collection, TEST, settings.origin.path))
+    return make_program(settings, ask_compiler)
+
+
+def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> ConvertedProgram:
+    """Make a program from HLO, with its configurations; nothing is written.
+
+    Args:
+        settings: Settings of a conversion.
         ask_compiler: Ask the compiler for its own layouts of an HLO file even where no label needs them.
-        report: Whether to write picture and table; without, only the competition file.
 
     Raises:
         SettingsError: The source is neither an HLO file nor ``model.py:FUNCTION``, or the compiler is needed
@@ -83,16 +99,16 @@ def convert(settings: ConvertSettings, ask_compiler: bool = False, report: bool 
     """
     source = settings.origin
     labeller = settings.labeller()
-    program = source.read(labeller, ask_compiler=settings.label or ask_compiler)
-    module = program.module
+    hlo = source.read(labeller, ask_compiler=settings.label or ask_compiler)
+    module = hlo.module
     check_module(source.path, module, settings.allow_unknown)
-    nodes = configurable_nodes(module, program.layouts)
-    if not nodes and "config_feat" not in program.runs:
+    nodes = configurable_nodes(module, hlo.layouts)
+    if not nodes and "config_feat" not in hlo.runs:
         problem = "it has no convolution, dot or reshape, the configurable instructions"
         raise DataError(source.path, problem, "Convert a program with one of them")
-    arrays = graph_arrays(module)
+    arrays, collection = graph_arrays(module), get_collection(settings.collection)
     if settings.configs == MEASURED:
-        arrays |= _measured(source.path, program.runs, get_collection(settings.collection).kind)
+        arrays |= _measured(source.path, hlo.runs, collection.kind)
         labels = "measured runtime, ns"
     else:
         choices = tie(nodes)
@@ -110,11 +126,27 @@ def convert(settings: ConvertSettings, ask_compiler: bool = False, report: bool 
         arrays["config_runtime"] = np.array(cycles, np.int64)
         if (defaults := encode_defaults(nodes)) is not None:
             arrays[DEFAULTS] = defaults
-    conversion = Conversion(module, nodes, arrays, settings.npz, labels, settings.configs == MEASURED)
-    _write_npz(conversion, settings)
-    if report:
-        _write_report(conversion, settings)
-    return conversion
+    program = program_of(ProgramFile(collection, TEST, settings.npz), arrays, settings.label)
+    return ConvertedProgram(
+        **vars(program),
+        module=module,
+        nodes=nodes,
+        arrays=arrays,
+        labels=labels,
+        measured=settings.configs == MEASURED,
+    )
+
+
+def convert(settings: ConvertSettings) -> ConvertedProgram:
+    """Write the competition file of a program, a picture of its graph and a table of its configurable nodes.
+
+    Args:
+        settings: Settings; errors as for :func:`make_program`.
+    """
+    program = make_program(settings)
+    write_npz(program)
+    _write_report(program, settings)
+    return program
 
 
 def _measured(path: Path, runs: dict[str, np.ndarray], kind: str) -> dict[str, np.ndarray]:
@@ -126,22 +158,22 @@ def _measured(path: Path, runs: dict[str, np.ndarray], kind: str) -> dict[str, n
     return runs
 
 
-def _write_npz(conversion: Conversion, settings: ConvertSettings) -> None:
-    with atomic_path(settings.npz) as temporary:
-        np.savez_compressed(temporary, **conversion.arrays)
-        read_competition_file(temporary, get_collection(settings.collection).kind, settings.label)
+def write_npz(program: ConvertedProgram) -> None:
+    """Write a program's competition file."""
+    with atomic_path(program.path) as temporary:
+        np.savez_compressed(temporary, **program.arrays)
 
 
-def _write_report(conversion: Conversion, settings: ConvertSettings) -> None:
-    content = hashlib.sha256(conversion.module.SerializeToString(deterministic=True)).hexdigest()
+def _write_report(program: ConvertedProgram, settings: ConvertSettings) -> None:
+    content = hashlib.sha256(program.module.SerializeToString(deterministic=True)).hexdigest()
     folder, inputs = resolve(settings.folder), {"module": content}
     artifact = Artifact(folder, settings.identity(), inputs, products=(settings.npz,))
     with artifact.building():
-        shown = {"node_config_ids": np.zeros(0, np.int64)} | conversion.arrays  # a tile file has none
+        shown = {"node_config_ids": np.zeros(0, np.int64)} | program.arrays  # a tile file has none
         save_figure(plot_graph(shown, settings.program), artifact.folder / PICTURE)
         with atomic_path(artifact.folder / TABLE) as temporary:
-            list_configurable(conversion.module, conversion.nodes).to_csv(temporary, index=False)
-        artifact.finish((PICTURE, TABLE), summary=summarise(conversion).to_dict())
+            list_configurable(program.module, program.nodes).to_csv(temporary, index=False)
+        artifact.finish((PICTURE, TABLE), summary=summarise(program).to_dict())
 
 
 def check_module(path: Path, module: Module, allow_unknown: bool) -> None:
@@ -194,18 +226,18 @@ def estimate_cycles(path: Path, programs: list[Module], labeller: Labeller) -> l
     return [record.get("cycles") for record in records]
 
 
-def summarise(conversion: Conversion) -> pd.Series:
+def summarise(program: ConvertedProgram) -> pd.Series:
     """Return the sizes of the graph, of its configuration space and of the file, named after the npz."""
-    arrays, nodes = conversion.arrays, conversion.nodes
-    unknown = {i.opcode for c in conversion.module.computations for i in c.instructions} - OPCODES.keys()
+    arrays, nodes = program.arrays, program.nodes
+    unknown = {i.opcode for c in program.module.computations for i in c.instructions} - OPCODES.keys()
     facts = {
         "nodes": len(arrays["node_opcode"]),
         "edges": len(arrays["edge_index"]),
-        "computations": len(conversion.module.computations),
+        "computations": len(program.module.computations),
         "unknown opcodes": ", ".join(sorted(unknown)) or "none",
         "configurable nodes": len(nodes),
         "possible configurations": f"10^{log10_configurations(tie(nodes)):.1f}",
         "configurations written": len(arrays["config_runtime"]),
-        "labels": conversion.labels,
+        "labels": program.labels,
     }
-    return pd.Series(facts, name=conversion.npz.stem)
+    return pd.Series(facts, name=program.name)

@@ -1,6 +1,7 @@
 """Settings of every command that takes a program of your own."""
 
 import re
+import zipfile
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -49,6 +50,12 @@ class SourceSettings(Settings):
             DataError: There is no such file.
         """
         return self._given or Source.of(self.source, self.kernel)
+
+    @property
+    def is_npz(self) -> bool:
+        """Whether the source is a competition file."""
+        path = resolve(self.source)
+        return path.suffix == ".npz" or (path.is_file() and zipfile.is_zipfile(path))
 
 
 class ProgramSettings(SourceSettings):

@@ -20,7 +20,7 @@ from pathlib import Path
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import resolve
 from fastslow.hlo.messages import Module
-from fastslow.hlo.reader import HloProgram, choose_program, read_program, read_programs
+from fastslow.hlo.reader import HloProgram, choose_module, read_hlo, read_hlo_modules
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
 from fastslow_programs.compiler.libtpu import lower, require_compiler
 
@@ -31,7 +31,7 @@ _WANTED = "Name a function without parameters that returns (function, arguments)
 class Source:
     """The source of a program: an HLO file, or a Python file and its function.
 
-    ``kernel`` says which module of an HLO file, as for :func:`fastslow.hlo.reader.read_program`.
+    ``kernel`` says which module of an HLO file, as for :func:`fastslow.hlo.reader.read_hlo`.
     """
 
     path: Path
@@ -87,7 +87,7 @@ class Source:
                 or the compiler failed on it.
         """
         if not self.function:
-            program = read_program(self.path, self.kernel)
+            program = read_hlo(self.path, self.kernel)
             if not ask_compiler:
                 return program
             require_compiler()
@@ -161,10 +161,10 @@ class FunctionSource(Source):
 @functools.lru_cache(maxsize=64)
 def _measured(path: Path, kernel: str, changed: int) -> str:
     try:
-        programs = read_programs(path)
+        programs = read_hlo_modules(path)
     except DataError:  # said when the program itself is read
         return ""
-    runs = choose_program(path, programs, kernel).runs
+    runs = choose_module(path, programs, kernel).runs
     return "tile" if "config_feat" in runs else "layout" if runs else ""
 
 

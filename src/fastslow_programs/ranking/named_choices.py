@@ -7,7 +7,7 @@ import numpy as np
 
 from fastslow.competition.layouts import ROLES
 from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.reader import CompetitionFile
+from fastslow.competition.reader import Program
 from fastslow.competition.schema import TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
 from fastslow.competition.tensors import format_layout
 
@@ -40,17 +40,17 @@ class NamedChoice:
 
 
 def name_choices(
-    file: CompetitionFile, default: int | None = None, names: Sequence[str] | None = None
+    program: Program, default: int | None = None, names: Sequence[str] | None = None
 ) -> list[NamedChoice]:
-    """Name the choices in which the configurations of a file differ.
+    """Name the choices in which the configurations of a program differ.
 
     Args:
-        file: A layout or a tile file.
+        program: A layout program or a tile kernel.
         default: Position of the configuration that others are compared with; where it is not known, the
             commonest option of each choice stands for it.
         names: Name of each node of the graph; by default its opcode and number.
     """
-    named = _tile_choices(file) if file.choices is None else _layout_choices(file, names)
+    named = _tile_choices(program) if program.choices is None else _layout_choices(program, names)
     return [
         NamedChoice(*words, options=options, values=values, default=_default_of(values, default))
         for words, options, values in named
@@ -61,14 +61,14 @@ def _default_of(values: np.ndarray, default: int | None) -> int:
     return int(np.bincount(values).argmax() if default is None else values[default])
 
 
-def _layout_choices(file: CompetitionFile, names: Sequence[str] | None):
-    choices, ids = file.choices, file.node_config_ids
-    words = [format_layout(layout) for layout in file.layouts.tolist()]
+def _layout_choices(program: Program, names: Sequence[str] | None):
+    choices, ids = program.choices, program.node_config_ids
+    words = [format_layout(layout) for layout in program.layouts.tolist()]
     for group in choices.varying:
         rows, roles = np.nonzero(choices.group == group)
         first = rows[0]
         node = int(ids[first])
-        named = names[node] if names else f"{opcode_name(int(file.node_opcode[node]))} {node}"
+        named = names[node] if names else f"{opcode_name(int(program.node_opcode[node]))} {node}"
         tensors = [ROLES[role] for role in roles[rows == first]]
         codes = choices.codes[first, roles[rows == first], : choices.options[group]]
         options = tuple(" and ".join(words[code] for code in option) for option in codes.T)
@@ -76,8 +76,8 @@ def _layout_choices(file: CompetitionFile, names: Sequence[str] | None):
         yield (named, tied, " and ".join(tensors)), options, choices.values[:, group].astype(np.int64)
 
 
-def _tile_choices(file: CompetitionFile):
-    bounds = file.config_feat.reshape(-1, len(TILE_ROLES), TILE_WIDTH)[..., :TILE_DIMENSIONS]
+def _tile_choices(program: Program):
+    bounds = program.config_feat.reshape(-1, len(TILE_ROLES), TILE_WIDTH)[..., :TILE_DIMENSIONS]
     for role, tensor in enumerate(TILE_ROLES):
         for dimension in range(TILE_DIMENSIONS):
             distinct, values = np.unique(bounds[:, role, dimension], return_inverse=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import TEST, ProgramFile
+from fastslow.competition.catalog import TEST
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
-from fastslow.competition.reader import CompetitionFile, read_competition_file
+from fastslow.competition.reader import Program
 from fastslow.competition.submission_csv import ranking as fastest_first
 from fastslow.core.artifacts import commit
 from fastslow.core.figures import save_figure
@@ -25,7 +25,7 @@ from fastslow_programs.compiler.layout_choices import tie
 from fastslow_programs.compiler.layout_constraints import constrain, is_imposed
 from fastslow_programs.compiler.layout_space import OUTPUT, decode
 from fastslow_programs.compiler.libtpu import require_compiler
-from fastslow_programs.program.convert import Conversion, convert, estimate_cycles
+from fastslow_programs.program.convert import ConvertedProgram, estimate_cycles, read_program, write_npz
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.known_models import Configurations
@@ -70,21 +70,19 @@ def rank(settings: RankSettings, models: Models | None = None, known: pd.DataFra
             bar.update()
 
         bar.set_postfix_str("program")
-        npz, conversion = (settings.origin.path if settings.is_npz else None), None
-        if npz is None:
-            conversion = convert(settings.conversion(), settings.estimate > 0, report=False)
-            npz = conversion.npz
-        file = read_competition_file(npz, collection.kind)
-        default = _default(settings, conversion, len(file.runtime))
-        known = _check_known(settings, known, len(file.runtime))
+        program = read_program(settings.conversion(), settings.estimate > 0)
+        if isinstance(program, ConvertedProgram):
+            write_npz(program)  # it says which configuration each row of the ranking is
+        default = _default(settings, program)
+        known = _check_known(settings, known, len(program.runtime))
         step("features")
-        graphs = build_unseen(run.folder, [file], settings.hlo_folder)
+        graphs = build_unseen(run.folder, [program], settings.hlo_folder)
         predictions = {}
         for name, member in members.items():
             step(name)
             predictions[name] = member.predict(graphs)
         step("words")
-        ranking = _describe(settings, models, run, file, conversion, default, graphs, predictions, known)
+        ranking = _describe(settings, models, run, program, default, graphs, predictions, known)
         bar.update()
     return ranking
 
@@ -93,30 +91,30 @@ def _describe(
     settings: RankSettings,
     models: Models,
     run: FinishedRun,
-    file: CompetitionFile,
-    conversion: Conversion | None,
+    program: Program,
     default: int | None,
     graphs: UnseenGraphs,
     predictions: dict[str, dict[str, np.ndarray]],
     known: pd.DataFrame | None,
 ) -> Ranking:
-    name = file.path.stem
+    name = program.name
     members = {member: own[name] for member, own in predictions.items()}
     prediction = run.combine(predictions)[name] if run.members else members[run.name]
-    parts = conversion.module.computations if conversion else []
+    converted = program if isinstance(program, ConvertedProgram) else None
+    parts = converted.module.computations if converted else []
     names = [instruction.name for part in parts for instruction in part.instructions] or None
-    choices = name_choices(file, default, names)
+    choices = name_choices(program, default, names)
     learnt = None
     if known is not None:
         prediction, learnt = _learn(run, graphs, choices, members, known, default)
     cycles, default_cycles = {}, None
     if settings.estimate:
         fastest = fastest_first(prediction, "layout")[: settings.estimate].tolist()
-        default_cycles, *best = _estimate(settings, conversion, default, fastest)
+        default_cycles, *best = _estimate(settings, converted, default, fastest)
         cycles = dict(zip(fastest, best, strict=True))
     weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
     experience = models.experience(run.collection.kind) if known is None else None
-    table = make_table(prediction, members, file.runtime, cycles, file.normalizers)
+    table = make_table(prediction, members, program.runtime, cycles, program.normalizers)
     if known is not None:
         table["known"] = table["config"].map(known.groupby("config")["runtime"].mean())
     return Ranking(
@@ -129,8 +127,8 @@ def _describe(
         effects=effects(choices, prediction),
         default=default,
         default_cycles=default_cycles,
-        defaults_remedy=_defaults_remedy(run, file, conversion),
-        imposed=_imposed(conversion, choices, prediction) if default is not None and conversion else None,
+        defaults_remedy=_defaults_remedy(run, program),
+        imposed=_imposed(converted, choices, prediction) if default is not None and converted else None,
         learnt=learnt,
         rule=best_rule(run, graphs, name),
         trust=experience
@@ -168,45 +166,46 @@ def _learn(
 
 
 def _imposed(
-    conversion: Conversion, choices: Sequence[NamedChoice], prediction: np.ndarray
+    program: ConvertedProgram, choices: Sequence[NamedChoice], prediction: np.ndarray
 ) -> Imposed | None:
     """Rank the configurations that differ in what can be imposed; None for measured ones."""
-    if conversion.measured:
+    if program.measured:
         return None
-    outputs = conversion.arrays["node_config_feat"][:, :, :LAYOUT_WIDTH]
-    tied = [choice for choice in tie(conversion.nodes) if len(choice.options) > 1]
+    outputs = program.arrays["node_config_feat"][:, :, :LAYOUT_WIDTH]
+    tied = [choice for choice in tie(program.nodes) if len(choice.options) > 1]
     bound = [choice for choice in choices if ROLES[OUTPUT] in choice.tensor.split(" and ")]
     table = rank_groups(outputs.reshape(len(outputs), -1), prediction, choices, bound)
     where = frozenset(choice.where for choice in bound)
     return Imposed(len(tied), sum(is_imposed(choice.roles) for choice in tied), where, table)
 
 
-def _defaults_remedy(run: FinishedRun, file: CompetitionFile, conversion: Conversion | None) -> str:
+def _defaults_remedy(run: FinishedRun, program: Program) -> str:
     """Return what would tell the compiler's own layouts; empty if they are known or no model reads them."""
     if run.collection.kind == "tile" or not read_recipe(run.folder)["settings"]["compiler_defaults"]:
         return ""
-    if knows_default_layouts(ProgramFile(run.collection, TEST, file.path), file):
+    if knows_default_layouts(program):
         return ""
-    return _FROM_COMPILER if conversion else _FROM_FILE
+    return _FROM_COMPILER if isinstance(program, ConvertedProgram) else _FROM_FILE
 
 
-def _default(settings: RankSettings, conversion: Conversion | None, configs: int) -> int | None:
+def _default(settings: RankSettings, program: Program) -> int | None:
     if settings.default >= 0:
+        configs = len(program.runtime)
         settings.require(
             settings.default < configs, "default", f"a position below {configs}, the configurations"
         )
         return settings.default
-    return 0 if conversion is not None and not conversion.measured else None
+    return 0 if isinstance(program, ConvertedProgram) and not program.measured else None
 
 
 def _estimate(
-    settings: RankSettings, conversion: Conversion, default: int | None, configs: list[int]
+    settings: RankSettings, program: ConvertedProgram, default: int | None, configs: list[int]
 ) -> list[int | None]:
     """Return the compiler's cycles: of its own default, which must compile, and of some configurations."""
-    rows = conversion.arrays["node_config_feat"]
-    own = {} if default is None else decode(rows[default], conversion.nodes)
-    layouts = [own, *(decode(rows[number], conversion.nodes) for number in configs)]
-    programs = [constrain(conversion.module, own, conversion.nodes) for own in layouts]
+    rows = program.arrays["node_config_feat"]
+    own = {} if default is None else decode(rows[default], program.nodes)
+    layouts = [own, *(decode(rows[number], program.nodes) for number in configs)]
+    programs = [constrain(program.module, own, program.nodes) for own in layouts]
     return estimate_cycles(settings.origin.path, programs, settings.labeller())
 
 

@@ -1,6 +1,5 @@
 """Settings of a ranking, and what they name: the program's file, its collection, the run."""
 
-import zipfile
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +7,7 @@ from annotated_types import Ge, Le
 
 from fastslow.competition.catalog import COLLECTIONS, Collection, get_collection
 from fastslow.core.npz_io import read_headers
-from fastslow.core.settings import NonNegative, Positive, resolve, unkeyed
+from fastslow.core.settings import NonNegative, Positive, unkeyed
 from fastslow_programs.program.program_settings import MEASURED, ConvertSettings, ProgramSettings
 
 _LAYOUT, _TILE = "layout:xla:random", "tile:xla"  # of a file whose folder does not tell
@@ -59,12 +58,6 @@ class RankSettings(ProgramSettings):
         self.require(converted or not self.estimate, "estimate", "0 for an npz, whose HLO is not known")
 
     @property
-    def is_npz(self) -> bool:
-        """Whether the source is a competition file."""
-        path = resolve(self.source)
-        return path.suffix == ".npz" or (path.is_file() and zipfile.is_zipfile(path))
-
-    @property
     def folder(self) -> str:
         """Folder of the tables, the figures and the executed notebook."""
         return f"{self.data_root}/rankings/{self.program}"
@@ -100,7 +93,7 @@ class RankSettings(ProgramSettings):
         return find_run(runs_folder(self.run), self.find_collection())
 
     def conversion(self) -> ConvertSettings:
-        """Return the settings that convert the source, where it is not an npz."""
+        """Return the settings that read the source, and convert it where it is not an npz."""
         shared = {name: getattr(self, name) for name in _CONVERSION}
         collection = self.find_collection()
         tile = {"configs": MEASURED} if collection.kind == "tile" else {}

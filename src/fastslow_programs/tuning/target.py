@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.catalog import TEST, ProgramFile
+from fastslow.competition.catalog import TEST, Collection, ProgramFile
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
-from fastslow.competition.reader import CompetitionFile, file_fingerprint, read_competition_file
+from fastslow.competition.reader import Program, file_fingerprint
 from fastslow.competition.tensors import format_layout
 from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
@@ -23,7 +23,7 @@ from fastslow.features.scaling import standardise
 from fastslow.features.unseen import build_unseen
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
-from fastslow.hlo.reader import HloProgram, read_program
+from fastslow.hlo.reader import HloProgram, read_hlo
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.device import (
     LocalProgram,
@@ -36,7 +36,7 @@ from fastslow_programs.compiler.layout_choices import TiedChoice, encode_default
 from fastslow_programs.compiler.layout_constraints import constrain, is_imposed
 from fastslow_programs.compiler.layout_space import ConfigurableNode, Layout, configurable_nodes
 from fastslow_programs.compiler.libtpu import require_compiler
-from fastslow_programs.program.convert import check_module, convert
+from fastslow_programs.program.convert import ConvertedProgram, check_module, read_program, write_npz
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.named_choices import name_choices
@@ -105,10 +105,10 @@ def read_target(settings: TuneSettings) -> Target:
 
 
 def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
-    path = settings.origin.path
-    if not settings.is_npz:
-        path = convert(settings.ranking().conversion()).npz
-    file = read_competition_file(path, settings.find_collection().kind)
+    file = read_program(settings.ranking().conversion())
+    path = file.path
+    if isinstance(file, ConvertedProgram):
+        write_npz(file)
     values = file.runtime.astype(float) if file.normalizers is None else file.runtime / file.normalizers
     if values.min() <= 0:
         remedy = "Replay a file with runtimes, or tune the program's HLO"
@@ -141,17 +141,16 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
     )
 
 
-def _find_default(settings: TuneSettings, file: CompetitionFile) -> tuple[int | None, str]:
+def _find_default(settings: TuneSettings, file: Program) -> tuple[int | None, str]:
     """Return the position of a file's default, None for the commonest options, and which it is in words."""
     if settings.default >= 0:
         return settings.default, f"configuration {settings.default}"
     if file.normalizers is not None:
         own = np.flatnonzero(file.runtime == file.normalizers)
         return (int(own[0]) if len(own) else None), "the runtime of the compiler's own, the file's normaliser"
-    program = ProgramFile(settings.find_collection(), TEST, file.path)
-    if not knows_default_layouts(program, file):
+    if not knows_default_layouts(file):
         return None, "nearest to the commonest option of each choice: the compiler's own is not known"
-    choices, defaults = file.choices, find_default_layouts(program, file)
+    choices, defaults = file.choices, find_default_layouts(file)
     off = is_off_default(file.layouts[choices.codes], defaults[:, :, None])
     node, role = np.indices(choices.group.shape)
     count = sum(
@@ -163,7 +162,7 @@ def _find_default(settings: TuneSettings, file: CompetitionFile) -> tuple[int | 
     return nearest, f"configuration {nearest}, {same} the compiler's own layouts"
 
 
-def _pretrained_of_file(run: FinishedRun, file: CompetitionFile, space: Space, first) -> Pretrained:
+def _pretrained_of_file(run: FinishedRun, file: Program, space: Space, first) -> Pretrained:
     known: list[np.ndarray] = []
 
     def pretrained(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -177,7 +176,7 @@ def _pretrained_of_file(run: FinishedRun, file: CompetitionFile, space: Space, f
     return pretrained
 
 
-def _predict(run: FinishedRun, file: CompetitionFile) -> tuple[np.ndarray, np.ndarray]:
+def _predict(run: FinishedRun, file: Program) -> tuple[np.ndarray, np.ndarray]:
     graphs = build_unseen(run.folder, [file])
     name = file.path.stem
     graph = graphs.graph("test", name)
@@ -239,7 +238,7 @@ def read_local(source: Source, seed: int) -> LocalProgram:
     if source.function:
         function, arguments = source.function_and_arguments()
         return lower_function(function, arguments, seed)
-    module = read_program(source.path, source.kernel).module
+    module = read_hlo(source.path, source.kernel).module
     return LocalProgram(module, draw_inputs(module, seed), {})
 
 
@@ -258,7 +257,7 @@ def _pretrained_of_program(
     free,
     space: Space,
 ) -> Pretrained:
-    template, layouts, codes_of = _template(module, nodes, tied)
+    template, layouts, codes_of = _template(run.collection, module, nodes, tied)
     anchors = np.concatenate([space.default[None], space.draw(_ANCHORS - 1, np.random.default_rng(0))])
     scale: list = []
 
@@ -282,8 +281,8 @@ def _pretrained_of_program(
     return pretrained
 
 
-def _template(module: Module, nodes: list[ConfigurableNode], tied: list[TiedChoice]):
-    """Return the program as a file without configurations, its layouts, and a function to their codes."""
+def _template(collection: Collection, module: Module, nodes: list[ConfigurableNode], tied: list[TiedChoice]):
+    """Return the program without configurations, its layouts, and a function to their codes."""
     arrays, own = graph_arrays(module), encode_defaults(nodes)
     numbers: dict[Layout, int] = {(): 0}
     for choice in tied:
@@ -304,8 +303,8 @@ def _template(module: Module, nodes: list[ConfigurableNode], tied: list[TiedChoi
                 codes[:, rows, role] = own[values][:, None]
         return codes
 
-    template = CompetitionFile(
-        path=Path("program.npz"),
+    template = Program(
+        file=ProgramFile(collection, TEST, Path("program.npz")),
         node_feat=arrays["node_feat"].astype(np.float32),
         node_opcode=arrays["node_opcode"].astype(CODE),
         edge_index=arrays["edge_index"].astype(np.int64),

@@ -13,13 +13,13 @@ import numpy as np
 
 from fastslow.competition.catalog import ProgramFile
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
-from fastslow.competition.reader import CompetitionFile, read_checked, read_choices
+from fastslow.competition.reader import Program, read_checked, read_choices
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.input_files import is_there
 
 
-def find_default_layouts(program: ProgramFile, file: CompetitionFile) -> np.ndarray:
-    """Return the compiler's own layout of every configurable tensor of a program's layout file.
+def find_default_layouts(program: Program) -> np.ndarray:
+    """Return the compiler's own layout of every configurable tensor of a layout program.
 
     Returns:
         ``(K, 3, 6)`` int8, minor to major, -1 padded, in the form in which configurations name them; all -1
@@ -29,28 +29,28 @@ def find_default_layouts(program: ProgramFile, file: CompetitionFile) -> np.ndar
     Raises:
         DataError: The ``default`` file is broken.
     """
-    if file.default_layouts is not None:
-        return file.default_layouts
+    if program.default_layouts is not None:
+        return program.default_layouts
     if program.collection.name.endswith(":default"):
-        return commonest_layouts(file.layouts, file.choices)
-    other = _of_default_search(program, file)
+        return commonest_layouts(program.layouts, program.choices)
+    other = _of_default_search(program)
     if other is None:
-        return np.full((len(file.node_config_ids), len(ROLES), LAYOUT_WIDTH), -1, np.int8)
+        return np.full((len(program.node_config_ids), len(ROLES), LAYOUT_WIDTH), -1, np.int8)
     return commonest_layouts(*read_choices(other))
 
 
-def knows_default_layouts(program: ProgramFile, file: CompetitionFile) -> bool:
+def knows_default_layouts(program: Program) -> bool:
     """Return whether :func:`find_default_layouts` finds any; errors as there."""
-    named = file.default_layouts is not None or program.collection.name.endswith(":default")
-    return named or _of_default_search(program, file) is not None
+    named = program.default_layouts is not None or program.collection.name.endswith(":default")
+    return named or _of_default_search(program) is not None
 
 
-def default_file(program: ProgramFile) -> Path | None:
+def default_file(file: ProgramFile) -> Path | None:
     """Return the ``default`` file of a ``random`` file's program, None where there is none."""
-    folder = program.path.parent  # <search>/<split>
-    if folder.parent.name != "random" or not program.collection.name.endswith(":random"):
+    folder = file.path.parent  # <search>/<split>
+    if folder.parent.name != "random" or not file.collection.name.endswith(":random"):
         return None
-    other = folder.parent.parent / "default" / folder.name / program.path.name
+    other = folder.parent.parent / "default" / folder.name / file.path.name
     return other if is_there(other) else None
 
 
@@ -80,11 +80,11 @@ def is_off_default(layouts: np.ndarray, defaults: np.ndarray) -> np.ndarray:
     return given & (layouts != defaults).any(-1)
 
 
-def _of_default_search(program: ProgramFile, file: CompetitionFile) -> Path | None:
+def _of_default_search(program: Program) -> Path | None:
     """Return the ``default`` file if it is of the same nodes and configurable nodes."""
-    other = default_file(program)
+    other = default_file(program.file)
     if other is None:
         return None
     arrays = read_checked(other, "layout", ["node_opcode", "node_config_ids"])
-    mine = file.node_opcode, file.node_config_ids
+    mine = program.node_opcode, program.node_config_ids
     return other if all(map(np.array_equal, mine, arrays.values())) else None

@@ -7,11 +7,11 @@ import numpy as np
 
 from fastslow.competition.catalog import ProgramFile
 from fastslow.competition.node_columns import COLUMN_NAMES
-from fastslow.competition.reader import CompetitionFile
+from fastslow.competition.reader import Program
 from fastslow.core.errors import DataError
 from fastslow.features.nodes.list_padding import PADDING
 from fastslow.hlo.graph_arrays import graph_arrays, operand_nodes
-from fastslow.hlo.reader import read_program
+from fastslow.hlo.reader import read_hlo
 
 _REMEDY = "Take TpuGraphs' .pb of the same name and collection, or leave it out: then the npz alone is used"
 
@@ -39,32 +39,32 @@ def require_protobufs(folder: Path) -> None:
         raise DataError(folder, "contains no .pb file", remedy)
 
 
-def read_exact_graph(path: Path, file: CompetitionFile) -> ExactGraph:
-    """Read the exact graph of a competition file's program from its protobuf.
+def read_exact_graph(path: Path, program: Program) -> ExactGraph:
+    """Read the exact graph of a program from its protobuf.
 
     Args:
         path: The protobuf.
-        file: The competition file; every node feature, opcode and edge of the protobuf must equal its own.
+        program: The program; every node feature, opcode and edge of the protobuf must equal its own.
 
     Returns:
-        The exact graph, with the file's node numbers.
+        The exact graph, with the program's node numbers.
 
     Raises:
         DataError: The protobuf is broken or is of another program.
     """
-    program = read_program(path)
-    arrays = graph_arrays(program.module)
-    edges = np.unique(file.edge_index, axis=0)
-    wanted = {"node_opcode": file.node_opcode, "edge_index": edges, "node_feat": file.node_feat}
-    if file.node_config_ids is not None and "node_config_ids" in program.runs:
-        wanted["node_config_ids"] = file.node_config_ids
-        arrays["node_config_ids"] = program.runs["node_config_ids"]
+    hlo = read_hlo(path)
+    arrays = graph_arrays(hlo.module)
+    edges = np.unique(program.edge_index, axis=0)
+    wanted = {"node_opcode": program.node_opcode, "edge_index": edges, "node_feat": program.node_feat}
+    if program.node_config_ids is not None and "node_config_ids" in hlo.runs:
+        wanted["node_config_ids"] = program.node_config_ids
+        arrays["node_config_ids"] = hlo.runs["node_config_ids"]
     for key, published in wanted.items():
         if not np.array_equal(arrays[key], published):
-            problem = f"is not the program of {file.path}: {_difference(key, arrays[key], published)}"
+            problem = f"is not the program of {program.path}: {_difference(key, arrays[key], published)}"
             raise DataError(path, problem, _REMEDY)
-    exact = graph_arrays(program.module, PADDING, extra=True)
-    return ExactGraph(exact["node_feat"], operand_nodes(program.module), exact["node_extra_feat"])
+    exact = graph_arrays(hlo.module, PADDING, extra=True)
+    return ExactGraph(exact["node_feat"], operand_nodes(hlo.module), exact["node_extra_feat"])
 
 
 def _difference(key: str, ours: np.ndarray, published: np.ndarray) -> str:
