@@ -24,8 +24,8 @@ from fastslow.core.artifacts import commit
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.baselines import fit_baselines, predict_configs
-from fastslow.evaluation.metric_table import true_runtimes
 from fastslow.evaluation.predictions import read_predictions
+from fastslow.evaluation.scores import solution_of, truth_of
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
@@ -118,7 +118,7 @@ def score(
     """Return every metric, the mean over graphs, of a model's splits whose runtimes are known."""
     collection, kind = features.collection.name, features.collection.kind
     rows = []
-    for split, truth in true_runtimes(features, resolve(data_root)).items():
+    for split, truth in truth_of(features, solution_of(resolve(data_root))).items():
         means = mean_metrics(truth, predictions[split])
         metrics = {name: means[name] for name in SHOWN[kind]}
         rows.append({"model": model, "collection": collection, "split": split, **spent, **metrics})

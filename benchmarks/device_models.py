@@ -30,9 +30,8 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.settings import resolve
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
-from fastslow.evaluation.metric_table import true_runtimes
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.evaluation.results import list_runs
+from fastslow.evaluation.scores import list_runs, solution_of, truth_of
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
@@ -92,7 +91,7 @@ def score(ensemble: Path, truth: dict[str, np.ndarray], split: str) -> dict[str,
 
 def page(features: Features, root: Path, ensemble: Path) -> tuple[str, dict]:
     """Return the tables in Markdown, and all scores."""
-    truth, noise = true_runtimes(features, root), noise_of(root)
+    truth, noise = truth_of(features, solution_of(root)), noise_of(root)
     taus = {split: score(ensemble, truth[split], split) for split in (VALID, TEST)}
     names = {hashlib.md5(p.encode(), usedforsecurity=False).hexdigest(): p for p in PRODUCTS | PROGRAMS}
     rows = []

@@ -54,7 +54,7 @@ from fastslow.core.npz_io import read_arrays
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.core.source import source_digest
-from fastslow.evaluation.solution import read_solution
+from fastslow.evaluation.scores import read_solution
 from fastslow.features.store import Graph
 from fastslow.features.unseen import read_unseen
 from fastslow_programs.ranking.known_models import Scale

@@ -30,7 +30,7 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.files import read_json, write_json
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.evaluation.solution import read_solution, runtimes_of
+from fastslow.evaluation.scores import read_solution, runtimes_of
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.networks.predict.dataset import GraphDataset

@@ -31,8 +31,8 @@ from fastslow.core.files import digest
 from fastslow.core.settings import resolve
 from fastslow.core.source import source_digest
 from fastslow.evaluation.baselines import SINGLE, fit_baselines, predict_configs
-from fastslow.evaluation.metric_table import true_runtimes
 from fastslow.evaluation.predictions import read_predictions
+from fastslow.evaluation.scores import solution_of, truth_of
 from fastslow.features.build import build_features, build_graph
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features, Graph
@@ -69,7 +69,7 @@ def scores(sources: list[Features], predictions: list[dict], truth_root: Path) -
     """Return the mean tau of every collection and split, of valid on the labels of its files."""
     found = {}
     for source, own in zip(sources, predictions, strict=True):
-        for split, truth in true_runtimes(source, truth_root).items():
+        for split, truth in truth_of(source, solution_of(truth_root)).items():
             known = {name: truth[name] for name in own[split]}
             found[f"{split} {source.collection.name[7:]}"] = float(
                 np.mean([ranking_tau(runtime, own[split][name]) for name, runtime in known.items()])

@@ -26,7 +26,7 @@ from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.core.source import source_digest
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.evaluation.solution import read_solution
+from fastslow.evaluation.scores import read_solution
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from fastslow.networks.hardware.devices import pick_device

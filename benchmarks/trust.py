@@ -21,8 +21,7 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.evaluation.results import as_submitted
-from fastslow.evaluation.solution import read_solution, runtimes_of
+from fastslow.evaluation.scores import as_submitted, read_solution, runtimes_of
 from fastslow.features.store import Features, Graph
 from fastslow_programs.ranking.experience import Experience, agreement
 from fastslow_programs.ranking.models import load_models

@@ -8,7 +8,7 @@ import numpy as np
 from fastslow.competition.catalog import COLLECTIONS, TEST
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.evaluation.solution import read_solution
+from fastslow.evaluation.scores import read_solution
 
 GUIDED = ("guided evolutionary", "guided random", "guided annealing")
 UNGUIDED = ("random", "evolutionary", "annealing", "tpe", "nsga2")

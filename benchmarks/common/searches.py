@@ -9,7 +9,7 @@ from common.needs import KERNEL
 from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
 from fastslow.core.npz_io import read_arrays
 from fastslow.core.settings import resolve
-from fastslow.evaluation.solution import read_solution
+from fastslow.evaluation.scores import read_solution
 from fastslow_programs.tuning.history import History, Outcome, Proposal
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import Target, read_target

@@ -13,7 +13,7 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, FastslowError
 from fastslow.evaluation.ledger import read_record
 from fastslow.evaluation.predictions import read_predictions, read_run_manifest
-from fastslow.evaluation.solution import read_solution
+from fastslow.evaluation.scores import read_solution
 from fastslow.features.store import Features
 from fastslow.hlo.reader import read_hlo_modules
 from fastslow.networks.hardware.stored_weights import load_weights, read_checkpoint

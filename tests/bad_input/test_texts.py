@@ -13,7 +13,7 @@ from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError, FastslowError, SettingsError
 from fastslow.evaluation.ledger import read_record, update_record, write_ledger
 from fastslow.evaluation.report import ReportSettings, render_report
-from fastslow.evaluation.solution import read_solution
+from fastslow.evaluation.scores import read_solution
 from fastslow.features.configs.default_layouts import default_file
 from fastslow.kaggle.download import DownloadSettings
 from fastslow.networks.settings.train_settings import TrainSettings

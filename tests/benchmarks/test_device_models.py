@@ -7,7 +7,7 @@ import pytest
 
 import device_models
 from fastslow.core.errors import DataError
-from fastslow.evaluation.solution import read_solution
+from fastslow.evaluation.scores import read_solution
 from helpers.workspace import cut_sample
 from make_sample.measured_sample import REPLICATES
 

@@ -13,7 +13,7 @@ import guard
 from common.made_competition import write_competition
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
 from fastslow.core.files import file_digest, read_json
-from fastslow.evaluation.solution import read_solution
+from fastslow.evaluation.scores import read_solution
 from helpers.competition_files import npz_program
 
 RECORDED = {

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.catalog import COLLECTIONS, list_programs
+from fastslow.competition.metrics import fastest_first
 from fastslow.competition.submission_csv import (
     check_submission,
     collection_of,
     expected_counts,
-    ranking,
     read_submission,
 )
 from fastslow.core.errors import DataError, SettingsError
@@ -77,19 +77,19 @@ def predictions_of(counts):
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40))
 def test_ranking_is_fastest_first_and_stable(prediction):
     expected = sorted(range(len(prediction)), key=lambda config: (prediction[config], config))
-    assert ranking(prediction, "layout").tolist() == expected
-    assert ranking(prediction, "tile").tolist() == expected[:5]
+    assert fastest_first(prediction, "layout").tolist() == expected
+    assert fastest_first(prediction, "tile").tolist() == expected[:5]
 
 
 @cases("prediction", [[], [1, np.nan], [np.inf, 0], [[1, 2]]])
 def test_ranking_refuses_what_is_no_ranking(prediction):
     with pytest.raises(ValueError, match="not a 1-D array of at least one finite number"):
-        ranking(prediction, "layout")
+        fastest_first(prediction, "layout")
 
 
 def test_ranking_refuses_an_unknown_kind():
     with pytest.raises(SettingsError, match="kind: 'xla' is none of"):
-        ranking([1, 2], "xla")
+        fastest_first([1, 2], "xla")
 
 
 # Writing
@@ -139,7 +139,8 @@ def test_what_is_written_is_read_back(tmp_path_factory, counts):
     write_submission(path, predictions)
     read = read_submission(path, counts)
     assert {key: order.tolist() for key, order in read.items()} == {
-        key: ranking(prediction, collection_of(key).kind).tolist() for key, prediction in predictions.items()
+        key: fastest_first(prediction, collection_of(key).kind).tolist()
+        for key, prediction in predictions.items()
     }
 
 

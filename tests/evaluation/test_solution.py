@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import kendalltau
 
 from fastslow.core.errors import DataError
-from fastslow.evaluation.solution import read_solution, score_submission
+from fastslow.evaluation.scores import read_solution, score_submission
 from helpers.cases import cases
 from helpers.submission_files import write_submission
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.evaluation.results import score_table
+from fastslow.evaluation.scores import score_table
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable

@@ -11,7 +11,7 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.evaluation.solution import read_solution, runtimes_of
+from fastslow.evaluation.scores import read_solution, runtimes_of
 from fastslow.features.unseen import read_unseen
 from fastslow_programs.ranking import packaged
 from fastslow_programs.ranking.experience import Experience

@@ -16,7 +16,7 @@ from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection, li
 from fastslow.competition.opcodes import distance, opcode_shares
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.errors import SettingsError
-from fastslow.evaluation.solution import read_solution, score_submission
+from fastslow.evaluation.scores import read_solution, score_submission
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.layout_choices import default_configuration, layouts_of, tie

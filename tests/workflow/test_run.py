@@ -20,7 +20,7 @@ from fastslow.core.files import atomic_path, read_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.ledger import read_record
 from fastslow.evaluation.score_tables import format_distances
-from fastslow.evaluation.solution import read_solution, score_submission
+from fastslow.evaluation.scores import read_solution, score_submission
 from fastslow.views.data_report import DataReportSettings
 from fastslow.workflow import run as workflow
 from fastslow.workflow.steps import MODELS, Plan, Step

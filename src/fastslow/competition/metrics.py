@@ -23,6 +23,27 @@ from fastslow.core.errors import DataError, SettingsError
 TOP_K = 5  # configurations per kernel that the tile metric looks at
 
 
+def fastest_first(prediction: ArrayLike, kind: str) -> np.ndarray:
+    """Return the configurations that a submission lists, int64, fastest first.
+
+    Args:
+        prediction: (C,) lower = predicted faster. Equal predictions keep the order of the configurations.
+        kind: ``tile`` (the first 5, or all if there are fewer) or ``layout`` (all).
+
+    Raises:
+        SettingsError: ``kind`` is neither.
+        ValueError: The prediction is not 1-D, empty, or not finite: a NaN would silently rank last.
+    """
+    if kind not in ("tile", "layout"):
+        raise SettingsError(f"kind: {kind!r} is none of tile, layout")
+    prediction = np.asarray(prediction)
+    if prediction.ndim != 1 or prediction.size == 0 or not np.isfinite(prediction).all():
+        shape = prediction.shape
+        raise ValueError(f"prediction of shape {shape} is not a 1-D array of at least one finite number")
+    order = np.argsort(prediction, kind="stable")
+    return order[:TOP_K] if kind == "tile" else order
+
+
 def _paired(runtime: ArrayLike, prediction: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Return both as arrays; ValueError unless they are 1-D, of one length of at least 1, and finite."""
     runtime, prediction = np.asarray(runtime), np.asarray(prediction)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, Collection, ProgramFile, list_programs
-from fastslow.competition.metrics import TOP_K
+from fastslow.competition.metrics import TOP_K, fastest_first
 from fastslow.competition.schema import check_schema
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError
 from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular, is_there
 from fastslow.core.npz_io import read_headers
 
@@ -19,27 +19,6 @@ HEADER = "ID,TopConfigs"
 SAMPLE = "sample_submission.csv"
 _ROW = re.compile(r'("?)([^",]*)\1,("?)([^",]*)\3')
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
-
-
-def ranking(prediction: ArrayLike, kind: str) -> np.ndarray:
-    """Return the configurations that a submission lists, int64, fastest first.
-
-    Args:
-        prediction: (C,) lower = predicted faster. Equal predictions keep the order of the configurations.
-        kind: ``tile`` (the first 5, or all if there are fewer) or ``layout`` (all).
-
-    Raises:
-        SettingsError: ``kind`` is neither.
-        ValueError: The prediction is not 1-D, empty, or not finite: a NaN would silently rank last.
-    """
-    if kind not in ("tile", "layout"):
-        raise SettingsError(f"kind: {kind!r} is none of tile, layout")
-    prediction = np.asarray(prediction)
-    if prediction.ndim != 1 or prediction.size == 0 or not np.isfinite(prediction).all():
-        shape = prediction.shape
-        raise ValueError(f"prediction of shape {shape} is not a 1-D array of at least one finite number")
-    order = np.argsort(prediction, kind="stable")
-    return order[:TOP_K] if kind == "tile" else order
 
 
 def collection_of(row_id: str) -> Collection | None:
@@ -68,7 +47,7 @@ def format_submission(
         if collection is None:
             raise DataError(path, f"{row_id!r} belongs to no collection", "IDs are <collection>:<file stem>")
         try:
-            order = ranking(prediction, collection.kind)
+            order = fastest_first(prediction, collection.kind)
         except ValueError as error:
             raise DataError(path, f"{row_id}: {error}", "Predict this graph again") from None
         key = (place.get(row_id, np.inf), COLLECTIONS.index(collection), row_id)

@@ -13,9 +13,8 @@ from fastslow.competition.metrics import ALL_METRICS, tile_score
 from fastslow.core.errors import SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.settings import Settings, resolve, unkeyed
-from fastslow.evaluation.metric_table import true_runtimes
 from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
-from fastslow.evaluation.submission import SOLUTION
+from fastslow.evaluation.scores import SOLUTION, solution_of, truth_of
 from fastslow.features.store import Features
 
 _MAX_LABELS = 60  # of graphs; more would overlap
@@ -87,7 +86,7 @@ def compare_table(settings: CompareSettings) -> pd.DataFrame:
     collection = get_collection(names[0])
     made = f"features/{folders[0].parent.name}/{collection.slug}"
     features = Features(resolve(settings.features or made))
-    truth = true_runtimes(features, resolve(settings.data_root))
+    truth = truth_of(features, solution_of(resolve(settings.data_root)))
     if settings.split not in truth:
         raise SettingsError(f"split: test needs {SOLUTION} in {settings.data_root}; give data_root=FOLDER")
     own_metric = tile_score if collection.kind == "tile" else ALL_METRICS["tau"]

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS
+from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, TEST, VALID
 
 _SCOPES = {  # collections that a mean is taken over; a model may be of layout alone
     "mean of layouts": [c.name for c in COLLECTIONS if c.kind == "layout"],
@@ -20,7 +20,7 @@ def pool_seeds(table: pd.DataFrame) -> pd.DataFrame:
     """Average over seeds: one row per collection and model.
 
     Args:
-        table: As returned by :func:`fastslow.evaluation.results.score_table`.
+        table: As returned by :func:`fastslow.evaluation.scores.score_table`.
 
     Returns:
         ``collection``, ``model``, ``seeds`` (count), ``weight`` (sum; NaN for a baseline) and per split
@@ -46,7 +46,7 @@ def readable_table(table: pd.DataFrame) -> pd.DataFrame:
     """Pool seeds and put the scores into words, with the means over collections below.
 
     Args:
-        table: As returned by :func:`fastslow.evaluation.results.score_table`.
+        table: As returned by :func:`fastslow.evaluation.scores.score_table`.
 
     Returns:
         Strings: ``collection``, ``model``, ``seeds``, ``weight`` and each split as
@@ -86,8 +86,8 @@ def format_table(table: pd.DataFrame) -> str:
 
 
 def format_overview(table: pd.DataFrame) -> str:
-    """Format the scores of ``results.score_table`` on test, or valid, as Markdown with a row per model."""
-    split, shown = _scored_splits(table)[-1], readable_table(table)
+    """Format the scores of ``scores.score_table`` on test, or valid, as Markdown with a row per model."""
+    split, shown = TEST if TEST in table else VALID, readable_table(table)
     scope = shown["collection"].str.strip("*").str.removeprefix("layout:")
     score = shown[split].str.strip("*").str.replace(", top 1.*", "", regex=True)
     wide = pd.DataFrame({split: shown["model"], "scope": scope, "score": score}).pivot(
@@ -98,7 +98,7 @@ def format_overview(table: pd.DataFrame) -> str:
 
 
 def readable_distances(rows: list[dict]) -> pd.DataFrame:
-    """Put the rows of ``results.score_by_distance`` into words: a row per collection, a column per part."""
+    """Put the rows of ``distances.score_by_distance`` into words: a row per collection, a column per part."""
     lines: dict[tuple, dict] = {}
     for row in rows:
         ends = f"{row['smallest']:.3f} to {row['largest']:.3f}"
@@ -111,3 +111,12 @@ def readable_distances(rows: list[dict]) -> pd.DataFrame:
 def format_distances(rows: list[dict]) -> str:
     """Format :func:`readable_distances` as Markdown, below a line that explains it."""
     return f"{DISTANCES}:\n\n{readable_distances(rows).to_markdown(index=False, disable_numparse=True)}"
+
+
+def format_metrics(table: pd.DataFrame) -> str:
+    """Format ``scores.all_metrics`` as Markdown, with a line on how to read it."""
+    note = (
+        "tau, opa (a pair tied in prediction counts one half), opa_ties_wrong (it counts as wrong): higher is"
+        " better; top_K_error (slowdown@K): lower is better. Each the mean over graphs, then over seeds."
+    )
+    return f"{table.to_markdown(index=False, floatfmt='.3f')}\n\n{note}"

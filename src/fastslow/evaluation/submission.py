@@ -14,14 +14,13 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, digest, file_digest
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import Settings, resolve, unkeyed
+from fastslow.evaluation.distances import score_by_distance
 from fastslow.evaluation.ledger import read_record, write_record
 from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
-from fastslow.evaluation.results import score_by_distance, score_table
 from fastslow.evaluation.score_tables import pool_seeds
-from fastslow.evaluation.solution import read_solution, score_submission
+from fastslow.evaluation.scores import SOLUTION, all_metrics, score_submission, score_table, solution_of
 from fastslow.features.store import Features
 
-SOLUTION = "solution.csv"
 ENTRY = "fastslow.evaluation.submission:make_submission"
 
 
@@ -44,6 +43,11 @@ class SubmissionSettings(Settings):
         self.require(self.csv.endswith(".csv"), "csv", "a path that ends in .csv")
         if len(self.features) != len(self.ensembles):
             raise SettingsError(f"ensembles: {len(self.ensembles)} folders for {len(self.features)} features")
+
+    def pairs(self) -> list[tuple[Features, Path]]:
+        """Return features and ensemble folder of each collection."""
+        named = zip(self.features, self.ensembles, strict=True)
+        return [(Features(resolve(features)), resolve(ensemble)) for features, ensemble in named]
 
     def artifact(self) -> Artifact:
         """Return the submission's folder; it depends on the ensembles and on the data's CSVs, if any."""
@@ -78,9 +82,7 @@ def make_submission(settings: SubmissionSettings) -> pd.DataFrame:
 
 
 def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
-    pairs = [
-        (Features(resolve(f)), resolve(e)) for f, e in zip(settings.features, settings.ensembles, strict=True)
-    ]
+    pairs = settings.pairs()
     missing = {c.name for c in COLLECTIONS} - {features.collection.name for features, _ in pairs}
     if missing:
         raise SettingsError(
@@ -94,7 +96,7 @@ def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
         members = read_run_manifest(folder).get("members", {folder.name: {"weight": 1.0}})
         weights[name] = {member: facts["weight"] for member, facts in members.items()}
     # checked under a temporary name: a CSV that fails the check never replaces a good one
-    solution = read_solution(root / SOLUTION) if is_there(root / SOLUTION) else None
+    solution = solution_of(root)
     with atomic_path(csv) as temporary:
         temporary.write_bytes(format_submission(csv, by_id, root))
         checked = check_submission(temporary, root)
@@ -123,6 +125,11 @@ def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
         distances=score_by_distance([features for features, _ in pairs], split, scored),
         table=[row.dropna().to_dict() for _, row in table.iterrows()],  # NaN is no JSON
     )
+
+
+def metrics_of(settings: SubmissionSettings) -> pd.DataFrame:
+    """Compute every metric of every rule, member and ensemble of a submission, see :func:`all_metrics`."""
+    return all_metrics(settings.pairs(), solution_of(resolve(settings.data_root)))
 
 
 def doubtful_labels(features: Features) -> dict[str, str]:

@@ -21,9 +21,9 @@ from fastslow.core.files import atomic_path, remove_abandoned
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, resolve
 from fastslow.evaluation.ledger import read_record
-from fastslow.evaluation.metric_table import format_metrics, metric_table
 from fastslow.evaluation.run_record import record_run
-from fastslow.evaluation.score_tables import format_distances, format_overview, format_table
+from fastslow.evaluation.score_tables import format_distances, format_metrics, format_overview, format_table
+from fastslow.evaluation.submission import metrics_of
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.settings import FeatureSettings
 from fastslow.kaggle.credentials import credentials
@@ -224,7 +224,7 @@ def run(settings: RunSettings) -> None:
     if last == "submission":
         report(plan)
         if settings.metrics == "all":
-            print("\n" + format_metrics(metric_table(plan.steps()[-1].settings)))
+            print("\n" + format_metrics(metrics_of(plan.steps()[-1].settings)))
     if settings.target == "submit":
         _submit(plan, settings.unproven_order)
 

@@ -19,8 +19,8 @@ from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import distance, opcode_name, opcode_shares
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import resolve
+from fastslow.evaluation.distances import nearest_train
 from fastslow.evaluation.predictions import read_predictions, read_run_manifest
-from fastslow.evaluation.results import nearest_train
 from fastslow.features.store import Features, Graph
 from fastslow_programs.ranking.runs import find_members
 

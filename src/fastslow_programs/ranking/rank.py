@@ -11,8 +11,8 @@ import pandas as pd
 
 from fastslow.competition.catalog import TEST
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
+from fastslow.competition.metrics import fastest_first
 from fastslow.competition.reader import Program
-from fastslow.competition.submission_csv import ranking as fastest_first
 from fastslow.core.artifacts import commit
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, write_json

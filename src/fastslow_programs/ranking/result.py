@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fastslow.competition.metrics import TOP_K, kendall_tau, ranking_tau, tile_score
-from fastslow.competition.submission_csv import ranking as fastest_first
+from fastslow.competition.metrics import TOP_K, fastest_first, kendall_tau, ranking_tau, tile_score
 from fastslow.core.shown import Shown
 from fastslow_programs.ranking.experience import Trust
 from fastslow_programs.ranking.named_choices import NamedChoice, in_words

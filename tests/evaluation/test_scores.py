@@ -20,13 +20,12 @@ from fastslow.competition.metrics import (
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.evaluation import results, submission
+from fastslow.evaluation import scores, submission
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
-from fastslow.evaluation.metric_table import format_metrics, metric_table, valid_metrics
 from fastslow.evaluation.predictions import PREDICTIONS, read_predictions, write_predictions
-from fastslow.evaluation.score_tables import pool_seeds
-from fastslow.evaluation.solution import read_solution, score_submission
-from fastslow.evaluation.submission import SubmissionSettings, make_submission, preview_submission
+from fastslow.evaluation.score_tables import format_metrics, pool_seeds
+from fastslow.evaluation.scores import read_solution, score_submission, valid_metrics
+from fastslow.evaluation.submission import SubmissionSettings, make_submission, metrics_of, preview_submission
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from helpers.competition_files import write_data_root
@@ -200,7 +199,7 @@ def test_runs_of_different_settings_are_not_pooled_whatever_their_names(settings
         runs.append(str(folder))
     ensemble = tmp_path / "made" / "ensemble-tile-xla"
     build_ensemble(EnsembleSettings(features=str(own.folder), runs=runs, folder=str(ensemble)))
-    pooled = pool_seeds(results.score_table([(own, ensemble)], None))
+    pooled = pool_seeds(scores.score_table([(own, ensemble)], None))
     assert dict(zip(pooled["model"], pooled["seeds"], strict=True)) == {
         **dict.fromkeys([*RULES, "product of bounds"], 1),
         "gnn s0": 1,
@@ -222,7 +221,7 @@ def test_the_csv_is_shown_in_words(settings, tmp_path):
 
 def test_an_ensemble_is_compared_with_its_models_on_each_graph(settings, tmp_path):
     folder = tmp_path / "made" / "ensemble-layout-xla-random"
-    table = results.compare_graphs(folder)
+    table = scores.compare_graphs(folder)
     assert list(table.columns) == ["ensemble", *RULES, *MODELS]
     assert set(table.index) == {"v", "w"} and table.iloc[:, 0].is_monotonic_increasing
     for model in MODELS:
@@ -312,7 +311,7 @@ def test_a_run_may_be_submitted_alone(settings, tmp_path):
 
 
 def test_all_metrics_of_every_model_stand_beside_the_competition_s(settings):
-    table, scores = metric_table(settings), make_submission(settings)
+    table, scores = metrics_of(settings), make_submission(settings)
     assert len(table) == 2 * len(scores)  # valid and test
     for c in COLLECTIONS:
         for model in ("gnn", "ensemble"):
