@@ -50,10 +50,10 @@ def test_a_configuration_in_words(program):
 def test_the_program_shown_is_the_named_or_the_smallest(settings):
     sizes = {}
     for name in "abc":
-        program = data_report.read_program(settings.replace(program=name))
+        program = data_report.read_shown(settings.replace(program=name))
         assert program.path.stem == name
         sizes[name] = len(program.node_opcode)
-    assert len(data_report.read_program(settings).node_opcode) == min(sizes.values())
+    assert len(data_report.read_shown(settings).node_opcode) == min(sizes.values())
 
 
 @cases(
@@ -67,7 +67,7 @@ def test_the_program_shown_is_the_named_or_the_smallest(settings):
 )
 def test_wrong_settings_are_refused(settings, options, said):
     with pytest.raises(SettingsError, match=said):
-        data_report.read_program(settings.replace(**options))
+        data_report.read_shown(settings.replace(**options))
 
 
 def test_programs_are_compared(settings):
@@ -75,7 +75,7 @@ def test_programs_are_compared(settings):
     assert len(programs) == 3 and len(data_report.compare_programs(settings.replace(max_programs=2))) == 2
     assert list(programs["slowest"]) == sorted(programs["slowest"], reverse=True)
     for row in programs.to_dict("records"):
-        file = data_report.read_program(settings.replace(program=row["name"]))
+        file = data_report.read_shown(settings.replace(program=row["name"]))
         distinct = {file.layouts[codes].tobytes() for codes in file.choices.layout_codes()}
         assert (row["distinct"], row["repeated"]) == (len(distinct), len(file.choices) - len(distinct))
         assert row["repeated"] >= 1, "the made-up files repeat configurations"
@@ -86,7 +86,7 @@ def test_programs_are_compared(settings):
 
 
 def test_the_histogram_counts_every_configuration(settings):
-    program = data_report.read_program(settings)
+    program = data_report.read_shown(settings)
     (axes,) = data_report.plot_runtimes(program).axes
     assert sum(bar.get_height() for bar in axes.patches) == len(program.runtime)
     assert f"{program.runtime.min():,} ns" in axes.get_xlabel()
