@@ -1,10 +1,9 @@
 """GO (placement, scheduling, fusion) against rules, searches and HDP; the public problem sets.
 
 Sections: ``best`` (long searches, whose costs ``best_known.json`` keeps), ``unseen`` (the sample's test
-programs on drawn machines), ``sharding`` (iopddl), ``partition`` (dnn-partitioning), ``zoo`` (the shape of
-GO's table), ``hdp``, ``transfer``, ``tasks`` (multi-task against single tasks), ``ablation`` and ``large``
-(50,000 nodes). The public instances are those of ``../shared/placement``. Runtimes and loads are of the
-models, not measured.
+programs on drawn machines), ``partition`` (dnn-partitioning), ``zoo`` (the shape of GO's table), ``hdp``,
+``transfer``, ``tasks`` (multi-task against single tasks) and ``ablation``. The public instances are those of
+``../shared/placement``. Runtimes and loads are of the models, not measured.
 With ``--keep FILE`` every row is kept as soon as it is there, and a second call goes on. The last line is one
 JSON object.
 """
@@ -22,8 +21,7 @@ import torch
 from common.held_out_placement import best_known, held_out, long_search
 from common.hierarchical import train_hierarchical
 from common.kept import Kept, finite
-from common.large_graphs import large
-from common.public_placement import learn, long_split_search, new_policy, partition, sharding, split_problems
+from common.public_placement import learn, long_split_search, new_policy, partition, split_problems
 from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import PLACEMENT_RULES
 from fastslow_placement.go.policy import Shape
@@ -271,9 +269,7 @@ def _unseen(problem: PlacementProblem, options) -> dict:
     return row
 
 
-SECTIONS = {
-    f.__name__: f for f in (best, unseen, sharding, partition, zoo, hdp, transfer, tasks, ablation, large)
-}
+SECTIONS = {f.__name__: f for f in (best, unseen, partition, zoo, hdp, transfer, tasks, ablation)}
 
 
 def main() -> None:
@@ -291,14 +287,12 @@ def main() -> None:
     parser.add_argument("--fine-tune", type=int, default=50, help="updates on a held-out program")
     parser.add_argument("--longer", type=int, default=10, help="how many times as many updates from scratch")
     parser.add_argument("--search", type=int, default=2000, help="evaluations of each long search (best)")
-    parser.add_argument("--seconds", type=float, default=60.0, help="CPU seconds per sharding problem")
-    parser.add_argument("--instances", nargs="+", metavar="LETTER", help="sharding problems; all by default")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--keep", type=Path, help="file of the rows, from which a second call goes on")
     options = parser.parse_args()
     if options.quick:
         options.updates, options.episodes, options.fine_tune, options.longer = 2, 3, 1, 2
-        options.search, options.seconds, options.programs = 200, 2.0, ["inception_b32", "transformer_2"]
+        options.search, options.programs = 200, ["inception_b32", "transformer_2"]
         options.seeds = [0]
     options.kept = Kept(options.keep)
     torch.set_num_threads(1)

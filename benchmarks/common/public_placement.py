@@ -1,8 +1,5 @@
-"""GO on the public problem sets: the sections ``sharding`` and ``partition`` of ``go.py``."""
+"""GO on the instances of dnn-partitioning: the section ``partition`` of ``go.py``."""
 
-import multiprocessing
-import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import fmean
 
@@ -13,31 +10,16 @@ from common.held_out_placement import best_known, record
 from fastslow.core.errors import DataError
 from fastslow.core.files import read_json
 from fastslow.core.settings import PROJECT
-from fastslow_placement.base.search import Budget, Found, anneal
+from fastslow_placement.base.search import Found, anneal
 from fastslow_placement.baselines import metis
 from fastslow_placement.go.policy import Policy, Shape
 from fastslow_placement.go.ppo import Schedule, Trainer
 from fastslow_placement.partition.load_search import move_regions
 from fastslow_placement.partition.problems import PartitionProblem
 from fastslow_placement.partition.workload import Workload, read_workload
-from fastslow_placement.sharding.forest_search import search
-from fastslow_placement.sharding.problems import ShardingProblem
-from fastslow_placement.sharding.sharding import read_sharding
 
 MOVES = 1_200_000  # of the search after GO, as ``place`` has by default
 PUBLIC = PROJECT.parent / "shared" / "placement"
-BEST_KNOWN = {
-    "A": 6548641531,
-    "B": 532843,
-    "C": 84102445260,
-    "G": 217039,
-    "M": 49928460991,
-    "S": 1534613444,
-    "V": 1632051,
-}
-"""Best contest team (asplos-contest/2025, misc/iopddl_final_results.csv)."""
-XLA = {"A": 13214846074, "B": 990205, "C": 4195881092919, "G": 1264777}
-"""XLA's own solver (same source; it gave no solution for M, S and V)."""
 AUTHORS = {  # measured with the authors' dp.cpp: PipeDream, contiguous optimum over all ideals
     ("LayerGraphs", "bert24_inference"): (17.79, 17.790),
     ("LayerGraphs", "bert24_training"): (None, 41.746),
@@ -66,47 +48,6 @@ def learn(problem, updates: int, seed: int = 0, shape: Shape | None = None, poli
     """Train a policy on one problem; return the best decision that it sampled."""
     policy = policy or new_policy(seed, shape)
     return Trainer(policy, [problem], Schedule(updates=updates, **schedule), seed).run(updates)[0]
-
-
-def sharding(options) -> list[dict]:
-    """The contest's problems: cost over the best known; the search has a budget of CPU seconds a process."""
-    files = {path.name.rpartition("-")[2][0]: path for path in (PUBLIC / "iopddl").glob("*.json.gz")}
-    letters = [letter for letter in sorted(files) if letter in (options.instances or files)]
-    return options.kept.rows("sharding", letters, lambda letter: _sharding(files[letter], options))
-
-
-def _sharding(path: Path, options) -> dict:
-    instance, seed = read_sharding(path), options.seeds[0]
-    known = BEST_KNOWN.get(instance.name, np.nan)
-    problem = ShardingProblem(instance)
-    row = {"instance": instance.name, "nodes": len(instance), "best known": known}
-    row["XLA"] = XLA.get(instance.name, np.nan) / known
-    row["greedy"] = float(problem.evaluate(problem.default[None]).order[0]) / known
-    begin = time.process_time()
-    space = problem.space()
-    row |= {"groups": len(space.groups), "hubs": len(space.hubs)}
-    row["message passing"] = float(instance.cost(space.rule[None])[0]) / known
-    found = learn(space, options.updates, seed)
-    row["GO"], row["evaluations"] = found.cost / known, found.evaluations
-    row["CPU s of GO"] = round(time.process_time() - begin, 1)
-    row["untrained"] = learn(space, options.updates, seed, epochs=0).cost / known
-    row["SA"] = anneal(space, found.evaluations, seed).cost / known
-    best, bound = _searched(instance, space.decode(found.decision), options)
-    return row | {"GO, then search": best / known, "bound": bound / known}
-
-
-def _searched(instance, start, options) -> tuple[float, float]:
-    """Return the best cost and bound of searches with one seed each, at the same time in two processes."""
-    seeds = [options.seeds[0], options.seeds[0] + 1]
-    with ProcessPoolExecutor(len(seeds), mp_context=multiprocessing.get_context("spawn")) as pool:
-        jobs = [pool.submit(_search_once, instance, options.seconds, seed, start) for seed in seeds]
-        costs, bounds = zip(*(job.result() for job in jobs), strict=True)
-    return min(costs), max(bounds)
-
-
-def _search_once(instance, seconds: float, seed: int, start) -> tuple[float, float]:
-    state = search(instance, Budget(seconds), seed, start)
-    return state.best_cost, state.bound
 
 
 def read_split(path: Path, workload: Workload) -> np.ndarray:

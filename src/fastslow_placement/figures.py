@@ -11,7 +11,6 @@ from fastslow_placement.explain import load_table
 from fastslow_placement.partition.problems import PartitionProblem
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, memory_profile
-from fastslow_placement.sharding.problems import ShardingProblem
 
 _BUSY, _LINK = "#3b6ea5", "#c77d3a"
 _ROW = 0.24  # inches of a device or link, so that its name has a line of its own
@@ -84,10 +83,6 @@ def plot_memory(placed, method: str = "") -> Figure:
             axes.step(times * 1e3, sizes / 1e6, where="post", label=f"device {device}")
         axes.set(xlabel="ms", ylabel="MB")
         limit = getattr(problem, "memory", problem.device.memory)
-    elif isinstance(problem, ShardingProblem):
-        sharding, limit = problem.sharding, problem.sharding.limit
-        axes.step(sharding.times, sharding.usage(decision[None])[0] / 1e6, where="post", color=_BUSY)
-        axes.set(xlabel="time of the instance", ylabel="MB")
     elif isinstance(problem, PartitionProblem):
         (memory,), limit = problem.workload.loads(decision[None])[1], problem.workload.memory
         axes.bar(range(len(memory)), memory / 1e6, color=_BUSY)

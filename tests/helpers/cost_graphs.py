@@ -7,7 +7,6 @@ import numpy as np
 from fastslow_placement.partition.workload import Workload
 from fastslow_placement.programs.cost_graph import CostGraph, build
 from fastslow_placement.programs.roofline import Device
-from fastslow_placement.sharding.sharding import Sharding
 
 DEVICE = Device("test", 100.0, 10.0, 1e9, 0.25, 4.0, 0.5, 1.0)
 ELEMENTWISE = ("add", "multiply", "tanh", "broadcast", "dot")
@@ -145,47 +144,3 @@ def slow_loads(workload: Workload, device) -> list[float]:
             sum(workload.accelerator[n] for n in inside) + sum(workload.transfer[u] for u in crossing)
         )
     return loads
-
-
-def random_sharding(seed: int, count: int = 5, limit: float | None = None) -> Sharding:
-    """A small sharding problem; the limit is the median of random decisions' peaks by default."""
-    rng = np.random.default_rng(seed)
-    choices = rng.integers(1, 4, count)
-    first = np.concatenate([[0], np.cumsum(choices)])
-    pairs = [(u, v) for v in range(count) for u in range(v) if rng.random() < 0.5]
-    pairs += pairs[:1]  # two edges between one pair add up
-    begin = rng.integers(0, 6, count)
-    intervals = np.stack([begin, begin + rng.integers(0, 5, count)], 1)
-    problem = Sharding(
-        f"random{seed}",
-        first,
-        rng.integers(0, 20, first[-1]).astype(float),
-        rng.integers(0, 20, first[-1]).astype(float),
-        intervals,
-        np.array(pairs, np.int64).reshape(-1, 2),
-        [rng.integers(0, 20, (choices[u], choices[v])).astype(float) for u, v in pairs],
-        np.inf if limit is None else limit,
-    )
-    if limit is None:
-        decisions = (rng.random((50, count)) * choices).astype(int)
-        peaks = [slow_usage(problem, d) for d in decisions]
-        problem = Sharding(**{**problem.__dict__, "limit": float(np.median(peaks))})
-    return problem
-
-
-def slow_usage(problem: Sharding, decision) -> float:
-    """Largest memory in use at any time."""
-    used = [problem.usages[problem.first[n] + decision[n]] for n in range(len(problem))]
-    spans = problem.intervals.tolist()
-    return max(
-        sum(u for u, (a, b) in zip(used, spans, strict=True) if a <= t < b)
-        for t in range(problem.intervals.max() + 1)
-    )
-
-
-def slow_cost(problem: Sharding, decision) -> float:
-    """Cost of a decision by plain loops."""
-    cost = sum(problem.costs[problem.first[n] + decision[n]] for n in range(len(problem)))
-    for (u, v), matrix in zip(problem.edges.tolist(), problem.matrices, strict=True):
-        cost += matrix[decision[u], decision[v]]
-    return float(cost)

@@ -8,7 +8,6 @@ from scipy.sparse import coo_array
 
 from fastslow_placement.partition.problems import PartitionProblem
 from fastslow_placement.programs.problems import PlacementProblem
-from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
 
 
 @dataclass(frozen=True)
@@ -118,33 +117,6 @@ def partition_optimum(problem: PartitionProblem, seconds: float = 60.0) -> Solut
         programme.add(row, high=0)
     result = programme.solve({int(top): 1.0}, seconds)
     return _solution(result, chosen, lambda decision: problem.evaluate(decision[None]).order[0])
-
-
-def sharding_optimum(problem: Sharding, seconds: float = 60.0) -> Solution:
-    """Return the cheapest valid decision: one variable per strategy and per entry of each matrix."""
-    programme, first = _Programme(), problem.first
-    chosen = programme.variables(len(problem.costs), whole=True)
-    options = [chosen[a:b] for a, b in zip(first, first[1:], strict=False)]
-    goal = {int(v): min(float(c), FORBIDDEN / 1e6) for v, c in zip(chosen, problem.costs, strict=True)}
-    for own in options:
-        programme.add(dict.fromkeys(own.tolist(), 1.0), 1, 1)
-    for (u, v), matrix in zip(problem.edges.tolist(), problem.matrices, strict=True):
-        entry = programme.variables(matrix.size).reshape(matrix.shape)
-        for place, cost in np.ndenumerate(matrix):
-            if cost >= FORBIDDEN:
-                programme.upper[entry[place]] = 0.0
-            else:
-                goal[int(entry[place])] = float(cost)
-        for own, table in ((options[u], entry), (options[v], entry.T)):
-            for variable, row in zip(own, table, strict=True):
-                programme.add({**dict.fromkeys(row.tolist(), 1.0), int(variable): -1.0}, 0, 0)
-    for time in range(len(problem.times) if np.isfinite(problem.limit) else 0):
-        alive = np.flatnonzero((problem.spans[:, 0] <= time) & (time < problem.spans[:, 1]))
-        row = {int(o): float(problem.usages[o]) for n in alive for o in options[n]}
-        if row:
-            programme.add(row, high=problem.limit)
-    result = programme.solve(goal, seconds)
-    return _solution(result, options, lambda decision: problem.cost(decision[None])[0])
 
 
 def placement_bound(problem: PlacementProblem, seconds: float = 60.0) -> Solution:

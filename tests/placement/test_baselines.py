@@ -11,10 +11,9 @@ from fastslow_placement.baselines import PLACEMENT_RULES
 from fastslow_placement.partition.problems import PartitionProblem
 from fastslow_placement.programs.list_placement import M_ETF, WEIGHTS, learned_weights, list_placements, m_etf
 from fastslow_placement.programs.problems import PlacementProblem
-from fastslow_placement.sharding.problems import ShardingProblem
 from helpers.cases import cases
-from helpers.cost_graphs import DEVICE, random_graph, random_sharding, random_workload
-from helpers.exact_placement import partition_optimum, placement_bound, sharding_optimum
+from helpers.cost_graphs import DEVICE, random_graph, random_workload
+from helpers.exact_placement import partition_optimum, placement_bound
 
 
 def every(problem):
@@ -131,13 +130,6 @@ def test_the_exact_partition_is_the_best_of_all(seed):
     solution = partition_optimum(problem)
     assert solution.cost == outcome.order.min() and solution.gap == pytest.approx(0, abs=1e-6)
     assert outcome.order.min() >= problem.bound
-
-
-@cases("seed", range(6))
-def test_the_exact_sharding_is_the_best_of_all(seed):
-    sharding = random_sharding(seed)
-    outcome = ShardingProblem(sharding).evaluate(np.array([*product(*map(range, sharding.choices))]))
-    assert sharding_optimum(sharding).cost == pytest.approx(outcome.order.min())
 
 
 @cases("seed", range(4))

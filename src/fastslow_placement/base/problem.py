@@ -1,7 +1,6 @@
 """What every decision problem over a graph offers to the policy and the searches."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +41,7 @@ class Problem(ABC):
 
     Attributes:
         name: Name of the instance.
-        task: ``placement``, ``scheduling``, ``fusion``, ``partition``, ``sharding`` or ``joint``.
+        task: ``placement``, ``scheduling``, ``fusion``, ``partition`` or ``joint``.
         choices: (U,) int64 number of options of each unit.
         kinds: (U,) int64 opcode number, 0 where there is none.
         features: (U, 16) float32, about 0 to 1.
@@ -114,12 +113,8 @@ class Problem(ABC):
         rest[np.cumsum(self.choices) - self.choices + np.asarray(decision)] += _CERTAIN
         return rest
 
-    def space(self, more: Callable[[], bool] | None = None) -> "Problem":
-        """Return the problem as the policy decides it; its :meth:`decode` gives decisions of this one.
-
-        Args:
-            more: Whether there is time to decode a decision at length; by default as the problem knows.
-        """
+    def space(self) -> "Problem":
+        """Return the problem as the policy decides it; its :meth:`decode` gives decisions of this one."""
         return self
 
     def decode(self, decision: np.ndarray) -> np.ndarray:

@@ -7,12 +7,12 @@ states, and the decision is made in several passes, each of which sees the one b
 recurrent attention layer of its own with a residual connection and sees the actions of the tasks before it.
 
 Options have features of their own (such as the share of a unit's neighbours that the previous pass put
-there), so one set of weights serves any number of devices or strategies. Probabilities of the previous pass
+there), so one set of weights serves any number of devices. Probabilities of the previous pass
 are fed back instead of samples, so one forward pass serves all samples, beside the outcome of the decision
 that is changed (:meth:`Problem.feedback`). The package README lists all departures from the paper.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -30,11 +30,11 @@ from fastslow.core.settings import Settings
 from fastslow.networks.machine.stored_weights import read_tensors
 from fastslow_placement.base.problem import FEEDBACK_FEATURES, NODE_FEATURES, OPTION_FEATURES, Problem
 
-TASKS = ("fusion", "placement", "scheduling", "partition", "sharding")
+TASKS = ("fusion", "placement", "scheduling", "partition")
+_DRAWN = 5  # layers that are drawn for the tasks, so that a seed gives the weights that benchmarks/tables has
 _Size = Annotated[int, Ge(1), Le(4096)]
 _Layers = Annotated[int, Ge(1), Le(64)]
 _PRIOR = {  # features of options and the weights at which they start, so that the first decision is a rule
-    "sharding": {0: -4.0, 4: 3.0},
     "placement": {1: -1.0, 2: 4.0, 8: 10.0},  # the slot, where the neighbours are, what fits the schedule
 }
 _SLOT = {1: -1.0}  # elsewhere: the squared distance from the slot of a contiguous split
@@ -176,12 +176,12 @@ class Policy(nn.Module):
         self.condition = nn.Linear(hidden, hidden)
         attention = (hidden, shape.heads, shape.segment)
         self.shared = nn.ModuleList(RecurrentAttention(*attention) for _ in range(shape.attention_layers))
-        self.recurrent = nn.ModuleDict({task: RecurrentAttention(*attention) for task in TASKS})
+        self.recurrent = _of_tasks(lambda: RecurrentAttention(*attention))
         seen = OPTION_FEATURES + FEEDBACK_FEATURES
-        self.option = nn.ModuleDict({task: nn.Linear(seen, hidden) for task in TASKS})
-        self.state = nn.ModuleDict({task: nn.Linear(hidden, hidden) for task in TASKS})
-        self.score = nn.ModuleDict({task: nn.Linear(hidden, 1) for task in TASKS})
-        self.direct = nn.ModuleDict({task: nn.Linear(seen, 1, bias=False) for task in TASKS})
+        self.option = _of_tasks(lambda: nn.Linear(seen, hidden))
+        self.state = _of_tasks(lambda: nn.Linear(hidden, hidden))
+        self.score = _of_tasks(lambda: nn.Linear(hidden, 1))
+        self.direct = _of_tasks(lambda: nn.Linear(seen, 1, bias=False))
         for task in TASKS:
             nn.init.zeros_(self.direct[task].weight)
             for feature, weight in _PRIOR.get(task, _SLOT).items():
@@ -244,6 +244,11 @@ class Policy(nn.Module):
             found.append(functional.log_softmax(logits, 1))
             states = states + _expected(own, owners, found[-1].exp()[mask], len(states))  # for the next task
         return found
+
+
+def _of_tasks(make: Callable[[], nn.Module]) -> nn.ModuleDict:
+    """Return a layer for each task, the first of ``_DRAWN``."""
+    return nn.ModuleDict(zip(TASKS, [make() for _ in range(_DRAWN)], strict=False))
 
 
 def _expected(options: torch.Tensor, owners: torch.Tensor, chances: torch.Tensor, count: int) -> torch.Tensor:

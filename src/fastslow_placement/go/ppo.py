@@ -26,7 +26,7 @@ from fastslow.core.files import digest
 from fastslow.core.settings import Fraction, NonNegativeFloat, PositiveFloat, Settings
 from fastslow.networks.machine.stored_weights import read_checkpoint, write_tensors
 from fastslow_placement.base.problem import INVALID_REWARD, Outcome, Problem
-from fastslow_placement.base.search import Found, unlimited
+from fastslow_placement.base.search import Found
 from fastslow_placement.go.policy import Inputs, Policy, Shape
 from fastslow_placement.go.proposals import Change, Changes, draw, log_chance, log_probability
 
@@ -37,13 +37,7 @@ _HOT, _COOLING = 0.05, 1e-3  # first temperature over the mean loss of the first
 
 
 @torch.no_grad()
-def zero_shot(
-    policy: Policy,
-    problem: Problem,
-    samples: int = 10,
-    starts: bool = True,
-    more: Callable[[], bool] = unlimited,
-) -> Found:
+def zero_shot(policy: Policy, problem: Problem, samples: int = 10, starts: bool = True) -> Found:
     """Return the best decision after some steps of the policy, without search.
 
     In each step the policy sees the best decision so far, and the units change of which it is surest: at
@@ -55,15 +49,12 @@ def zero_shot(
         problem: The problem.
         samples: Number of steps.
         starts: Whether to step from the best of the problem's starts; else from its default.
-        more: Whether there is time for another step; the starts are evaluated in any case.
     """
     inputs, share = Inputs(problem), 1.0
     begins = problem.starts if starts else np.asarray(problem.default)[None]
     found = Found(problem.default.copy(), np.inf, problem.tried - 1, [])
     found.see(begins, problem.evaluate(begins).order)
     for _ in range(samples):
-        if not more():
-            break
         likely, order = _surest(policy.passes(inputs, start=found.decision)[-1], found.decision)
         decision, before = found.decision.copy(), found.cost
         changed = order[: max(round(len(order) * share), 1)]
@@ -170,43 +161,34 @@ class Trainer:
         self.update = 0
         self.standings = [_Standing(problem) for problem in self.problems]
 
-    def run(
-        self,
-        updates: int,
-        report: Callable[["Trainer"], None] | None = None,
-        more: Callable[[], bool] = unlimited,
-    ) -> list[Found]:
+    def run(self, updates: int, report: Callable[["Trainer"], None] | None = None) -> list[Found]:
         """Learn until this many updates were made in all; return the best decision of each problem.
 
         Args:
             updates: Total number, those before a resume included.
             report: Called after every update.
-            more: Whether there is time for another decision; by default there is. An update that began ends
-                with the decisions that were evaluated until then, at least one for each pass.
         """
-        while self.update < updates and more():
-            if not self._learn(self.standings[self.update % len(self.standings)], more):
+        while self.update < updates:
+            if not self._learn(self.standings[self.update % len(self.standings)]):
                 break
             self.update += 1
             if report:
                 report(self)
         return [standing.found for standing in self.standings]
 
-    def _learn(self, standing: _Standing, more: Callable[[], bool]) -> bool:
-        """Make an update; return False, without one, where the first decisions took all the time."""
+    def _learn(self, standing: _Standing) -> bool:
+        """Make an update; return False, without one, where no unit has a choice."""
         inputs, plan = standing.inputs, self.schedule
         fresh = not standing.found.evaluations
         if fresh:
-            self._begin(standing, more)
-            if not more() or not standing.changes.movable.any():  # no time, or nothing to learn
+            self._begin(standing)
+            if not standing.changes.movable.any():
                 return False
         start = inputs.problem.default if plan.whole else standing.current.copy()
         with torch.no_grad():
             before = self.policy.passes(inputs, start=start)
         share = max(plan.samples // len(before), 2)
-        tried = [
-            [self._try(standing, logs) for number in range(share) if not number or more()] for logs in before
-        ]
+        tried = [[self._try(standing, logs) for _ in range(share)] for logs in before]
         over = torch.tensor([gain for part in tried for _, gain in part])
         gains = self._advantages(standing, over, fresh).split([*map(len, tried)])
         drawn = [[change for change, _ in part] for part in tried]
@@ -236,10 +218,10 @@ class Trainer:
         """Return the share of the planned updates that is left, 1 to 0."""
         return max(0.0, 1 - self.update / max(self.schedule.updates * len(self.standings), 1))
 
-    def _begin(self, standing: _Standing, more: Callable[[], bool]) -> None:
+    def _begin(self, standing: _Standing) -> None:
         """Go on from the best of the starts and of the policy's decisions without learning."""
         problem = standing.inputs.problem
-        standing.found = found = zero_shot(self.policy, problem, self.schedule.samples, more=more)
+        standing.found = found = zero_shot(self.policy, problem, self.schedule.samples)
         standing.reward = float(problem.rewards(Outcome(np.array([found.cost]), np.zeros(1)))[0])
         standing.current = found.decision.copy()
 

@@ -7,8 +7,6 @@ stays together, and the programme where to cut. With at least as many levels as 
 had: classes of one device on one level.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from fastslow.core.errors import SettingsError
@@ -87,7 +85,7 @@ class PartitionProblem(Problem):
                 split[unit], used = device, used + size[unit]
         return split
 
-    def space(self, more: Callable[[], bool] | None = None) -> "OrderedSplit":
+    def space(self) -> "OrderedSplit":
         """Return the problem as the policy decides it."""
         return OrderedSplit(self)
 
