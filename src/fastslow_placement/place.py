@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -23,14 +23,10 @@ from fastslow_placement.explain import (
     device_table,
     explain,
     jax_sketch,
-    load_table,
 )
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.go.policy import Policy, load_policy, torch_threads
 from fastslow_placement.go.ppo import Trainer, zero_shot
-from fastslow_placement.partition.load_search import move_regions
-from fastslow_placement.partition.problems import PartitionProblem
-from fastslow_placement.partition.workload import read_workload
 from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.joint import JointProblem
 from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
@@ -43,7 +39,6 @@ TABLE, DECISION = "comparison.csv", "decision.json"
 PLACEMENT, DEVICE_TABLE, WORDS, SKETCH = "placement.csv", "devices.csv", "explanation.txt", "jax_sketch.py"
 POLICY, SEARCHED, REGIONS = "GO", "GO, then search", "annealing of regions"
 _SLOWER = 60  # by which the evaluations of the search are divided where they take longer
-_FASTER = 20  # moves for each evaluation where a move changes a cost instead of computing it
 
 
 @dataclass(frozen=True)
@@ -76,8 +71,6 @@ def read_problem(settings: PlaceSettings) -> Problem:
     device, path = settings.machine, settings.path
     if path is None:
         graph = read_zoo_graph(settings.source.removeprefix(ZOO), device)
-    elif path.suffix == ".json":
-        return PartitionProblem(read_workload(path))
     else:
         graph = read_cost_graph(path, device, settings.unroll, settings.allow_unknown)
     if settings.task == "joint":
@@ -105,32 +98,22 @@ def compare(settings: PlaceSettings, problem: Problem) -> Placed:
         keep(name, lambda rule=rule: Found.of(problem, rule(problem)))
     if isinstance(problem, PlacementProblem) and problem.learned:
         keep(LEARNED, lambda: best_of(problem, problem.learned_starts))
-    begin = time.process_time()
-    space = problem.space()
-    learned = _learned(settings, space)
-    found[POLICY] = _decoded(space, learned)
-    seconds[POLICY] = time.process_time() - begin
+    keep(POLICY, lambda: _learned(settings, problem))
+    learned = found[POLICY]
     evaluations, seed = max(learned.evaluations, 1), settings.seed
     keep("best random", lambda: best_random(problem, evaluations, seed))
     keep("simulated annealing", lambda: anneal(problem, evaluations, seed))
     if isinstance(problem, PlacementProblem):
         keep(REGIONS, lambda: anneal_regions(problem, evaluations, seed))
-    if settings.search and isinstance(space, PlacementProblem):
-        keep(SEARCHED, lambda: anneal_regions(space, settings.search, seed, learned.decision))
-    elif settings.search and isinstance(problem, PartitionProblem):
-        moves = settings.search * _FASTER
-        keep(SEARCHED, lambda: move_regions(problem, found[POLICY].decision, moves, seed))
+    if settings.search and isinstance(problem, PlacementProblem):
+        keep(SEARCHED, lambda: anneal_regions(problem, settings.search, seed, learned.decision))
     elif settings.search:
         count = max(settings.search // _SLOWER, 1)
-        keep(SEARCHED, lambda: _decoded(space, anneal(space, count, seed, learned.decision)))
+        keep(SEARCHED, lambda: anneal(problem, count, seed, learned.decision))
     return Placed(problem, found, seconds)
 
 
-def _decoded(space: Problem, found: Found) -> Found:
-    return replace(found, decision=space.decode(found.decision))
-
-
-def _learned(settings: PlaceSettings, space: Problem) -> Found:
+def _learned(settings: PlaceSettings, problem: Problem) -> Found:
     """Return the best decision that the policy sampled."""
     if settings.policy:
         policy = load_policy(resolve(settings.policy))
@@ -139,14 +122,14 @@ def _learned(settings: PlaceSettings, space: Problem) -> Found:
         policy = Policy(settings)
     with torch_threads(settings.threads), progress(total=settings.updates, desc="GO", unit="update") as bar:
         if not settings.updates:
-            return zero_shot(policy, space, settings.samples)
+            return zero_shot(policy, problem, settings.samples)
 
         def report(trainer: Trainer) -> None:
             bar.update()
-            ratio = trainer.standings[0].found.cost / space.baseline
+            ratio = trainer.standings[0].found.cost / problem.baseline
             bar.set_postfix(best=f"{ratio:.3f} of baseline", refresh=False)
 
-        return Trainer(policy, [space], settings, settings.seed).run(settings.updates, report)[0]
+        return Trainer(policy, [problem], settings, settings.seed).run(settings.updates, report)[0]
 
 
 def tabulate(placed: Placed) -> pd.DataFrame:
@@ -181,7 +164,7 @@ def place(settings: PlaceSettings) -> Placed:
         inputs |= {"policy": file_digest(policy)}
     placed = compare(settings, problem)
     if not any(np.isfinite(found.cost) for found in placed.found.values()):
-        raise SettingsError(f"no method found a valid decision for {problem.name!r}; {_remedy(problem)}")
+        raise SettingsError(f"no method found a valid decision for {problem.name!r}; raise memory or devices")
     artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
     with artifact.building():
         artifact.folder.mkdir(parents=True, exist_ok=True)
@@ -192,8 +175,6 @@ def place(settings: PlaceSettings) -> Placed:
             tables[DEVICE_TABLE] = device_table(problem, best)
             if len(problem.graph.inputs):
                 texts[SKETCH] = jax_sketch(problem, best)
-        elif isinstance(problem, PartitionProblem):
-            tables[DEVICE_TABLE] = load_table(problem, best)
         for name, table in tables.items():
             with atomic_path(artifact.folder / name) as temporary:
                 table.to_csv(temporary, index=False)
@@ -211,10 +192,3 @@ def place(settings: PlaceSettings) -> Placed:
         summary = {"program": problem.name, "task": problem.task, "units": len(problem.choices)}
         artifact.finish(summary={**summary, "best": placed.best, "cost": placed.found[placed.best].cost})
     return placed
-
-
-def _remedy(problem: Problem) -> str:
-    """Return what to do where nothing valid was found."""
-    if isinstance(problem, PartitionProblem):
-        return "raise maxSizePerFPGA or maxFPGAs in the file"
-    return "raise memory or devices"

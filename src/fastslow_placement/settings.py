@@ -14,7 +14,7 @@ from fastslow_placement.programs.roofline import DEVICES, Device, read_device
 from fastslow_placement.programs.zoo_graphs import PROGRAMS
 
 ZOO = "zoo:"
-_KINDS = "Give an HLO file, a competition npz, an instance of dnn-partitioning (json), or zoo:NAME"
+_KINDS = "Give an HLO file, a competition npz, or zoo:NAME"
 
 
 class LearningSettings(Shape, Schedule):
@@ -23,7 +23,7 @@ class LearningSettings(Shape, Schedule):
     group_title = "machine"
 
     devices: Annotated[int, Ge(1), Le(256)] = 4
-    """Number of devices of a program; the public instances have their own."""
+    """Number of devices."""
     device: str = "p100"
     """Device whose roofline and links give times: p100 (as GO), v100, tpu-v3 (a core of a pod slice), cpu, or
     a JSON file of its constants (``help(Device)`` lists them)."""
@@ -84,8 +84,8 @@ class PlaceSettings(LearningSettings):
     )
 
     source: str = "zoo:transformer_2"
-    """Program: an HLO file (any kind that ``make convert`` reads), a competition npz, an instance of
-    dnn-partitioning (.json), or ``zoo:NAME`` for a stored program."""
+    """Program: an HLO file (any kind that ``make convert`` reads), a competition npz, or ``zoo:NAME`` for a
+    stored program."""
     task: Literal["placement", "scheduling", "fusion", "joint"] = "placement"
     """Decision for each operator; scheduling keeps the placement by layers, joint decides all three."""
     policy: str = ""
@@ -94,9 +94,8 @@ class PlaceSettings(LearningSettings):
     """Placement only. Whether GO also starts from the ten placements of the list scheduler, whose weights
     were learned on 338 problems of the sample."""
     search: NonNegative = 60_000
-    """Evaluations of the search that follows the policy, as a row of its own; 0 leaves it out. An instance of
-    dnn-partitioning has 20 times as many moves, which take microseconds; tasks other than placement have a
-    sixtieth, as their evaluations take longer."""
+    """Evaluations of the search that follows the policy, as a row of its own; 0 leaves it out. Tasks other
+    than placement have a sixtieth, as their evaluations take longer."""
     unroll: Annotated[int, Ge(0), Le(10_000)] = 32
     """Loops of at most this many iterations are unrolled; longer ones are one operator."""
     allow_unknown: bool = False

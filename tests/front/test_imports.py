@@ -45,7 +45,7 @@ ROOMS = {
         *("settings", "states", "machine", "model", "published", "predict", "segments", "training"),
     ),
     "fastslow.features": ("nodes", "configs"),
-    "fastslow_placement": ("base", "programs", "partition", "go"),
+    "fastslow_placement": ("base", "programs", "go"),
 }
 """Sub-packages, each of which imports the ones before it when it is imported."""
 OPTIONAL = ("fastslow.networks.published", "fastslow.networks.segments")

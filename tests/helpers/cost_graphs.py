@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from fastslow_placement.partition.workload import Workload
 from fastslow_placement.programs.cost_graph import CostGraph, build
 from fastslow_placement.programs.roofline import Device
 
@@ -108,39 +107,3 @@ def slow_peak(graph: CostGraph, placement, start, finish, sent, devices: int) ->
                 used += graph.output_bytes[n] * (first <= middle < max(until))
             peak[d] = max(peak[d], used)
     return peak
-
-
-def random_workload(seed: int, count: int = 6, devices: int = 2, memory: float = 1e9) -> Workload:
-    """A small partitioning instance with co-location classes."""
-    rng = np.random.default_rng(seed)
-    edges = [(u, v) for v in range(count) for u in range(v) if rng.random() < 0.5]
-    return Workload(
-        f"random{seed}",
-        np.arange(count),
-        tuple(f"n{n}" for n in range(count)),
-        np.array(edges, np.int64).reshape(-1, 2),
-        rng.integers(1, 9, count).astype(float),
-        rng.integers(10, 90, count).astype(float),
-        rng.integers(0, 9, count).astype(float),
-        rng.integers(0, 9, count).astype(float),
-        np.zeros(count, bool),
-        np.unique(rng.integers(0, count, count), return_inverse=True)[1],
-        devices,
-        1,
-        memory,
-    )
-
-
-def slow_loads(workload: Workload, device) -> list[float]:
-    """Load of each device (accelerators, then CPUs), from the definition."""
-    loads = []
-    for d in range(workload.devices + workload.cpus):
-        inside = [n for n in range(len(workload)) if device[n] == d]
-        if d >= workload.devices:
-            loads.append(sum(workload.cpu[n] for n in inside))
-            continue
-        crossing = {u for u, v in workload.edges.tolist() if (device[u] == d) != (device[v] == d)}
-        loads.append(
-            sum(workload.accelerator[n] for n in inside) + sum(workload.transfer[u] for u in crossing)
-        )
-    return loads

@@ -30,7 +30,7 @@ from fastslow.core.settings import Settings
 from fastslow.networks.machine.stored_weights import read_tensors
 from fastslow_placement.base.problem import FEEDBACK_FEATURES, NODE_FEATURES, OPTION_FEATURES, Problem
 
-TASKS = ("fusion", "placement", "scheduling", "partition")
+TASKS = ("fusion", "placement", "scheduling")
 _DRAWN = 5  # layers that are drawn for the tasks, so that a seed gives the weights that benchmarks/tables has
 _Size = Annotated[int, Ge(1), Le(4096)]
 _Layers = Annotated[int, Ge(1), Le(64)]

@@ -52,7 +52,7 @@ def zero_shot(policy: Policy, problem: Problem, samples: int = 10, starts: bool 
     """
     inputs, share = Inputs(problem), 1.0
     begins = problem.starts if starts else np.asarray(problem.default)[None]
-    found = Found(problem.default.copy(), np.inf, problem.tried - 1, [])
+    found = Found(problem.default.copy(), np.inf, 0, [])
     found.see(begins, problem.evaluate(begins).order)
     for _ in range(samples):
         likely, order = _surest(policy.passes(inputs, start=found.decision)[-1], found.decision)
