@@ -78,7 +78,7 @@ def _compared(problem: PlacementProblem, options) -> dict:
     start = plain.starts[starts.argmin()]
     row = {"program": problem.name, "devices": problem.devices, "groups": len(problem.choices)}
     row["bound"] = problem.bound
-    row |= {rule: Found.of(problem, method(problem)).cost for rule, method in PLACEMENT_RULES.items()}
+    row |= {rule: best_of(problem, method(problem)[None]).cost for rule, method in PLACEMENT_RULES.items()}
     row["best start"] = float(starts.min())
     row["learned list"] = best_of(problem, problem.learned_starts).cost
     found = [learn(problem, options.updates, seed) for seed in seeds]
@@ -220,16 +220,15 @@ def _ablation(name: str, options) -> dict:
     variants = {"whole": {}, "no attention": {"attention": False}, "no modulation": {"modulation": False}}
     variants |= {"one pass": {"passes": 1}, "mean pooling": {"pooling": False}}
     variants["no feedback"] = {"feedback": False}
-    plans = {"untrained": {"epochs": 0}, "samples of all units": {"whole": True}}
     problem = placement_of(name)
 
-    def cost(changes: dict, plan: dict) -> float:
+    def cost(changes: dict, **plan) -> float:
         shape = Shape(**changes)
         return fmean([learn(problem, options.updates, seed, shape, **plan).cost for seed in options.seeds])
 
     row = {"program": name, "human": problem.baseline}
-    row |= {variant: cost(changes, {}) for variant, changes in variants.items()}
-    return row | {variant: cost({}, plan) for variant, plan in plans.items()}
+    row |= {variant: cost(changes) for variant, changes in variants.items()}
+    return row | {"untrained": cost({}, epochs=0)}
 
 
 def best(options) -> list[dict]:
@@ -265,7 +264,9 @@ def _unseen(problem: PlacementProblem, options) -> dict:
         "units": len(problem.choices),
         "best known": best_known(problem.name) / human,
     }
-    row |= {name: Found.of(problem, rule(problem)).cost / human for name, rule in PLACEMENT_RULES.items()}
+    row |= {
+        name: best_of(problem, rule(problem)[None]).cost / human for name, rule in PLACEMENT_RULES.items()
+    }
     row["best start"] = starts.min() / human
     row["learned list"] = best_of(problem, problem.learned_starts).cost / human
 

@@ -72,13 +72,13 @@ def read_problem(settings: PlaceSettings) -> Problem:
     if path is None:
         graph = read_zoo_graph(settings.source.removeprefix(ZOO), device)
     else:
-        graph = read_cost_graph(path, device, settings.unroll, settings.allow_unknown)
+        graph = read_cost_graph(path, device, settings.allow_unknown)
     if settings.task == "joint":
         return JointProblem(graph, settings.devices, device, settings.memory)
     if settings.task == "fusion":
         return FusionProblem(graph, device)
     graph = contract(graph, device)
-    placement = PlacementProblem(graph, settings.devices, device, settings.memory, settings.learned_starts)
+    placement = PlacementProblem(graph, settings.devices, device, settings.memory)
     if settings.task == "placement":
         return placement
     return SchedulingProblem(graph, placement.place(placement.default), settings.devices, device)
@@ -95,8 +95,8 @@ def compare(settings: PlaceSettings, problem: Problem) -> Placed:
         seconds[name] = time.process_time() - begin
 
     for name, rule in rules_of(problem).items():
-        keep(name, lambda rule=rule: Found.of(problem, rule(problem)))
-    if isinstance(problem, PlacementProblem) and problem.learned:
+        keep(name, lambda rule=rule: best_of(problem, rule(problem)[None]))
+    if isinstance(problem, PlacementProblem):
         keep(LEARNED, lambda: best_of(problem, problem.learned_starts))
     keep(POLICY, lambda: _learned(settings, problem))
     learned = found[POLICY]

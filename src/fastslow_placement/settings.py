@@ -90,14 +90,9 @@ class PlaceSettings(LearningSettings):
     """Decision for each operator; scheduling keeps the placement by layers, joint decides all three."""
     policy: str = ""
     """Checkpoint of a trained policy (``policy.pt`` of notebook 60) to start from; a new policy if empty."""
-    learned_starts: bool = True
-    """Placement only. Whether GO also starts from the ten placements of the list scheduler, whose weights
-    were learned on 338 problems of the sample."""
     search: NonNegative = 60_000
     """Evaluations of the search that follows the policy, as a row of its own; 0 leaves it out. Tasks other
     than placement have a sixtieth, as their evaluations take longer."""
-    unroll: Annotated[int, Ge(0), Le(10_000)] = 32
-    """Loops of at most this many iterations are unrolled; longer ones are one operator."""
     allow_unknown: bool = False
     """Count operators that the competition does not number as element-wise instead of refusing them."""
     out: str = unkeyed("runs/placement")

@@ -1,6 +1,6 @@
 """Searches over any problem, counted in evaluations."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,15 +22,9 @@ class Found:
     """
 
     decision: np.ndarray
-    cost: float
-    evaluations: int
-    history: list[tuple[int, float]]
-
-    @classmethod
-    def of(cls, problem: Problem, decision: np.ndarray) -> "Found":
-        """Return one evaluated decision."""
-        cost = float(problem.evaluate(np.asarray(decision)[None]).order[0])
-        return cls(np.asarray(decision).copy(), cost, 1, [(1, cost)])
+    cost: float = np.inf
+    evaluations: int = 0
+    history: list[tuple[int, float]] = field(default_factory=list)
 
     def see(self, decisions: np.ndarray, costs: np.ndarray) -> None:
         """Count evaluated decisions (B, U) with costs (B,), infinite where invalid."""
@@ -43,7 +37,7 @@ class Found:
 
 def best_of(problem: Problem, decisions: np.ndarray) -> Found:
     """Return the best of some decisions (B, U); the first where none is valid."""
-    found = Found(decisions[0].copy(), np.inf, 0, [])
+    found = Found(decisions[0].copy())
     found.see(decisions, problem.evaluate(decisions).order)
     return found
 
@@ -56,7 +50,7 @@ def best_random(problem: Problem, evaluations: int, seed: int = 0) -> Found:
     rng, found = np.random.default_rng(seed), None
     for begin in range(0, evaluations, _BATCH):
         decisions = problem.draw(min(_BATCH, evaluations - begin), rng)
-        found = found or Found(decisions[0].copy(), np.inf, 0, [])
+        found = found or Found(decisions[0].copy())
         found.see(decisions, problem.evaluate(decisions).order)
     return found
 
@@ -74,7 +68,7 @@ def anneal(problem: Problem, evaluations: int, seed: int = 0, start: np.ndarray 
         start: (U,) first decision; by default the problem's.
     """
     rng = np.random.default_rng(seed)
-    found = Found.of(problem, problem.default if start is None else start)
+    found = best_of(problem, np.asarray(problem.default if start is None else start)[None])
     movable = np.flatnonzero(problem.choices > 1)
     current, cost = found.decision.copy(), found.cost
     if not len(movable):

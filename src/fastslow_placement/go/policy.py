@@ -32,8 +32,9 @@ from fastslow_placement.base.problem import FEEDBACK_FEATURES, NODE_FEATURES, OP
 
 TASKS = ("fusion", "placement", "scheduling")
 _DRAWN = 5  # layers that are drawn for the tasks, so that a seed gives the weights that benchmarks/tables has
-_Size = Annotated[int, Ge(1), Le(4096)]
-_Layers = Annotated[int, Ge(1), Le(64)]
+_SAGE_LAYERS, _ATTENTION_LAYERS = 2, 1  # the latter before the one of the task
+_HEADS = 4
+_SEGMENT = 128  # units that attend to each other at once; memory grows with its square
 _PRIOR = {  # features of options and the weights at which they start, so that the first decision is a rule
     "placement": {1: -1.0, 2: 4.0, 8: 10.0},  # the slot, where the neighbours are, what fits the schedule
 }
@@ -46,17 +47,9 @@ class Shape(Settings):
 
     group_title = "policy"
 
-    hidden: _Size = 32
-    """Width of the policy; a multiple of ``heads``."""
-    sage_layers: _Layers = 2
-    """GraphSAGE layers."""
-    attention_layers: Annotated[int, Ge(0), Le(64)] = 1
-    """Recurrent attention layers before the one of the task."""
-    heads: _Size = 4
-    """Attention heads."""
-    segment: _Size = 128
-    """Units that attend to each other at once; memory grows with its square."""
-    passes: _Layers = 2
+    hidden: Annotated[int, Ge(1), Le(4096)] = 32
+    """Width of the policy; a multiple of 4, the number of attention heads."""
+    passes: Annotated[int, Ge(1), Le(64)] = 2
     """How often the decision is made, each time seeing the one before."""
     attention: bool = True
     """Whether there is attention over segments."""
@@ -69,7 +62,7 @@ class Shape(Settings):
 
     def check(self) -> None:
         """Validate constraints between fields."""
-        self.require(self.hidden % self.heads == 0, "hidden", f"a multiple of heads={self.heads}")
+        self.require(self.hidden % _HEADS == 0, "hidden", f"a multiple of {_HEADS}")
 
 
 class Inputs:
@@ -172,10 +165,10 @@ class Policy(nn.Module):
         self.shape, hidden = shape, shape.hidden
         self.kind = nn.Embedding(max(OPCODES.values()) + 2, hidden)
         self.node = nn.Linear(NODE_FEATURES, hidden)
-        self.sage = nn.ModuleList(Sage(hidden, shape.pooling) for _ in range(shape.sage_layers))
+        self.sage = nn.ModuleList(Sage(hidden, shape.pooling) for _ in range(_SAGE_LAYERS))
         self.condition = nn.Linear(hidden, hidden)
-        attention = (hidden, shape.heads, shape.segment)
-        self.shared = nn.ModuleList(RecurrentAttention(*attention) for _ in range(shape.attention_layers))
+        attention = (hidden, _HEADS, _SEGMENT)
+        self.shared = nn.ModuleList(RecurrentAttention(*attention) for _ in range(_ATTENTION_LAYERS))
         self.recurrent = _of_tasks(lambda: RecurrentAttention(*attention))
         seen = OPTION_FEATURES + FEEDBACK_FEATURES
         self.option = _of_tasks(lambda: nn.Linear(seen, hidden))
