@@ -1,10 +1,9 @@
-"""GO (placement, scheduling, fusion) against rules, searches and HDP; the public problem sets.
+"""GO (placement, scheduling, fusion) against rules, searches and HDP.
 
 Sections: ``best`` (long searches, whose costs ``best_known.json`` keeps), ``unseen`` (the sample's test
-programs on drawn machines), ``sharding`` (iopddl), ``partition`` (dnn-partitioning), ``zoo`` (the shape of
-GO's table), ``hdp``, ``transfer``, ``tasks`` (multi-task against single tasks), ``ablation`` and ``large``
-(50,000 nodes). The public instances are those of ``../shared/placement``. Runtimes and loads are of the
-models, not measured.
+programs on drawn machines), ``zoo`` (the shape of GO's table), ``latency`` (the latency instances of
+dnn-partitioning, in ``../shared/placement``), ``hdp``, ``transfer``, ``tasks`` (multi-task against single
+tasks) and ``ablation``. Runtimes are of the models, not measured.
 With ``--keep FILE`` every row is kept as soon as it is there, and a second call goes on. The last line is one
 JSON object.
 """
@@ -22,13 +21,11 @@ import torch
 from common.held_out_placement import best_known, held_out, long_search
 from common.hierarchical import train_hierarchical
 from common.kept import Kept, finite
-from common.large_graphs import large
-from common.public_placement import learn, long_split_search, new_policy, partition, sharding, split_problems
+from common.latency_instances import latency_problems
 from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import PLACEMENT_RULES
-from fastslow_placement.go.policy import Shape
+from fastslow_placement.go.policy import Policy, Shape
 from fastslow_placement.go.ppo import Schedule, Trainer, zero_shot
-from fastslow_placement.partition.problems import PartitionProblem
 from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.joint import JointProblem
 from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
@@ -46,6 +43,18 @@ DEVICE = DEVICES["p100"]
 SEARCH = 60_000  # evaluations of the search after GO, as ``place`` has by default
 
 
+def new_policy(seed: int, shape: Shape | None = None) -> Policy:
+    """Return a policy with the first weights of a seed."""
+    torch.manual_seed(seed)
+    return Policy(shape or Shape())
+
+
+def learn(problem, updates: int, seed: int = 0, shape: Shape | None = None, policy=None, **schedule) -> Found:
+    """Train a policy on one problem; return the best decision that it sampled."""
+    policy = policy or new_policy(seed, shape)
+    return Trainer(policy, [problem], Schedule(updates=updates, **schedule), seed).run(updates)[0]
+
+
 def placement_of(name: str) -> PlacementProblem:
     """Return the placement of a zoo program on its own number of devices."""
     return zoo_placement(name, DEVICE)
@@ -53,17 +62,23 @@ def placement_of(name: str) -> PlacementProblem:
 
 def zoo(options) -> list[dict]:
     """The shape of GO's table on zoo programs; means over the seeds."""
-    return options.kept.rows("zoo", options.programs, lambda name: _zoo(name, options))
+    return options.kept.rows("zoo", options.programs, lambda name: _compared(placement_of(name), options))
 
 
-def _zoo(name: str, options) -> dict:
-    problem, seeds = placement_of(name), options.seeds
+def latency(options) -> list[dict]:
+    """The same columns for the latency instances of dnn-partitioning."""
+    problems = {problem.name: problem for problem in latency_problems()[: 1 if options.quick else None]}
+    return options.kept.rows("latency", [*problems], lambda name: _compared(problems[name], options))
+
+
+def _compared(problem: PlacementProblem, options) -> dict:
+    seeds = options.seeds
     plain = without_learned_starts(problem)
     starts = plain.evaluate(plain.starts).order
     start = plain.starts[starts.argmin()]
-    row = {"program": name, "devices": problem.devices, "groups": len(problem.choices)}
+    row = {"program": problem.name, "devices": problem.devices, "groups": len(problem.choices)}
     row["bound"] = problem.bound
-    row |= {rule: Found.of(problem, method(problem)).cost for rule, method in PLACEMENT_RULES.items()}
+    row |= {rule: best_of(problem, method(problem)[None]).cost for rule, method in PLACEMENT_RULES.items()}
     row["best start"] = float(starts.min())
     row["learned list"] = best_of(problem, problem.learned_starts).cost
     found = [learn(problem, options.updates, seed) for seed in seeds]
@@ -205,28 +220,26 @@ def _ablation(name: str, options) -> dict:
     variants = {"whole": {}, "no attention": {"attention": False}, "no modulation": {"modulation": False}}
     variants |= {"one pass": {"passes": 1}, "mean pooling": {"pooling": False}}
     variants["no feedback"] = {"feedback": False}
-    plans = {"untrained": {"epochs": 0}, "samples of all units": {"whole": True}}
     problem = placement_of(name)
 
-    def cost(changes: dict, plan: dict) -> float:
+    def cost(changes: dict, **plan) -> float:
         shape = Shape(**changes)
         return fmean([learn(problem, options.updates, seed, shape, **plan).cost for seed in options.seeds])
 
     row = {"program": name, "human": problem.baseline}
-    row |= {variant: cost(changes, {}) for variant, changes in variants.items()}
-    return row | {variant: cost({}, plan) for variant, plan in plans.items()}
+    row |= {variant: cost(changes) for variant, changes in variants.items()}
+    return row | {"untrained": cost({}, epochs=0)}
 
 
 def best(options) -> list[dict]:
-    """Long searches of every held-out problem and public split; ``best_known.json`` keeps what they find."""
-    found = [*split_problems(options), *held_out(options.programs)][: 4 if options.quick else None]
+    """Long searches of every held-out problem and instance; ``best_known.json`` keeps what they find."""
+    found = [*latency_problems(), *held_out(options.programs)][: 4 if options.quick else None]
     costs = {problem.name: problem for problem in found}
     return options.kept.rows("best", [*costs], lambda name: _best(costs[name], options))
 
 
-def _best(problem: PlacementProblem | PartitionProblem, options) -> dict:
-    search = long_search if isinstance(problem, PlacementProblem) else long_split_search
-    found = search(problem, options.search, options.seeds[0])
+def _best(problem: PlacementProblem, options) -> dict:
+    found = long_search(problem, options.search, options.seeds[0])
     known, human = best_known(problem.name), problem.baseline
     return {
         "program": problem.name,
@@ -251,7 +264,9 @@ def _unseen(problem: PlacementProblem, options) -> dict:
         "units": len(problem.choices),
         "best known": best_known(problem.name) / human,
     }
-    row |= {name: Found.of(problem, rule(problem)).cost / human for name, rule in PLACEMENT_RULES.items()}
+    row |= {
+        name: best_of(problem, rule(problem)[None]).cost / human for name, rule in PLACEMENT_RULES.items()
+    }
     row["best start"] = starts.min() / human
     row["learned list"] = best_of(problem, problem.learned_starts).cost / human
 
@@ -271,9 +286,7 @@ def _unseen(problem: PlacementProblem, options) -> dict:
     return row
 
 
-SECTIONS = {
-    f.__name__: f for f in (best, unseen, sharding, partition, zoo, hdp, transfer, tasks, ablation, large)
-}
+SECTIONS = {f.__name__: f for f in (best, unseen, zoo, latency, hdp, transfer, tasks, ablation)}
 
 
 def main() -> None:
@@ -291,14 +304,12 @@ def main() -> None:
     parser.add_argument("--fine-tune", type=int, default=50, help="updates on a held-out program")
     parser.add_argument("--longer", type=int, default=10, help="how many times as many updates from scratch")
     parser.add_argument("--search", type=int, default=2000, help="evaluations of each long search (best)")
-    parser.add_argument("--seconds", type=float, default=60.0, help="CPU seconds per sharding problem")
-    parser.add_argument("--instances", nargs="+", metavar="LETTER", help="sharding problems; all by default")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--keep", type=Path, help="file of the rows, from which a second call goes on")
     options = parser.parse_args()
     if options.quick:
         options.updates, options.episodes, options.fine_tune, options.longer = 2, 3, 1, 2
-        options.search, options.seconds, options.programs = 200, 2.0, ["inception_b32", "transformer_2"]
+        options.search, options.programs = 200, ["inception_b32", "transformer_2"]
         options.seeds = [0]
     options.kept = Kept(options.keep)
     torch.set_num_threads(1)

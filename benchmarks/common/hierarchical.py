@@ -5,7 +5,6 @@ Mirhoseini et al., "A hierarchical model for device placement" (ICLR 2018), as p
 model over the groups, gives every group to a device.
 """
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -101,7 +100,7 @@ def train_hierarchical(problem: Problem, episodes: int, seed: int = 0, hidden: i
     generator = torch.Generator().manual_seed(seed)
     model = Hierarchical(problem, hidden)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-    found = Found(problem.default.copy(), np.inf, 0, [])
+    found = Found(problem.default.copy())
     average = None
     for episode in range(episodes):
         decision, log = model(episode < 750, generator)

@@ -1,30 +1,63 @@
-"""Make the programs of ``data/placement`` again: HLO of training steps of the zoo, as JAX lowers them.
+"""Make the programs of ``data/placement`` again: ``PYTHONPATH=data python -m make_sample.placement_graphs``, with jax.
 
-Run it with ``PYTHONPATH=data python -m make_sample.placement_graphs``; it needs jax.
+The transformers are stored as the zoo wrote attention before, with heads split off by a reshape: made again,
+they differ, and figures measured on them need to be measured again.
 """
 
 import lzma
-from pathlib import Path
+from typing import NamedTuple
 
 from fastslow.core.files import atomic_path
-from fastslow_placement.programs.zoo_graphs import FOLDER, PROGRAMS, ZooGraph
+from fastslow_placement.programs.zoo_graphs import PROGRAMS, program_path
 from fastslow_programs.compiler.libtpu import lower
 from make_sample.zoo.families import Family, train
 
 
-def lower_program(program: ZooGraph) -> bytes:
-    """Return the serialised HLO module of a program's training step."""
-    settings = {"block": program.block} if program.block else {}
-    inputs = program.floats, program.tokens
-    family = Family("xla", program.family, program.network, (), (), *inputs, settings)
-    return lower(*family.build(train(program.width, program.depth, program.batch, "float32")))
+class Recipe(NamedTuple):
+    """How a program is made: network of the zoo, its sizes, shapes of its inputs, kind of block."""
+
+    network: str
+    width: int
+    depth: int
+    batch: int
+    floats: tuple = ()
+    tokens: tuple = ()
+    block: str = ""
 
 
-def export(folder: Path = FOLDER) -> None:
+RECIPES = {
+    "rnnlm_2": Recipe("sequences.lstm", 1024, 2, 64, ((6, 1024),)),
+    "rnnlm_4": Recipe("sequences.lstm", 1024, 4, 64, ((4, 1024),)),
+    "rnnlm_8": Recipe("sequences.lstm", 1024, 8, 64, ((3, 1024),)),
+    "gnmt_2": Recipe("sequences.translator", 1024, 2, 64, (), (4, 4)),
+    "gnmt_4": Recipe("sequences.translator", 1024, 4, 64, (), (3, 3)),
+    "gnmt_8": Recipe("sequences.translator", 1024, 8, 64, (), (2, 2)),
+    "transformer_2": Recipe("language.gpt", 1024, 2, 16, (), (256,)),
+    "transformer_4": Recipe("language.gpt", 1024, 4, 16, (), (256,)),
+    "transformer_8": Recipe("language.gpt", 1024, 8, 16, (), (256,)),
+    "inception_b32": Recipe("classifiers.inception", 256, 3, 32, ((32, 32, 3),)),
+    "inception_b64": Recipe("classifiers.inception", 256, 3, 64, ((32, 32, 3),)),
+    "amoebanet": Recipe("classifiers.staged", 256, 2, 32, ((32, 32, 3),), (), "nasnet"),
+    "wavenet_2": Recipe("sequences.wavenet", 256, 18, 8, ((1024, 8),)),
+    "wavenet_4": Recipe("sequences.wavenet", 256, 36, 8, ((1024, 8),)),
+}
+"""Recipes by name, for each of :data:`~fastslow_placement.programs.zoo_graphs.PROGRAMS`."""
+
+
+def lower_program(name: str) -> bytes:
+    """Return the HLO of a training step, as JAX lowers it."""
+    recipe = RECIPES[name]
+    settings = {"block": recipe.block} if recipe.block else {}
+    inputs = recipe.floats, recipe.tokens
+    family = Family("xla", PROGRAMS[name].family, recipe.network, (), (), *inputs, settings)
+    return lower(*family.build(train(recipe.width, recipe.depth, recipe.batch, "float32")))
+
+
+def export() -> None:
     """Lower every program and write its HLO, compressed."""
-    for name, program in PROGRAMS.items():
-        with atomic_path(folder / f"{name}.pb.xz") as temporary:
-            temporary.write_bytes(lzma.compress(lower_program(program), preset=9 | lzma.PRESET_EXTREME))
+    for name in RECIPES:
+        with atomic_path(program_path(name)) as temporary:
+            temporary.write_bytes(lzma.compress(lower_program(name), preset=9 | lzma.PRESET_EXTREME))
 
 
 if __name__ == "__main__":

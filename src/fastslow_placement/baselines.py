@@ -8,7 +8,6 @@ import numpy as np
 
 from fastslow.core.errors import SettingsError
 from fastslow_placement.base.problem import Problem
-from fastslow_placement.partition.problems import PartitionProblem, best_run_split
 from fastslow_placement.programs.list_placement import m_etf
 from fastslow_placement.programs.problems import PlacementProblem
 
@@ -67,8 +66,6 @@ def rules_of(problem: Problem) -> dict[str, Callable[[Any], np.ndarray]]:
     rules: dict[str, Callable] = {"default": by_hand}
     if isinstance(problem, PlacementProblem):
         rules = dict(PLACEMENT_RULES)
-    elif isinstance(problem, PartitionProblem):
-        rules = {"one device": one_device, "METIS": metis, "contiguous, one order": best_run_split}
     if find_spec("pymetis") is None:
         rules.pop("METIS", None)
     return rules

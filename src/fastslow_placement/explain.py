@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 
 from fastslow_placement.base.problem import Problem
-from fastslow_placement.partition.problems import PartitionProblem
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, peak_memory
@@ -75,26 +74,6 @@ def device_table(problem: PlacementProblem | SchedulingProblem, decision: np.nda
     ).round(1)
 
 
-def load_table(problem: PartitionProblem, decision: np.ndarray) -> pd.DataFrame:
-    """Return a row for each device of a split: units, load, what of it computes and transfers, memory."""
-    workload, total = problem.workload, problem.workload.devices + problem.workload.cpus
-    names = [*map(str, range(workload.devices)), *(f"CPU {cpu}" for cpu in range(workload.cpus))]
-    loads, memory = workload.loads(np.asarray(decision)[None])
-    accelerator, cpu, _ = workload.of_units
-    work = np.bincount(decision, np.where(decision < workload.devices, accelerator, cpu), total)
-    return pd.DataFrame(
-        {
-            "device": names,
-            "units": np.bincount(decision, minlength=total),
-            "load": loads[0],
-            "computes": work,
-            "transfers": loads[0] - work,
-            "memory": np.append(memory[0], np.full(workload.cpus, np.nan)),
-            "limit": [workload.memory] * workload.devices + [np.nan] * workload.cpus,
-        }
-    )
-
-
 def critical_path(graph: CostGraph, timeline: Timeline) -> tuple[list[int], list[int]]:
     """Return operators and transfers (positions in the timeline) of a chain that fills the runtime."""
     latest, end = timeline.latest, timeline.seconds
@@ -135,8 +114,6 @@ def explain(placed) -> str:
         placed: A :class:`fastslow_placement.place.Placed`.
     """
     problem, best = placed.problem, placed.found[placed.best]
-    if isinstance(problem, PartitionProblem):
-        return "\n".join(_load_words(problem, placed.best, best))
     if not isinstance(problem, (PlacementProblem, SchedulingProblem)):
         changed = int((np.asarray(best.decision) != problem.default).sum())
         text = f"{placed.best} costs {best.cost:.6g}, {best.cost / problem.baseline:.3f} of the default."
@@ -153,32 +130,6 @@ def explain(placed) -> str:
         f"Device {device:.0f} needs most memory: {peak:,.0f} MB of {limit:,.0f} MB.",
     ]
     return "\n".join(lines)
-
-
-def _load_words(problem: PartitionProblem, name: str, best) -> list[str]:
-    """Return sentences on the loads of a split and on the output that costs most to transfer."""
-    workload, split = problem.workload, np.asarray(best.decision)
-    table = load_table(problem, split)
-    largest = table.loc[table["load"].idxmax()]
-    lines = [
-        f"{name} has a largest load of {best.cost:.6g}, {best.cost / problem.baseline:.3f} of the default's.",
-        "Loads are sums of the instance's own numbers: nothing ran on a device.",
-        f"It is that of device {largest['device']}: {largest['computes']:.6g} of computing and"
-        f" {largest['transfers']:.6g} of transfers.",
-        f"The smallest load is {table['load'].min():.6g}. No split can be below {problem.bound:.6g}.",
-    ]
-    producers, units = workload.touches
-    ends = pd.DataFrame({"producer": producers, "device": split[units]}).drop_duplicates()
-    crossing = ends.groupby("producer")["device"].apply(list)
-    crossing = crossing[crossing.map(len) > 1]
-    if len(crossing):
-        most = (workload.transfer[crossing.index] * crossing.map(len)).idxmax()
-        named = ", ".join(table["device"][sorted(crossing[most])])
-        lines.append(
-            f"{len(crossing)} outputs are transferred. The one that costs most is {workload.labels[most]}:"
-            f" {workload.transfer[most]:.6g} on each accelerator of {named}."
-        )
-    return lines
 
 
 def _learned_words(placed) -> list[str]:

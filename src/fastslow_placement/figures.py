@@ -7,18 +7,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fastslow_placement.base.search import Found
-from fastslow_placement.explain import load_table
-from fastslow_placement.partition.problems import PartitionProblem
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, memory_profile
-from fastslow_placement.sharding.problems import ShardingProblem
 
 _BUSY, _LINK = "#3b6ea5", "#c77d3a"
 _ROW = 0.24  # inches of a device or link, so that its name has a line of its own
 
 
 def plot_decision(placed, method: str = "") -> Figure:
-    """Plot the decision of a method: a Gantt chart, loads of devices, or how often each option was taken.
+    """Plot the decision of a method: a Gantt chart, or how often each option was taken.
 
     Args:
         placed: A :class:`fastslow_placement.place.Placed`.
@@ -31,15 +28,6 @@ def plot_decision(placed, method: str = "") -> Figure:
     if isinstance(problem, (PlacementProblem, SchedulingProblem)):
         rows = _gantt(axes, problem.timeline(decision))
         figure.set_figheight(max(3, 1.2 + _ROW * rows))
-    elif isinstance(problem, PartitionProblem):
-        table = load_table(problem, decision)
-        axes.bar(table["device"], table["computes"], color=_BUSY, label="computes")
-        axes.bar(
-            table["device"], table["transfers"], bottom=table["computes"], color=_LINK, label="transfers"
-        )
-        axes.axhline(problem.bound, color="0.4", linestyle="--", label="bound of the largest load")
-        axes.set(xlabel="device", ylabel="load")
-        figure.legend(loc="outside right upper", fontsize=8)
     else:
         counts = np.bincount(decision)
         axes.bar(range(len(counts)), counts, color=_BUSY)
@@ -84,14 +72,6 @@ def plot_memory(placed, method: str = "") -> Figure:
             axes.step(times * 1e3, sizes / 1e6, where="post", label=f"device {device}")
         axes.set(xlabel="ms", ylabel="MB")
         limit = getattr(problem, "memory", problem.device.memory)
-    elif isinstance(problem, ShardingProblem):
-        sharding, limit = problem.sharding, problem.sharding.limit
-        axes.step(sharding.times, sharding.usage(decision[None])[0] / 1e6, where="post", color=_BUSY)
-        axes.set(xlabel="time of the instance", ylabel="MB")
-    elif isinstance(problem, PartitionProblem):
-        (memory,), limit = problem.workload.loads(decision[None])[1], problem.workload.memory
-        axes.bar(range(len(memory)), memory / 1e6, color=_BUSY)
-        axes.set(xlabel="accelerator", ylabel="MB")
     else:
         axes.text(0.5, 0.5, "the task has no memory over time", ha="center", transform=axes.transAxes)
         return figure

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from fastslow.core.files import atomic_path, file_digest, write_json
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow_placement.base.problem import Problem
-from fastslow_placement.base.search import Budget, Found, anneal, best_of, best_random
+from fastslow_placement.base.search import Found, anneal, best_of, best_random
 from fastslow_placement.baselines import rules_of
 from fastslow_placement.explain import (
     LEARNED,
@@ -23,14 +23,10 @@ from fastslow_placement.explain import (
     device_table,
     explain,
     jax_sketch,
-    load_table,
 )
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.go.policy import Policy, load_policy, torch_threads
 from fastslow_placement.go.ppo import Trainer, zero_shot
-from fastslow_placement.partition.load_search import move_regions
-from fastslow_placement.partition.problems import PartitionProblem
-from fastslow_placement.partition.workload import read_workload
 from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.joint import JointProblem
 from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
@@ -38,18 +34,11 @@ from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.programs.region_search import anneal_regions
 from fastslow_placement.programs.zoo_graphs import read_zoo_graph
 from fastslow_placement.settings import ZOO, PlaceSettings
-from fastslow_placement.sharding.problems import ShardingProblem, compile_search
-from fastslow_placement.sharding.sharding import read_problem_file, read_sharding
 
 TABLE, DECISION = "comparison.csv", "decision.json"
 PLACEMENT, DEVICE_TABLE, WORDS, SKETCH = "placement.csv", "devices.csv", "explanation.txt", "jax_sketch.py"
-POLICY, SEARCHED, REGIONS = "GO", "{}, then search", "annealing of regions"
-UNTRAINED, NOT_DECIDED = "GO without an update", "decoded default (seconds too few for GO)"
-"""The policy's row where the time sufficed for no update, or for no decision of the policy at all."""
-_COMPARED = 0.1  # of the time that is left goes to random decisions, and the second tenth to annealing
+POLICY, SEARCHED, REGIONS = "GO", "GO, then search", "annealing of regions"
 _SLOWER = 60  # by which the evaluations of the search are divided where they take longer
-_FASTER = 20  # moves for each evaluation where a move changes a cost instead of computing it
-_POLICY = 0.2  # of the time that is left, where it is limited; the search has the rest
 
 
 @dataclass(frozen=True)
@@ -72,12 +61,8 @@ class Placed:
         return min(self.found, key=lambda name: self.found[name].cost)
 
 
-def read_problem(settings: PlaceSettings, budget: Budget | None = None) -> Problem:
+def read_problem(settings: PlaceSettings) -> Problem:
     """Return the problem that the settings name.
-
-    Args:
-        settings: The settings.
-        budget: Time of the whole run on an instance of iopddl, ``seconds`` from now by default.
 
     Raises:
         SettingsError: There is no such zoo program, or no valid decision.
@@ -86,37 +71,21 @@ def read_problem(settings: PlaceSettings, budget: Budget | None = None) -> Probl
     device, path = settings.machine, settings.path
     if path is None:
         graph = read_zoo_graph(settings.source.removeprefix(ZOO), device)
-    elif path.name.endswith((".json", ".json.gz")):
-        data = read_problem_file(path)
-        if isinstance(data, dict) and "problem" in data:
-            budget = budget or Budget(settings.seconds)
-            with budget.stopped():
-                compile_search()
-            return ShardingProblem(read_sharding(path, data), budget=budget)
-        return PartitionProblem(read_workload(path, data))
     else:
-        graph = read_cost_graph(path, device, settings.unroll, settings.allow_unknown)
+        graph = read_cost_graph(path, device, settings.allow_unknown)
     if settings.task == "joint":
         return JointProblem(graph, settings.devices, device, settings.memory)
     if settings.task == "fusion":
         return FusionProblem(graph, device)
     graph = contract(graph, device)
-    placement = PlacementProblem(graph, settings.devices, device, settings.memory, settings.learned_starts)
+    placement = PlacementProblem(graph, settings.devices, device, settings.memory)
     if settings.task == "placement":
         return placement
     return SchedulingProblem(graph, placement.place(placement.default), settings.devices, device)
 
 
-def compare(settings: PlaceSettings, problem: Problem, budget: Budget | None = None) -> Placed:
-    """Run every rule, search and the policy on a problem, all but the rules with the policy's evaluations.
-
-    Args:
-        settings: The settings.
-        problem: The problem.
-        budget: Time of the policy and the search on an instance of iopddl, ``seconds`` by default.
-    """
-    sharding = problem if isinstance(problem, ShardingProblem) else None
-    budget = (budget or Budget(settings.seconds)) if sharding else Budget(np.inf)
+def compare(settings: PlaceSettings, problem: Problem) -> Placed:
+    """Run every rule, search and the policy on a problem, all but the rules with the policy's evaluations."""
     found: dict[str, Found] = {}
     seconds: dict[str, float] = {}
 
@@ -126,42 +95,26 @@ def compare(settings: PlaceSettings, problem: Problem, budget: Budget | None = N
         seconds[name] = time.process_time() - begin
 
     for name, rule in rules_of(problem).items():
-        keep(name, lambda rule=rule: Found.of(problem, rule(problem)))
-    if isinstance(problem, PlacementProblem) and problem.learned:
+        keep(name, lambda rule=rule: best_of(problem, rule(problem)[None]))
+    if isinstance(problem, PlacementProblem):
         keep(LEARNED, lambda: best_of(problem, problem.learned_starts))
-    begin = time.process_time()
-    if sharding:
-        sharding.priced()
-    more = budget.share(_POLICY if settings.search else 1.0)
-    space = problem.space(more)
-    policy, learned = _learned(settings, space, more)
-    found[policy] = _decoded(space, learned)
-    seconds[policy] = time.process_time() - begin
+    keep(POLICY, lambda: _learned(settings, problem))
+    learned = found[POLICY]
     evaluations, seed = max(learned.evaluations, 1), settings.seed
-    keep("best random", lambda: best_random(problem, evaluations, seed, budget.share(_COMPARED)))
-    keep("simulated annealing", lambda: anneal(problem, evaluations, seed, more=budget.share(_COMPARED)))
+    keep("best random", lambda: best_random(problem, evaluations, seed))
+    keep("simulated annealing", lambda: anneal(problem, evaluations, seed))
     if isinstance(problem, PlacementProblem):
         keep(REGIONS, lambda: anneal_regions(problem, evaluations, seed))
-    searched = SEARCHED.format(policy)
-    if settings.search and sharding:
-        keep(searched, lambda: sharding.searched(found[policy].decision, budget, seed))
-    elif settings.search and isinstance(space, PlacementProblem):
-        keep(searched, lambda: anneal_regions(space, settings.search, seed, learned.decision))
-    elif settings.search and isinstance(problem, PartitionProblem):
-        moves = settings.search * _FASTER
-        keep(searched, lambda: move_regions(problem, found[policy].decision, moves, seed))
+    if settings.search and isinstance(problem, PlacementProblem):
+        keep(SEARCHED, lambda: anneal_regions(problem, settings.search, seed, learned.decision))
     elif settings.search:
         count = max(settings.search // _SLOWER, 1)
-        keep(searched, lambda: _decoded(space, anneal(space, count, seed, learned.decision)))
+        keep(SEARCHED, lambda: anneal(problem, count, seed, learned.decision))
     return Placed(problem, found, seconds)
 
 
-def _decoded(space: Problem, found: Found) -> Found:
-    return replace(found, decision=space.decode(found.decision))
-
-
-def _learned(settings: PlaceSettings, space: Problem, more: Callable[[], bool]) -> tuple[str, Found]:
-    """Return a name for what was done, and the best decision that the policy sampled."""
+def _learned(settings: PlaceSettings, problem: Problem) -> Found:
+    """Return the best decision that the policy sampled."""
     if settings.policy:
         policy = load_policy(resolve(settings.policy))
     else:
@@ -169,20 +122,14 @@ def _learned(settings: PlaceSettings, space: Problem, more: Callable[[], bool]) 
         policy = Policy(settings)
     with torch_threads(settings.threads), progress(total=settings.updates, desc="GO", unit="update") as bar:
         if not settings.updates:
-            return POLICY, zero_shot(policy, space, settings.samples, more=more)
+            return zero_shot(policy, problem, settings.samples)
 
         def report(trainer: Trainer) -> None:
             bar.update()
-            ratio = trainer.standings[0].found.cost / space.baseline
+            ratio = trainer.standings[0].found.cost / problem.baseline
             bar.set_postfix(best=f"{ratio:.3f} of baseline", refresh=False)
 
-        trainer = Trainer(policy, [space], settings, settings.seed)
-        found = trainer.run(settings.updates, report, more)[0]
-    if trainer.update:
-        return POLICY, found
-    if found.evaluations:
-        return UNTRAINED, found
-    return NOT_DECIDED, Found.of(space, space.default)
+        return Trainer(policy, [problem], settings, settings.seed).run(settings.updates, report)[0]
 
 
 def tabulate(placed: Placed) -> pd.DataFrame:
@@ -209,16 +156,15 @@ def place(settings: PlaceSettings) -> Placed:
         SettingsError: A setting does not fit the program, or no decision is valid.
         DataError: As for :func:`read_problem`, or the checkpoint is none.
     """
-    budget = Budget(settings.seconds)
-    problem = read_problem(settings, budget)
+    problem = read_problem(settings)
     path, policy = settings.path, resolve(settings.policy)
     inputs = {"source": file_digest(path) if path else settings.source} | settings.device_inputs
     if settings.policy:
         load_policy(policy)  # refuses a wrong one before anything is computed
         inputs |= {"policy": file_digest(policy)}
-    placed = compare(settings, problem, budget)
+    placed = compare(settings, problem)
     if not any(np.isfinite(found.cost) for found in placed.found.values()):
-        raise SettingsError(f"no method found a valid decision for {problem.name!r}; {_remedy(problem)}")
+        raise SettingsError(f"no method found a valid decision for {problem.name!r}; raise memory or devices")
     artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
     with artifact.building():
         artifact.folder.mkdir(parents=True, exist_ok=True)
@@ -229,8 +175,6 @@ def place(settings: PlaceSettings) -> Placed:
             tables[DEVICE_TABLE] = device_table(problem, best)
             if len(problem.graph.inputs):
                 texts[SKETCH] = jax_sketch(problem, best)
-        elif isinstance(problem, PartitionProblem):
-            tables[DEVICE_TABLE] = load_table(problem, best)
         for name, table in tables.items():
             with atomic_path(artifact.folder / name) as temporary:
                 table.to_csv(temporary, index=False)
@@ -248,12 +192,3 @@ def place(settings: PlaceSettings) -> Placed:
         summary = {"program": problem.name, "task": problem.task, "units": len(problem.choices)}
         artifact.finish(summary={**summary, "best": placed.best, "cost": placed.found[placed.best].cost})
     return placed
-
-
-def _remedy(problem: Problem) -> str:
-    """Return what to do where nothing valid was found."""
-    if isinstance(problem, ShardingProblem):
-        return f"give more seconds, or raise usage_limit={problem.sharding.limit:g} in the file"
-    if isinstance(problem, PartitionProblem):
-        return "raise maxSizePerFPGA or maxFPGAs in the file"
-    return "raise memory or devices"

@@ -7,14 +7,14 @@ from annotated_types import Ge, Le
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import file_digest
-from fastslow.core.settings import NonNegative, NonNegativeFloat, PositiveFloat, resolve, unkeyed
+from fastslow.core.settings import NonNegative, NonNegativeFloat, resolve, unkeyed
 from fastslow_placement.go.policy import Shape
 from fastslow_placement.go.ppo import Schedule
 from fastslow_placement.programs.roofline import DEVICES, Device, read_device
 from fastslow_placement.programs.zoo_graphs import PROGRAMS
 
 ZOO = "zoo:"
-_KINDS = "Give an HLO file, a competition npz, an instance of dnn-partitioning or iopddl (json), or zoo:NAME"
+_KINDS = "Give an HLO file, a competition npz, or zoo:NAME"
 
 
 class LearningSettings(Shape, Schedule):
@@ -23,7 +23,7 @@ class LearningSettings(Shape, Schedule):
     group_title = "machine"
 
     devices: Annotated[int, Ge(1), Le(256)] = 4
-    """Number of devices of a program; the public instances have their own."""
+    """Number of devices."""
     device: str = "p100"
     """Device whose roofline and links give times: p100 (as GO), v100, tpu-v3 (a core of a pod slice), cpu, or
     a JSON file of its constants (``help(Device)`` lists them)."""
@@ -80,29 +80,19 @@ class PlaceSettings(LearningSettings):
 
     main: ClassVar[tuple[str, ...]] = (
         *("source", "task", "devices", "device", "memory", "policy", "out", "seed"),
-        *("updates", "samples", "search", "seconds"),
+        *("updates", "samples", "search"),
     )
 
     source: str = "zoo:transformer_2"
-    """Program: an HLO file (any kind that ``make convert`` reads), a competition npz, an instance of
-    dnn-partitioning (.json) or iopddl (.json, .json.gz), or ``zoo:NAME`` for a stored program."""
+    """Program: an HLO file (any kind that ``make convert`` reads), a competition npz, or ``zoo:NAME`` for a
+    stored program."""
     task: Literal["placement", "scheduling", "fusion", "joint"] = "placement"
     """Decision for each operator; scheduling keeps the placement by layers, joint decides all three."""
     policy: str = ""
     """Checkpoint of a trained policy (``policy.pt`` of notebook 60) to start from; a new policy if empty."""
-    learned_starts: bool = True
-    """Placement only. Whether GO also starts from the ten placements of the list scheduler, whose weights
-    were learned on 338 problems of the sample."""
     search: NonNegative = 60_000
-    """Evaluations of the search that follows the policy, as a row of its own; 0 leaves it out. An instance of
-    dnn-partitioning has 20 times as many moves, which take microseconds; tasks other than placement have a
-    sixtieth, as their evaluations take longer."""
-    seconds: PositiveFloat = 60.0
-    """CPU seconds of a whole run on an instance of iopddl, from reading to the end of the search, which takes
-    what is left instead of ``search`` evaluations. A stage ends with the step that it began: reading and one
-    round of pricing are always made."""
-    unroll: Annotated[int, Ge(0), Le(10_000)] = 32
-    """Loops of at most this many iterations are unrolled; longer ones are one operator."""
+    """Evaluations of the search that follows the policy, as a row of its own; 0 leaves it out. Tasks other
+    than placement have a sixtieth, as their evaluations take longer."""
     allow_unknown: bool = False
     """Count operators that the competition does not number as element-wise instead of refusing them."""
     out: str = unkeyed("runs/placement")

@@ -58,7 +58,7 @@ ROOMS = {
         *("settings", "states", "hardware", "model", "published", "predict", "segments", "training"),
     ),
     "fastslow.features": ("nodes", "configs"),
-    "fastslow_placement": ("base", "programs", "partition", "sharding", "go"),
+    "fastslow_placement": ("base", "programs", "go"),
 }
 """Sub-packages, each of which imports the ones before it when it is imported."""
 OPTIONAL = ("fastslow.networks.published", "fastslow.networks.segments")
@@ -177,7 +177,7 @@ def test_a_compiled_function_calls_compiled_functions_of_its_own_file_alone():
         compiled[module] = {
             f.name: f for f in functions if "njit" in "".join(map(ast.unparse, f.decorator_list))
         }
-    assert sum(map(len, compiled.values())) > 15
+    assert sum(map(len, compiled.values())) > 10
     for module, functions in compiled.items():
         others = {name for other, own in compiled.items() if other != module for name in own} - {*functions}
         for function in functions.values():

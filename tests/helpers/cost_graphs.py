@@ -4,10 +4,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from fastslow_placement.partition.workload import Workload
 from fastslow_placement.programs.cost_graph import CostGraph, build
 from fastslow_placement.programs.roofline import Device
-from fastslow_placement.sharding.sharding import Sharding
 
 DEVICE = Device("test", 100.0, 10.0, 1e9, 0.25, 4.0, 0.5, 1.0)
 ELEMENTWISE = ("add", "multiply", "tanh", "broadcast", "dot")
@@ -109,83 +107,3 @@ def slow_peak(graph: CostGraph, placement, start, finish, sent, devices: int) ->
                 used += graph.output_bytes[n] * (first <= middle < max(until))
             peak[d] = max(peak[d], used)
     return peak
-
-
-def random_workload(seed: int, count: int = 6, devices: int = 2, memory: float = 1e9) -> Workload:
-    """A small partitioning instance with co-location classes."""
-    rng = np.random.default_rng(seed)
-    edges = [(u, v) for v in range(count) for u in range(v) if rng.random() < 0.5]
-    return Workload(
-        f"random{seed}",
-        np.arange(count),
-        tuple(f"n{n}" for n in range(count)),
-        np.array(edges, np.int64).reshape(-1, 2),
-        rng.integers(1, 9, count).astype(float),
-        rng.integers(10, 90, count).astype(float),
-        rng.integers(0, 9, count).astype(float),
-        rng.integers(0, 9, count).astype(float),
-        np.zeros(count, bool),
-        np.unique(rng.integers(0, count, count), return_inverse=True)[1],
-        devices,
-        1,
-        memory,
-    )
-
-
-def slow_loads(workload: Workload, device) -> list[float]:
-    """Load of each device (accelerators, then CPUs), from the definition."""
-    loads = []
-    for d in range(workload.devices + workload.cpus):
-        inside = [n for n in range(len(workload)) if device[n] == d]
-        if d >= workload.devices:
-            loads.append(sum(workload.cpu[n] for n in inside))
-            continue
-        crossing = {u for u, v in workload.edges.tolist() if (device[u] == d) != (device[v] == d)}
-        loads.append(
-            sum(workload.accelerator[n] for n in inside) + sum(workload.transfer[u] for u in crossing)
-        )
-    return loads
-
-
-def random_sharding(seed: int, count: int = 5, limit: float | None = None) -> Sharding:
-    """A small sharding problem; the limit is the median of random decisions' peaks by default."""
-    rng = np.random.default_rng(seed)
-    choices = rng.integers(1, 4, count)
-    first = np.concatenate([[0], np.cumsum(choices)])
-    pairs = [(u, v) for v in range(count) for u in range(v) if rng.random() < 0.5]
-    pairs += pairs[:1]  # two edges between one pair add up
-    begin = rng.integers(0, 6, count)
-    intervals = np.stack([begin, begin + rng.integers(0, 5, count)], 1)
-    problem = Sharding(
-        f"random{seed}",
-        first,
-        rng.integers(0, 20, first[-1]).astype(float),
-        rng.integers(0, 20, first[-1]).astype(float),
-        intervals,
-        np.array(pairs, np.int64).reshape(-1, 2),
-        [rng.integers(0, 20, (choices[u], choices[v])).astype(float) for u, v in pairs],
-        np.inf if limit is None else limit,
-    )
-    if limit is None:
-        decisions = (rng.random((50, count)) * choices).astype(int)
-        peaks = [slow_usage(problem, d) for d in decisions]
-        problem = Sharding(**{**problem.__dict__, "limit": float(np.median(peaks))})
-    return problem
-
-
-def slow_usage(problem: Sharding, decision) -> float:
-    """Largest memory in use at any time."""
-    used = [problem.usages[problem.first[n] + decision[n]] for n in range(len(problem))]
-    spans = problem.intervals.tolist()
-    return max(
-        sum(u for u, (a, b) in zip(used, spans, strict=True) if a <= t < b)
-        for t in range(problem.intervals.max() + 1)
-    )
-
-
-def slow_cost(problem: Sharding, decision) -> float:
-    """Cost of a decision by plain loops."""
-    cost = sum(problem.costs[problem.first[n] + decision[n]] for n in range(len(problem)))
-    for (u, v), matrix in zip(problem.edges.tolist(), problem.matrices, strict=True):
-        cost += matrix[decision[u], decision[v]]
-    return float(cost)

@@ -6,9 +6,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from fastslow_placement.partition.problems import PartitionProblem
 from fastslow_placement.programs.problems import PlacementProblem
-from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
 
 
 @dataclass(frozen=True)
@@ -78,73 +76,6 @@ def _solution(result, choose: np.ndarray | list, problem_cost) -> Solution:
         return Solution(None, np.inf, bound)
     decision = np.array([int(result.x[options].argmax()) for options in choose], np.int64)
     return Solution(decision, float(problem_cost(decision)), bound)
-
-
-def partition_optimum(problem: PartitionProblem, seconds: float = 60.0) -> Solution:
-    """Return the split of smallest largest load, not bound to contiguous ones (ip.py of the authors)."""
-    programme, count, k = _Programme(), len(problem.choices), int(problem.choices[0])
-    workload = problem.workload
-    units = workload.units
-    chosen = programme.variables(count * k, whole=True).reshape(count, k)
-    (top,) = programme.variables(1, np.inf)
-    size = np.bincount(units, workload.size, count)
-    for unit in range(count):
-        programme.add(dict.fromkeys(chosen[unit].tolist(), 1.0), 1, 1)
-    rows: list[dict[int, float]] = []
-    cpu = np.bincount(units, workload.cpu, count)
-    for device in range(k):
-        accelerator = device < workload.devices
-        time = problem.work if accelerator else cpu
-        row = {int(v): float(w) for v, w in zip(chosen[:, device], time, strict=True)}
-        if accelerator:
-            sizes = {int(v): float(s) for v, s in zip(chosen[:, device], size, strict=True)}
-            programme.add(sizes, high=workload.memory)
-        rows.append({**row, int(top): -1.0})
-    touched: dict[int, set[int]] = {}
-    for producer, consumer in workload.edges.tolist():
-        if units[producer] != units[consumer]:
-            touched.setdefault(producer, set()).add(int(units[consumer]))
-    for producer, others in touched.items():
-        own = int(units[producer])
-        for device in range(workload.devices):
-            (cut,) = programme.variables(1)
-            rows[device][int(cut)] = float(workload.transfer[producer])
-            for other in others:
-                for a, b in ((own, other), (other, own)):
-                    programme.add(
-                        {int(cut): 1.0, int(chosen[a, device]): -1.0, int(chosen[b, device]): 1.0}, low=0
-                    )
-    for row in rows:
-        programme.add(row, high=0)
-    result = programme.solve({int(top): 1.0}, seconds)
-    return _solution(result, chosen, lambda decision: problem.evaluate(decision[None]).order[0])
-
-
-def sharding_optimum(problem: Sharding, seconds: float = 60.0) -> Solution:
-    """Return the cheapest valid decision: one variable per strategy and per entry of each matrix."""
-    programme, first = _Programme(), problem.first
-    chosen = programme.variables(len(problem.costs), whole=True)
-    options = [chosen[a:b] for a, b in zip(first, first[1:], strict=False)]
-    goal = {int(v): min(float(c), FORBIDDEN / 1e6) for v, c in zip(chosen, problem.costs, strict=True)}
-    for own in options:
-        programme.add(dict.fromkeys(own.tolist(), 1.0), 1, 1)
-    for (u, v), matrix in zip(problem.edges.tolist(), problem.matrices, strict=True):
-        entry = programme.variables(matrix.size).reshape(matrix.shape)
-        for place, cost in np.ndenumerate(matrix):
-            if cost >= FORBIDDEN:
-                programme.upper[entry[place]] = 0.0
-            else:
-                goal[int(entry[place])] = float(cost)
-        for own, table in ((options[u], entry), (options[v], entry.T)):
-            for variable, row in zip(own, table, strict=True):
-                programme.add({**dict.fromkeys(row.tolist(), 1.0), int(variable): -1.0}, 0, 0)
-    for time in range(len(problem.times) if np.isfinite(problem.limit) else 0):
-        alive = np.flatnonzero((problem.spans[:, 0] <= time) & (time < problem.spans[:, 1]))
-        row = {int(o): float(problem.usages[o]) for n in alive for o in options[n]}
-        if row:
-            programme.add(row, high=problem.limit)
-    result = programme.solve(goal, seconds)
-    return _solution(result, options, lambda decision: problem.cost(decision[None])[0])
 
 
 def placement_bound(problem: PlacementProblem, seconds: float = 60.0) -> Solution:

@@ -1,6 +1,5 @@
 """Programs and settings of a placement that are broken or too large: refused by name."""
 
-import gzip
 import json
 
 import numpy as np
@@ -13,9 +12,6 @@ from fastslow.hlo.messages import Module
 from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.programs.roofline import read_device
 from fastslow_placement.settings import PlaceSettings
-from fastslow_placement.sharding import sharding
-from fastslow_placement.sharding.sharding import read_problem_file
-from helpers.bad_files import ANY_FILE
 from helpers.cases import cases
 from helpers.competition_files import layout_arrays, write_npz
 from helpers.cost_graphs import DEVICE
@@ -111,29 +107,6 @@ def test_an_npz_of_other_shapes_types_or_ranges_is_refused(npz, name):
     change_arrays(npz, change)
     with pytest.raises(DataError, match=rf"x\.npz: .*({said})"):
         read_cost_graph(npz, DEVICE)
-
-
-@cases("filler", [b" ", b"\0", b"["])
-def test_a_packed_problem_is_unpacked_up_to_a_limit(tmp_path, monkeypatch, filler):
-    monkeypatch.setattr(sharding, "_MAX_BYTES", 100_000)
-    path = tmp_path / "x.json.gz"
-    path.write_bytes(gzip.compress(json.dumps({"a": "b" * 90_000}).encode()))
-    assert read_problem_file(path) == {"a": "b" * 90_000}
-    path.write_bytes(gzip.compress(filler * 100_001))
-    with pytest.raises(DataError, match=r"x\.json\.gz: unpacks to more than 100,000 bytes"):
-        read_problem_file(path)
-    (tmp_path / "x.json").write_bytes(filler * 100_001)
-    with pytest.raises(DataError, match=r"x\.json: has 100,001 bytes, at most 100,000 are read"):
-        read_problem_file(tmp_path / "x.json")
-
-
-@cases("name", [*ANY_FILE])
-def test_a_problem_that_is_no_file_or_no_json_is_refused(tmp_path, name):
-    path = tmp_path / "x.json"
-    path.write_text("{}")
-    ANY_FILE[name](path)
-    with pytest.raises(DataError, match=r"x\.json: "):
-        read_problem_file(path)
 
 
 GOOD = {"name": "mine", "flops_per_second": 1e12, "bytes_per_second": 1e11, "memory": 1e9}

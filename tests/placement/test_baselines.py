@@ -8,13 +8,11 @@ import pytest
 from common.hierarchical import train_hierarchical
 from fastslow_placement.base.search import anneal, best_of, best_random
 from fastslow_placement.baselines import PLACEMENT_RULES
-from fastslow_placement.partition.problems import PartitionProblem
 from fastslow_placement.programs.list_placement import M_ETF, WEIGHTS, learned_weights, list_placements, m_etf
 from fastslow_placement.programs.problems import PlacementProblem
-from fastslow_placement.sharding.problems import ShardingProblem
 from helpers.cases import cases
-from helpers.cost_graphs import DEVICE, random_graph, random_sharding, random_workload
-from helpers.exact_placement import partition_optimum, placement_bound, sharding_optimum
+from helpers.cost_graphs import DEVICE, random_graph
+from helpers.exact_placement import placement_bound
 
 
 def every(problem):
@@ -122,22 +120,6 @@ def test_searches_keep_the_best_and_count(seed):
         assert costs == sorted(costs, reverse=True) and costs[-1] == found.cost
     assert anneal(problem, 600, seed).cost == optimum
     assert best_random(problem, 5, seed).cost >= optimum
-
-
-@cases("seed", range(6))
-def test_the_exact_partition_is_the_best_of_all(seed):
-    problem = PartitionProblem(random_workload(seed, memory=30.0))
-    outcome = problem.evaluate(every(problem))
-    solution = partition_optimum(problem)
-    assert solution.cost == outcome.order.min() and solution.gap == pytest.approx(0, abs=1e-6)
-    assert outcome.order.min() >= problem.bound
-
-
-@cases("seed", range(6))
-def test_the_exact_sharding_is_the_best_of_all(seed):
-    sharding = random_sharding(seed)
-    outcome = ShardingProblem(sharding).evaluate(np.array([*product(*map(range, sharding.choices))]))
-    assert sharding_optimum(sharding).cost == pytest.approx(outcome.order.min())
 
 
 @cases("seed", range(4))

@@ -131,9 +131,10 @@ def test_a_short_loop_is_unrolled_and_a_long_one_is_one_operator():
     graph = graph_of_module(loop_module(3), "loop", "loop", DEVICE)
     assert graph.opcodes == ("dot", "dot", "dot", "tanh")
     assert graph.edges.tolist() == [[0, 1], [1, 2], [2, 3]]
-    whole = graph_of_module(loop_module(3), "loop", "loop", DEVICE, unroll=2)
-    assert whole.opcodes == ("while", "tanh") and whole.flops[0] == graph.flops[:3].sum()
-    assert whole.seconds[0] == pytest.approx(graph.seconds[:3].sum())
+    assert graph_of_module(loop_module(32), "loop", "loop", DEVICE).opcodes == ("dot",) * 32 + ("tanh",)
+    whole = graph_of_module(loop_module(33), "loop", "loop", DEVICE)
+    assert whole.opcodes == ("while", "tanh") and whole.flops[0] == 11 * graph.flops[:3].sum()
+    assert whole.seconds[0] == pytest.approx(11 * graph.seconds[:3].sum())
 
 
 def test_cycles_of_the_compiler_are_the_time():

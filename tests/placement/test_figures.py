@@ -8,20 +8,17 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from fastslow_placement.base.search import Found
 from fastslow_placement.explain import (
     LEARNED,
     decision_table,
     device_table,
     explain,
     jax_sketch,
-    load_table,
 )
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
-from fastslow_placement.partition.problems import PartitionProblem
 from fastslow_placement.programs.problems import PlacementProblem
 from helpers.cases import cases
-from helpers.cost_graphs import DEVICE, random_graph, random_workload
+from helpers.cost_graphs import DEVICE, random_graph
 
 
 def placed(memory):
@@ -76,28 +73,6 @@ def test_the_words_and_tables_are_of_the_decision():
     told = explain(SimpleNamespace(problem=problem, best=placing.best, found=learned))
     assert "The list scheduler" in told and "takes 0.750 of the default." in told
     assert "nothing ran on a device" in text and "critical path" in text and "The default" not in text
-
-
-def test_the_words_and_the_table_of_a_split_are_its_loads():
-    problem = PartitionProblem(random_workload(2, count=12, devices=3))
-    found = Found.of(problem, problem.default)
-    table = load_table(problem, found.decision)
-    loads, memory = problem.workload.loads(found.decision[None])
-    np.testing.assert_allclose(table["computes"] + table["transfers"], loads[0])
-    assert table["device"].tolist() == ["0", "1", "2", "CPU 0"] and table["units"].sum() == len(
-        problem.choices
-    )
-    np.testing.assert_allclose(table["memory"][:3], memory[0])
-    placing = SimpleNamespace(problem=problem, best="rule", found={"rule": found})
-    text = explain(placing)
-    largest = table.loc[table["load"].idxmax()]
-    assert f"rule has a largest load of {found.cost:.6g}, 1.000 of the default's." in text
-    assert f"device {largest['device']}: {largest['computes']:.6g} of computing" in text
-    assert "outputs are transferred. The one that costs most is n" in text
-    names = [text.get_text() for text in plot_decision(placing).legends[0].get_texts()]
-    assert {*names} == {"computes", "transfers", "bound of the largest load"}
-    alone = Found.of(problem, np.full(len(problem.choices), 3))
-    assert "transferred" not in explain(SimpleNamespace(problem=problem, best="rule", found={"rule": alone}))
 
 
 def test_the_sketch_puts_arguments_where_their_first_reader_is():

@@ -39,7 +39,7 @@ def test_a_later_task_sees_the_actions_of_the_earlier_ones():
     torch.manual_seed(0)
     problem = JointProblem(random_graph(1, 8), 2, DEVICE)
     policy, inputs = (
-        Policy(Shape(hidden=8, heads=2, passes=1)),
+        Policy(Shape(hidden=8, passes=1)),
         Inputs(JointProblem(random_graph(1, 8), 2, DEVICE)),
     )
     before = policy.passes(inputs)[0]
@@ -57,8 +57,6 @@ def test_a_later_task_sees_the_actions_of_the_earlier_ones():
 def test_the_policy_learns_three_tasks_at_once():
     torch.manual_seed(0)
     problem = JointProblem(random_graph(2, 10, 0.3), 2, DEVICE)
-    found = Trainer(
-        Policy(Shape(hidden=8, heads=2, passes=2)), [problem], Schedule(samples=8, updates=5)
-    ).run(5)[0]
+    found = Trainer(Policy(Shape(hidden=8, passes=2)), [problem], Schedule(samples=8, updates=5)).run(5)[0]
     assert found.evaluations == 49 and found.cost >= problem.bound
     assert problem.evaluate(found.decision[None]).cost[0] == found.cost

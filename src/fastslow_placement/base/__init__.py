@@ -1,1 +1,1 @@
-"""The interface of a decision problem, its budget, local search and the public file formats."""
+"""The interface of a decision problem and local search."""

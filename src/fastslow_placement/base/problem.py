@@ -1,7 +1,6 @@
 """What every decision problem over a graph offers to the policy and the searches."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ class Outcome(NamedTuple):
     """What decisions cost.
 
     Args:
-        cost: (B,) what is minimised, in seconds or the unit of the instance.
+        cost: (B,) what is minimised, in seconds.
         excess: (B,) by how much a limit is exceeded; 0 for a valid decision.
     """
 
@@ -42,13 +41,12 @@ class Problem(ABC):
 
     Attributes:
         name: Name of the instance.
-        task: ``placement``, ``scheduling``, ``fusion``, ``partition``, ``sharding`` or ``joint``.
+        task: ``placement``, ``scheduling``, ``fusion`` or ``joint``.
         choices: (U,) int64 number of options of each unit.
         kinds: (U,) int64 opcode number, 0 where there is none.
         features: (U, 16) float32, about 0 to 1.
         edges: (M, 2) int64 distinct pairs of units (producer, consumer).
         default: (U,) int64 the decision whose cost rewards are relative to; a valid one.
-        tried: Number of decisions that were evaluated to choose the default, itself included.
         bound: A lower bound of the cost; 0 if none is known.
     """
 
@@ -60,7 +58,6 @@ class Problem(ABC):
     edges: np.ndarray
     default: np.ndarray
     bound: float
-    tried: int = 1
     _baseline: float | None = None
 
     @abstractmethod
@@ -113,18 +110,6 @@ class Problem(ABC):
         rest = np.repeat((1 - _CERTAIN) / self.choices, self.choices)
         rest[np.cumsum(self.choices) - self.choices + np.asarray(decision)] += _CERTAIN
         return rest
-
-    def space(self, more: Callable[[], bool] | None = None) -> "Problem":
-        """Return the problem as the policy decides it; its :meth:`decode` gives decisions of this one.
-
-        Args:
-            more: Whether there is time to decode a decision at length; by default as the problem knows.
-        """
-        return self
-
-    def decode(self, decision: np.ndarray) -> np.ndarray:
-        """Return what a decision (U,) means; itself but where a decoder stands between policy and problem."""
-        return np.asarray(decision)
 
     def rewards(self, outcome: Outcome) -> np.ndarray:
         """Return -sqrt(cost / baseline), and -10 for what is invalid (GO, arXiv:2010.12438): (B,)."""

@@ -1,9 +1,6 @@
-"""Searches over any problem, counted in evaluations, and the limit of time that several stages share."""
+"""Searches over any problem, counted in evaluations."""
 
-import contextlib
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,40 +8,6 @@ from fastslow_placement.base.problem import Problem
 
 _COOLING = 1e-3  # last temperature over the first
 _BATCH = 32
-
-
-def unlimited() -> bool:
-    """Return that there is time for more."""
-    return True
-
-
-class Budget:
-    """Seconds from now on; each stage gets a share of what is left when it begins.
-
-    Args:
-        seconds: The limit; infinite for none.
-        clock: What gives the time in seconds; by default the CPU time of this process.
-    """
-
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.process_time):
-        self._clock, self._end = clock, clock() + seconds
-
-    @property
-    def left(self) -> float:
-        """Seconds that are left, 0 or more."""
-        return max(self._end - self._clock(), 0.0)
-
-    def share(self, part: float = 1.0) -> Callable[[], bool]:
-        """Return a function that is true while a part, 0 to 1, of the seconds left now is still left."""
-        end = self._clock() + part * self.left
-        return lambda: self._clock() < end
-
-    @contextlib.contextmanager
-    def stopped(self) -> Iterator[None]:
-        """Leave what is done inside out of the limit."""
-        begin = self._clock()
-        yield
-        self._end += self._clock() - begin
 
 
 @dataclass
@@ -59,15 +22,9 @@ class Found:
     """
 
     decision: np.ndarray
-    cost: float
-    evaluations: int
-    history: list[tuple[int, float]]
-
-    @classmethod
-    def of(cls, problem: Problem, decision: np.ndarray) -> "Found":
-        """Return one evaluated decision."""
-        cost = float(problem.evaluate(np.asarray(decision)[None]).order[0])
-        return cls(np.asarray(decision).copy(), cost, 1, [(1, cost)])
+    cost: float = np.inf
+    evaluations: int = 0
+    history: list[tuple[int, float]] = field(default_factory=list)
 
     def see(self, decisions: np.ndarray, costs: np.ndarray) -> None:
         """Count evaluated decisions (B, U) with costs (B,), infinite where invalid."""
@@ -80,14 +37,12 @@ class Found:
 
 def best_of(problem: Problem, decisions: np.ndarray) -> Found:
     """Return the best of some decisions (B, U); the first where none is valid."""
-    found = Found(decisions[0].copy(), np.inf, 0, [])
+    found = Found(decisions[0].copy())
     found.see(decisions, problem.evaluate(decisions).order)
     return found
 
 
-def best_random(
-    problem: Problem, evaluations: int, seed: int = 0, more: Callable[[], bool] = unlimited
-) -> Found:
+def best_random(problem: Problem, evaluations: int, seed: int = 0) -> Found:
     """Return the best of random decisions, one or more; the first where none is valid.
 
     The arguments are those of :func:`anneal`.
@@ -95,20 +50,12 @@ def best_random(
     rng, found = np.random.default_rng(seed), None
     for begin in range(0, evaluations, _BATCH):
         decisions = problem.draw(min(_BATCH, evaluations - begin), rng)
-        found = found or Found(decisions[0].copy(), np.inf, 0, [])
+        found = found or Found(decisions[0].copy())
         found.see(decisions, problem.evaluate(decisions).order)
-        if not more():
-            break
     return found
 
 
-def anneal(
-    problem: Problem,
-    evaluations: int,
-    seed: int = 0,
-    start: np.ndarray | None = None,
-    more: Callable[[], bool] = unlimited,
-) -> Found:
+def anneal(problem: Problem, evaluations: int, seed: int = 0, start: np.ndarray | None = None) -> Found:
     """Return the best decision of simulated annealing (Kirkpatrick et al. 1983).
 
     A move gives one unit another option. The first temperature is the mean step uphill of the first moves. It
@@ -119,10 +66,9 @@ def anneal(
         evaluations: Budget.
         seed: Seed of the moves.
         start: (U,) first decision; by default the problem's.
-        more: Whether there is time for another move.
     """
     rng = np.random.default_rng(seed)
-    found = Found.of(problem, problem.default if start is None else start)
+    found = best_of(problem, np.asarray(problem.default if start is None else start)[None])
     movable = np.flatnonzero(problem.choices > 1)
     current, cost = found.decision.copy(), found.cost
     if not len(movable):
@@ -132,7 +78,7 @@ def anneal(
     found.see(tries, costs)
     uphill = costs[np.isfinite(costs) & (costs > cost)] - cost
     first = float(uphill.mean()) if len(uphill) and np.isfinite(cost) else 1e-3 * problem.baseline
-    while found.evaluations < evaluations and more():
+    while found.evaluations < evaluations:
         temperature = max(first, 1e-300) * _COOLING ** (found.evaluations / evaluations)
         candidate = _neighbours(problem, current, movable, 1, rng)
         new = float(problem.evaluate(candidate).order[0])

@@ -7,12 +7,12 @@ states, and the decision is made in several passes, each of which sees the one b
 recurrent attention layer of its own with a residual connection and sees the actions of the tasks before it.
 
 Options have features of their own (such as the share of a unit's neighbours that the previous pass put
-there), so one set of weights serves any number of devices or strategies. Probabilities of the previous pass
+there), so one set of weights serves any number of devices. Probabilities of the previous pass
 are fed back instead of samples, so one forward pass serves all samples, beside the outcome of the decision
 that is changed (:meth:`Problem.feedback`). The package README lists all departures from the paper.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -30,11 +30,12 @@ from fastslow.core.settings import Settings
 from fastslow.networks.hardware.stored_weights import read_tensors
 from fastslow_placement.base.problem import FEEDBACK_FEATURES, NODE_FEATURES, OPTION_FEATURES, Problem
 
-TASKS = ("fusion", "placement", "scheduling", "partition", "sharding")
-_Size = Annotated[int, Ge(1), Le(4096)]
-_Layers = Annotated[int, Ge(1), Le(64)]
+TASKS = ("fusion", "placement", "scheduling")
+_DRAWN = 5  # layers that are drawn for the tasks, so that a seed gives the weights that benchmarks/tables has
+_SAGE_LAYERS, _ATTENTION_LAYERS = 2, 1  # the latter before the one of the task
+_HEADS = 4
+_SEGMENT = 128  # units that attend to each other at once; memory grows with its square
 _PRIOR = {  # features of options and the weights at which they start, so that the first decision is a rule
-    "sharding": {0: -4.0, 4: 3.0},
     "placement": {1: -1.0, 2: 4.0, 8: 10.0},  # the slot, where the neighbours are, what fits the schedule
 }
 _SLOT = {1: -1.0}  # elsewhere: the squared distance from the slot of a contiguous split
@@ -46,17 +47,9 @@ class Shape(Settings):
 
     group_title = "policy"
 
-    hidden: _Size = 32
-    """Width of the policy; a multiple of ``heads``."""
-    sage_layers: _Layers = 2
-    """GraphSAGE layers."""
-    attention_layers: Annotated[int, Ge(0), Le(64)] = 1
-    """Recurrent attention layers before the one of the task."""
-    heads: _Size = 4
-    """Attention heads."""
-    segment: _Size = 128
-    """Units that attend to each other at once; memory grows with its square."""
-    passes: _Layers = 2
+    hidden: Annotated[int, Ge(1), Le(4096)] = 32
+    """Width of the policy; a multiple of 4, the number of attention heads."""
+    passes: Annotated[int, Ge(1), Le(64)] = 2
     """How often the decision is made, each time seeing the one before."""
     attention: bool = True
     """Whether there is attention over segments."""
@@ -69,7 +62,7 @@ class Shape(Settings):
 
     def check(self) -> None:
         """Validate constraints between fields."""
-        self.require(self.hidden % self.heads == 0, "hidden", f"a multiple of heads={self.heads}")
+        self.require(self.hidden % _HEADS == 0, "hidden", f"a multiple of {_HEADS}")
 
 
 class Inputs:
@@ -172,16 +165,16 @@ class Policy(nn.Module):
         self.shape, hidden = shape, shape.hidden
         self.kind = nn.Embedding(max(OPCODES.values()) + 2, hidden)
         self.node = nn.Linear(NODE_FEATURES, hidden)
-        self.sage = nn.ModuleList(Sage(hidden, shape.pooling) for _ in range(shape.sage_layers))
+        self.sage = nn.ModuleList(Sage(hidden, shape.pooling) for _ in range(_SAGE_LAYERS))
         self.condition = nn.Linear(hidden, hidden)
-        attention = (hidden, shape.heads, shape.segment)
-        self.shared = nn.ModuleList(RecurrentAttention(*attention) for _ in range(shape.attention_layers))
-        self.recurrent = nn.ModuleDict({task: RecurrentAttention(*attention) for task in TASKS})
+        attention = (hidden, _HEADS, _SEGMENT)
+        self.shared = nn.ModuleList(RecurrentAttention(*attention) for _ in range(_ATTENTION_LAYERS))
+        self.recurrent = _of_tasks(lambda: RecurrentAttention(*attention))
         seen = OPTION_FEATURES + FEEDBACK_FEATURES
-        self.option = nn.ModuleDict({task: nn.Linear(seen, hidden) for task in TASKS})
-        self.state = nn.ModuleDict({task: nn.Linear(hidden, hidden) for task in TASKS})
-        self.score = nn.ModuleDict({task: nn.Linear(hidden, 1) for task in TASKS})
-        self.direct = nn.ModuleDict({task: nn.Linear(seen, 1, bias=False) for task in TASKS})
+        self.option = _of_tasks(lambda: nn.Linear(seen, hidden))
+        self.state = _of_tasks(lambda: nn.Linear(hidden, hidden))
+        self.score = _of_tasks(lambda: nn.Linear(hidden, 1))
+        self.direct = _of_tasks(lambda: nn.Linear(seen, 1, bias=False))
         for task in TASKS:
             nn.init.zeros_(self.direct[task].weight)
             for feature, weight in _PRIOR.get(task, _SLOT).items():
@@ -244,6 +237,11 @@ class Policy(nn.Module):
             found.append(functional.log_softmax(logits, 1))
             states = states + _expected(own, owners, found[-1].exp()[mask], len(states))  # for the next task
         return found
+
+
+def _of_tasks(make: Callable[[], nn.Module]) -> nn.ModuleDict:
+    """Return a layer for each task, the first of ``_DRAWN``."""
+    return nn.ModuleDict(zip(TASKS, [make() for _ in range(_DRAWN)], strict=False))
 
 
 def _expected(options: torch.Tensor, owners: torch.Tensor, chances: torch.Tensor, count: int) -> torch.Tensor:

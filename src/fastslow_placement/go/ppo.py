@@ -7,9 +7,8 @@ one, and takes its place if it is better, or by the rule of simulated annealing.
 to change and to what. Their probability among all units cannot vanish for all of them, unlike the probability
 of any change at all, since most changes are for the worse. The ratio is exact: it scores each draw with the
 mixture that made it (:func:`log_chance`). The advantage is the gain over the changed decision, less its
-running mean, relative to its usual size. ``whole`` is the paper's rule instead: all units are drawn, and the
-gain is the reward. The ratio is clipped per unit: the ratio of a whole graph, a product over all units, would
-always be out of bounds.
+running mean, relative to its usual size. The ratio is clipped per unit: the ratio of a whole graph, a product
+over all units, would always be out of bounds.
 """
 
 from collections.abc import Callable
@@ -23,27 +22,23 @@ from annotated_types import Ge, Le
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
-from fastslow.core.settings import Fraction, NonNegativeFloat, PositiveFloat, Settings
+from fastslow.core.settings import PositiveFloat, Settings
 from fastslow.networks.hardware.stored_weights import read_checkpoint, write_tensors
 from fastslow_placement.base.problem import INVALID_REWARD, Outcome, Problem
-from fastslow_placement.base.search import Found, unlimited
+from fastslow_placement.base.search import Found, best_of
 from fastslow_placement.go.policy import Inputs, Policy, Shape
-from fastslow_placement.go.proposals import Change, Changes, draw, log_chance, log_probability
+from fastslow_placement.go.proposals import Change, Changes, log_chance, log_probability
 
 _FORMAT = 6  # of checkpoints
+_CLIP = 0.2  # bound on the probability ratio of each unit
+_ENTROPY = 0.01  # weight of the entropy at the first update; it falls linearly to 0
 _MEMORY = 0.9  # of the running mean of gains
 _WORST = -2.0  # gains below, of invalid decisions, count as this
 _HOT, _COOLING = 0.05, 1e-3  # first temperature over the mean loss of the first changes; last over first
 
 
 @torch.no_grad()
-def zero_shot(
-    policy: Policy,
-    problem: Problem,
-    samples: int = 10,
-    starts: bool = True,
-    more: Callable[[], bool] = unlimited,
-) -> Found:
+def zero_shot(policy: Policy, problem: Problem, samples: int = 10, starts: bool = True) -> Found:
     """Return the best decision after some steps of the policy, without search.
 
     In each step the policy sees the best decision so far, and the units change of which it is surest: at
@@ -55,15 +50,11 @@ def zero_shot(
         problem: The problem.
         samples: Number of steps.
         starts: Whether to step from the best of the problem's starts; else from its default.
-        more: Whether there is time for another step; the starts are evaluated in any case.
     """
     inputs, share = Inputs(problem), 1.0
     begins = problem.starts if starts else np.asarray(problem.default)[None]
-    found = Found(problem.default.copy(), np.inf, problem.tried - 1, [])
-    found.see(begins, problem.evaluate(begins).order)
+    found = best_of(problem, begins)
     for _ in range(samples):
-        if not more():
-            break
         likely, order = _surest(policy.passes(inputs, start=found.decision)[-1], found.decision)
         decision, before = found.decision.copy(), found.cost
         changed = order[: max(round(len(order) * share), 1)]
@@ -102,14 +93,6 @@ class Schedule(Settings):
     """Gradient steps per update; 0 learns nothing (*untrained* in the tables)."""
     lr: PositiveFloat = 3e-3
     """Learning rate of Adam."""
-    clip: Fraction = 0.2
-    """PPO's bound on the probability ratio of each unit."""
-    entropy: NonNegativeFloat = 0.01
-    """Weight of the entropy at the first update; it falls linearly to 0."""
-    imitation: NonNegativeFloat = 0.0
-    """Weight of the log-probability of the best decision so far (self-imitation, arXiv:1806.05635)."""
-    whole: bool = False
-    """Draw all units in every sample and compare with the mean of earlier rewards, as in the paper."""
 
 
 class _Standing:
@@ -130,7 +113,7 @@ class _Standing:
 
     def __init__(self, problem: Problem):
         self.inputs, self.changes, self.current = Inputs(problem), Changes(problem), problem.default.copy()
-        self.found = Found(problem.default.copy(), np.inf, 0, [])
+        self.found = Found(problem.default.copy())
         self.reward, self.heat, self.mean, self.spread = INVALID_REWARD, 0.0, 0.0, 0.0
 
     def state(self) -> dict:
@@ -170,43 +153,34 @@ class Trainer:
         self.update = 0
         self.standings = [_Standing(problem) for problem in self.problems]
 
-    def run(
-        self,
-        updates: int,
-        report: Callable[["Trainer"], None] | None = None,
-        more: Callable[[], bool] = unlimited,
-    ) -> list[Found]:
+    def run(self, updates: int, report: Callable[["Trainer"], None] | None = None) -> list[Found]:
         """Learn until this many updates were made in all; return the best decision of each problem.
 
         Args:
             updates: Total number, those before a resume included.
             report: Called after every update.
-            more: Whether there is time for another decision; by default there is. An update that began ends
-                with the decisions that were evaluated until then, at least one for each pass.
         """
-        while self.update < updates and more():
-            if not self._learn(self.standings[self.update % len(self.standings)], more):
+        while self.update < updates:
+            if not self._learn(self.standings[self.update % len(self.standings)]):
                 break
             self.update += 1
             if report:
                 report(self)
         return [standing.found for standing in self.standings]
 
-    def _learn(self, standing: _Standing, more: Callable[[], bool]) -> bool:
-        """Make an update; return False, without one, where the first decisions took all the time."""
+    def _learn(self, standing: _Standing) -> bool:
+        """Make an update; return False, without one, where no unit has a choice."""
         inputs, plan = standing.inputs, self.schedule
         fresh = not standing.found.evaluations
         if fresh:
-            self._begin(standing, more)
-            if not more() or not standing.changes.movable.any():  # no time, or nothing to learn
+            self._begin(standing)
+            if not standing.changes.movable.any():
                 return False
-        start = inputs.problem.default if plan.whole else standing.current.copy()
+        start = standing.current.copy()
         with torch.no_grad():
             before = self.policy.passes(inputs, start=start)
         share = max(plan.samples // len(before), 2)
-        tried = [
-            [self._try(standing, logs) for number in range(share) if not number or more()] for logs in before
-        ]
+        tried = [[self._try(standing, logs) for _ in range(share)] for logs in before]
         over = torch.tensor([gain for part in tried for _, gain in part])
         gains = self._advantages(standing, over, fresh).split([*map(len, tried)])
         drawn = [[change for change, _ in part] for part in tried]
@@ -220,12 +194,9 @@ class Trainer:
             loss = torch.zeros(())
             for logs, changes, was, gain in zip(now, drawn, old, gains, strict=True):
                 ratio = (self._chance(standing, logs, changes) - was).exp()
-                bounded = ratio.clamp(1 - plan.clip, 1 + plan.clip)
+                bounded = ratio.clamp(1 - _CLIP, 1 + _CLIP)
                 loss = loss - torch.minimum(ratio * gain, bounded * gain).mean()
-                loss = loss - plan.entropy * self._left() * sum(_entropy(one) for one in logs)
-                if np.isfinite(standing.found.cost) and plan.imitation:
-                    best = torch.from_numpy(standing.found.decision)[None]
-                    loss = loss - plan.imitation * log_probability(logs, best).mean()
+                loss = loss - _ENTROPY * self._left() * sum(_entropy(one) for one in logs)
             self.optimizer.zero_grad()
             (loss / len(now)).backward()
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 0.5)
@@ -236,34 +207,24 @@ class Trainer:
         """Return the share of the planned updates that is left, 1 to 0."""
         return max(0.0, 1 - self.update / max(self.schedule.updates * len(self.standings), 1))
 
-    def _begin(self, standing: _Standing, more: Callable[[], bool]) -> None:
+    def _begin(self, standing: _Standing) -> None:
         """Go on from the best of the starts and of the policy's decisions without learning."""
         problem = standing.inputs.problem
-        standing.found = found = zero_shot(self.policy, problem, self.schedule.samples, more=more)
+        standing.found = found = zero_shot(self.policy, problem, self.schedule.samples)
         standing.reward = float(problem.rewards(Outcome(np.array([found.cost]), np.zeros(1)))[0])
         standing.current = found.decision.copy()
 
     def _chance(self, standing: _Standing, logs: list[torch.Tensor], changes: list[Change]) -> torch.Tensor:
         """Return the log-probability of each draw of all changes, one after the other."""
-        if self.schedule.whole:
-            decisions = torch.from_numpy(np.stack([one.decision for one in changes]))
-            return log_probability(logs, decisions).flatten()
         return torch.cat([log_chance(logs, change, standing.changes.movable) for change in changes])
 
     def _try(self, standing: _Standing, logs: list[torch.Tensor]) -> tuple[Change, float]:
         """Draw and evaluate a change; return it and the gain."""
-        if self.schedule.whole:
-            decision = draw(logs, 1, self.generator)[0].numpy()
-            nothing = torch.zeros(len(decision))
-            change = Change(standing.current, decision, torch.arange(len(decision)), nothing, nothing)
-        else:
-            change = standing.changes.draw(logs, standing.current, self.generator)
+        change = standing.changes.draw(logs, standing.current, self.generator)
         problem, decisions = standing.inputs.problem, change.decision[None]
         outcome = problem.evaluate(decisions)
         standing.found.see(decisions, outcome.order)
         reward = float(problem.rewards(outcome)[0])
-        if self.schedule.whole:
-            return change, reward
         gain = reward - standing.reward
         heat = standing.heat * _COOLING ** (1 - self._left())
         chance = float(torch.rand(1, generator=self.generator))

@@ -23,7 +23,7 @@ from fastslow_programs.compiler.libtpu import CompilerError
 
 _FED = PASS | {"get-tuple-element", "while"}  # opcodes that need an operand
 _CALLED = {"call": 1, "fusion": 1, "conditional": 1, "while": 2}  # computations that they need at least
-UNROLL = 32  # loops of more iterations are one operator
+_UNROLL = 32  # loops of more iterations are one operator
 _BYTES_OF = {number: ELEMENT_BYTES[name] for name, number in PRIMITIVE_TYPES.items()}
 
 
@@ -32,7 +32,6 @@ def graph_of_module(
     source: str | Path,
     name: str,
     device: Device,
-    unroll: int = UNROLL,
     allow_unknown: bool = False,
 ) -> CostGraph:
     """Return the cost graph of an HLO module's entry computation.
@@ -43,14 +42,13 @@ def graph_of_module(
         source: Where it is from, for messages.
         name: Name of the graph.
         device: Whose roofline gives the times.
-        unroll: Maximum number of iterations of a loop that is unrolled.
         allow_unknown: Count operators that the competition does not number as element-wise.
 
     Raises:
         DataError: An opcode is unknown, or nothing in the program takes time.
     """
     _check_calls(module, source)
-    evaluation = _Evaluation(module, Recorder(source, device, allow_unknown), unroll)
+    evaluation = _Evaluation(module, Recorder(source, device, allow_unknown))
     entry = evaluation.computations[module.entry_computation_id]
     parameters = [i for i in entry.instructions if i.opcode == "parameter"]
     arguments = {i.parameter_number: evaluation.leaf_of(i.shape) for i in parameters}
@@ -72,10 +70,9 @@ def _check_calls(module: Module, source: str | Path) -> None:
 class _Evaluation:
     """Symbolic evaluation of a module."""
 
-    def __init__(self, module: Module, recorder: Recorder, unroll: int):
+    def __init__(self, module: Module, recorder: Recorder):
         self.computations = {computation.id: computation for computation in module.computations}
         self.recorder = recorder
-        self.unroll = unroll
         self._orders: dict[int, list[int]] = {}
         self._costs: dict[int, tuple[float, float]] = {}
 
@@ -121,7 +118,7 @@ class _Evaluation:
         if opcode == "call":
             return self.run(self.computations[inst.called_computation_ids[0]], dict(enumerate(values)))
         trips = self._trips(inst) if opcode == "while" else 0
-        if 1 <= trips <= self.unroll:
+        if 1 <= trips <= _UNROLL:
             body = self.computations[inst.called_computation_ids[0]]
             state = values[0]
             for _ in range(trips):

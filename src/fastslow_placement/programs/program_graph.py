@@ -11,7 +11,7 @@ from fastslow.competition.reader import read_graph_arrays
 from fastslow.core.errors import DataError
 from fastslow.hlo.reader import read_hlo
 from fastslow_placement.programs.cost_graph import CostGraph, topological_order
-from fastslow_placement.programs.hlo_graph import UNROLL, graph_of_module
+from fastslow_placement.programs.hlo_graph import graph_of_module
 from fastslow_placement.programs.recorder import LEAVES, OF_LEAVES, PASS, Recorder
 from fastslow_placement.programs.roofline import Device, operator_flops
 
@@ -87,9 +87,7 @@ def _is_kernel(row: np.ndarray, shape: list[int]) -> bool:
     )
 
 
-def read_cost_graph(
-    path: Path, device: Device, unroll: int = UNROLL, allow_unknown: bool = False
-) -> CostGraph:
+def read_cost_graph(path: Path, device: Device, allow_unknown: bool = False) -> CostGraph:
     """Read the cost graph of an HLO file (any kind of :mod:`fastslow.hlo.reader`) or a competition npz.
 
     Raises:
@@ -98,4 +96,4 @@ def read_cost_graph(
     path = Path(path)
     if path.suffix == ".npz":
         return graph_of_arrays(_read_arrays(path), path, path.stem, device)
-    return graph_of_module(read_hlo(path).module, path, path.stem, device, unroll, allow_unknown)
+    return graph_of_module(read_hlo(path).module, path, path.stem, device, allow_unknown)

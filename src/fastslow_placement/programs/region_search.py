@@ -37,7 +37,7 @@ def anneal_regions(
     count = max(evaluations - seen, 1) if problem.devices > 1 else 1
     begins, near, _ = problem.adjacency
     scheduler = problem.scheduler
-    best, cost, history = simulation.anneal_regions(
+    best, cost, history = simulation.walk_regions(
         *(scheduler.arrays, scheduler.rank, problem.units, problem.devices, problem.memory),
         *(begins, near, np.asarray(start, np.int64), count, heat, np.random.default_rng(seed)),
     )

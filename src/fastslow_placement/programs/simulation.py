@@ -263,7 +263,7 @@ def _target(decision, begins, near, unit, devices, rng):
 
 
 @njit(cache=True)
-def anneal_regions(arrays, rank, members, devices, limit, begins, near, start, evaluations, heat, rng):
+def walk_regions(arrays, rank, members, devices, limit, begins, near, start, evaluations, heat, rng):
     """Return the best decision of an annealing of regions, its cost, and the history of best costs.
 
     Args:

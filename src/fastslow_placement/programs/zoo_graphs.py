@@ -1,9 +1,7 @@
 """Programs of the zoo at the sizes of GO's experiments, stored as HLO in ``data/placement``.
 
 They are training steps (float32) of the families of GO's table: recurrent networks are stored as loops and
-unrolled when they are read. ``data/make_sample/placement_graphs.py`` makes them again, with jax.
-The transformers are stored as the zoo wrote attention before, with heads split off by a reshape: made again,
-they differ, and figures measured on them need to be measured again.
+unrolled when they are read. ``data/make_sample/placement_graphs.py`` made the files.
 """
 
 import lzma
@@ -22,39 +20,28 @@ from fastslow_placement.programs.roofline import Device
 FOLDER = PROJECT / "data" / "placement"
 
 
-class ZooGraph(NamedTuple):
-    """One program: architecture, network of the zoo, sizes, and on how many devices GO placed it."""
+class StoredProgram(NamedTuple):
+    """A stored program: its architecture, and on how many devices GO placed it."""
 
     family: str
-    network: str
-    width: int
-    depth: int
-    batch: int
     devices: int
-    floats: tuple = ()
-    tokens: tuple = ()
-    block: str = ""
-
-
-def _steps(length: int, width: int) -> tuple:
-    return ((length, width),)
 
 
 PROGRAMS = {
-    "rnnlm_2": ZooGraph("rnnlm", "sequences.lstm", 1024, 2, 64, 2, _steps(6, 1024)),
-    "rnnlm_4": ZooGraph("rnnlm", "sequences.lstm", 1024, 4, 64, 4, _steps(4, 1024)),
-    "rnnlm_8": ZooGraph("rnnlm", "sequences.lstm", 1024, 8, 64, 8, _steps(3, 1024)),
-    "gnmt_2": ZooGraph("gnmt", "sequences.translator", 1024, 2, 64, 2, (), (4, 4)),
-    "gnmt_4": ZooGraph("gnmt", "sequences.translator", 1024, 4, 64, 4, (), (3, 3)),
-    "gnmt_8": ZooGraph("gnmt", "sequences.translator", 1024, 8, 64, 8, (), (2, 2)),
-    "transformer_2": ZooGraph("transformer", "language.gpt", 1024, 2, 16, 2, (), (256,)),
-    "transformer_4": ZooGraph("transformer", "language.gpt", 1024, 4, 16, 4, (), (256,)),
-    "transformer_8": ZooGraph("transformer", "language.gpt", 1024, 8, 16, 8, (), (256,)),
-    "inception_b32": ZooGraph("inception", "classifiers.inception", 256, 3, 32, 2, ((32, 32, 3),)),
-    "inception_b64": ZooGraph("inception", "classifiers.inception", 256, 3, 64, 2, ((32, 32, 3),)),
-    "amoebanet": ZooGraph("amoebanet", "classifiers.staged", 256, 2, 32, 4, ((32, 32, 3),), (), "nasnet"),
-    "wavenet_2": ZooGraph("wavenet", "sequences.wavenet", 256, 18, 8, 2, ((1024, 8),)),
-    "wavenet_4": ZooGraph("wavenet", "sequences.wavenet", 256, 36, 8, 4, ((1024, 8),)),
+    "rnnlm_2": StoredProgram("rnnlm", 2),
+    "rnnlm_4": StoredProgram("rnnlm", 4),
+    "rnnlm_8": StoredProgram("rnnlm", 8),
+    "gnmt_2": StoredProgram("gnmt", 2),
+    "gnmt_4": StoredProgram("gnmt", 4),
+    "gnmt_8": StoredProgram("gnmt", 8),
+    "transformer_2": StoredProgram("transformer", 2),
+    "transformer_4": StoredProgram("transformer", 4),
+    "transformer_8": StoredProgram("transformer", 8),
+    "inception_b32": StoredProgram("inception", 2),
+    "inception_b64": StoredProgram("inception", 2),
+    "amoebanet": StoredProgram("amoebanet", 4),
+    "wavenet_2": StoredProgram("wavenet", 2),
+    "wavenet_4": StoredProgram("wavenet", 4),
 }
 """Programs by name, in the order of GO's table."""
 

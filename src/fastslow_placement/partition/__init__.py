@@ -1,1 +1,0 @@
-"""Splits of a workload into parts (dnn-partitioning): loads and cuts."""

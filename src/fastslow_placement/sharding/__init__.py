@@ -1,1 +1,0 @@
-"""Sharding problems (iopddl): costs, tied strategies and search."""
