@@ -97,8 +97,8 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     """
     parser = shared.make_parser(__doc__.splitlines()[0])
     shared.add_model_options(parser, threads=1)
-    shared.add_data_option(parser)
     add = parser.add_argument
+    add("--data-root", default="data/sample", help="folder that has npz_all/ (default data/sample)")
     add("--seeds", type=int, default=3, help="seeds of each variant (default 3)")
     add("--folds", type=int, default=2, help="folds of the cross-validation (default 2)")
     add("--held-out", type=int, default=0, help="folds that are held out in turn (default 0: all)")
