@@ -48,7 +48,6 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "run": (lambda: resolve("runs/sample/submission/manifest.json").is_file(), "make submit"),
     "real": (lambda: (REAL / "npz_all").is_dir(), f"published files in {REAL.relative_to(PROJECT.parent)}"),
     "placement": (lambda: REAL.with_name("placement").is_dir(), "placement problems in shared/placement"),
-    "device": (lambda: resolve("data/device/replicates.csv").is_file(), "make sample LABELS=device"),
     "gpu": (lambda: bool(list(Path("/dev").glob("nvidia[0-9]*"))), "a GPU"),
 }
 PRESENT, STALE, ABSENT, A_RECORD = "present", "stale", "missing", "record"
