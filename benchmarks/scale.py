@@ -245,9 +245,7 @@ def estimate_hours(options: Namespace) -> dict:
         hours.append({"network": slug, **shape, "CPU s a step": step, "CPU hours": whole})
     print(report.table([report.cells(row) for row in hours]))
     total = SEEDS * sum(row["CPU hours"] for row in hours)
-    print(
-        f"\nThe layout networks of {SEEDS} seeds: {total:.0f} CPU hours, {total / CORES:.0f} on {CORES} cores."
-    )
+    print(f"\nLayout networks of {SEEDS} seeds: {total:.0f} CPU hours, {total / CORES:.0f} on {CORES} cores.")
     return {"files": rows, "hours": hours, "CPU hours": total}
 
 
