@@ -14,7 +14,7 @@ KERNEL = 100  # tiles of a kernel that make a search worthwhile
 
 
 def labelled_sample(folder: Path, split: str) -> Iterator[tuple[Collection, Path]]:
-    """Write the programs of a split: layouts of both searches in one file, kernels of at least ``KERNEL`` tiles.
+    """Write a split's programs: layouts of both searches in one file, kernels of at least ``KERNEL`` tiles.
 
     Args:
         folder: Folder of the files.
