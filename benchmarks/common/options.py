@@ -51,6 +51,12 @@ def add_timing_options(parser: argparse.ArgumentParser) -> None:
         help="layout files in folders as published, layout/xla/default/test/NAME.npz (default: the real test"
         " files in ../shared/real, or the sample's)",
     )
+    parser.add_argument(
+        "--most-nodes",
+        type=float,
+        default=float("inf"),
+        help="leave out larger files, unless --files names them",
+    )
     parser.add_argument("--repeats", type=int, default=3, help="rounds of timing (default 3, quick 1)")
     parser.add_argument("--limit", type=float, default=8.0, help="memory of a dense run in GB (default 8)")
     parser.add_argument(
