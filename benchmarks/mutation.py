@@ -1,10 +1,11 @@
 """Mutation testing: the share of small faults in the source that the tests notice.
 
 ``.venv/bin/python benchmarks/mutation.py [--target losses --mutants 40 --seed 0]``, after ``pip install -r
-benchmarks/requirements.txt``. It draws places of a module, changes one operator, number, condition or decorator at each (the operators of cosmic-ray) and runs the tests
-of the module. A mutant is killed if a test fails or runs five times longer than before. Annotations are not
-mutated. Everything happens in a temporary copy of the repository. Survivors are printed as a diff to read: a
-real one wants a better test, an equivalent one cannot be killed.
+benchmarks/requirements.txt``. It draws places of a module, changes one operator, number, condition or
+decorator at each (the operators of cosmic-ray) and runs the tests of the module. A mutant is killed if a test
+fails or runs five times longer than before. Annotations are not mutated. Everything happens in a temporary
+copy of the repository. Survivors are printed as a diff to read: a real one wants a better test, an equivalent
+one cannot be killed.
 """
 
 import argparse
