@@ -151,7 +151,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         result = measure(options, Path(folder))
     run = runs_folder(options.run)
-    trained = (run / "ensemble-tile-xla").is_dir()  # a run of `make submit`, not of one collection
+    trained = (run / "ensemble-tile-xla" / "baselines").is_dir()  # a run of `make submit`, not the package's
     result["rules"] = rules_in_order(run, options.seeds) if trained else []
     print(f"{options.seeds} seeds of unseen programs, {REAL_SEEDS} of real files.")
     pages = [unseen_page(name, group) for name, group in result["unseen"].items()]
