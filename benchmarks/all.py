@@ -1,15 +1,15 @@
-"""List every table with the digests of the code and sample that made it, and make the stale ones again.
+"""Make the tables of the benchmarks with the present code, the quickest first.
 
-``python benchmarks/all.py --list`` shows the state of each table and the estimated hours. Without ``--list``
-the script makes every stale table again, one after the other, the longest last; ``--records`` includes the
-tables that are records. A script whose inputs are missing is left out, with the names of these inputs.
-Interrupt it at any time: the same command resumes.
+``python benchmarks/all.py`` makes every table that is missing or stale, one after the other. ``--list`` shows
+the state of each table and the expected minutes instead. A script whose inputs are missing is left out, with
+the names of these inputs. Interrupt it at any time: the same command resumes.
 
-A script takes part if it defines ``TABLE``, a dictionary: ``hours`` estimated on two cores, ``needs`` (names
-of ``NEEDS`` or Python modules), ``sample`` (whether it reads the sample) and ``commands`` (the arguments of
-each call). The first line of a table is a stamp: commit, digests of code and sample, seconds of the
-measurement. After a change that makes a table stale, measure it again, or let ``--mark`` turn its stamp into
-a record.
+A script takes part if it defines ``TABLE``, a dictionary: ``hours`` of CPU time, ``needs`` (names of
+``NEEDS`` or Python modules), ``sample`` (whether it reads the sample) and ``commands`` (the arguments of each
+call).
+The first line of a table is a stamp: commit, digests of code and sample, seconds of the measurement. A table
+is stale when the sample changed, the code that its script reaches or, if it reads a run, the code of ``make
+submit``.
 """
 
 import argparse
@@ -41,17 +41,15 @@ STAMP = re.compile(
     r"> Commit (?P<commit>\S+), code (?P<code>[0-9a-f]{16}), (?:sample (?P<sample>[0-9a-f]{16})|no sample), "
     r"(?P<seconds>\d+) s\."
 )
-RECORD = re.compile(r"> Record of commit (?P<commit>[0-9a-f]{7,12}\+?)\b.*; not of the present code\..*")
 OF_RUN = (FEATURES, NETWORK, RANKER, ENSEMBLE)
 """What ``make submit`` runs: a table that needs its run is as old as this code."""
 NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "run": (lambda: resolve("runs/sample/submission/manifest.json").is_file(), "make submit"),
     "real": (lambda: (REAL / "npz_all").is_dir(), f"published files in {REAL.relative_to(PROJECT.parent)}"),
     "placement": (lambda: REAL.with_name("placement").is_dir(), "placement problems in shared/placement"),
-    "device": (lambda: resolve("data/device/replicates.csv").is_file(), "make sample LABELS=device"),
     "gpu": (lambda: bool(list(Path("/dev").glob("nvidia[0-9]*"))), "a GPU"),
 }
-PRESENT, STALE, ABSENT, A_RECORD = "present", "stale", "missing", "record"
+PRESENT, STALE, ABSENT = "present", "stale", "missing"
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class Script:
 
     Args:
         path: The script; its table is ``tables/NAME.md`` beside it.
-        hours: Estimated hours of all commands.
+        hours: Estimated CPU hours of all commands.
         needs: Inputs besides the code, see ``TABLE``.
         sample: Whether it reads the sample.
         commands: Arguments of each call.
@@ -82,6 +80,10 @@ class Script:
         """Return the first line of the table, empty without a table."""
         return self.table.read_text().partition("\n")[0] if self.table.is_file() else ""
 
+    def typed(self, arguments: Sequence[str]) -> str:
+        """Return a command as one types it."""
+        return shlex.join([".venv/bin/python", f"benchmarks/{self.path.name}", *arguments])
+
     def code(self) -> str:
         """Return the digest of all code that the script reaches, and that made the run which it reads."""
         entries = [f"{self.path.stem}:main", *(OF_RUN if "run" in self.needs else ())]
@@ -98,8 +100,6 @@ class Script:
         """
         if not self.first_line:
             return ABSENT, ""
-        if RECORD.fullmatch(self.first_line):
-            return A_RECORD, ""
         made = STAMP.fullmatch(self.first_line)
         if not made:
             return STALE, "no stamp"
@@ -109,8 +109,8 @@ class Script:
 
     def expected_hours(self) -> float:
         """Return the hours of the last measurement, or the estimate."""
-        seconds = re.search(r", (\d+) s[.;]", self.first_line)
-        return int(seconds[1]) / 3600 if seconds else self.hours
+        made = STAMP.fullmatch(self.first_line)
+        return int(made["seconds"]) / 3600 if made else self.hours
 
     def missing(self) -> list[str]:
         """Return the inputs that are missing here, in words."""
@@ -143,31 +143,18 @@ def rows(scripts: list[Script], sample: str) -> list[dict]:
     found = []
     for script in scripts:
         state, why = script.state(sample)
-        made = STAMP.fullmatch(script.first_line) or RECORD.fullmatch(script.first_line)
+        made = STAMP.fullmatch(script.first_line)
         facts = made.groupdict() if made else {}
         found.append(
             {
                 "table": script.path.stem,
                 "state": f"{state}: {why}" if why else state,
                 "commit": facts.get("commit", ""),
-                "code": facts.get("code") or "",
-                "sample": facts.get("sample") or "",
-                "hours": f"{script.expected_hours():.1f}",
+                "minutes": f"{60 * script.expected_hours():.0f}",
                 "missing here": ", ".join(script.missing()),
             }
         )
     return found
-
-
-def orphans(folder: Path) -> list[dict]:
-    """Return a row of the list for each table whose script is gone."""
-    tables = {path: path.read_text().partition("\n")[0] for path in sorted((folder / "tables").glob("*.md"))}
-    records = {path: RECORD.fullmatch(first) for path, first in tables.items()}
-    return [
-        {"table": path.stem, "state": "record, script removed", "commit": record["commit"] if record else ""}
-        for path, record in records.items()
-        if not path.parents[1].joinpath(f"{path.stem}.py").is_file()
-    ]
 
 
 def measured_commit() -> str:
@@ -210,8 +197,7 @@ def make(script: Script, sample: str, results: Path) -> None:
         kept = results / f"{script.path.stem}-{digest([code, own, arguments])}.json"
         outputs.append(kept)
         output = run_command(script, arguments, kept)
-        words = shlex.join([".venv/bin/python", f"benchmarks/{script.path.name}", *arguments])
-        parts.append((output["seconds"], f"```\n{words}\n```\n\n{output['text']}\n"))
+        parts.append((output["seconds"], f"```\n{script.typed(arguments)}\n```\n\n{output['text']}\n"))
     title, _, prose = ast.get_docstring(ast.parse(script.path.read_text())).partition("\n")
     seconds, data = round(sum(taken for taken, _ in parts)), f"sample {own}" if own else "no sample"
     stamp = f"> Commit {measured_commit()}, code {code}, {data}, {seconds} s."
@@ -223,21 +209,11 @@ def make(script: Script, sample: str, results: Path) -> None:
         kept.unlink()
 
 
-def mark(script: Script) -> None:
-    """Turn the stamp of a stale table into a record of its commit."""
-    old = script.first_line
-    new = old.replace("> Commit", "> Record of commit").removesuffix(".") + "; not of the present code."
-    with atomic_path(script.table) as temporary:
-        temporary.write_text(script.table.read_text().replace(old, new, 1))
-
-
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--list", action="store_true", help="show the state of every table and make none")
-    add("--mark", action="store_true", help="turn the stamps of stale tables into records and make none")
-    add("--records", action="store_true", help="make the tables that are records again, too")
     add("--only", nargs="+", default=[], metavar="NAME", help="tables to consider (default all)")
     add("--quick", action="store_true", help="only check that every script runs: no table is written")
     add("--folder", type=Path, default=Path(__file__).parent, help="folder of the scripts (default this one)")
@@ -255,20 +231,11 @@ def main(arguments: list[str]) -> int:
     sample = sample_digest()
     if options.list:
         print(table(rows(options.scripts, sample)))
-        if gone := [] if options.only else orphans(options.folder):
-            print("\n" + table(gone))
-    states = [(script, script.state(sample)[0]) for script in options.scripts]
-    if options.mark:
-        for script in (s for s, state in states if state == STALE and STAMP.fullmatch(s.first_line)):
-            mark(script)
-            print(f"{script.path.stem}: marked as a record")
-        return 0
-    wanted = {STALE, ABSENT} | ({A_RECORD} if options.records else set())
-    due = [s for s, state in states if state in wanted or options.quick]
+    due = [script for script in options.scripts if options.quick or script.state(sample)[0] != PRESENT]
     for script in [s for s in due if s.missing()]:
         print(f"{script.path.stem}: left out, needs {', '.join(script.missing())}")
     due = sorted((s for s in due if not s.missing()), key=Script.expected_hours)
-    print(f"{len(due)} to make, about {sum(s.expected_hours() for s in due):.1f} hours")
+    print(f"{len(due)} to make, about {60 * sum(s.expected_hours() for s in due):.0f} minutes")
     return 0 if options.list else make_all(due, sample, options)
 
 
@@ -276,8 +243,8 @@ def make_all(due: list[Script], sample: str, options: argparse.Namespace) -> int
     """Make tables one after the other and print the progress; return the exit status."""
     failed = 0
     for number, script in enumerate(due):
-        left = sum(s.expected_hours() for s in due[number:])
-        print(f"[{number + 1}/{len(due)}] {script.path.stem}: {left:.1f} hours left", flush=True)
+        left = 60 * sum(s.expected_hours() for s in due[number:])
+        print(f"[{number + 1}/{len(due)}] {script.path.stem}: {left:.0f} minutes left", flush=True)
         try:
             if options.quick:
                 command = [sys.executable, str(script.path), "--quick"]

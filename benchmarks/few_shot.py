@@ -1,7 +1,7 @@
 """Rank programs of which some runtimes are known: the posterior against rules fitted to the same runtimes.
 
-``python benchmarks/few_shot.py [--quick] [--runs runs/sample] [--real ../shared/real] [--keep FILE]``, after
-``make submit``. The runtimes of n distinct configurations, drawn at random, are known; the other distinct
+``python benchmarks/few_shot.py [--quick] [--runs runs/sample] [--real ../shared/real]``, after ``make
+submit``. The runtimes of n distinct configurations, drawn at random, are known; the other distinct
 configurations are scored by Kendall's tau. Every predictor has the same known runtimes, the same columns and
 the same predictions of the run's models.
 
@@ -23,7 +23,6 @@ intervals are of Student's t was also seen to pay on train and valid programs of
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,27 +33,15 @@ import torch
 
 from common import report
 from common.few_shot import PREDICTORS, Measured
-from common.kept import Kept
-from common.needs import KERNEL
+from common.kept import kept_parts
+from common.labelled_sample import labelled_sample
 from common.options import add_measured_options, make_parser
 from common.pretrained import Pretrained, labelled_files
-from fastslow.competition.catalog import (
-    COLLECTIONS,
-    TEST,
-    VALID,
-    Collection,
-    ProgramFile,
-    get_collection,
-    list_programs,
-)
+from fastslow.competition.catalog import TEST, VALID, Collection, ProgramFile
 from fastslow.competition.data_quality import quality_of
 from fastslow.competition.metrics import ranking_tau
 from fastslow.competition.reader import read_npz
-from fastslow.core.npz_io import read_arrays
 from fastslow.core.progress import progress
-from fastslow.core.settings import resolve
-from fastslow.core.source import source_digest
-from fastslow.evaluation.scores import read_solution
 from fastslow.features.store import Graph
 from fastslow.features.unseen import read_unseen
 from fastslow_programs.ranking.known_models import Scale
@@ -63,9 +50,9 @@ from fastslow_programs.ranking.named_choices import name_choices
 from fastslow_programs.ranking.runs import runs_folder
 
 TABLE = {
-    "hours": 1.0,
+    "hours": 0.15,
     "needs": ("run", "real"),
-    "commands": (("--runs", "runs/sample", "--keep", "benchmarks/results/few_shot.json"),),
+    "commands": (("--runs", "runs/sample"),),
 }
 KNOWN = (0, 4, 8, 16, 64, 256)
 DRAWS, SAMPLE_DRAWS = 10, 3
@@ -159,44 +146,13 @@ def evaluate(case: Case, pretrained: Pretrained, counts: list[int], draws: int, 
     }
 
 
-def sample_cases(folder: Path, split: str) -> Iterator[Case]:
-    """Write the sample's programs of a split, both searches in one file, and yield them and its kernels."""
-    data = resolve("data/sample")
-    solution = read_solution(data / "solution.csv") if split == TEST else {}
-    for collection in COLLECTIONS:
-        if collection.name.endswith(":default"):
-            continue
-        searches = [collection]
-        if collection.kind == "layout":
-            searches.append(get_collection(collection.name.replace(":random", ":default")))
-        for program in list_programs(data, collection, split):
-            parts = [_read_all(c.folder(data, split) / program.path.name) for c in searches]
-            arrays = dict(parts[0])
-            if split == TEST:
-                labels = [solution[f"{c.name}:{program.name}"].astype(np.int64) for c in searches]
-            else:
-                labels = [part["config_runtime"] for part in parts]
-            arrays["config_runtime"] = np.concatenate(labels)
-            if collection.kind == "layout":
-                arrays["node_config_feat"] = np.concatenate([part["node_config_feat"] for part in parts])
-            elif len(arrays["config_runtime"]) < KERNEL:
-                continue
-            path = folder / collection.slug / program.path.name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            np.savez(path, **arrays)
-            group = LAYOUTS if collection.kind == "layout" else TILES
-            yield Case(f"{collection.name}:{program.name}", group, collection, path)
-
-
-def _read_all(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as file:
-        names = file.files
-    return dict(read_arrays(path, names))
-
-
 def find_cases(options: argparse.Namespace, folder: Path) -> list[Case]:
     """Return all programs: the measured ones first, unless the split is valid."""
-    sample = list(sample_cases(folder, options.split))
+    groups = {"layout": LAYOUTS, "tile": TILES}
+    sample = [
+        Case(f"{c.name}:{path.stem}", groups[c.kind], c, path)
+        for c, path in labelled_sample(folder, options.split)
+    ]
     kernels = [case for case in sample if case.group == TILES]
     kept = kernels[:: max(1, -(-len(kernels) // KERNELS))]
     cases = [case for case in sample if case.group == LAYOUTS] + kept
@@ -302,7 +258,6 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     add_measured_options(parser)
     parser.add_argument("--draws", type=int, default=DRAWS, help=f"of a measured program (default {DRAWS})")
     parser.add_argument("--split", choices=(TEST, VALID), default=TEST, help="of the sample (default test)")
-    parser.add_argument("--keep", type=Path, help="file of finished parts, with which the next call resumes")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch and LightGBM (default 1)")
     options = parser.parse_args(arguments)
     options.counts = [0, 4] if options.quick else [*KNOWN]
@@ -314,23 +269,19 @@ def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     options = parse_options(arguments)
     torch.set_num_threads(options.threads)
-    runs, kept = runs_folder(options.runs).resolve(), Kept(options.keep)
-    code = source_digest("few_shot:evaluate", Path(__file__).parent)
+    runs = runs_folder(options.runs).resolve()
+    kept = kept_parts(__file__, options, runs)
     draws = options.draws, min(options.draws, SAMPLE_DRAWS)
     pretrained = cache(lambda collection: Pretrained(runs, collection))
     programs = []
     with tempfile.TemporaryDirectory() as folder:
         for case in progress(find_cases(options, Path(folder)), desc="programs", unit="program"):
             own = draws[case.group != MEASURED]
-            key = f"{code} {case.name} {own}"
-            programs.append(
-                kept.part(
-                    key,
-                    lambda c=case, d=own: evaluate(
-                        c, pretrained(c.collection), options.counts, d, options.threads
-                    ),
-                )
-            )
+
+            def found(case=case, own=own) -> dict:
+                return evaluate(case, pretrained(case.collection), options.counts, own, options.threads)
+
+            programs.append(kept.part(f"{case.group} {case.name}", found))
     programs = [program for program in programs if program["taus"]]
     print(make_page(programs, draws))
     facts = {"environment": report.environment(options.threads), "run": runs.name, "programs": programs}

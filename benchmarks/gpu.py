@@ -1,13 +1,10 @@
-"""Compare one GPU with the CPU: exactness, steps, a whole run, and running out of memory; ten minutes.
+"""Measure one GPU: exactness by precision, seconds and memory of a step, and running out of memory.
 
 ``python benchmarks/gpu.py [--files NPZ ...] [--only PART ...] [--quick]``. Without a GPU it runs on the CPU
 at the smallest size, with a message, and leaves out the parts that need a GPU.
 """
 
 import argparse
-import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,11 +20,10 @@ from scipy.stats import kendalltau
 
 from common import report
 from common.contest import peak_bytes, seconds
-from common.graph_files import SAMPLE, OneGraph, default_files, load_graph, program_of
+from common.graph_files import OneGraph, default_files, load_graph, program_of
 from common.made_graphs import write_repeated
 from common.options import make_parser
 from fastslow.competition.reader import read_npz
-from fastslow.core.settings import PROJECT
 from fastslow.features.build import FeatureSettings
 from fastslow.networks.hardware import devices
 from fastslow.networks.model.losses import pairwise_hinge
@@ -35,7 +31,7 @@ from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training
 
-TABLE = {"hours": 0.2, "needs": ("gpu", "torch_geometric")}
+TABLE = {"hours": 0.1, "needs": ("gpu",)}
 CPU = torch.device("cpu")
 TOLERANCE = {"float32": (1e-4, 1e-3), "bfloat16": (3e-2, 0.15), "float16": (1e-2, 0.05)}
 """Largest difference allowed from float32 on the CPU: of a prediction, relative to the largest; of the
@@ -105,17 +101,6 @@ def exactness(options: argparse.Namespace) -> list[dict]:
     return rows
 
 
-def contenders(options: argparse.Namespace) -> list[dict]:
-    """Time a training step of ours, of its dense form and of the winner's network, by ``train_step.py``."""
-    script = Path(__file__).with_name("train_step.py")
-    files = [*map(str, options.files)]
-    command = [sys.executable, str(script), "--device", options.device.type, "--files", *files]
-    command += ["--repeats", "5", "--limit", "16" if options.device.type == "cuda" else "1"]
-    run = subprocess.run(command + ["--quick"] * options.quick, capture_output=True, text=True)
-    print(run.stdout, run.stderr, sep="\n")
-    return [{"script": "train_step.py", "status": run.returncode, "ok": run.returncode == 0}]
-
-
 def large(options: argparse.Namespace) -> list[dict]:
     """Time a step and a prediction on a made graph of the largest real size."""
     rows = []
@@ -149,21 +134,6 @@ def _predictor(one: Training, name: str, together: int) -> Callable[[], object]:
     return lambda: predict(one.network, one.dataset, slug, "test", together)
 
 
-def whole_run(options: argparse.Namespace) -> list[dict]:
-    """Run the main job on the embedded sample, all steps, with the networks on the device."""
-    preset = "smoke" if options.quick or options.device.type == "cpu" else "sample"
-    with tempfile.TemporaryDirectory() as home:
-        shutil.copytree(SAMPLE, Path(home, "data/sample"))
-        command = [sys.executable, "-m", "fastslow", "submission", f"preset={preset}"]
-        began = time.perf_counter()
-        run = subprocess.run(
-            command, env=os.environ | {"FASTSLOW_HOME": home}, cwd=PROJECT, capture_output=True, text=True
-        )
-        took = time.perf_counter() - began
-    print(run.stdout[-6000:], run.stderr[-3000:], sep="\n")
-    return [{"preset": preset, "seconds": took, "status": run.returncode, "ok": run.returncode == 0}]
-
-
 def out_of_memory(options: argparse.Namespace) -> list[dict]:
     """Let a step run out of memory: it continues with fewer configurations, and the weights stay finite."""
     if options.device.type == "cpu":
@@ -188,45 +158,10 @@ def _largest(files: list[Path]) -> Path:
     return max(files, key=lambda path: path.stat().st_size)
 
 
-def float16(options: argparse.Namespace) -> list[dict]:
-    """Train with scaled float16 gradients: the loss falls as in the device's own precision."""
-    if options.device.type == "cpu":
-        return []
-    rows = []
-    for kind in (str(devices.pick_precision(options.device)).removeprefix("torch."), "float16"):
-        with precision(kind):
-            one = training(options.files[0], options.device)
-            losses = [one.run_epoch() for _ in range(STEPS)]
-        finite = all(bool(p.isfinite().all()) for p in one.network.parameters())
-        row = {"precision": kind, "first loss": losses[0], "last loss": losses[-1]}
-        fell = losses[-1] < 0.95 * losses[0]
-        rows.append(row | {"scale": one.scaler.get_scale(), "ok": finite and fell})
-    return rows
-
-
-def two_networks(options: argparse.Namespace) -> list[dict]:
-    """Train two networks at the same time on one device, each in a process of its own."""
-    command = [sys.executable, __file__, "--train-one", str(options.files[0]), options.device.type]
-
-    def run(count: int) -> tuple[float, bool]:
-        began = time.perf_counter()
-        processes = [subprocess.Popen(command) for _ in range(count)]
-        statuses = [process.wait() for process in processes]
-        return time.perf_counter() - began, not any(statuses)
-
-    alone, first = run(1)
-    both, second = run(2)
-    return [{"one, seconds": alone, "two at once, seconds": both, "ok": first and second}]
-
-
 PARTS: dict[str, Callable[[argparse.Namespace], list[dict]]] = {
     "exactness": exactness,
-    "contenders": contenders,
     "large": large,
     "out-of-memory": out_of_memory,
-    "float16": float16,
-    "two-networks": two_networks,
-    "whole-run": whole_run,
 }
 
 
@@ -239,7 +174,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--only", nargs="+", choices=PARTS, default=[*PARTS], metavar="PART", help=", ".join(PARTS)
     )
-    parser.add_argument("--train-one", nargs=2, metavar=("NPZ", "DEVICE"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.device = devices.pick_device("auto")
     if options.device.type == "cpu":
@@ -254,10 +188,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status, 1 where a part is not as it must be."""
     options = parse(arguments)
-    if options.train_one:
-        path, device = options.train_one
-        one = training(Path(path), torch.device(device))
-        return int(not np.isfinite([one.run_epoch() for _ in range(STEPS)]).all())
     found = {}
     for part in options.only:
         began = time.perf_counter()

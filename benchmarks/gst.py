@@ -1,13 +1,10 @@
-"""Graph Segment Training beside the whole graph: time and memory of a step, tau and OPA, age of the table.
+"""Time and memory of a step of Graph Segment Training beside a step on the whole graph.
 
-``python benchmarks/gst.py [--quick] [--nodes N ...] [--seeds N] [--sections cost quality]``.
-
-*cost*: a step on a graph of the real competition's size (a program repeated side by side, see
-``common/made_graphs.py``; a real file where there is one), each variant in a process of its own with one
-thread. Seconds are CPU seconds; memory is the peak of the process above its memory before the first
-step. *quality*: each variant learns from whole programs of one collection of the sample and predicts its
-valid programs with its last weights: nothing is selected on them. Finished trainings are kept in
-``benchmarks/results/gst`` and found again. *age* is the median age in steps of the rows read from the table.
+``python benchmarks/gst.py [--quick] [--nodes N ...] [--steps N]``. A graph of the real competition's size is
+made by repeating a program side by side (``common/made_graphs.py``; a published file where there is one).
+Each variant takes its steps in a process of its own with one thread. Seconds are CPU seconds; memory is the
+peak of the process above its memory before the first step. *rows of the table*: embeddings that the table
+holds; *share of J C*: over all pairs of a segment and a configuration.
 """
 
 import subprocess
@@ -25,13 +22,10 @@ from common.contest import read_status
 from common.graph_files import REAL, SAMPLE, OneGraph, program_of
 from common.made_graphs import write_repeated
 from common.options import make_parser
-from common.segment_quality import WHOLE, measure_quality, print_quality
 from fastslow.competition.catalog import TRAIN
 from fastslow.competition.reader import read_npz
-from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.memory import FreedMemory, resident_bytes
 from fastslow.core.progress import progress
-from fastslow.core.source import source_digest
 from fastslow.features.build import build_graph
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import read_graph, write_graph
@@ -39,13 +33,16 @@ from fastslow.networks.model.losses import pairwise_hinge
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.segments.training import SegmentTraining
 from fastslow.networks.settings.segment_settings import VARIANTS
-from fastslow.networks.settings.train_settings import ENTRY, TrainSettings
+from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network
 
 TABLE = {
-    "hours": 1.5,
-    "commands": (("--sections", "cost"), ("--sections", "quality", "--epochs", "10", "--train-graphs", "16")),
+    "hours": 0.15,
+    "needs": ("real",),
+    "sample": False,
+    "commands": (("--nodes", "21918", "--steps", "2"),),
 }
+WHOLE = "none"
 COSTS = [
     ("none", "halo"),
     ("edges", "halo"),
@@ -59,7 +56,6 @@ COSTS = [
     ("gst+efd", "halo"),
 ]
 """Variants and borders whose cost is measured; with ``+f`` only the head is trained."""
-COST_OPTIONS = ("configs", "channels", "configs_per_step", "segment_nodes", "steps")
 
 
 def cost_config(options: Namespace) -> TrainSettings:
@@ -150,64 +146,37 @@ def make_file(options: Namespace, nodes: int, folder: Path) -> Path:
     return place / "made.npz"
 
 
-def measure_cost(options: Namespace, place: Path) -> list[dict]:
+def measure_cost(options: Namespace) -> list[dict]:
     """Return a row for each number of nodes, variant and border."""
     rows = []
     with tempfile.TemporaryDirectory() as made:
         for nodes in options.nodes:
-            key = [source_digest(ENTRY), nodes, *(getattr(options, name) for name in COST_OPTIONS)]
-            kept = place / f"cost-{digest(key)}.json"
-            done = read_json(kept) if kept.is_file() else {}
-            path = make_file(options, nodes, Path(made)) if len(done) < len(COSTS) else None
+            path = make_file(options, nodes, Path(made))
+            where = ["--made", str(path), str(Path(made) / str(nodes))]
             costs = COSTS[::3] if options.quick else COSTS
             for name, border in progress(costs, desc=f"{nodes} nodes", unit="variant"):
-                key = f"{name} {border}"
-                if key not in done:
-                    where = ["--made", str(path), str(Path(made) / str(nodes))]
-                    chosen = ["--variant", name, "--border", border]
-                    done[key] = measured([*where, *chosen])
-                    write_json(kept, done)
-                rows.append({"nodes": nodes, "variant": name, "border": border, **done[key]})
+                found = measured([*where, "--variant", name, "--border", border])
+                rows.append({"nodes": nodes, "variant": name, "border": border, **found})
     return rows
 
 
 def parse(arguments: list[str]) -> Namespace:
     """Parse the command line."""
     parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument("--sections", nargs="+", default=["cost", "quality"], choices=("cost", "quality"))
     parser.add_argument("--nodes", type=int, nargs="+", default=[21_918, 43_614], help="N of the made graphs")
     parser.add_argument("--configs", type=int, default=1000, help="C of the made graphs")
     parser.add_argument("--channels", type=int, default=64, help="hidden channels")
     parser.add_argument("--configs-per-step", type=int, default=128, help="configurations of a step")
     parser.add_argument("--segment-nodes", type=int, default=1000, help="nodes of a segment")
     parser.add_argument("--steps", type=int, default=3, help="timed steps, after one that is not")
-    parser.add_argument("--seeds", type=int, default=3, help="seeds 0 to N - 1 of the quality")
-    parser.add_argument("--epochs", type=int, default=15, help="epochs of the quality")
-    parser.add_argument("--train-graphs", type=int, default=20, help="train graphs of the quality")
-    parser.add_argument("--valid-graphs", type=int, default=12, help="valid graphs of the quality")
-    parser.add_argument("--small-segment", type=int, default=100, help="nodes of a segment of the quality")
     parser.add_argument("--variant", choices=VARIANTS, help="take the steps of one variant in this process")
     parser.add_argument("--border", default="halo", help="border of --variant")
     parser.add_argument("--made", nargs=2, metavar=("NPZ", "FOLDER"), help="the made graph, and its features")
     options = parser.parse_args(arguments)
     if options.quick:
         options.nodes, options.configs, options.steps, options.channels = [900], 200, 1, 16
-        options.segment_nodes, options.configs_per_step, options.seeds = 100, 32, 1
-        options.epochs, options.train_graphs, options.valid_graphs = 2, 2, 1
+        options.segment_nodes, options.configs_per_step = 100, 32
     return options
-
-
-def run(options: Namespace, results: Path) -> None:
-    """Measure, print tables and the JSON object."""
-    place = results / "gst"
-    place.mkdir(parents=True, exist_ok=True)
-    cost = measure_cost(options, place) if "cost" in options.sections else []
-    if cost:
-        print(report.table([{key: _shown(value) for key, value in row.items()} for row in _aligned(cost)]))
-    quality = measure_quality(options, place) if "quality" in options.sections else []
-    if quality:
-        print_quality(quality)
-    report.finish({"benchmark": "gst", "environment": report.environment(), "cost": cost, "quality": quality})
 
 
 def _aligned(rows: list[dict]) -> list[dict]:
@@ -226,7 +195,10 @@ def main(arguments: list[str]) -> int:
     if options.variant:
         report.finish(step_cost(options))
         return 0
-    return report.keeping_results(run, options)
+    cost = measure_cost(options)
+    print(report.table([{key: _shown(value) for key, value in row.items()} for row in _aligned(cost)]))
+    report.finish({"benchmark": "gst", "environment": report.environment(), "cost": cost})
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,23 +1,24 @@
-"""Compare the compiler's estimates with measured runs, under several rules of binding a configuration.
+"""Compare the compiler's estimates with measured runs, under several rules of summing a program's cycles.
 
-``python benchmarks/label_truth.py [--quick] [--rules NAME[:N] ...] [--programs N] [--real ../shared/real]``.
-The measured runs are TpuGraphs' runs of ``alexnet_train_batch_32``. The program is written in JAX
-(``common/alexnet.py``) and compiled for TPU v3. Configurations for which a rule binds the same layouts give
-one program. The commonest programs of each rule are compiled. Labels are kept: an interrupted call resumes.
+``python benchmarks/label_truth.py [--quick] [--programs N] [--real ../shared/real]``. The measured runs are
+TpuGraphs' runs of ``alexnet_train_batch_32``. The program is written in JAX (``common/alexnet.py``) and
+compiled for TPU v3. Configurations for which the same layouts are imposed, of outputs and reshapes, give one
+program. The commonest programs are compiled. Labels are kept: an interrupted call resumes.
 
 *programs*: compiled ones of all distinct ones, the commonest first. *covered*: the fraction of configurations
-whose program was compiled; the row is computed on these, so rows that cover different configurations do not
-compare exactly. *tau*: Kendall's tau-b of estimated cycles with measured time. *bound*: the tau of each
-program's median measured time, an upper bound for any estimate under what the rule binds. *signs*: tied
-choices whose estimated effect has the sign of the measured effect, of those with a notable measured effect.
+whose program was compiled; the table is computed on these. *tau*: Kendall's tau-b of estimated cycles with
+measured time. *bound*: the tau of each program's median measured time, an upper bound for any estimate under
+what is imposed. *signs*: tied choices whose estimated effect has the sign of the measured effect, of those
+with a notable measured effect.
 
 Effect of a tied choice: median time with another than its commonest option, over the median with it, where
 the other choices of outputs and reshapes take their commonest option. In brackets is the tau of the choice
-with time. An empty cell means that the rule does not bind the choice or that the programs were not compiled.
+with time. An empty cell means that the choice is not imposed or that its programs were not compiled.
 """
 
 import base64
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +26,7 @@ import numpy as np
 
 from common import report
 from common.alexnet import training_step
-from common.binding_rules import COMMITTED, RULES, BoundProgram, Rule, instruction_costs
+from common.binding_rules import COMMITTED, RULES, BoundProgram, instruction_costs
 from common.graph_files import REAL, program_of
 from common.measured_runs import (
     FAR,
@@ -48,20 +49,15 @@ from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.compiler.libtpu import Compiler, lower, require_compiler
 
 FILE = "npz_all/npz/layout/xla/default/train/alexnet_train_batch_32.npz"
-TABLE = {
-    "hours": 1.0,
-    "needs": ("real", "libtpu"),
-    "sample": False,
-    "commands": (("--rules", "committed:27", "unfilled:27", "no copies:27", "outputs:27", "products:7"),),
-}
-QUICK = {COMMITTED: 2, "products": 2}
+TABLE = {"hours": 0.2, "needs": ("real", "libtpu"), "sample": False}
+PROGRAMS = 16  # of 27, for 99.7 % of the configurations
 SECONDS = 600.0  # time limit of a compile, which takes 20 to 60
 Label = Callable[[list[bytes], str], list[dict]]
 
 
-def bound_groups(rule: Rule, program: BoundProgram, choices: Choices) -> np.ndarray:
-    """Return the tied choices that a rule binds."""
-    return np.unique(choices.group[program.matched][program.bound_tensors(rule)])
+def bound_groups(program: BoundProgram, choices: Choices) -> np.ndarray:
+    """Return the tied choices that are imposed."""
+    return np.unique(choices.group[program.matched][program.bound_tensors()])
 
 
 def match_program(label: Label, file: Program, choices: Choices) -> BoundProgram:
@@ -73,37 +69,57 @@ def match_program(label: Label, file: Program, choices: Choices) -> BoundProgram
     return BoundProgram(module, configurable_nodes(module, record["layouts"]), file, choices.layout_codes())
 
 
-def score_rule(rule: Rule, program: BoundProgram, measured: Measured, label: Label, programs: int) -> dict:
-    """Compile the commonest programs under a rule and compare their estimates with the measured runs.
+def compile_commonest(
+    program: BoundProgram, label: Label, programs: int
+) -> tuple[np.ndarray, list[dict], list[int]]:
+    """Compile the commonest programs.
 
     Args:
-        rule: The rule.
         program: The program, matched with the measured file.
-        measured: The measured runs.
         label: Returns a record with ``instructions`` for each serialised module.
         programs: Maximum number of programs to compile.
 
     Returns:
-        The figures of the rule's row, ``effects`` by name of the tied choice, and ``estimate``, ``(C,)``
-        cycles of every configuration, NaN where its program was not compiled.
+        ``(C,)`` number of the distinct program of each configuration; the records; and the number of each
+        record's program.
     """
-    codes = program.bound(rule)
+    codes = program.bound()
     flat = codes.reshape(len(codes), -1)
     _, first, index, counts = np.unique(
         flat, axis=0, return_index=True, return_inverse=True, return_counts=True
     )
     order = np.lexsort((np.random.default_rng(0).permutation(len(counts)), -counts))[:programs]
-    records = label([program.impose(rule, codes[first[place]]) for place in order], rule.name)
-    cycles = np.full(len(counts), np.nan)
+    records = label([program.impose(codes[first[place]]) for place in order], "programs")
+    return index.ravel(), records, order.tolist()
+
+
+def score_rule(
+    rule: str, program: BoundProgram, measured: Measured, compiled: tuple[np.ndarray, list[dict], list[int]]
+) -> dict:
+    """Compare the estimates of compiled programs by a rule with the measured runs.
+
+    Args:
+        rule: Its short name.
+        program: The program, matched with the measured file.
+        measured: The measured runs.
+        compiled: What :func:`compile_commonest` returns.
+
+    Returns:
+        The figures of the rule's row, ``effects`` by name of the tied choice, and ``estimate``, ``(C,)``
+        cycles of every configuration, NaN where its program was not compiled.
+    """
+    index, records, order = compiled
+    words, count = RULES[rule]
+    cycles = np.full(index.max() + 1, np.nan)
     for place, record in zip(order, records, strict=True):
         if "failure" not in record:
-            cycles[place] = rule.cycles(record["instructions"])
+            cycles[place] = count(record["instructions"])
     estimate = cycles[index]
     covered = np.isfinite(estimate)
     found = {
-        "rule": rule.name,
+        "rule": words,
         "programs": int(np.isfinite(cycles).sum()),
-        "distinct": len(counts),
+        "distinct": len(cycles),
         "failures": sum("failure" in record for record in records),
         "covered": float(covered.mean()),
         "estimate": estimate,
@@ -116,7 +132,7 @@ def score_rule(rule: Rule, program: BoundProgram, measured: Measured, label: Lab
     return found | {
         "tau": kendall_tau(runtime, estimate[covered]),
         "bound": kendall_tau(runtime, best),
-        "effects": effects(bound_groups(rule, program, measured.choices), measured, estimate),
+        "effects": effects(bound_groups(program, measured.choices), measured, estimate),
     }
 
 
@@ -132,7 +148,7 @@ def page(results: dict[str, dict], truth: dict[str, list], chosen: dict) -> str:
     rows = [
         {
             "": name,
-            "binds": found["rule"],
+            "cycles": found["rule"],
             "programs": f"{found['programs']} of {found['distinct']:,}",
             "covered": f"{found['covered']:.1%}",
             "tau": number(found["tau"]),
@@ -147,22 +163,9 @@ def page(results: dict[str, dict], truth: dict[str, list], chosen: dict) -> str:
         for name, pair in truth.items()
     ]
     parts = [report.table(rows), choice_in_words(chosen), report.table(choices)]
-    if COMMITTED in results:
-        far = disagreements(truth, results[COMMITTED]["effects"]) or ["none"]
-        parts.append(f"Under the rule of the labels, effects more than {FAR:.0%} off: {'; '.join(far)}.")
+    far = disagreements(truth, results[COMMITTED]["effects"]) or ["none"]
+    parts.append(f"Under the rule of the labels, effects more than {FAR:.0%} off: {'; '.join(far)}.")
     return "\n\n".join(parts)
-
-
-def parse_rules(given: list[str], programs: int) -> dict[str, int]:
-    """Return the number of programs by rule; ``NAME:N`` asks for N.
-
-    Raises:
-        SettingsError: There is no such rule.
-    """
-    wanted = {name: int(count or programs) for name, _, count in (each.partition(":") for each in given)}
-    if unknown := wanted.keys() - RULES.keys():
-        raise SettingsError(f"--rules: no rule {', '.join(sorted(unknown))}; choose from {', '.join(RULES)}")
-    return wanted
 
 
 def main(arguments: list[str]) -> int:
@@ -171,8 +174,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--real", type=Path, default=REAL, help="folder with npz_all/ (default ../shared/real)"
     )
-    parser.add_argument("--rules", nargs="+", default=list(RULES), metavar="NAME[:N]", help=", ".join(RULES))
-    parser.add_argument("--programs", type=int, default=24, help="compiled programs of a rule (default 24)")
+    parser.add_argument(
+        "--programs", type=int, default=PROGRAMS, help=f"compiled programs (default {PROGRAMS})"
+    )
     parser.add_argument("--processes", type=int, default=2, help="worker processes (default 2)")
     parser.add_argument(
         "--labels", type=Path, default=report.RESULTS / "label_truth", help="folder of labels"
@@ -184,30 +188,28 @@ def main(arguments: list[str]) -> int:
         return 0
     try:
         require_compiler()
-        wanted = QUICK if options.quick else parse_rules(options.rules, options.programs)
     except SettingsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    run(read_npz(program_of(path), labelled=True), wanted, options)
+    options.programs = 2 if options.quick else options.programs
+    run(read_npz(program_of(path), labelled=True), options)
     return 0
 
 
-def run(file: Program, wanted: dict[str, int], options) -> None:
+def run(file: Program, options: Namespace) -> None:
     """Score the rules, write the page and print the JSON object."""
     choices = file.choices
     limits = {"processes": options.processes, "seconds": SECONDS}
     cache = options.labels / "labels.sqlite"
     with Labeller(cache, task=program_before_layout, **limits).workers() as label:
         program = match_program(label, file, choices)
-    decisive = bound_groups(RULES[COMMITTED], program, choices)
+    decisive = bound_groups(program, choices)
     measured = Measured(file.runtime, choices, name_groups(file, choices), decisive)
     with Labeller(cache, task=instruction_costs, **limits).workers() as label:
-        results = {name: score_rule(RULES[name], program, measured, label, n) for name, n in wanted.items()}
+        compiled = compile_commonest(program, label, options.programs)
+    results = {rule: score_rule(rule, program, measured, compiled) for rule in RULES}
     estimates = {name: found.pop("estimate") for name, found in results.items()}
-    _, classes = np.unique(
-        program.bound(RULES[COMMITTED]).reshape(len(file.runtime), -1), axis=0, return_inverse=True
-    )
-    chosen = choose_on_half(estimates, classes.ravel(), file.runtime)
+    chosen = choose_on_half(estimates, compiled[0], file.runtime)
     truth = effects(choices.varying, measured, measured.runtime)
     facts = {
         "configs": len(file.runtime),

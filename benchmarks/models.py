@@ -1,92 +1,212 @@
-"""Compare every part and setting of our layout network by cross-validation.
+"""Compare parts and settings of our layout network on programs of architectures that training has not seen.
 
-``python benchmarks/models.py [--quick] [--minutes M] [--variants NAME ...]``. Each variant
-changes one setting of the base. Train and valid are split into folds by
-architecture, and each fold is held out in turn (``common/held_out.py``), over three seeds. A training is cut
-to ``EPOCHS`` epochs without averaging of weights. The settings of ``make submit`` are
-``--set gnn.layout.epochs=20 gnn.layout.average_last=5 gnn.layout.evaluate_every=2``. Time is the processor
-time of a training over the time of the base with the same seed and fold. Interrupt it at any time: the next
-call resumes.
+``python benchmarks/models.py [--quick] [--seeds N] [--variants NAME ...]``. Each variant changes one setting
+of the base, the settings of ``make submit``. The architectures of train and valid are split into two halves
+(``common/folds.py``); a network learns from one half and is scored on the other. Test is not read. A training
+is cut to ``EPOCHS`` epochs, and its last weights are scored: nothing is selected on the held-out programs.
+
+*gain*: over the base with the same seed. *±*: its standard error over architectures, paired by program and
+seed. *time*: CPU seconds of a training over those of the base.
 """
 
+import shutil
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
 
-from common import comparison, held_out, report
-from common import options as shared
-from common.held_out import BASE, LAYOUTS
-from fastslow.core.errors import SettingsError
-from fastslow.networks.model.convolutions import CONVOLUTIONS
-from fastslow.networks.model.losses import LOSSES
-from fastslow.networks.settings.architecture import NODE_ATTENTIONS
-from fastslow.networks.settings.terms import POOLS
-from fastslow.networks.settings.train_settings import TrainSettings
+import numpy as np
+import torch
 
-TABLE = {"hours": 4.0, "commands": (("--held-out", "1"),)}
-QUICK = ("convolution gcn", "readout mean")
+from common import options as shared
+from common import report
+from common.folds import HeldOut, build_layouts, family_of, split_families
+from common.kept import kept_parts
+from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, get_collection, training_groups
+from fastslow.competition.metrics import ranking_tau
+from fastslow.core.errors import SettingsError
+from fastslow.core.files import digest
+from fastslow.evaluation.baselines import (
+    MAX_CONFIGS,
+    RIDGE,
+    SINGLE,
+    Example,
+    choose_column,
+    fit_ridge,
+    predict_configs,
+)
+from fastslow.features.scaling import standardise
+from fastslow.features.train_graphs import draw_graphs, trainable
+from fastslow.networks.predict.dataset import make_dataset, predict
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.train import Training
+from fastslow.workflow.presets import network_settings, preset_settings
+from fastslow.workflow.steps import parse_overrides
+
+TABLE = {"hours": 0.2, "commands": (("--threads", "1", "--seeds", "1"),)}
+BASE = "base"
+LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
 EPOCHS = 6
 CUT = [f"gnn.layout.epochs={EPOCHS}", "gnn.layout.average_last=0", f"gnn.layout.evaluate_every={EPOCHS}"]
+QUICK = ("convolution gcn", "hops 0")
+Taus = dict[str, dict[str, float]]  # by collection and held-out program
 
 
-def _each(field: str, values: Iterable[str]) -> dict[str, list[str]]:
-    """Return a variant for each value of a setting; the default is the base."""
-    default = TrainSettings.model_fields[field].get_default()
-    return {f"{field} {v}": [f"gnn.layout.{field}={v}"] for v in values if v != default}
+def _each(field: str, *values: str) -> dict[str, list[str]]:
+    """Return a variant for each value of a setting of the network."""
+    return {f"{field} {value}": [f"gnn.layout.{field}={value}"] for value in values}
 
 
-GROUPS: dict[str, dict[str, list[str]]] = {
-    "convolution": {
-        **_each("convolution", CONVOLUTIONS),
-        **_each("node_attention", NODE_ATTENTIONS),
-        **_each("edge_dropout", ["0.1"]),
-    },
-    "loss": {
-        **_each("loss", LOSSES),
-        **_each("loss", ["list_mle@10:1+mse_log:0.02"]),  # TpuGraphs' tile baseline
-    },
-    "readout": {
-        **_each("readout", POOLS),
-        # of the 16th place and of TpuGraphs' layout baseline
-        **_each("readout", ["mean+max", "mean+sum+sum@configurable"]),
-    },
-    "node inputs": {
-        **_each("node_inputs", ["numeric", "picked+tiles"]),
-        **_each("node_inputs", ["numeric+tiles+depths"]),
-        **_each("dimension_tokens", ["True"]),  # the 5th's
-    },
-    "size": {
-        **_each("num_layers", ["2"]),
-        "num_layers 3, hops 3": ["gnn.layout.num_layers=3", "features.hops=3"],
-        **_each("hidden_channels", ["32", "128"]),
-        "the network of PRESET=kaggle": [
-            "gnn.hidden_channels=128",
-            "gnn.layout.num_layers=2",
-            "gnn.layout.pair_edges=False",
-        ],
-        **_each("cross_config", ["False"]),
-        **_each("pair_edges", ["False"]),
-    },
-    "training": {
-        # as many steps as the base, on fewer graphs
-        "train_on source": ["gnn.layout.train_on=source", f"gnn.layout.epochs={2 * EPOCHS}"],
-        "train_on collection": ["gnn.layout.train_on=collection", f"gnn.layout.epochs={4 * EPOCHS}"],
-        **_each("dropout", ["0.1", "0.4"]),
-        **_each("learning_rate", ["5e-4", "2e-3"]),
-        **_each("weight_decay", ["0.05"]),
-        **_each("configs_per_step", ["16"]),
-    },
-    "features": {
-        "hops 0": ["features.hops=0"],
-        "hops 3": ["features.hops=3"],
-        "whole graph": ["features.hops=-1"],
-        "compiler_defaults False": ["features.compiler_defaults=False"],
-        "copies of neighbours": ["features.copies_through=0"],
-        "padding 0": ["features.padding=0"],
-    },
+VARIANTS: dict[str, list[str]] = {
+    BASE: [],
+    **_each("convolution", "gcn", "mlp_gcn"),
+    **_each("loss", "list_mle", "mse_log"),
+    **_each("readout", "mean", "max"),
+    **_each("node_inputs", "numeric", "picked+tiles"),
+    **_each("num_layers", "2"),
+    **_each("hidden_channels", "32", "128"),
+    **_each("cross_config", "False"),
+    **_each("pair_edges", "False"),
+    "the network of PRESET=kaggle": [
+        "gnn.hidden_channels=128",
+        "gnn.layout.num_layers=2",
+        "gnn.layout.pair_edges=False",
+    ],
+    # as many steps as the base, on fewer graphs
+    "train_on source": ["gnn.layout.train_on=source", f"gnn.layout.epochs={2 * EPOCHS}"],
+    "train_on collection": ["gnn.layout.train_on=collection", f"gnn.layout.epochs={4 * EPOCHS}"],
+    "hops 0": ["features.hops=0"],
+    "compiler_defaults False": ["features.compiler_defaults=False"],
+    "padding 0": ["features.padding=0"],
 }
-VARIANTS = {BASE: [], **{name: own for group in GROUPS.values() for name, own in group.items()}}
+"""Settings that each variant changes, as for ``--set``."""
+
+
+class Comparison:
+    """Trainings without half of the architectures, scored on these.
+
+    Args:
+        options: The command line.
+        place: Folder of the features and of trainings in progress.
+    """
+
+    def __init__(self, options: Namespace, place: Path):
+        self.options, self.place = options, place
+
+    def features(self, variant: str) -> Path:
+        """Build the features that a variant needs; return the folder that has one for each collection."""
+        overrides = parse_overrides([*self.options.set, *VARIANTS[variant]])
+        settings = preset_settings(self.options.preset, overrides, "features", "layout")
+        folder = self.place / "features" / digest([settings, self.options.data_root])
+        build_layouts(settings, self.options.data_root, folder)
+        return folder
+
+    def sources(self, folder: Path, slugs: Iterable[str]) -> list[HeldOut]:
+        """Return collections with half of the architectures as valid and the other half as train.
+
+        The halves are the same for every variant, whatever is trained together.
+        """
+        every = [HeldOut(folder / collection.slug, set()) for collection in LAYOUTS]
+        half = split_families((name for features in every for name in features.names(TRAIN)), 2)[0]
+        return [HeldOut(folder / slug, half) for slug in slugs]
+
+    def train(self, variant: str, seed: int) -> dict:
+        """Train the networks of a variant; return ``taus`` of the held-out programs and CPU ``seconds``."""
+        folder = self.features(variant)
+        overrides = parse_overrides([*self.options.set, *VARIANTS[variant]])
+        settings, train_on = network_settings(self.options.preset, overrides, "layout")
+        settings |= {"seed": seed, "device": self.options.device}
+        taus: Taus = {}
+        began = time.process_time()
+        for group in training_groups("layout", train_on).values():
+            own = TrainSettings(**settings)
+            training = Training(own, make_dataset(own, self.sources(folder, [c.slug for c in group])))
+            checkpoints = self.place / "models-training"
+            training.run(checkpoints, "training")
+            shutil.rmtree(checkpoints)
+            if training.validation.recent:
+                training.network.load_state_dict(training.validation.recent_average())
+            for slug, labels in training.validation.labels.items():
+                found = predict(training.network, training.dataset, slug, VALID, own.configs_together)
+                # a diverged network predicts NaN, which counts as one constant: tau 0
+                scores = {name: ranking_tau(labels[name], np.nan_to_num(v)) for name, v in found.items()}
+                taus[get_collection(slug).name] = scores
+        return {"taus": taus, "seconds": time.process_time() - began}
+
+    def rules(self) -> dict[str, Taus]:
+        """Fit the best single feature and the ridge regression as a network learns; score both."""
+        folder, found = self.features(BASE), {SINGLE: {}, RIDGE: {}}
+        for features in self.sources(folder, [collection.slug for collection in LAYOUTS]):
+            source = {"": features}
+            drawn = draw_graphs(source, TRAIN, trainable(source), MAX_CONFIGS, seed=0)
+            examples = [
+                Example(standardise(np.asarray(graph.config_feat))[rows], runtime)
+                for graph, rows, runtime in drawn
+            ]
+            for name, rule in ((SINGLE, choose_column(examples)), (RIDGE, fit_ridge(examples))):
+                found[name][features.collection.name] = {
+                    graph: ranking_tau(runtime, predict_configs(rule, features.graph(VALID, graph)))
+                    for graph, runtime in features.labels(VALID).items()
+                }
+        return found
+
+
+def collection_means(taus: Taus) -> dict[str, float]:
+    """Return the mean tau of each collection's programs, and last ``tau``, the mean of the collections."""
+    means = {collection: float(np.mean(list(own.values()))) for collection, own in taus.items()}
+    return means | {"tau": float(np.mean(list(means.values())))}
+
+
+def standard_error(gains: list[Taus]) -> float:
+    """Return the standard error of a mean gain over architectures.
+
+    Args:
+        gains: For each seed the gain of every program, see :data:`Taus`.
+    """
+    families: dict[str, list[float]] = {}
+    for seed in gains:
+        for own in seed.values():
+            for name, gain in own.items():
+                families.setdefault(family_of(name), []).append(gain)
+    means = [np.mean(own) for own in families.values()]
+    return float(np.std(means, ddof=1) / np.sqrt(len(means))) if len(means) > 1 else float("nan")
+
+
+def variant_row(name: str, results: list[dict], base: list[dict]) -> dict:
+    """Return a variant's row of the table; ``results`` and ``base`` are of the same seeds."""
+    means = [collection_means(one["taus"]) for one in results]
+    gains = [
+        {c: {name: tau - two["taus"][c][name] for name, tau in own.items()} for c, own in one["taus"].items()}
+        for one, two in zip(results, base, strict=True)
+    ]
+    gain = [collection_means(own)["tau"] for own in gains]
+    row = {"variant": name, "tau": float(np.mean([own["tau"] for own in means]))}
+    if name != BASE:
+        row |= {"gain": report.spread(gain) if len(gain) > 1 else gain[0], "±": standard_error(gains)}
+    row = {"variant": "", "tau": "", "gain": "", "±": ""} | row
+    row |= {c: float(np.mean([own[c] for own in means])) for c in means[0] if c != "tau"}
+    ratios = [one["seconds"] / two["seconds"] for one, two in zip(results, base, strict=True)]
+    return row | {"time": f"{np.mean(ratios):.2f}"}
+
+
+def compare(options: Namespace, place: Path) -> None:
+    """Do every training, then print the tables and the JSON object."""
+    torch.set_num_threads(options.threads)
+    comparison, kept = Comparison(options, place), kept_parts(__file__, options)
+    found: dict[str, list[dict]] = {variant: [] for variant in options.variants}
+    for seed in range(options.seeds):
+        for variant, own in found.items():
+            own.append(kept.part(f"{variant}, seed {seed}", lambda v=variant, s=seed: comparison.train(v, s)))
+            print(variant, seed, collection_means(own[-1]["taus"])["tau"], file=sys.stderr, flush=True)
+    rules = kept.part("rules", comparison.rules)
+    rows = [report.cells({"rule": rule, **collection_means(taus)}) for rule, taus in rules.items()]
+    print(f"Trivial rules\n\n{report.table(rows)}\n")
+    rows = [report.cells(variant_row(variant, own, found[BASE])) for variant, own in found.items()]
+    print(f"Kendall's tau of held-out programs, {options.seeds} seeds\n\n{report.table(rows)}")
+    environment = report.environment(options.threads, options.device)
+    facts = {"environment": environment, "set": options.set, "rules": rules, "variants": found}
+    report.finish({"benchmark": "models", **facts})
 
 
 def parse_arguments(arguments: list[str]) -> Namespace:
@@ -97,63 +217,24 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     """
     parser = shared.make_parser(__doc__.splitlines()[0])
     shared.add_model_options(parser, threads=1)
-    shared.add_data_option(parser)
-    add = parser.add_argument
-    add("--seeds", type=int, default=3, help="seeds of each variant (default 3)")
-    add("--folds", type=int, default=2, help="folds of the cross-validation (default 2)")
-    add("--held-out", type=int, default=0, help="folds that are held out in turn (default 0: all)")
-    add("--minutes", type=float, default=float("inf"), help="start no training after this many minutes")
-    add("--jobs", type=int, default=1, help="trainings in parallel (default 1)")
-    slugs = [collection.slug for collection in LAYOUTS]
-    add("--collections", nargs="+", default=slugs, help="slugs (default all layouts)")
-    add("--variants", nargs="+", default=list(VARIANTS), help="names of variants (default all)")
+    parser.add_argument("--data-root", default="data/sample", help="folder that has npz_all/ (data/sample)")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds of each variant (default 3)")
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), help="variants (default all)")
     options = parser.parse_args(arguments)
     if options.quick:
-        options.preset, options.variants, options.collections = "smoke", QUICK, ["layout-xla-random"]
-        options.seeds, options.set = (
-            1,
-            ["gnn.layout.epochs=1", "gnn.layout.train_on=collection", *options.set],
-        )
+        options.preset, options.variants, options.seeds = "smoke", QUICK, 1
+        options.set = ["gnn.layout.epochs=1", *options.set]
     else:
         options.set = [*CUT, *options.set]
     options.variants = list(dict.fromkeys([BASE, *options.variants]))
-    for name in options.variants:
-        if name not in VARIANTS:
-            raise SettingsError(f"--variants: {name!r} is not one of {', '.join(VARIANTS)}")
+    if unknown := [name for name in options.variants if name not in VARIANTS]:
+        raise SettingsError(f"--variants: {unknown[0]!r} is not one of {', '.join(VARIANTS)}")
     return options
-
-
-def run(options: Namespace, place: Path) -> None:
-    """Do every training that there is time for, then print the tables and the JSON object."""
-    runs = held_out.plan(options, place, VARIANTS)
-    results = list(held_out.finished(runs, options, place))
-    print(f"\n{len(results)} of {len(runs)} runs are finished")
-    rules = comparison.rule_means([r for r in runs if (r.variant, r.seed) == (BASE, 0)])
-    rows = [{"rule": rule, **report.cells(own)} for rule, own in rules.items()]
-    print(f"\nTrivial rules\n\n{report.table(rows)}")
-    summary = comparison.summarise(runs, results)
-    if summary[BASE]["tau"]:
-        rows = comparison.variant_rows(summary)
-        print("\nKendall's tau of held-out programs: mean over seeds (minimum to maximum);")
-        print("±: standard error of the gain over the base, over architectures")
-        for name, own in GROUPS.items():
-            shown = [row for row in rows if row["variant"] in (BASE, *own)]
-            print(f"\n{name}\n\n{report.table(shown)}" if len(shown) > 1 else "")
-    report.finish(
-        {
-            "benchmark": "models",
-            "environment": report.environment(options.threads, options.device),
-            "runs": {"finished": len(results), "of": len(runs)},
-            "set": options.set,
-            "rules": rules,
-            "variants": {v: {"set": VARIANTS[v], **own} for v, own in summary.items()},
-        }
-    )
 
 
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
-    return report.keeping_results(run, parse_arguments(arguments))
+    return report.keeping_results(compare, parse_arguments(arguments))
 
 
 if __name__ == "__main__":

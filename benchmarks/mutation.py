@@ -1,10 +1,11 @@
 """Mutation testing: the share of small faults in the source that the tests notice.
 
-``.venv/bin/python benchmarks/mutation.py [--target losses --mutants 40 --seed 0]`` draws places of a module,
-changes one operator, number, condition or decorator at each (the operators of cosmic-ray) and runs the tests
-of the module. A mutant is killed if a test fails or runs five times longer than before. Annotations are not
-mutated. Everything happens in a temporary copy of the repository. Survivors are printed as a diff to read: a
-real one wants a better test, an equivalent one cannot be killed.
+``.venv/bin/python benchmarks/mutation.py [--target losses --mutants 40 --seed 0]``, after ``pip install -r
+benchmarks/requirements.txt``. It draws places of a module, changes one operator, number, condition or
+decorator at each (the operators of cosmic-ray) and runs the tests of the module. A mutant is killed if a test
+fails or runs five times longer than before. Annotations are not mutated. Everything happens in a temporary
+copy of the repository. Survivors are printed as a diff to read: a real one wants a better test, an equivalent
+one cannot be killed.
 """
 
 import argparse
@@ -24,29 +25,32 @@ from pathlib import Path
 from common import report
 from common.options import make_parser
 
-TABLE = {"hours": 1.5, "sample": False}
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = {
     "choices": (
-        "choices/*.py",
+        "**/choices/*.py",
         "competition/test_tied_choices.py competition/test_choice_stream.py competition/test_group_sets.py"
         " features/test_choice_sums.py competition/test_reader.py competition/test_default_layouts.py"
         " networks/test_config_states.py features/test_copies.py",
     ),
-    "metrics": ("competition/metrics.py", "competition/test_metrics.py evaluation/test_compare.py"),
-    "submission": ("kaggle/submission.py", "kaggle/test_submission.py bad_input/test_texts.py"),
-    "ensemble": ("evaluation/ensemble.py", "evaluation/test_ensemble.py evaluation/test_predictions.py"),
-    "states": (
-        "networks/**/config_states.py",
-        "networks/test_config_states.py",
+    "metrics": ("**/competition/metrics.py", "competition/test_metrics.py evaluation/test_compare.py"),
+    "pruning": ("**/pruning.py", "features/test_pruning.py"),
+    "copies": ("**/copies.py", "features/test_copies.py"),
+    "submission": ("**/kaggle/submission.py", "kaggle/test_submission.py bad_input/test_texts.py"),
+    "ensemble": (
+        "**/evaluation/ensemble*.py",
+        "evaluation/test_ensemble.py evaluation/test_predictions.py",
     ),
-    "losses": ("networks/**/losses.py", "networks/test_losses.py"),
+    "states": ("**/config_states.py", "networks/test_config_states.py"),
+    "losses": ("**/losses.py", "networks/test_losses.py"),
+    "posterior": ("**/known_*.py", "ranking/test_known_runtimes.py"),
+    "confirmation": ("**/confirmation.py", "tuning/test_confirmation.py"),
     "files": (
-        "core/files.py",
+        "**/core/files.py",
         "core/test_storage_errors.py core/test_artifacts.py bad_input/test_security.py",
     ),
 }
-"""Modules below ``src/fastslow`` and their files of tests below ``tests``, the quickest to fail first."""
+"""Modules below ``src`` and their files of tests below ``tests``, the quickest to fail first."""
 SAID = "said.txt"
 SLOWER = 5.0  # times the seconds of the tests on the source as it is
 
@@ -101,6 +105,11 @@ def passes(repository: Path, tests: list[str], limit: float) -> bool:
     return run.returncode == 0
 
 
+def modules_of(target: str, repository: Path = ROOT) -> list[Path]:
+    """Return the modules of a target."""
+    return sorted((repository / "src").glob(TARGETS[target][0]))
+
+
 def measure(repository: Path, target: str, count: int, seed: int) -> dict:
     """Kill a sample of a target's mutants.
 
@@ -119,9 +128,9 @@ def measure(repository: Path, target: str, count: int, seed: int) -> dict:
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator
 
-    pattern, tests = TARGETS[target]
+    tests = TARGETS[target][1]
     rng, began = random.Random(seed), time.monotonic()
-    paths = sorted((repository / "src" / "fastslow").glob(pattern))
+    paths = modules_of(target, repository)
     places = [(path, place) for path in paths for place in draw(path.read_text(), rng)]
     chosen = sorted(rng.sample(places, min(count, len(places))))
     start = time.monotonic()

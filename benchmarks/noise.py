@@ -21,7 +21,7 @@ import torch
 
 from common import report
 from common.graph_files import REAL
-from common.kept import Kept
+from common.kept import kept_parts
 from common.noisy_sample import write_noisy
 from common.options import make_parser
 from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, get_collection, list_programs
@@ -29,19 +29,22 @@ from fastslow.competition.metrics import kendall_tau, ranking_tau
 from fastslow.core.artifacts import commit
 from fastslow.core.files import digest
 from fastslow.core.settings import resolve
-from fastslow.core.source import source_digest
 from fastslow.evaluation.baselines import SINGLE, fit_baselines, predict_configs
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.evaluation.scores import solution_of, truth_of
 from fastslow.features.build import build_features, build_graph
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features, Graph
-from fastslow.networks.settings.train_settings import ENTRY, TrainSettings
+from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.denoising import denoised_labels
 from fastslow.networks.training.train import train
 from fastslow.workflow.presets import network_settings
 
-TABLE = {"hours": 1.0}
+TABLE = {
+    "hours": 0.2,
+    "needs": ("real",),
+    "commands": (("--seeds", "1", "--arms", "train and valid", "train and valid, denoise"),),
+}
 LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
 NOISY = "train and valid"
 ARMS: dict[str, tuple[tuple[str, ...], dict]] = {
@@ -148,8 +151,7 @@ def measure(options: Namespace, results: Path) -> None:
     torch.set_num_threads(1)
     place = results / "noise"
     place.mkdir(parents=True, exist_ok=True)
-    settings, _ = network_settings(options.preset, {}, "layout")
-    kept = Kept(place / f"{digest([source_digest(ENTRY), settings, ARMS, options.limit])}.json")
+    kept = kept_parts(__file__, options)
     seeds = range(options.seeds)
     found: dict[str, list[dict]] = {}
     for seed in seeds:

@@ -1,4 +1,4 @@
-"""Measure CPU time and peak memory of each stage at the real competition's size, for one graph or for all.
+"""Measure CPU time and peak memory of each stage at the real competition's size, and estimate hours.
 
 ``python benchmarks/scale.py [--quick] [--file NPZ] [--nodes N] [--configurable K] [--configs C]``. A program
 is repeated side by side and its tied choices are drawn anew (``common/made_graphs.py``), so any size can be
@@ -6,41 +6,102 @@ made; without ``--file`` a program of the sample is repeated. Each stage is a pr
 thread, on the settings of the preset ``kaggle``: features from the npz, training steps of a network,
 its prediction of all configurations, and the ranker's table of all configurations. Seconds are CPU seconds.
 
-``python benchmarks/scale.py --competition FOLDER [--quick] [--size KERNELS PROGRAMS SIZES]``: every stage of
-``make submit PRESET=kaggle`` on a competition made in the folder (``common/real_size.py``), by default with
-all 7,229 tile kernels and a 30th of the layout programs, and the extrapolation to the whole
-(``common/whole_run.py``). Interrupted, the same command resumes. ``--rehearsal`` spoils it as the real one is
-(``common/rehearsal.py``) and prints whether the report names what is wrong.
+``--hours`` takes training steps with the preset's settings of each layout collection on every published file
+of its source. A straight line over the number of nodes gives the seconds of a program of the published mean
+size; where the line over all files is above it, that one. With the published number of programs these are
+the CPU hours of one network of the collection. Early stopping, features, rankers and tile networks are not
+counted.
 """
 
-import os
 import resource
 import sys
 import tempfile
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from common import report
-from common.graph_files import SAMPLE, OneGraph, program_of
+from common.graph_files import REAL, SAMPLE, OneGraph, program_of
 from common.made_graphs import write_repeated
 from common.options import make_parser
-from common.real_size import Size
-from common.whole_run import WholeRun
 from fastslow.competition.reader import read_npz
 from fastslow.core.memory import FreedMemory, resident_bytes
 from fastslow.features.build import build_graph
 from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import read_graph, write_graph
+from fastslow.features.store import Graph, read_graph, write_graph
 from fastslow.networks.model.losses import pairwise_hinge
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network
 from fastslow.rankers.table_features import tabulate
 from fastslow.workflow.presets import network_settings
+
+TABLE = {
+    "hours": 0.1,
+    "needs": ("real",),
+    "sample": False,
+    "commands": (
+        (
+            "--steps=6",
+            "--file=../shared/real/npz_all/npz/layout/nlp/default/test/3a0c5517a87df8d82fd637b83298a3ba.npz",
+        ),
+        ("--hours", "--steps=3"),
+    ),
+}
+MEAN_NODES = {"xla": 14_105, "nlp": 5_659}
+"""Mean nodes of a program, from the slides of TpuGraphs' authors ("ML for ML Compilers at Google")."""
+GRAPHS = {
+    "layout-xla-default": (61, 7),
+    "layout-xla-random": (69, 7),
+    "layout-nlp-default": (198, 20),
+    "layout-nlp-random": (207, 20),
+}
+"""Train and valid programs of each collection, by the competition's listing."""
+SEEDS, CORES = 3, 2
+
+
+class Steps:
+    """A network of the preset ``kaggle`` that takes training steps on one graph.
+
+    Args:
+        path: The graph's file.
+        graph: The graph.
+        slug: The collection whose settings the preset gives.
+    """
+
+    def __init__(self, path: Path, graph: Graph, slug: str):
+        program = program_of(path)
+        self.settings = TrainSettings(**network_settings("kaggle", {}, slug)[0], device="cpu")
+        source = OneGraph(program, graph, split="test")
+        layers, pairs = self.settings.num_layers, self.settings.joins_pairs()
+        self.dataset = GraphDataset([source], layers, torch.device("cpu"), pair_edges=pairs)
+        self.network = make_network(self.settings, self.dataset)
+        self.slug, self.name, self.configs = program.collection.slug, program.name, graph.num_configs
+        self._optimizer, self._freed = torch.optim.AdamW(self.network.parameters()), FreedMemory()
+        self._rng = np.random.default_rng(0)
+
+    def step(self, fewest: int, most: int) -> float:
+        """Take a step of some number of configurations; return its CPU seconds."""
+        began = time.process_time()
+        size = min(self.configs, int(self._rng.integers(fewest, most + 1)))
+        drawn = self._rng.choice(self.configs, size, replace=False)
+        batch = self.dataset.batch("test", f"{self.slug}/{self.name}", drawn)
+        self._optimizer.zero_grad(set_to_none=True)
+        pairwise_hinge(self.network(batch), torch.rand(size)).backward()
+        self._optimizer.step()
+        self._freed.after_step()
+        return time.process_time() - began
+
+    def predict(self, most: int | None = None) -> np.ndarray:
+        """Predict all configurations, or the first of them."""
+        only = {self.name: np.arange(min(most, self.configs))} if most else None
+        together = self.settings.configs_together
+        (found,) = predict(self.network, self.dataset, self.slug, "test", together, only).values()
+        return found
 
 
 def features(path: Path, folder: Path, options: Namespace) -> dict:
@@ -51,51 +112,19 @@ def features(path: Path, folder: Path, options: Namespace) -> dict:
     return {"nodes kept": graph.num_nodes, "groups": graph.choices.num_groups, "configs": graph.num_configs}
 
 
-def _network(path: Path, folder: Path):
-    program, settings = (
-        program_of(path),
-        TrainSettings(**network_settings("kaggle", {}, "layout")[0], device="cpu"),
-    )
-    source = OneGraph(program, read_graph(folder, "test", program.name), split="test")
-    dataset = GraphDataset(
-        [source], settings.num_layers, torch.device("cpu"), pair_edges=settings.joins_pairs()
-    )
-    return settings, dataset, make_network(settings, dataset), f"{program.collection.slug}/{program.name}"
-
-
 def training(path: Path, folder: Path, options: Namespace) -> dict:
     """Take steps of changing sizes: half to all of the configurations of a step."""
-    settings, dataset, network, name = _network(path, folder)
-    optimizer, rng = torch.optim.AdamW(network.parameters()), np.random.default_rng(0)
-    freed, held, seconds = FreedMemory(), [], []
-    total = dataset.graph("test", name).graph.num_configs
+    network = Steps(path, read_graph(folder, "test", path.stem), "layout")
+    most, held, seconds = network.settings.configs_per_step, [], []
     for _ in range(options.steps):
-        began = time.process_time()
-        most = options.configs_per_step or settings.configs_per_step
-        size = min(total, int(rng.integers(most // 2, most + 1)))
-        batch = dataset.batch("test", name, rng.choice(total, size, replace=False))
-        optimizer.zero_grad(set_to_none=True)
-        pairwise_hinge(network(batch), torch.rand(size)).backward()
-        optimizer.step()
-        freed.after_step()
-        seconds.append(time.process_time() - began)
+        seconds.append(network.step(most // 2, most))
         held.append(resident_bytes() / 2**30)
-    return {
-        "seconds a step": float(np.mean(seconds)),
-        "states": len(batch.levels[-1].node_ids),
-        "GB held, by twentieths of the steps": [
-            float(part.max()) for part in np.array_split(held, min(20, len(held)))
-        ],
-    }
+    return {"seconds a step": float(np.mean(seconds)), "GB held": max(held)}
 
 
 def inference(path: Path, folder: Path, options: Namespace) -> dict:
     """Predict all configurations with a network."""
-    settings, dataset, network, name = _network(path, folder)
-    FreedMemory()
-    slug, _, _ = name.partition("/")
-    (prediction,) = predict(network, dataset, slug, "test", settings.configs_together).values()
-    return {"configs": len(prediction)}
+    return {"configs": len(Steps(path, read_graph(folder, "test", path.stem), "layout").predict())}
 
 
 def ranker(path: Path, folder: Path, options: Namespace) -> dict:
@@ -106,18 +135,6 @@ def ranker(path: Path, folder: Path, options: Namespace) -> dict:
     return {"columns": table.shape[1], "table GB": table.nbytes / 2**30}
 
 
-TABLE = {
-    "hours": 1.0,
-    "needs": ("real",),
-    "commands": (
-        (
-            "--steps=6",
-            "--file=../shared/real/npz_all/npz/layout/nlp/default/test/3a0c5517a87df8d82fd637b83298a3ba.npz",
-        ),
-        ("--competition", "benchmarks/results/competition", "--size", "1", "0.0166667", "1"),
-    ),
-}
-QUICK = (0.002, 0.002, 0.03)
 STAGES = {"features": features, "training": training, "inference": inference, "ranker": ranker}
 
 
@@ -142,9 +159,100 @@ def make_file(options: Namespace, folder: Path) -> Path:
     return path
 
 
+def measure_stages(options: Namespace) -> dict:
+    """Measure every stage on the made graph and print a row for each."""
+    with tempfile.TemporaryDirectory() as place:
+        made = ("--made", str(make_file(options, Path(place))), place)
+        stages = {
+            stage: report.in_process(__file__, "--stage", stage, *made, **report.ONE_THREAD)
+            for stage in STAGES
+        }
+    rows = [
+        {
+            "stage": name,
+            "CPU s": f"{found.pop('CPU s'):.1f}",
+            "peak GB": f"{found.pop('peak GB'):.2f}",
+            "more": ", ".join(f"{key} {value:.4g}" for key, value in found.items()),
+        }
+        for name, found in ((name, dict(own)) for name, own in stages.items())
+    ]
+    made = {key: getattr(options, key) for key in ("nodes", "configurable", "configs", "steps")}
+    print(", ".join(f"{key} {value:,}" for key, value in made.items()) + "\n")
+    print(report.table(rows))
+    return {"made": made, "stages": stages}
+
+
+def seconds_of(path: Path, steps: int) -> dict | None:
+    """Measure a file: nodes, and by collection the CPU seconds of a step and of an evaluation.
+
+    Returns:
+        None where the file has a single distinct configuration: no network learns from it.
+    """
+    program = program_of(path)
+    graph, _ = build_graph(program, FeatureSettings(collection=program.collection.name))
+    if graph.num_configs < 2:
+        return None
+    nodes = len(read_npz(path, "layout").node_opcode)
+    source = program.collection.name.split(":")[1]
+    found = {"file": f"{program.collection.name} {path.stem[:12]}", "source": source, "nodes": nodes}
+    for slug in GRAPHS:
+        network = Steps(path, graph, slug)
+        size = network.settings.configs_per_step
+        network.step(2, 2)  # what is made once
+        taken = float(np.mean([network.step(size, size) for _ in range(steps)]))
+        began = time.process_time()
+        network.predict(network.settings.valid_configs)
+        found[slug] = (taken, time.process_time() - began)
+    return found
+
+
+def at_mean(rows: list[dict], source: str, value: Callable[[dict], float]) -> float:
+    """Return a value at a source's mean number of nodes, see the module's docstring."""
+
+    def line(files: list[dict]) -> float:
+        nodes, values = [row["nodes"] for row in files], [value(row) for row in files]
+        if len(set(nodes)) < 2:
+            return float(np.mean(values))
+        slope, start = np.polyfit(nodes, values, 1)
+        return float(start + slope * MEAN_NODES[source])
+
+    return max(line([row for row in rows if row["source"] == source]), line(rows))
+
+
+def estimate_hours(options: Namespace) -> dict:
+    """Print the seconds of every file and the CPU hours of one network of each layout collection."""
+    pattern = "npz_all/npz/layout/*/*/*/*.npz"
+    files = sorted(REAL.glob(pattern))
+    if options.quick:
+        files = [sorted(SAMPLE.glob(f"npz_all/npz/layout/{source}/*/*/*.npz"))[0] for source in MEAN_NODES]
+    torch.set_num_threads(1)
+    rows = [row for path in files if (row := seconds_of(path, options.steps))]
+    shown = [
+        {"file": row["file"], "nodes": row["nodes"]}
+        | {slug: "{:.3f}, {:.2f}".format(*row[slug]) for slug in GRAPHS}
+        for row in rows
+    ]
+    print(f"CPU seconds of a step, of an evaluation\n\n{report.table(shown)}\n")
+    hours = []
+    for slug, (train, valid) in GRAPHS.items():
+        source = slug.split("-")[1]
+        settings = TrainSettings(**network_settings("kaggle", {}, slug)[0], device="cpu")
+        step = at_mean(rows, source, lambda row, slug=slug: row[slug][0])
+        evaluation = at_mean(rows, source, lambda row, slug=slug: row[slug][1])
+        epoch = train * step + valid * evaluation / settings.evaluate_every
+        whole = settings.epochs * epoch / 3600
+        shape = {"configurations": settings.configs_per_step, "epochs": settings.epochs}
+        hours.append({"network": slug, **shape, "CPU s a step": step, "CPU hours": whole})
+    print(report.table([report.cells(row) for row in hours]))
+    total = SEEDS * sum(row["CPU hours"] for row in hours)
+    print(f"\nLayout networks of {SEEDS} seeds: {total:.0f} CPU hours, {total / CORES:.0f} on {CORES} cores.")
+    return {"files": rows, "hours": hours, "CPU hours": total}
+
+
 def parse(arguments: list[str]) -> Namespace:
     """Parse the command line."""
     parser = make_parser(__doc__.splitlines()[0])
+    parser.add_argument("--hours", action="store_true", help="estimate the hours of the layout networks")
     parser.add_argument(
         "--file", type=Path, metavar="NPZ", help="layout file to repeat, in folders as published"
     )
@@ -152,78 +260,22 @@ def parse(arguments: list[str]) -> Namespace:
     parser.add_argument("--configurable", type=int, default=848, help="K of the made graph")
     parser.add_argument("--configs", type=int, default=100_040, help="C of the made graph")
     parser.add_argument("--steps", type=int, default=10, help="training steps")
-    parser.add_argument("--configs-per-step", type=int, help="maximum of a step (default: from the preset)")
-    parser.add_argument("--only", nargs="+", choices=STAGES, default=[*STAGES], help="stages to measure")
     parser.add_argument("--stage", choices=STAGES, help="measure one stage of --made in this process only")
     parser.add_argument("--made", nargs=2, metavar=("NPZ", "FOLDER"), help="the made graph, and its features")
-    parser.add_argument(
-        "--competition", type=Path, metavar="FOLDER", help="measure a whole competition there"
-    )
-    parser.add_argument(
-        "--rehearsal", action="store_true", help="spoil the competition as the real one is: repeats, damage"
-    )
-    shares = ("KERNELS", "PROGRAMS", "SIZES")
-    parser.add_argument("--size", nargs=3, type=float, metavar=shares, help="shares of the real competition")
     options = parser.parse_args(arguments)
     if options.quick:
-        options.size = options.size or QUICK
         options.nodes, options.configurable, options.configs, options.steps = 900, 40, 2500, 2
     return options
-
-
-def whole_competition(options: Namespace) -> None:
-    """Measure every stage on a made-up competition."""
-    torch.set_num_threads(1)
-    options.competition.mkdir(parents=True, exist_ok=True)
-    os.environ.update({"FASTSLOW_HOME": str(options.competition.absolute()), **report.ONE_THREAD})
-    size = Size(*options.size) if options.size else Size()
-    run = WholeRun(options.competition, size, options.rehearsal)
-    run.measure(notebooks=not options.quick)
-    stages = run.stages()
-    shown = [
-        {
-            "stage": row["stage"],
-            "CPU s": f"{row['CPU s']:.1f}",
-            "wall s": f"{row['wall s']:.0f}",
-            "peak GB": f"{row['peak GB']:.2f}",
-            "whole, CPU h": f"{row['whole CPU s'] / 3600:.2f}",
-        }
-        for row in stages
-    ]
-    print(report.table(shown))
-    hours = sum(row["whole CPU s"] for row in stages) / 3600
-    planned = {f"{cores} cores, hours": run.planned_hours(cores) for cores in (2, 16)}
-    print(" ".join(f"{name}: {value:.1f}" for name, value in planned.items()))
-    found = {**planned, "size": vars(run.size), "stages": stages, "whole CPU h": hours, "costs": run.costs}
-    if options.rehearsal:
-        found["named by the report"] = run.found()
-        print("named by the report:", ", ".join(f"{name} {yes}" for name, yes in run.found().items()))
-    report.finish({"benchmark": "scale", "environment": report.environment(), **found})
 
 
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     options = parse(arguments)
-    if options.competition:
-        whole_competition(options)
-        return 0
     if options.stage:
         report.finish(run_stage(options))
         return 0
-    with tempfile.TemporaryDirectory() as place:
-        path = make_file(options, Path(place))
-        made = ("--made", str(path), place)
-        stages = {
-            stage: report.in_process(__file__, "--stage", stage, *made, **report.ONE_THREAD)
-            for stage in options.only
-        }
-    rows = [
-        {"stage": name, "CPU s": f"{found['CPU s']:.1f}", "peak GB": f"{found['peak GB']:.2f}"}
-        for name, found in stages.items()
-    ]
-    print(report.table(rows))
-    made = {key: getattr(options, key) for key in ("nodes", "configurable", "configs", "steps")}
-    report.finish({"benchmark": "scale", "environment": report.environment(), "made": made, "stages": stages})
+    found = estimate_hours(options) if options.hours else measure_stages(options)
+    report.finish({"benchmark": "scale", "environment": report.environment(), **found})
     return 0
 
 

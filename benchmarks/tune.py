@@ -7,8 +7,7 @@ evaluation is a look-up, so searches are exact and fast:
 (b) programs of architectures that training has not seen, by the compiler's estimates: the evaluations until
     the best is within 5 % and 1 % of the best known configuration, and until it is that configuration, for
     fused kernels with all their tiles and for the layouts of whole programs in the sample;
-(c) the kernels as a fleet with weights: the saving by budget and by allocation of the budget;
-(d) the evaluations that trivial rules need on the test programs, evaluated in the order of their predictions.
+(c) the evaluations that trivial rules need on the test programs, evaluated in the order of their predictions.
 
 Every search starts from the same random configuration of its seed, not from the compiler's default, which is
 the best known configuration of most programs by the compiler's own estimate. The start counts as the first
@@ -24,26 +23,27 @@ import numpy as np
 import torch
 
 from common import report
-from common.fleets import fleet_curves, fleet_table, plot_fleet
 from common.graph_files import REAL
-from common.kept import Kept
+from common.kept import kept_parts
 from common.needs import GUIDED, UNGUIDED, needs_of, rules_in_order, summarise
 from common.options import make_parser
-from common.searches import kernel_targets, layout_targets, replay_target, search
+from common.searches import replay_target, sample_targets, search
 from fastslow.core.errors import DataError
-from fastslow.core.figures import save_figure
 from fastslow.core.progress import progress
 from fastslow_programs.ranking.runs import runs_folder
 from fastslow_programs.tuning.target import Target
 
-TABLE = {"hours": 0.3, "needs": ("run", "real", "optuna"), "commands": (("--run", "runs/sample"),)}
-PICTURE = Path(__file__).parent / "tables" / "tune_fleet.png"
+TABLE = {
+    "hours": 0.15,
+    "needs": ("run", "real", "optuna"),
+    "commands": (("--run", "runs/sample"),),
+}
 OWN = "guided evolutionary, no run"
-STRATEGIES = (*GUIDED, OWN, *UNGUIDED)
-OF_REAL_FILES = (*GUIDED, OWN, "random", "evolutionary", "annealing")  # the others take minutes there
+STRATEGIES = (GUIDED, OWN, *UNGUIDED)
+OF_REAL_FILES = (GUIDED, "random")
 BUDGETS = (16, 64, 256)
 REAL_BATCH, UNSEEN_BATCH = 8, 4  # evaluations between two fits
-REAL_SEEDS = 10
+REAL_SEEDS = 5
 Pair = tuple[Target, Target]  # a program with a run's prediction, and without
 
 
@@ -110,7 +110,7 @@ def unseen_page(name: str, group: dict) -> str:
         f"{group['programs']} programs of {smallest} to {largest} configurations (median {middle}), of which "
         f"{group['within 1 %']:.1%} (median) are within 1 %. Evaluations needed, mean (quartiles)."
     )
-    rows.append({"strategy": f"best unguided over {GUIDED[0]}", **ratios})
+    rows.append({"strategy": f"best unguided over {GUIDED}", **ratios})
     return f"## Unseen {name}\n\n{text}\n\n{report.table(rows)}"
 
 
@@ -120,31 +120,28 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--run", default="", help="trained run that guides (default: the newest)")
     parser.add_argument("--real", type=Path, default=REAL, help="folder of labelled files: npz_all/ is in it")
     parser.add_argument("--seeds", type=int, default=3, help="searches of an unseen program (default 3)")
-    parser.add_argument("--keep", type=Path, help="file of finished parts, with which the next call resumes")
     options = parser.parse_args(arguments)
     options.seeds = 1 if options.quick else options.seeds
     return options
 
 
-def measure(options: argparse.Namespace, folder: Path) -> tuple[dict, dict]:
-    """Run all searches; return the figures, and the fleets' curves by allocation."""
-    kept, part = Kept(options.keep), slice(0, 1 if options.quick else None)
+def measure(options: argparse.Namespace, folder: Path) -> dict:
+    """Run all searches; return the figures."""
+    kept = kept_parts(__file__, options, runs_folder(options.run))
+    part = slice(0, 1 if options.quick else None)
     runs, result = (options.run, "none"), {"unseen": {}, "measured": {}}
-    kernels = kernel_targets(folder, runs)[part]
-    for name, pairs in {"kernels, all tiles": kernels, "layouts": layout_targets(folder, runs)[part]}.items():
-        found = []
+    for name, kind in {"kernels, all tiles": "tile", "layouts": "layout"}.items():
+        pairs, found = sample_targets(folder, runs, kind)[part], []
         for pair in progress(pairs, desc=name, unit="program"):
             key = f"{name}: {pair[0].name}, {pair[0].space.size}"
             found.append(kept.part(key, lambda p=pair: unseen(options, p)))
         result["unseen"][name] = summarise(found)
-    seeds = progress(range(options.seeds), desc="fleets", unit="fleet")
-    fleets = [kept.part(f"fleet {seed}", lambda s=seed: fleet_curves(kernels, s)) for seed in seeds]
     files = sorted((options.real / "npz_all").rglob("*.npz"), key=lambda path: path.stat().st_size)
     for path in progress(files[: 2 if options.quick else None], desc="real files", unit="file"):
         name = f"{path.parent.parent.name}:{path.stem}"
         if found := kept.part(f"measured {name}", lambda p=path: measured(options, p)):
             result["measured"][name] = found
-    return result, {name: [fleet[name] for fleet in fleets] for name in fleets[0]}
+    return result
 
 
 def main(arguments: list[str]) -> int:
@@ -152,22 +149,17 @@ def main(arguments: list[str]) -> int:
     options = parse_options(arguments)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        result, savings = measure(options, Path(folder))
+        result = measure(options, Path(folder))
     run = runs_folder(options.run)
-    trained = (run / "ensemble-tile-xla").is_dir()  # a run of `make submit`, not of one collection
+    trained = (run / "ensemble-tile-xla" / "baselines").is_dir()  # a run of `make submit`, not the package's
     result["rules"] = rules_in_order(run, options.seeds) if trained else []
     print(f"{options.seeds} seeds of unseen programs, {REAL_SEEDS} of real files.")
     pages = [unseen_page(name, group) for name, group in result["unseen"].items()]
     text = "Evaluations in the order of a rule's predictions, after the random start; means."
     pages += [f"## Trivial rules, in their order\n\n{text}\n\n{report.table(result['rules'])}"] * trained
     pages += [measured_page(name, file) for name, file in result["measured"].items()]
-    rows = fleet_table(savings)
-    text = "Fraction of the possible saving, by budget as a fraction of the exhaustive one."
-    pages += [f"## Fleet of the unseen kernels\n\n{text}\n\n{report.table(rows)}"]
     print("\n" + "\n\n".join(pages))
-    if not options.quick:
-        save_figure(plot_fleet(savings), PICTURE, colours=64)
-    report.finish({"benchmark": "tune", "environment": report.environment(), **result, "fleet": rows})
+    report.finish({"benchmark": "tune", "environment": report.environment(), **result})
     return 0
 
 

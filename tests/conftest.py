@@ -34,7 +34,6 @@ FIRST = (
     "workflow/test_run.py",  # it makes `finished`, for which others wait
     "networks/test_distributed.py",
     "networks/test_train.py",
-    "benchmarks/test_rehearsal.py",
     "sample_factory/test_zoo.py",
     "workflow/test_step_pools.py",
     "front/test_faults.py",

@@ -1,19 +1,13 @@
-"""Rules from a measured configuration to a program to compile, and from a compiled one to cycles.
+"""From a measured configuration to a program to compile, and from its costs to cycles by several rules."""
 
-``label_truth.py`` compares them. The product has one rule,
-:func:`fastslow_programs.compiler.layout_constraints.constrain`.
-"""
-
-import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from fastslow.competition.layouts import ROLES
 from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.reader import CompetitionFile
+from fastslow.competition.reader import Program
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.hlo.messages import Instruction, Module
 from fastslow_programs.compiler.cycle_estimates import (
@@ -24,15 +18,15 @@ from fastslow_programs.compiler.cycle_estimates import (
     padded_bytes,
     trip_count,
 )
-from fastslow_programs.compiler.layout_constraints import Layouts, constrain, layout_constraint
-from fastslow_programs.compiler.layout_space import INPUT, OUTPUT, ConfigurableNode, Layout
+from fastslow_programs.compiler.layout_constraints import constrain
+from fastslow_programs.compiler.layout_space import INPUT, OUTPUT, ConfigurableNode
 from fastslow_programs.compiler.libtpu import Compiler
 
 Costs = list[tuple[str, int | None, int, int]]
 """Working instructions: opcode, the compiler's cycles, bytes read and written, how often it runs."""
 
-_OUTPUTS = {"convolution": (OUTPUT,), "dot": (OUTPUT,)}
-_RESHAPES = {"reshape": (OUTPUT, INPUT)}
+BOUND = {"convolution": (OUTPUT,), "dot": (OUTPUT,), "reshape": (OUTPUT, INPUT)}
+"""By opcode, the tensors whose layouts a configuration imposes."""
 
 
 def instruction_costs(compiler: Compiler, module: bytes, log: Path) -> dict:
@@ -81,32 +75,13 @@ def without_copies(costs: Costs) -> int:
     return filled([row for row in costs if row[0] != "copy"])
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A rule from a configuration to estimated cycles.
-
-    Args:
-        name: The bound tensors, in words.
-        roles: By opcode, the tensors whose layouts it imposes: 0 output, 1 input, 2 kernel.
-        barriers: Keep layouts that differ from the compiler's own by barriers, as the product does.
-        cycles: How the costs of a compiled program are summed.
-    """
-
-    name: str
-    roles: Mapping[str, Sequence[int]]
-    barriers: bool = True
-    cycles: Callable[[Costs], int] = filled
-
-
 COMMITTED = "committed"
-RULES = {
-    "outputs": Rule("outputs and reshapes, no barriers", _OUTPUTS | _RESHAPES, False),
-    "products": Rule("outputs of convolutions and dots, no barriers", _OUTPUTS, False),
-    COMMITTED: Rule("outputs and reshapes, barriers (the rule of the labels)", _OUTPUTS | _RESHAPES),
-    "unfilled": Rule("the same, missing estimates count 0", _OUTPUTS | _RESHAPES, cycles=estimated_alone),
-    "no copies": Rule("the same, copies count 0", _OUTPUTS | _RESHAPES, cycles=without_copies),
+RULES: dict[str, tuple[str, Callable[[Costs], int]]] = {
+    COMMITTED: ("the rule of the labels", filled),
+    "unfilled": ("missing estimates count 0", estimated_alone),
+    "no copies": ("copies count 0", without_copies),
 }
-"""The rules by their short names."""
+"""By short name, the rule in words, and how the costs of a compiled program are summed."""
 
 
 class BoundProgram:
@@ -123,7 +98,7 @@ class BoundProgram:
     """
 
     def __init__(
-        self, module: Module, nodes: list[ConfigurableNode], file: CompetitionFile, layout_codes: np.ndarray
+        self, module: Module, nodes: list[ConfigurableNode], file: Program, layout_codes: np.ndarray
     ):
         self.module, self.nodes = module, nodes
         self._layouts = [tuple(int(d) for d in layout if d >= 0) for layout in file.layouts]
@@ -133,7 +108,7 @@ class BoundProgram:
         self._own = [node for _, node in pairs]  # the program's node of each matched row
         self._codes = layout_codes[:, self.matched]
 
-    def _match(self, file: CompetitionFile) -> list[tuple[int, ConfigurableNode]]:
+    def _match(self, file: Program) -> list[tuple[int, ConfigurableNode]]:
         """Pair nodes of equal opcode and shapes, in the order of both programs."""
         tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
         waiting: dict[tuple, list[ConfigurableNode]] = {}
@@ -151,29 +126,24 @@ class BoundProgram:
                 pairs.append((row, waiting[key].pop(0)))
         return pairs
 
-    def bound_tensors(self, rule: Rule) -> np.ndarray:
-        """Return the tensors that a rule may bind, ``(M, 3)`` bool."""
+    def bound_tensors(self) -> np.ndarray:
+        """Return the tensors whose layouts are imposed, ``(M, 3)`` bool."""
         mask = np.zeros((len(self._own), len(ROLES)), bool)
         for row, node in enumerate(self._own):
-            mask[row, list(rule.roles.get(node.opcode, ()))] = True
+            mask[row, list(BOUND.get(node.opcode, ()))] = True
         return mask
 
-    def bound(self, rule: Rule) -> np.ndarray:
-        """Return the layouts that a rule imposes, ``(C, M, 3)`` codes, 0 for none."""
-        return np.where(self.bound_tensors(rule), self._codes, 0)
+    def bound(self) -> np.ndarray:
+        """Return the layouts that are imposed, ``(C, M, 3)`` codes, 0 for none."""
+        return np.where(self.bound_tensors(), self._codes, 0)
 
-    def impose(self, rule: Rule, codes: np.ndarray) -> bytes:
-        """Return the serialised program with some layouts, ``(M, 3)`` codes, imposed by a rule."""
+    def impose(self, codes: np.ndarray) -> bytes:
+        """Return the serialised program with some layouts, ``(M, 3)`` codes, imposed."""
         layouts = {
             node.node: tuple(self._layouts[code] for code in row)
             for node, row in zip(self._own, codes, strict=True)
         }
-        nodes = self.nodes if rule.barriers else [_at_home(node, layouts) for node in self.nodes]
-        module = constrain(self.module, layouts, nodes)
-        if not rule.barriers:
-            named = {self._instructions[node.node].name: layouts[node.node][1:] for node in self._own}
-            bind_operands(module, named)
-        return module.SerializeToString(deterministic=True)
+        return constrain(self.module, layouts, self.nodes).SerializeToString(deterministic=True)
 
 
 def _numbered(module: Module) -> tuple[list[Instruction], list[list[Instruction]]]:
@@ -184,31 +154,3 @@ def _numbered(module: Module) -> tuple[list[Instruction], list[list[Instruction]
         instructions += by_id.values()
         operands += [[by_id[i] for i in instruction.operand_ids] for instruction in by_id.values()]
     return instructions, operands
-
-
-def _at_home(node: ConfigurableNode, layouts: Layouts) -> ConfigurableNode:
-    """Return the node with its layouts as the compiler's own, so that no barrier is needed."""
-    return replace(node, default=layouts.get(node.node, ()))
-
-
-def bind_operands(module: Module, layouts: Mapping[str, Sequence[Layout]]) -> None:
-    """Bind operands in place, without barriers.
-
-    Args:
-        module: The module.
-        layouts: By the instruction's name, the layouts of its operands; () binds nothing.
-    """
-    for computation in module.computations:
-        by_id = {instruction.id: instruction for instruction in computation.instructions}
-        new_ids = itertools.count(max(by_id) + 1)
-        instructions = []
-        for instruction in computation.instructions:
-            for position, layout in enumerate(layouts.get(instruction.name, ())):
-                if layout:
-                    source = by_id[instruction.operand_ids[position]]
-                    instructions.append(layout_constraint(source, layout, next(new_ids)))
-                    instruction.operand_ids[position] = instructions[-1].id
-            instructions.append(instruction)
-        copies = [Instruction.FromString(i.SerializeToString()) for i in instructions]
-        del computation.instructions[:]
-        computation.instructions.extend(copies)

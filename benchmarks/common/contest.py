@@ -13,6 +13,7 @@ import torch
 from common.graph_files import default_files, program_of
 from common.options import add_model_options, add_timing_options, make_parser
 from common.report import finish, in_process, table
+from fastslow.core.npz_io import read_arrays
 
 
 class Contest(Protocol):
@@ -45,7 +46,11 @@ def parse_timing_options(description: str, arguments: list[str]) -> argparse.Nam
     add_model_options(parser)
     add_timing_options(parser)
     options = parser.parse_args(arguments)
-    options.files = options.files or default_files(options.quick)
+    options.files = options.files or [
+        path
+        for path in default_files(options.quick)
+        if len(read_arrays(path, ["node_opcode"])["node_opcode"]) <= options.most_nodes
+    ]
     options.repeats = 1 if options.quick else options.repeats
     torch.set_num_threads(options.threads)
     return options

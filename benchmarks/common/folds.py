@@ -1,4 +1,4 @@
-"""Cross-validation folds of the train and valid graphs, grouped by architecture; test is never read."""
+"""Folds of the train and valid graphs, grouped by architecture; test is never read."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import GroupKFold
 
-from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, get_collection, trained_together
+from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID
 from fastslow.core.errors import DataError
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.scaling import NODE_BLOCKS, Scaler
@@ -48,22 +48,6 @@ def split_families(names: Iterable[str], num_folds: int) -> list[set[str]]:
     groups = -pd.factorize(families)[0]
     folds = GroupKFold(num_folds).split(names, groups=groups)
     return [set(families[held_out].tolist()) for _, held_out in folds]
-
-
-def split_source(folder: Path, slug: str, num_folds: int) -> list[set[str]]:
-    """Split the architectures of a collection and of its source's other search into folds.
-
-    Both collections of a source get the same folds.
-
-    Args:
-        folder: Features folders of both, by slug.
-        slug: The collection.
-        num_folds: Number of folds.
-    """
-    own = get_collection(slug)
-    every = [Features(folder / c.slug) for c in (own, *trained_together(own, "source"))]
-    names = [name for features in every for split in POOLED for name in features.names(split)]
-    return split_families(names, num_folds)
 
 
 def build_layouts(settings: dict, data_root: str, folder: Path) -> None:

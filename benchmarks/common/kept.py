@@ -1,12 +1,34 @@
 """Parts of a benchmark that are kept in a file, so that an interrupted run resumes."""
 
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from fastslow.core.files import read_json, write_json
+from common import report
+from fastslow.core.files import digest, file_digest, read_json, write_json
+from fastslow.core.source import source_digest
+
+
+def kept_parts(script: str, options: Namespace, run: Path | None = None) -> "Kept":
+    """Return the parts of a script in ``benchmarks/results``; with ``--quick`` none are kept.
+
+    The file is another one where the code that the script reaches differs, its options or the run.
+
+    Args:
+        script: Path of the script.
+        options: Its command line.
+        run: Folder of the run that it reads, if any.
+    """
+    if options.quick:
+        return Kept(None)
+    path = Path(script).resolve()
+    code = source_digest(f"{path.stem}:main", path.parent)
+    given = sorted((name, str(value)) for name, value in vars(options).items())
+    made = [file_digest(manifest) for manifest in sorted(run.glob("*/manifest.json"))] if run else []
+    return Kept(report.RESULTS / f"{path.stem}-{digest([code, given, made])}.json")
 
 
 class Kept:
@@ -25,6 +47,7 @@ class Kept:
         if name not in self._parts:
             self._parts[name] = make()
             if self._path:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
                 write_json(self._path, self._parts)
         return self._parts[name]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.reader import CompetitionFile
+from fastslow.competition.reader import Program
 from fastslow.competition.tied_choices import Choices
 
 _ROWS = 64  # configurations written at a time
@@ -15,19 +15,16 @@ _NOISE = 0.03
 
 def write_repeated(
     path: Path,
-    file: CompetitionFile,
+    file: Program,
     num_nodes: int,
     num_configurable: int,
     num_configs: int,
-    rng: np.random.Generator | None = None,
-    families: int = 1,
-    hidden: bool = False,
 ) -> None:
     """Write copies of a program side by side as one competition file, streamed.
 
-    Tensors that are tied in the program are tied across all copies of a family, like layers of equal shapes
-    in the real files. Each group takes its choice from a random configuration of the file; every
-    option of a group adds its own cost to the runtime, and there is noise of a few percent.
+    Tensors that are tied in the program are tied across all copies, like layers of equal shapes in the real
+    files. Each group takes its choice from a random configuration of the file; every option of a group adds
+    its own cost to the runtime, and there is noise of a few percent.
 
     Args:
         path: The npz file; its layouts are compressed as ``numpy.savez_compressed`` does it.
@@ -35,9 +32,6 @@ def write_repeated(
         num_nodes: N of the file written; the last copy is cut short.
         num_configurable: K, at most the number in all copies.
         num_configs: C.
-        rng: Source of the draws; default: seed 0.
-        families: Families of copies; each has groups of its own.
-        hidden: Write zeros as runtimes, as the competition's test files have them.
     """
     offset = np.arange(-(-num_nodes // len(file.node_opcode)))[:, None] * len(file.node_opcode)
     edges = (file.edge_index[None] + offset[:, :, None]).reshape(-1, 2)
@@ -45,18 +39,17 @@ def write_repeated(
     chosen = np.flatnonzero(ids < num_nodes)[:num_configurable]
     if len(chosen) < num_configurable:
         raise ValueError(f"{path}: the copies have {len(chosen)} configurable nodes, not {num_configurable}")
-    rng = rng or np.random.default_rng(0)
-    copies, own = np.divmod(chosen, len(file.node_config_ids))
-    choices = _in_families(file.choices, own, copies % families, families)
+    rng = np.random.default_rng(0)
+    own = chosen % len(file.node_config_ids)
+    choices = replace(file.choices, group=file.choices.group[own], codes=file.choices.codes[own])
     choices = _draw(choices, num_configs, rng)
-    runtime = np.zeros(num_configs, np.int64) if hidden else _runtimes(choices, rng)
     arrays = {
         "node_feat": np.tile(file.node_feat, (len(offset), 1))[:num_nodes],
         "node_opcode": np.tile(file.node_opcode, len(offset))[:num_nodes],
         "edge_index": edges[(edges < num_nodes).all(1)],
         "node_config_ids": ids[chosen],
         "node_splits": np.array([[0, num_nodes]]),
-        "config_runtime": runtime,
+        "config_runtime": _runtimes(choices, rng),
     }
     with open(path, "wb") as handle:
         np.savez(handle, **arrays)
@@ -70,17 +63,6 @@ def write_repeated(
         for start in range(0, num_configs, _ROWS):
             codes = choices.layout_codes(slice(start, start + _ROWS))
             member.write(layouts[codes].tobytes())
-
-
-def _in_families(choices: Choices, own: np.ndarray, family: np.ndarray, families: int) -> Choices:
-    """Return the choices of nodes ``own`` of copies, with groups of their own for each family of copies."""
-    return replace(
-        choices,
-        group=choices.group[own] + (choices.num_groups * family)[:, None],
-        codes=choices.codes[own],
-        values=np.tile(choices.values, families),
-        options=np.tile(choices.options, families),
-    )
 
 
 def _draw(choices: Choices, count: int, rng: np.random.Generator) -> Choices:

@@ -9,7 +9,7 @@ from common.binding_rules import COMMITTED
 from fastslow.competition.layouts import ROLES
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.reader import CompetitionFile
+from fastslow.competition.reader import Program
 from fastslow.competition.tied_choices import Choices
 from fastslow.features.configs.config_tensors import config_tensors
 
@@ -65,7 +65,7 @@ class Measured:
         return [float(change), kendall_tau(cost[known], uncommon[known].astype(int))]
 
 
-def name_groups(file: CompetitionFile, choices: Choices) -> list[str]:
+def name_groups(file: Program, choices: Choices) -> list[str]:
     """Return a name of each group of tied choices: its tensors, with the shape of the first one."""
     tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
     names = []

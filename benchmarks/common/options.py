@@ -19,12 +19,7 @@ def make_parser(description: str) -> argparse.ArgumentParser:
 
 def add_model_options(parser: argparse.ArgumentParser, threads: int = 2) -> None:
     """Add the options of benchmarks that run our models: ``--threads --device --preset --set``."""
-    add_setting_options(parser, threads)
     parser.add_argument("--preset", default="sample", help="preset of our models (default sample)")
-
-
-def add_setting_options(parser: argparse.ArgumentParser, threads: int = 2) -> None:
-    """Add the options of benchmarks that choose their own presets: ``--threads --device --set``."""
     parser.add_argument(
         "--threads", type=int, default=threads, help=f"threads of torch and LightGBM (default {threads})"
     )
@@ -35,15 +30,6 @@ def add_setting_options(parser: argparse.ArgumentParser, threads: int = 2) -> No
         default=[],
         metavar="SECTION.NAME=VALUE",
         help="settings of our models, as for make: gnn.layout.hidden_channels=64",
-    )
-
-
-def add_data_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--data-root``."""
-    parser.add_argument(
-        "--data-root",
-        default="data/sample",
-        help="folder that has npz_all/ and, to score test, solution.csv (default data/sample)",
     )
 
 
@@ -64,6 +50,12 @@ def add_timing_options(parser: argparse.ArgumentParser) -> None:
         metavar="NPZ",
         help="layout files in folders as published, layout/xla/default/test/NAME.npz (default: the real test"
         " files in ../shared/real, or the sample's)",
+    )
+    parser.add_argument(
+        "--most-nodes",
+        type=float,
+        default=float("inf"),
+        help="leave out larger files, unless --files names them",
     )
     parser.add_argument("--repeats", type=int, default=3, help="rounds of timing (default 3, quick 1)")
     parser.add_argument("--limit", type=float, default=8.0, help="memory of a dense run in GB (default 8)")

@@ -5,11 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from common.needs import KERNEL
-from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
-from fastslow.core.npz_io import read_arrays
-from fastslow.core.settings import resolve
-from fastslow.evaluation.scores import read_solution
+from common.labelled_sample import labelled_sample
+from fastslow.competition.catalog import TEST
 from fastslow_programs.tuning.history import History, Outcome, Proposal
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import Target, read_target
@@ -39,47 +36,19 @@ def replay_target(path: Path, run: str, collection: str = "") -> Target:
     return read_target(TuneSettings(source=str(path), run=run, collection=collection))
 
 
-def layout_targets(folder: Path, runs: Sequence[str]) -> list[tuple[Target, ...]]:
-    """Write the sample's labelled test programs, both searches of each in one file.
+def sample_targets(folder: Path, runs: Sequence[str], kind: str) -> list[tuple[Target, ...]]:
+    """Return the sample's labelled test programs of a kind, see :mod:`common.labelled_sample`.
 
     Args:
         folder: Folder of the files.
         runs: Run folders that predict, or ``none``.
+        kind: ``tile`` or ``layout``.
 
     Returns:
         For each program its targets, one per run.
     """
-    data, found = resolve("data/sample"), []
-    solution = read_solution(data / "solution.csv")
-    for collection in (c for c in COLLECTIONS if c.name.endswith(":random")):
-        other = get_collection(collection.name.replace(":random", ":default"))
-        for program in list_programs(data, collection, TEST):
-            parts = [_read_all(c.folder(data, TEST) / program.path.name) for c in (collection, other)]
-            arrays = dict(parts[0])
-            arrays["node_config_feat"] = np.concatenate([part["node_config_feat"] for part in parts])
-            labels = [solution[f"{c.name}:{program.name}"] for c in (collection, other)]
-            arrays["config_runtime"] = np.concatenate(labels)
-            path = folder / collection.slug / program.path.name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            np.savez(path, **arrays)
-            found.append(tuple(replay_target(path, run, collection.name) for run in runs))
-    return found
-
-
-def kernel_targets(folder: Path, runs: Sequence[str]) -> list[tuple[Target, ...]]:
-    """Return the sample's test kernels with at least ``KERNEL`` tiles, as :func:`layout_targets` does."""
-    data, collection = resolve("data/sample"), get_collection("tile:xla")
-    solution, found = read_solution(data / "solution.csv"), []
-    for program in list_programs(data, collection, TEST):
-        labels = solution[f"{collection.name}:{program.name}"]
-        if len(labels) >= KERNEL:
-            path = folder / program.path.name
-            np.savez(path, **_read_all(program.path) | {"config_runtime": labels.astype(np.int64)})
-            found.append(tuple(replay_target(path, run, collection.name) for run in runs))
-    return found
-
-
-def _read_all(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as file:
-        names = file.files
-    return dict(read_arrays(path, names))
+    return [
+        tuple(replay_target(path, run, collection.name) for run in runs)
+        for collection, path in labelled_sample(folder, TEST)
+        if collection.kind == kind
+    ]

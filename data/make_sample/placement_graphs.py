@@ -1,4 +1,6 @@
-"""Make the programs of ``data/placement`` again, with jax: ``PYTHONPATH=data python -m make_sample.placement_graphs``.
+"""Make the programs of ``data/placement`` again, with jax.
+
+Run it as ``PYTHONPATH=data python -m make_sample.placement_graphs``.
 
 The transformers are stored as the zoo wrote attention before, with heads split off by a reshape: made again,
 they differ, and figures measured on them need to be measured again.

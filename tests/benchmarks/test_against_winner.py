@@ -9,11 +9,9 @@ import pytest
 from common import graph_files
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
-from helpers.workspace import LAYOUT_FILES, cut_sample
 
 pytest.importorskip("torch_geometric", reason="pip install -r benchmarks/requirements.txt")
 import inference  # noqa: E402 (needs torch_geometric)
-import quality  # noqa: E402
 import train_step  # noqa: E402
 
 QUICK = ["--quick", "--threads", "1"]
@@ -44,22 +42,6 @@ def test_train_step(capsys):
     assert set(result["files"][0]["memory"]) == {"ours", "dense", "winner"}
     assert 0 < result["largest difference"]["prediction"] < 1e-5
     assert 0 < result["largest difference"]["gradient"] < 1e-4
-
-
-def test_quality_and_its_finished_runs(tmp_path, monkeypatch, capsys):
-    options = quality.parse_arguments([*QUICK, "--data-root", str(cut_sample(tmp_path / "data"))])
-    quality.compare(options, tmp_path)
-    result = last_line(capsys)
-    ours, equal_time, equal_steps = result["runs"]
-    assert [run["contender"] for run in result["runs"]] == list(quality.CONTENDERS)
-    assert equal_steps["steps"] == ours["steps"] == LAYOUT_FILES["train"]  # one epoch, a graph a step
-    assert equal_time["test"]["per_graph"].keys() == ours["test"]["per_graph"].keys()
-    assert len(ours["test"]["per_graph"]) == LAYOUT_FILES["test"]
-    assert set(result["mean of collections by seed"]["ours"]) == {"valid", "test"}
-    for name in ("train", "train_winner"):
-        monkeypatch.setattr(quality, name, lambda *_, **__: pytest.fail("trained again"))
-    quality.compare(options, tmp_path)
-    assert last_line(capsys) == result
 
 
 def test_a_path_must_name_its_collection(tmp_path):

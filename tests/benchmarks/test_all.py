@@ -1,7 +1,6 @@
-"""all.py lists tables by code and sample, makes stale ones again, and resumes; every table has its stamp."""
+"""all.py lists tables by code and sample, makes stale ones again, and resumes; scripts made all tables."""
 
 import importlib
-import re
 
 import pytest
 
@@ -79,7 +78,7 @@ def test_stale_tables_are_made_again_and_an_interrupted_call_resumes(folder, run
     assert status == 1 and "slow: exit status 3" in errors
     order = [line.split()[1] for line in printed.splitlines() if line.startswith("[")]
     assert order == ["fast:", "slow:"], "the longest last"
-    assert "none: left out, needs Python module nix" in printed and "about 3.5 hours" in printed
+    assert "none: left out, needs Python module nix" in printed and "about 210 minutes" in printed
     assert states(run) == {"fast": "present", "none": "missing", "slow": "missing"}
     (folder / "slow.broken").unlink()
     assert run()[0] == 0
@@ -97,7 +96,7 @@ def test_stale_tables_are_made_again_and_an_interrupted_call_resumes(folder, run
     assert not any((folder / "results" / "all").iterdir())
 
 
-def test_what_makes_a_table_stale_and_how_it_becomes_a_record(folder, run):
+def test_what_makes_a_table_stale(folder, run):
     run()
     helper = folder / "helper.py"
     helper.write_text(helper.read_text().replace("return 2", "return 3  # not reached"))
@@ -106,24 +105,23 @@ def test_what_makes_a_table_stale_and_how_it_becomes_a_record(folder, run):
     assert states(run) == {"fast": "present", "none": "missing", "slow": "stale: sample"}
     helper.write_text(helper.read_text().replace("return 1", "return 7"))
     assert states(run)["fast"] == "stale: code" and states(run)["slow"] == "stale: code and sample"
-    assert run("--mark", "--only", "slow")[0] == 0
-    assert remeasure.RECORD.fullmatch(table.read_text().splitlines()[0])
-    assert states(run) == {"fast": "stale: code", "none": "missing", "slow": "record"}
-    assert run()[0] == 0 and states(run)["slow"] == "record"
-    assert run("--records")[0] == 0 and states(run)["slow"] == "present"
-    assert "slow 7" in table.read_text()
+    assert run("--only", "slow")[0] == 0 and "slow 7" in table.read_text()
+    assert states(run) == {"fast": "stale: code", "none": "missing", "slow": "present"}
+    table.write_text("> Record of commit 1234567; not of the present code.\n")
+    assert states(run)["slow"] == "stale: no stamp"
     with pytest.raises(SystemExit, match="2"):
         run("--only", "x")
 
 
-def test_every_table_is_present_or_a_record_of_a_commit():
-    """After a change of code call ``python benchmarks/all.py``, or with ``--mark`` to keep records."""
-    sample, scripts = remeasure.sample_digest(), remeasure.find_scripts(BENCHMARKS)
-    states = {script.path.stem: script.state(sample) for script in scripts}
-    assert {name: state for name, state in states.items() if state[0] == remeasure.STALE} == {}
+def test_every_table_was_made_by_its_script():
+    """``python benchmarks/all.py`` makes them; ``--list`` shows which are older than the code."""
+    sample = remeasure.sample_digest()
+    scripts = {script.path.stem: script for script in remeasure.find_scripts(BENCHMARKS)}
     for table in (BENCHMARKS / "tables").glob("*.md"):
-        first = table.read_text().partition("\n")[0]
-        assert remeasure.RECORD.fullmatch(first) or remeasure.STAMP.fullmatch(first), table.name
-        assert table.stem in states or re.search(r"Script in [0-9a-f]{7,12}, since removed\.", first), (
-            f"{table.name}: no script makes it"
-        )
+        assert table.stem in scripts, f"{table.name}: no script makes it"
+        script, text = scripts[table.stem], table.read_text()
+        made = remeasure.STAMP.fullmatch(script.first_line)
+        assert made, f"{table.name}: its first line is no stamp of all.py"
+        assert made["sample"] in (None, sample), f"{table.name}: made on another sample"
+        for arguments in script.commands:
+            assert f"\n{script.typed(arguments)}\n" in text, f"{table.name}: made by another command"

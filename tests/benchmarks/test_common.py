@@ -1,5 +1,6 @@
 """Rules of every script: help, README, output, parts that are kept."""
 
+import argparse
 import runpy
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from common import report
-from common.kept import Kept, finite
+from common.kept import Kept, finite, kept_parts
 from fastslow.core.settings import PROJECT
 
 BENCHMARKS = PROJECT / "benchmarks"
@@ -59,8 +60,20 @@ def test_tables_and_spreads_in_markdown():
     assert report.spread([]) == ""
 
 
-def test_finished_parts_are_read_again(tmp_path):
+def test_finished_parts_are_read_again(tmp_path, monkeypatch):
     path = tmp_path / "kept.json"
     assert Kept(path).part("a", lambda: {"x": 1}) == {"x": 1}
     assert Kept(path).part("a", lambda: pytest.fail("made again")) == {"x": 1}
+    script, options = str(BENCHMARKS / "zero_shot.py"), argparse.Namespace(quick=False, draws=1)
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
+    (tmp_path / "run" / "member").mkdir(parents=True)
+    (tmp_path / "run" / "member" / "manifest.json").write_text("1")
+    for _ in range(2):
+        kept_parts(script, options, tmp_path / "run").part("a", lambda: 1)
+    assert len(list((tmp_path / "results").iterdir())) == 1
+    (tmp_path / "run" / "member" / "manifest.json").write_text("2")
+    kept_parts(script, options, tmp_path / "run").part("a", lambda: 1)
+    kept_parts(script, argparse.Namespace(quick=False, draws=2)).part("a", lambda: 1)
+    kept_parts(script, argparse.Namespace(quick=True, draws=3)).part("a", lambda: 1)
+    assert len(list((tmp_path / "results").iterdir())) == 3
     assert finite({"a": [np.float64("nan"), np.int64(2)]}) == {"a": [None, 2]}

@@ -9,18 +9,9 @@ import numpy as np
 import pytest
 
 import label_truth
-from common.binding_rules import (
-    COMMITTED,
-    RULES,
-    BoundProgram,
-    costs_of,
-    estimated_alone,
-    filled,
-    without_copies,
-)
+from common.binding_rules import COMMITTED, BoundProgram, costs_of, estimated_alone, filled, without_copies
 from common.measured_runs import Measured, choose_on_half, disagreements, effects, name_groups, signs
 from fastslow.competition.metrics import kendall_tau
-from fastslow.core.errors import SettingsError
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.cycle_estimates import estimate
@@ -65,40 +56,33 @@ def case(tmp_path_factory):
     file = npz_program(path, "layout", labelled=True)
     found = file.choices
     program = BoundProgram(module, nodes, file, found.layout_codes())
-    decisive = label_truth.bound_groups(RULES[COMMITTED], program, found)
+    decisive = label_truth.bound_groups(program, found)
     measured = Measured(file.runtime, found, name_groups(file, found), decisive)
     return Namespace(module=module, nodes=nodes, drawn=drawn, file=file, program=program, measured=measured)
+
+
+def score(case, rule, label, programs):
+    compiled = label_truth.compile_commonest(case.program, label, programs)
+    return label_truth.score_rule(rule, case.program, case.measured, compiled)
 
 
 def test_nodes_are_matched_by_opcode_and_shapes_in_order(case):
     assert case.program.matched.tolist() == list(range(len(case.nodes)))
     other = BoundProgram(
-        small_module(2), configurable_nodes(small_module(2)), case.file, case.program.bound(RULES["outputs"])
+        small_module(2), configurable_nodes(small_module(2)), case.file, case.program.bound()
     )
     assert other.matched.tolist() == list(range(6))  # of 9; the third layer has no counterpart
 
 
 def test_the_committed_rule_is_the_products(case):
-    codes = case.program.bound(RULES[COMMITTED])
+    codes = case.program.bound()
     for layouts, own in zip(case.drawn, codes, strict=True):
         wanted = constrain(case.module, layouts, case.nodes).SerializeToString(deterministic=True)
-        assert case.program.impose(RULES[COMMITTED], own) == wanted
-
-
-def test_a_rule_without_barriers_binds_each_of_its_tensors_once(case):
-    for name in ("outputs", "products"):
-        rule = RULES[name]
-        for own in case.program.bound(rule)[:20]:
-            found = instructions(case.program.impose(rule, own))
-            constraints = [i for i in found if i.custom_call_target == "LayoutConstraint"]
-            assert len(constraints) == (own > 0).sum(), name
-            assert not any(i.opcode == "opt-barrier" for i in found)
-            used = {operand for i in found for operand in i.operand_ids}
-            assert {i.id for i in constraints} <= used, name
+        assert case.program.impose(own) == wanted
 
 
 def test_a_label_that_is_the_runtime_has_its_order_and_its_effects(case):
-    found = label_truth.score_rule(RULES[COMMITTED], case.program, case.measured, label, 10_000)
+    found = score(case, COMMITTED, label, 10_000)
     assert found["programs"] == found["distinct"] > 5 and found["covered"] == 1 and not found["failures"]
     assert found["tau"] == pytest.approx(1) and found["bound"] == pytest.approx(1)
     truth = effects(case.measured.choices.varying, case.measured, case.measured.runtime)
@@ -113,12 +97,11 @@ def test_the_commonest_programs_are_compiled_and_failures_left_out(case):
     def fails_first(modules, title):
         return [{"failure": "crashed", "message": "abort"}, *label(modules[1:], title)]
 
-    rule = RULES["products"]
-    counts = np.unique(case.program.bound(rule), axis=0, return_counts=True)[1]
+    counts = np.unique(case.program.bound(), axis=0, return_counts=True)[1]
     assert len(counts) > 1
-    one = label_truth.score_rule(rule, case.program, case.measured, label, 1)
+    one = score(case, "unfilled", label, 1)
     assert one["covered"] == counts.max() / CONFIGS and one["programs"] == 1
-    none = label_truth.score_rule(rule, case.program, case.measured, fails_first, 1)
+    none = score(case, "unfilled", fails_first, 1)
     assert (none["programs"], none["failures"], none["tau"]) == (0, 1, None)
 
 
@@ -155,10 +138,7 @@ def test_costs_add_up_to_the_products_estimate():
 
 
 def test_the_page_has_a_row_per_rule_and_per_choice(case):
-    results = {
-        name: label_truth.score_rule(RULES[name], case.program, case.measured, label, count)
-        for name, count in ((COMMITTED, 8), ("outputs", 0))
-    }
+    results = {name: score(case, name, label, count) for name, count in ((COMMITTED, 8), ("no copies", 0))}
     truth = effects(case.measured.choices.varying, case.measured, case.measured.runtime)
     assert len(truth) == len(case.measured.choices.varying)  # no two choices have one name
     chosen = {"programs": 9, "configurations": 50, "chosen": {COMMITTED: 200}, "interval": [0.25, 0.75]}
@@ -190,9 +170,6 @@ def test_a_rule_is_scored_on_programs_that_did_not_choose_it():
 def test_what_is_missing_is_named(tmp_path, monkeypatch, capsys):
     assert label_truth.main(["--real", str(tmp_path)]) == 0
     assert f"skipped: {tmp_path / label_truth.FILE} is missing" in capsys.readouterr().out
-    with pytest.raises(SettingsError, match="no rule mine; choose from outputs, products"):
-        label_truth.parse_rules(["outputs:3", "mine"], 4)
-    assert label_truth.parse_rules(["outputs:3", COMMITTED], 4) == {"outputs": 3, COMMITTED: 4}
     (tmp_path / label_truth.FILE).parent.mkdir(parents=True)
     (tmp_path / label_truth.FILE).touch()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

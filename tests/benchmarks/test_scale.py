@@ -1,4 +1,4 @@
-"""The benchmark of real size runs through every stage of one made graph."""
+"""The benchmark of real size runs through every stage of one made graph, and estimates hours by files."""
 
 import json
 
@@ -6,6 +6,12 @@ import pytest
 
 import scale
 from common import report
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.workflow.presets import network_settings
+
+
+def last_line(capsys):
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
 def test_every_stage_runs_on_the_made_graph(monkeypatch, capsys):
@@ -14,10 +20,10 @@ def test_every_stage_runs_on_the_made_graph(monkeypatch, capsys):
 
     monkeypatch.setattr(report, "in_process", in_this_process)
     assert scale.main(["--quick"]) == 0
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    result = last_line(capsys)
     made, stages = result["made"], result["stages"]
     assert list(stages) == ["features", "training", "inference", "ranker"]
-    features, training = stages["features"], stages["training"]
+    features = stages["features"]
     assert 0 < features["nodes kept"] < made["nodes"]
     assert 0 < features["groups"] <= made["configurable"]
     # distinct ones are kept, and every one of the file is predicted
@@ -25,5 +31,28 @@ def test_every_stage_runs_on_the_made_graph(monkeypatch, capsys):
     table_bytes = 4 * features["configs"] * stages["ranker"]["columns"]
     assert stages["ranker"]["table GB"] == pytest.approx(table_bytes / 2**30, rel=1e-3)
     assert all(found["peak GB"] > 0 for found in stages.values())
-    held = training["GB held, by twentieths of the steps"]
-    assert len(held) == made["steps"] and min(held) > 0
+
+
+def test_hours_follow_from_a_line_over_the_nodes(monkeypatch, capsys):
+    rows = [
+        {"file": "a", "source": "xla", "nodes": 1_000} | {slug: (1.0, 2.0) for slug in scale.GRAPHS},
+        {"file": "b", "source": "nlp", "nodes": 3_000} | {slug: (3.0, 6.0) for slug in scale.GRAPHS},
+    ]
+    assert scale.at_mean(rows, "xla", lambda row: row["layout-xla-random"][0]) == pytest.approx(14.105)
+    assert scale.at_mean(rows[:1], "xla", lambda row: row["layout-xla-random"][0]) == 1.0
+    monkeypatch.setattr(scale, "seconds_of", lambda path, steps: rows.pop(0))
+    assert scale.main(["--hours", "--quick"]) == 0
+    result = last_line(capsys)
+    own = {row["network"]: row["CPU hours"] for row in result["hours"]}
+    train, valid = scale.GRAPHS["layout-xla-default"]
+    settings = TrainSettings(**network_settings("kaggle", {}, "layout-xla-default")[0])
+    epoch = train * 14.105 + valid * 28.21 / settings.evaluate_every
+    assert own["layout-xla-default"] == pytest.approx(settings.epochs * epoch / 3600, rel=1e-3)
+    assert result["CPU hours"] == pytest.approx(3 * sum(own.values()), rel=1e-3)
+
+
+def test_a_step_is_measured_for_every_collection():
+    path = sorted(scale.SAMPLE.glob("npz_all/npz/layout/nlp/random/*/*.npz"))[0]
+    found = scale.seconds_of(path, steps=1)
+    assert found["source"] == "nlp" and found["nodes"] > 10
+    assert all(step > 0 and evaluation > 0 for step, evaluation in (found[slug] for slug in scale.GRAPHS))

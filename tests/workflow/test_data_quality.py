@@ -8,6 +8,10 @@ import pytest
 from PIL import Image
 
 from fastslow import cli
+from fastslow.evaluation.submission import doubtful_labels
+from fastslow.features.build import build_features
+from fastslow.features.settings import FeatureSettings
+from fastslow.features.store import Features
 from fastslow.workflow import data_quality
 from helpers.competition_files import layout_arrays, write_data_root, write_npz
 
@@ -45,6 +49,14 @@ def test_the_doubtful_graph_is_named_and_drawn(root, tmp_path, capsys, monkeypat
     before = path.read_bytes()
     assert cli.main(command) == 0, "nothing is measured twice"
     assert path.read_bytes() == before
+
+
+def test_a_submission_names_the_doubtful_graph(root, tmp_path):
+    where = {"collection": COLLECTION, "data_root": str(root), "folder": str(tmp_path / "features")}
+    build_features(FeatureSettings(workers=1, **where))
+    found = doubtful_labels(Features(tmp_path / "features"))
+    assert list(found) == [f"{COLLECTION}:noisy (train)"]
+    assert "a perfect predictor would reach 0." in found[f"{COLLECTION}:noisy (train)"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Programs of batched products, transposes and reshapes, in float32 and small enough to run in milliseconds.
 
-They are measured on a machine (``make sample LABELS=device``, ``benchmarks/device.py``); the committed sample
-has none of them.
+They are measured on a machine (``make sample LABELS=device``); the committed sample has none of them.
 """
 
 from collections.abc import Callable

@@ -13,7 +13,7 @@ STEP_CORES = "FASTSLOW_STEP_CORES"
 """Environment variable: cores that one step may keep busy, as the workflow planned them."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-_LEAST_SLACK = 1 << 29  # less costs a fifth of the time of a step (benchmarks/tables/scale.md)
+_LEAST_SLACK = 1 << 29  # half of it cost a fifth of the time of a step
 _SETTLING = 10  # first steps, which show what steps take
 _OFTEN = 2  # steps from one return to the next that are too few
 

@@ -1,8 +1,7 @@
 """Convert an HLO module to the arrays of a competition file, and to features that those lack.
 
 Nodes are the instructions of the module, computation by computation, in the module's order. The 140 features
-are those of TpuGraphs (arXiv 2308.13490, appendix) and equal its npz files in every value
-(``benchmarks/tables/extractor.md``).
+are those of TpuGraphs (arXiv 2308.13490, appendix) and equal its npz files in every value.
 """
 
 import math

@@ -29,7 +29,7 @@ _COLUMNS = 256  # of a ranker's table, rounded up
 _STATE_TENSORS = 20  # tensors of a state that a training step keeps for its gradient, per layer together
 _CONFIGS_PER_STATE = 8  # measured on published files: 4 to 12 configurations of a node share a state
 _USABLE = 0.9  # share of the memory that is planned with
-_LONG_SHARE = 0.8  # of the cores; of the CPU time of the preset kaggle too (benchmarks/tables/scale.md)
+_LONG_SHARE = 0.8  # of the cores, as about of the CPU time of the preset kaggle
 
 environment: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar(
     "environment", default=None

@@ -98,7 +98,8 @@ SEEDS = {
 
 
 HOURS = {"sample": 0.1, "kaggle": 22.0}
-"""Wall hours of a preset on two cores without a GPU: README, ``benchmarks/tables/scale.md``."""
+"""Wall hours of a preset on two cores without a GPU. Layout networks take most of the hours of ``kaggle``
+(``benchmarks/tables/scale.md``)."""
 
 
 def preset_seeds(preset: str, kind: str) -> int:

@@ -6,7 +6,8 @@ wherever they differ from the compiler's own; those of reshapes a small one. A `
 value, and the compiler folds it away, or carries it on to producers and consumers: a barrier keeps it. So
 the operands of convolutions and dots are left to the compiler; their outputs are bound, and followed by a
 barrier where they differ from the default; a reshape that differs from the default is bound between barriers,
-with default layouts on their far side. ``benchmarks/label_truth.py`` compares this rule with others.
+with default layouts on their far side. ``benchmarks/label_truth.py`` compares the estimates under this rule
+with the measured runs.
 """
 
 import itertools

@@ -144,7 +144,7 @@ fastest. The first rows are trivial rules. Valid programs chose the weights; no 
   (`benchmarks/tables/zero_shot.md`). A single feature scored 0.65, 0.53 and 0.17 there.
 - The sample's programs are small. `fastslow rank` names opcodes and sizes that no train program has, the
   distance to the nearest one, and the score to expect at that distance.
-- The models rank for TPU v3. On v2 and v5e see `benchmarks/tables/transfer.md`.
+- The models rank for TPU v3. No table measures them on other generations.
 
 ## Licence
 

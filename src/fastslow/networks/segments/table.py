@@ -5,8 +5,7 @@ table has a row for each *distinct* state of a segment; the published one has a 
 
 What the configurations of a segment share is larger than what they differ in, and drifts as the weights
 change. It is kept once for each segment, as it was last, and a row holds the difference from it: 16 bits are
-enough for that, and rows that were written at different steps differ by less. (In 32 bits, whole rows as
-published ranked as well on the sample: ``benchmarks/tables/gst.md``.)
+enough for that, and rows that were written at different steps differ by less.
 """
 
 from dataclasses import dataclass
