@@ -78,11 +78,6 @@ COMMANDS = {
         "fastslow.commands.network:train_network",
         first="network",
     ),
-    "kernel": Command(
-        "Write a notebook for Kaggle's GPUs that trains and predicts there, and push it",
-        "fastslow.kaggle.kernel:KernelSettings",
-        "fastslow.commands.kernel:write_kernel",
-    ),
     "report": Command(
         "Render the executed notebooks of a run to HTML with an index page",
         "fastslow.evaluation.report:ReportSettings",
