@@ -215,12 +215,6 @@ def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_in_one(b
     assert read_training(settings).train.names == names
     other = Features(both_searches / "layout-xla-default")
     assert settings.artifact().inputs["layout-xla-default"] == other.fingerprint
-    settings = settings.replace(objective="regression")
-    shares = [read_training(settings.replace(machines="a:1,b:2", machine=machine)) for machine in (0, 1)]
-    assert [share.train.names for share in shares] == [names[::2], names[1::2]]
-    assert all(share.bins.names == names for share in shares)
-    with pytest.raises(DataError, match="5 train graphs with different runtimes for 6 machines"):
-        read_training(settings.replace(machines="a:1,b:2,c:3,d:4,e:5,f:6"))
 
 
 @cases("options", [{}, {"objective": "best"}, {"early_stopping_rounds": 2, "evaluate_every": 1}])
@@ -306,9 +300,6 @@ def test_presets_set_nothing_that_is_not_read(preset, kind, tmp_path):
             "objective: 'mse' is not one of regression, quantile, lambdarank, rank_xe",
         ),
         ({"train_on": "all"}, "train_on: 'all' is not one of collection, source, layout"),
-        ({"machines": "here"}, "machines: 'here' is not a list host:port"),
-        ({"machines": "a:1,b:2", "machine": 2, "objective": "regression"}, "machine: 2 is not from 0 to 1"),
-        ({"machine": 1}, "machine: 1 is not from 0 to 0"),
         ({"relevance_levels": 32}, "relevance_levels: 32 is not 2 or more, at most 31"),
         ({"opponents": 0}, "opponents"),
         ({"num_iterations": 0}, "num_iterations"),

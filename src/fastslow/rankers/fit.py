@@ -1,4 +1,4 @@
-"""Fit the LightGBM ranker with one objective, on one machine or several."""
+"""Fit the LightGBM ranker with one objective."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastslow.competition.catalog import TRAIN, VALID
-from fastslow.core.errors import DataError
 from fastslow.core.progress import Report
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
@@ -29,8 +28,8 @@ class Training:
 
     Args:
         kind: ``layout`` or ``tile``.
-        train: Rows to fit; with several machines, those of this machine's graphs.
-        bins: Rows of all train graphs from which the feature bins are made, the same on every machine.
+        train: Rows to fit.
+        bins: Rows of all train graphs from which the feature bins are made.
         valid: Rows to evaluate on.
     """
 
@@ -41,22 +40,17 @@ class Training:
 
 
 def read_training(settings: RankerSettings) -> Training:
-    """Read the tables that the settings name; with several machines, each takes every n-th train graph.
+    """Read the tables that the settings name.
 
     The tables, and so the trees, are the same whichever of the collections that ``train_on`` joins is named.
 
     Raises:
-        DataError: No train graph can be learned from, or there are fewer of them than machines.
+        DataError: No train graph can be learned from.
     """
     sources = settings.sources()
     names = trainable(sources)
-    machines = settings.machines.count(",") + 1
-    if len(names) < machines:
-        problem = f"{len(names)} train graphs with different runtimes for {machines} machines"
-        raise DataError(settings.features, problem, "Train on other programs, or on fewer machines")
-    own = names[settings.machine :: machines]
     bin_rows = min(settings.configs_per_graph, max(2, BIN_ROWS // len(names)))
-    samples = [(own, settings.configs_per_graph), (names, bin_rows)]
+    samples = [(names, settings.configs_per_graph), (names, bin_rows)]
     train, bins = read_tables(sources, TRAIN, samples, settings.seed)
     valid = read_table(sources, VALID, max_configs=settings.valid_configs)
     return Training(next(iter(sources.values())).collection.kind, train, bins, valid)
@@ -181,7 +175,6 @@ def fit(settings: RankerSettings, objective: str, training: Training, report: Re
     }
     parameters = {
         **settings.tree_parameters(),
-        **settings.network_parameters(),
         "objective": OBJECTIVES[objective].lightgbm,
         "metric": "None",
     }

@@ -52,8 +52,7 @@ def train_ranker(settings: RankerSettings) -> dict:
 
     The folder, and each of ``runs``, gets ``metrics.jsonl``, ``training.png``, ``model.txt``,
     ``importance.csv``, ``predictions.npz`` and, last, ``manifest.json``. Training takes seconds to minutes;
-    an interrupted run starts again. Of several machines each ends with the same model and writes it into its
-    own folder.
+    an interrupted run starts again.
 
     Args:
         settings: Settings.
