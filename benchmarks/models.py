@@ -54,7 +54,6 @@ GROUPS: dict[str, dict[str, list[str]]] = {
     "node inputs": {
         **_each("node_inputs", ["numeric", "picked+tiles"]),
         **_each("node_inputs", ["numeric+tiles+depths"]),
-        **_each("dimension_tokens", ["True"]),  # the 5th's
     },
     "size": {
         **_each("num_layers", ["2"]),
