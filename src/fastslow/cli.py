@@ -99,16 +99,11 @@ COMMANDS = {
         examples=("program.hlo", "model.py:make configs=5000", "program.npz known=measured.csv"),
     ),
     "compare": Command(
-        "Compare two runs of a collection per graph, with the standard error of their difference",
+        "Compare two runs, two models (which is better) or two submissions (whether they rank alike)",
         "fastslow.evaluation.compare:CompareSettings",
-        "fastslow.evaluation.compare:compare_runs",
+        "fastslow.commands.compare:compare",
         first="one other",
-    ),
-    "compare-submissions": Command(
-        "Compare two submissions row by row: do they rank alike, and are they of one release",
-        "fastslow.kaggle.agreement:AgreementSettings",
-        "fastslow.kaggle.agreement:compare_submissions",
-        first="one other",
+        examples=("runs/sample runs/mine", "submissions/sample.csv submissions/mine.csv"),
     ),
     "tune": Command(
         "Search for a program's fastest configuration with few compiles or measurements",
