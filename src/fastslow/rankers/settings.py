@@ -45,9 +45,7 @@ class RankerSettings(Settings):
         "leaves": "num_leaves",
         "min_rows": "min_data_in_leaf",
         "column_share": "feature_fraction",
-        "row_share": "bagging_fraction",
         "threads": "num_threads",
-        "truncation": "lambdarank_truncation_level",
     }
 
     features: str = unkeyed("features/sample/layout-xla-random")
@@ -80,8 +78,6 @@ class RankerSettings(Settings):
     """Minimum rows in a leaf."""
     feature_fraction: Fraction = 0.3
     """Fraction of the columns sampled for each tree."""
-    bagging_fraction: Fraction = 0.8
-    """Fraction of the rows sampled for each tree."""
     configs_per_graph: Annotated[AtLeastTwo, Le(1_000_000)] = 10_000
     """Maximum configurations of a train graph; of a larger one that many are sampled."""
     valid_configs: Annotated[AtLeastTwo, Le(1_000_000)] = 2000
@@ -94,15 +90,6 @@ class RankerSettings(Settings):
     best valid score."""
     pairs_per_config: Annotated[Positive, Le(1000)] = 16
     """Configurations that each train configuration is compared with (``pairwise``)."""
-    opponents: Annotated[Positive, Le(1000)] = 16
-    """Configurations that each predicted configuration is compared with (``pairwise``)."""
-    own_features: bool = False
-    """Read a configuration's own features beside the differences (``pairwise``; 11th place on the real data,
-    no gain on the sample), at twice the columns."""
-    relevance_levels: Annotated[int, Ge(2), Le(31)] = 31
-    """Maximum relevance levels of a graph (``lambdarank``, ``rank_xendcg``)."""
-    lambdarank_truncation_level: Positive = 30
-    """Number of top-ranked positions whose pairs count (``lambdarank``)."""
 
     def unread(self) -> Unread:
         """Return the fields that the objective does not read, and those of early stopping without it."""
@@ -172,12 +159,12 @@ class RankerSettings(Settings):
             "min_data_in_leaf": self.min_data_in_leaf,
             "min_sum_hessian_in_leaf": 1e-12,  # the weights of a graph's configurations sum to 1
             "feature_fraction": self.feature_fraction,
-            "bagging_fraction": self.bagging_fraction,
+            "bagging_fraction": 0.8,  # of the rows, drawn for each tree
             "bagging_freq": 1,
             "seed": self.seed,
             "deterministic": True,
             "force_col_wise": True,
             "num_threads": self.num_threads,
             "verbosity": -1,
-            "lambdarank_truncation_level": self.lambdarank_truncation_level,
+            "lambdarank_truncation_level": 30,  # top positions whose pairs count
         }

@@ -154,8 +154,6 @@ class SegmentSettings(Settings):
     from (``cut_live``, TpuGraphs' backprop dropout)."""
     segments_per_step: Annotated[Positive, Le(10_000)] = 1
     """Layout only. Segments of a graph that a step learns from; memory grows with it."""
-    segment_keep: FractionBelowOne = 0.5
-    """Layout only. Share of the table's segments that a step keeps with ``+d`` (0.5 as published)."""
     head_epochs: Positive = 5
     """Layout only. Last epochs, of the ``epochs``, in which the head alone learns with ``+f``; they have a
     learning rate schedule of their own."""
@@ -196,7 +194,7 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         "config_join": "joins_nodes",
         "inference_configs": "configs_together",
     }
-    former: ClassVar[dict[str, Any]] = {"dimension_tokens": False}
+    former: ClassVar[dict[str, Any]] = {"dimension_tokens": False, "segment_keep": 0.5}
     main: ClassVar[tuple[str, ...]] = (
         *("kind", "features", "runs", "folder", "device", "seed", "epochs", "learning_rate", "loss"),
         *("hidden_channels", "num_layers", "graphs_per_step", "configs_per_step"),
