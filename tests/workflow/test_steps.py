@@ -338,7 +338,7 @@ def test_a_wrong_setting_is_refused_by_name(text, said):
 )
 def test_what_other_settings_leave_unread_is_refused_and_changes_no_fingerprint(preset, texts, unread):
     section = texts[0].partition("=")[0].rpartition(".")[0]
-    step = {"gnn": "training", "features": "layout"}.get(section.split(".")[0], section.split(".")[0])
+    step = {"gnn": "training"}.get(section.split(".")[0], section.split(".")[0])
     configs = [
         each.settings
         for folder, each in by_folder(plan(preset, overrides=parse_overrides(texts))).items()
