@@ -81,11 +81,6 @@ COMMANDS = {
         "fastslow.workflow.train_network:train_network",
         first="network",
     ),
-    "kernel": Command(
-        "Write a notebook for Kaggle's GPUs that trains and predicts there, and push it",
-        "fastslow.kaggle.kernel:KernelSettings",
-        "fastslow.workflow.kernel:write_kernel",
-    ),
     "report": Command(
         "Render the executed notebooks of a run to HTML with an index page",
         "fastslow.evaluation.report:ReportSettings",
@@ -107,16 +102,11 @@ COMMANDS = {
         examples=("program.hlo", "model.py:make configs=5000", "program.npz known=measured.csv"),
     ),
     "compare": Command(
-        "Compare two runs of a collection per graph, with the standard error of their difference",
+        "Compare two runs, two models (which is better) or two submissions (whether they rank alike)",
         "fastslow.evaluation.compare:CompareSettings",
-        "fastslow.evaluation.compare:compare_runs",
+        "fastslow.workflow.compare:compare",
         first="one other",
-    ),
-    "compare-submissions": Command(
-        "Compare two submissions row by row: do they rank alike, and are they of one release",
-        "fastslow.kaggle.agreement:AgreementSettings",
-        "fastslow.kaggle.agreement:compare_submissions",
-        first="one other",
+        examples=("runs/sample runs/mine", "submissions/sample.csv submissions/mine.csv"),
     ),
     "tune": Command(
         "Search for a program's fastest configuration with few compiles or measurements",

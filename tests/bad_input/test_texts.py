@@ -254,7 +254,7 @@ OF_STEPS = [
     *(f"gnn.epochs={value}" for value in ("0", "-3", "1e400", str(2**200), "'x'", "None")),
     *(f"gnn.learning_rate={value}" for value in ("0", "-1", "nan", "inf", "1e400", "x")),
     *(f"gnn.dropout={value}" for value in ("1", "-0.1", "2")),
-    *(f"ranker.bagging_fraction={value}" for value in ("0", "1.1", "nan")),
+    *(f"ranker.feature_fraction={value}" for value in ("0", "1.1", "nan")),
     *("gnn.epoch=1", "gnn.hidden=3", "ranker.leaves=10", "gnn.device=tpu", "ranker.objective=x"),
     *(
         "x.y=1",

@@ -4,7 +4,13 @@ import pytest
 from fastslow.competition.metrics import ALL_METRICS, mean_metrics, ranking_tau, slowdown
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import resolve
-from fastslow.evaluation.compare import CompareSettings, compare_runs, compare_table, paired_difference
+from fastslow.evaluation.compare import (
+    CompareSettings,
+    compare_runs,
+    compare_table,
+    paired_difference,
+    verdict,
+)
 from fastslow.evaluation.predictions import read_predictions
 from helpers.runs import make_features, random_scores, write_run
 
@@ -17,8 +23,9 @@ def features(tmp_path_factory):
 
 
 @pytest.fixture
-def settings(features, tmp_path):
+def settings(features, tmp_path, monkeypatch):
     """Two runs of a collection, one of them nearer to the truth."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     rng = np.random.default_rng(0)
     runs = {
         name: write_run(tmp_path / "runs" / name, features, random_scores(features, rng, noise), model=name)
@@ -29,12 +36,11 @@ def settings(features, tmp_path):
         other=runs["far"],
         features=str(features.folder),
         data_root=str(tmp_path),
-        plot=str(tmp_path / "out" / "plot.png"),
     )
 
 
-def test_two_runs_are_compared_graph_by_graph(settings, features, capsys):
-    table = compare_runs(settings)
+def test_two_runs_are_compared_graph_by_graph(settings, features, tmp_path, capsys):
+    (table,) = compare_runs(settings).values()
     truth = features.labels("valid")
     for column in ("one", "other"):
         predictions = read_predictions(resolve(getattr(settings, column)))["valid"]
@@ -48,11 +54,40 @@ def test_two_runs_are_compared_graph_by_graph(settings, features, capsys):
     printed = capsys.readouterr().out
     assert f"difference {facts['mean']:+.4f} ± {facts['standard_error']:.4f}" in printed
     assert "higher on 2, equal on 0, lower on 0" in printed
-    assert (resolve(settings.plot)).stat().st_size > 5000
+    plot = tmp_path / "runs" / "comparisons" / "runs-near--runs-far--competition-valid.png"
+    assert plot.stat().st_size > 5000
+
+
+def test_two_runs_are_compared_by_collection(features, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    rng = np.random.default_rng(0)
+    for name, noise in (("one", 0.01), ("two", 2.0)):
+        scores = random_scores(features, rng, noise)
+        write_run(tmp_path / "runs" / name / "ensemble-layout-xla-random", features, scores, model="ensemble")
+    runs = {"one": "runs/one", "other": "runs/two", "features": str(features.folder)}
+    assert [*compare_runs(CompareSettings(**runs))] == ["ensemble-layout-xla-random"]
+    assert "one/ensemble-layout-xla-random" in capsys.readouterr().out
+    for other, problem in (
+        ("runs/two/ensemble-layout-xla-random", "a run and a model do not compare"),
+        ("runs/none", "is not a folder of a finished model, or a run with ensembles"),
+    ):
+        with pytest.raises(SettingsError, match=f"other: .*{problem}"):
+            compare_runs(CompareSettings(**runs | {"other": other}))
+
+
+def test_the_sentence_names_the_better_one_beyond_chance_only():
+    names, facts = ("a", "b"), {"mean": 0.1, "standard_error": 0.04}
+    assert verdict(facts, 5, names, "tau") == "no difference beyond chance"  # t of 4 degrees: 2.78
+    assert verdict(facts, 50, names, "tau") == "a is better"
+    assert verdict(facts, 50, names, "top_5_error") == "b is better"
+    assert verdict({"mean": -0.1, "standard_error": 0.04}, 50, names, "tau") == "b is better"
+    assert verdict({"mean": 0.1, "standard_error": np.nan}, 1, names, "tau") == "no difference beyond chance"
+    assert verdict({"mean": 0.0, "standard_error": 0.0}, 9, names, "tau") == "no difference beyond chance"
 
 
 def test_a_run_does_not_differ_from_itself(settings):
-    table = compare_table(settings.replace(other=settings.one, metric="top_10_error"))
+    one = resolve(settings.one)
+    table = compare_table(settings.replace(metric="top_10_error"), one, one)
     assert not table["difference"].any()
     assert paired_difference(table) == {
         "mean": 0.0,
@@ -68,9 +103,9 @@ def test_what_cannot_be_compared_is_refused(settings, tmp_path):
     scores = random_scores(kernels, np.random.default_rng(0))
     run = write_run(tmp_path / "runs" / "tile", kernels, scores)
     with pytest.raises(SettingsError, match="other: .* is of tile:xla, .* of layout:xla:random"):
-        compare_table(settings.replace(other=run))
+        compare_runs(settings.replace(other=run))
     with pytest.raises(SettingsError, match=r"split: test needs solution\.csv in .*; give data_root=FOLDER"):
-        compare_table(settings.replace(split="test"))
+        compare_runs(settings.replace(split="test"))
 
 
 def test_every_metric_is_computed_for_every_graph():

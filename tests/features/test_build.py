@@ -333,8 +333,6 @@ def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops):
     [
         ("collection", "xla"),
         ("hops", -2),
-        ("direction", "up"),
-        ("default_layout", "column_major"),
         ("copies_through", -1),
         ("padding", 1),
         ("workers", -1),
@@ -347,7 +345,7 @@ def test_a_setting_out_of_range_is_refused(field, value):
 
 @cases(
     "field, value",
-    [("hops", 1), ("direction", "users"), ("default_layout", "leave_out"), ("copies_through", 3)],
+    [("hops", 1), ("copies_through", 3)],
 )
 def test_a_setting_that_tile_does_not_read_is_refused(field, value):
     with pytest.raises(SettingsError, match=f"^{field}: .* has no effect for tile; leave it at"):

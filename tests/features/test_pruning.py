@@ -4,14 +4,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.features.nodes.pruning import DIRECTIONS, WHOLE_GRAPH, hop_distance, prune
-from helpers.cases import cases
+from fastslow.features.nodes.pruning import WHOLE_GRAPH, hop_distance, prune
 from helpers.random_graphs import structures
 
 HOPS = (0, 1, 2, WHOLE_GRAPH)
+DIRECTIONS = ("both", "operands", "users")
 
 
-def breadth_first(edge_index, num_nodes, start_ids, direction):
+def breadth_first(edge_index, num_nodes, start_ids, direction="both"):
     """Distance of each node that can be reached, by a queue, one node at a time."""
     neighbours = {node: [] for node in range(num_nodes)}
     for user, operand in np.asarray(edge_index).tolist():
@@ -40,12 +40,12 @@ def test_hop_distance_is_that_of_a_breadth_first_search(structure, direction, ho
     assert hop_distance(edge_index, num_nodes, start_ids, hops, direction).tolist() == wanted
 
 
-@given(structures(max_nodes=9, max_configs=1), st.sampled_from(DIRECTIONS), st.sampled_from(HOPS))
+@given(structures(max_nodes=9, max_configs=1), st.sampled_from(HOPS))
 @settings(max_examples=150)
-def test_pruning_keeps_exactly_the_neighbourhood_and_the_edges_in_it(structure, direction, hops):
+def test_pruning_keeps_exactly_the_neighbourhood_and_the_edges_in_it(structure, hops):
     edge_index, num_nodes, config_ids, _ = structure
-    pruned = prune(edge_index, num_nodes, config_ids, hops, direction)
-    far = breadth_first(edge_index, num_nodes, config_ids, direction)
+    pruned = prune(edge_index, num_nodes, config_ids, hops)
+    far = breadth_first(edge_index, num_nodes, config_ids)
     if hops == WHOLE_GRAPH:
         kept = list(range(num_nodes))
     else:
@@ -66,25 +66,24 @@ def test_the_whole_graph_is_left_as_it_is():
     assert pruned.config_index.tolist() == [2, 0]
 
 
-@cases("direction, kept", [("both", [1, 2, 3, 4]), ("operands", [1, 2, 3]), ("users", [3, 4])])
-def test_operands_are_what_a_node_consumes_and_users_consume_it(direction, kept):
+def test_operands_and_users_are_a_hop_away():
     # 3 consumes 1 and 2, 4 consumes 3; 0 and 5 are two hops away
     edges = np.array([[1, 0], [3, 1], [3, 2], [4, 3], [5, 4]])
-    assert prune(edges, 6, np.array([3]), 1, direction).node_ids.tolist() == kept
+    assert prune(edges, 6, np.array([3]), 1).node_ids.tolist() == [1, 2, 3, 4]
 
 
 def test_an_edge_between_two_kept_nodes_stays_though_no_walk_uses_it():
     # 1 and 2 are both one hop from 0; the edge between them belongs to the induced subgraph
     edges = np.array([[0, 1], [0, 2], [1, 2], [2, 3]])
-    pruned = prune(edges, 4, np.array([0]), 1, "operands")
+    pruned = prune(edges, 4, np.array([0]), 1)
     assert pruned.edge_index.tolist() == [[0, 1], [0, 2], [1, 2]]
 
 
-@given(structures(max_nodes=9, max_configs=1), st.sampled_from(DIRECTIONS), st.sampled_from([0, 1, 2]))
+@given(structures(max_nodes=9, max_configs=1), st.sampled_from([0, 1, 2]))
 @settings(max_examples=40)
-def test_pruning_again_changes_nothing(structure, direction, hops):
+def test_pruning_again_changes_nothing(structure, hops):
     edge_index, num_nodes, config_ids, _ = structure
-    once = prune(edge_index, num_nodes, config_ids, hops, direction)
-    twice = prune(once.edge_index, len(once.node_ids), once.config_index, hops, direction)
+    once = prune(edge_index, num_nodes, config_ids, hops)
+    twice = prune(once.edge_index, len(once.node_ids), once.config_index, hops)
     assert np.array_equal(twice.node_ids, np.arange(len(once.node_ids)))
     assert np.array_equal(twice.edge_index, once.edge_index)

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.competition.tied_choices import factorise
-from fastslow.core.errors import SettingsError
 from fastslow.features.configs.config_tensors import ConfigTensors, config_tensors
 from fastslow.features.configs.default_layouts import commonest_layouts
-from fastslow.features.configs.violation import DEFAULT_LAYOUTS, VIOLATION_NAMES, violation_features
+from fastslow.features.configs.violation import VIOLATION_NAMES, violation_features
 from helpers.cases import cases
 from helpers.competition_files import npz_program
 
@@ -66,7 +65,7 @@ def random_defaults(seed, layouts, num_nodes):
     return layouts[np.random.default_rng(seed).integers(0, len(layouts), (num_nodes, 3))]
 
 
-def reference(tensors, kinds, layouts, codes, default_layout, defaults):
+def reference(tensors, kinds, layouts, codes, defaults):
     """The features of one configuration (K, 3) by the words of features/README.md: {name: value}."""
     weights = {"bytes": [], "work": []}
     for dims, known, element_bytes in zip(tensors.dims, tensors.known, tensors.element_bytes, strict=True):
@@ -95,7 +94,6 @@ def reference(tensors, kinds, layouts, codes, default_layout, defaults):
                 "cell": (int(kinds[node]), role),
                 "left": is_left,
                 "off_default": off_default,
-                "counted": not (is_left and default_layout == "leave_out"),
                 "violation": sizes[0] < max(sizes),
                 "minor_unaligned": sizes[0] % 128 > 0,
                 "second_unaligned": rank > 1 and sizes[1] % 8 > 0,
@@ -115,32 +113,29 @@ def reference(tensors, kinds, layouts, codes, default_layout, defaults):
     def padding(rows):
         return sum(row["padded"] for row in rows) / max(1, sum(row["volume"] for row in rows))
 
-    counted = [row for row in rows if row["counted"]]
     features = {
-        "violation_ratio": share(counted, "violation"),
-        "padded_over_volume": padding(counted),
+        "violation_ratio": share(rows, "violation"),
+        "padded_over_volume": padding(rows),
         "left_share": share(rows, "left"),
-        "violation_ratio_by_volume": share(counted, "violation", "volume"),
-        "minor_unaligned_share": share(counted, "minor_unaligned"),
-        "second_minor_unaligned_share": share(counted, "second_unaligned"),
+        "violation_ratio_by_volume": share(rows, "violation", "volume"),
+        "minor_unaligned_share": share(rows, "minor_unaligned"),
+        "second_minor_unaligned_share": share(rows, "second_unaligned"),
         "off_default_share": share(rows, "off_default"),
-        "log_padded_bytes": log1p(sum(row["bytes"] for row in counted)),
+        "log_padded_bytes": log1p(sum(row["bytes"] for row in rows)),
     }
     for kind, opcode in KINDS.items():
         for role, role_name in enumerate(ROLES):
             if (kind, role_name) == ("reshape", "kernel"):
                 continue
             cell = [row for row in rows if row["cell"] == (opcode, role)]
-            counted = [row for row in cell if row["counted"]]
-            features[f"{kind}_{role_name}_violation_ratio"] = share(counted, "violation")
-            features[f"{kind}_{role_name}_padded_over_volume"] = padding(counted)
+            features[f"{kind}_{role_name}_violation_ratio"] = share(cell, "violation")
+            features[f"{kind}_{role_name}_padded_over_volume"] = padding(cell)
             features[f"{kind}_{role_name}_left_share"] = share(cell, "left")
             features[f"{kind}_{role_name}_off_default_share"] = share(cell, "off_default")
-    outputs = [row for row in rows if row["counted"] and row["cell"][1] == 0]
+    outputs = [row for row in rows if row["cell"][1] == 0]
     features["output_violation_ratio"] = share(outputs, "violation")
     features["output_padded_over_volume"] = padding(outputs)
-    every = [row for row in rows if row["cell"][1] == 0]
-    features["output_off_default_share"] = share(every, "off_default")
+    features["output_off_default_share"] = share(outputs, "off_default")
     for weight in ("bytes", "work"):
         features[f"output_violation_ratio_by_{weight}"] = share(outputs, "violation", f"node_{weight}")
     for weight in ("bytes", "work"):
@@ -152,22 +147,21 @@ def reference(tensors, kinds, layouts, codes, default_layout, defaults):
     return features
 
 
-def assert_as_reference(tensors, kinds, layouts, codes, default_layout, defaults):
+def assert_as_reference(tensors, kinds, layouts, codes, defaults):
     choices = factorise(codes)
-    values, names = violation_features(tensors, kinds, layouts, choices, default_layout, defaults)
-    wanted = [reference(tensors, kinds, layouts, config, default_layout, defaults) for config in codes]
+    values, names = violation_features(tensors, kinds, layouts, choices, defaults)
+    wanted = [reference(tensors, kinds, layouts, config, defaults) for config in codes]
     assert names == list(VIOLATION_NAMES) == list(wanted[0])
     assert values.dtype == np.float32
     np.testing.assert_allclose(values, [list(row.values()) for row in wanted], rtol=1e-6)
 
 
-@pytest.mark.parametrize("default_layout", DEFAULT_LAYOUTS)
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=30)
-def test_random_tensors_as_plain_loops_count_them(default_layout, seed):
+def test_random_tensors_as_plain_loops_count_them(seed):
     tensors, kinds, layouts, codes = random_case(seed)
     defaults = random_defaults(seed, layouts, len(kinds))
-    assert_as_reference(tensors, kinds, layouts, codes, default_layout, defaults)
+    assert_as_reference(tensors, kinds, layouts, codes, defaults)
 
 
 @pytest.mark.skipif(not SAMPLE, reason="no data/sample")
@@ -176,18 +170,17 @@ def test_files_as_plain_loops_count_them(path):
     file = npz_program(path, "layout", labelled=False)
     tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
     kinds = file.node_opcode[file.node_config_ids]
-    for default_layout in DEFAULT_LAYOUTS:
-        few, defaults = file.choices.layout_codes(slice(6)), commonest_layouts(file.layouts, file.choices)
-        assert_as_reference(tensors, kinds, file.layouts, few, default_layout, defaults)
+    few, defaults = file.choices.layout_codes(slice(6)), commonest_layouts(file.layouts, file.choices)
+    assert_as_reference(tensors, kinds, file.layouts, few, defaults)
 
 
 LAYOUTS = np.array([pad6(order, -1) for order in ([], [0], [1, 0], [0, 1], [2, 0])], dtype=np.int8)
 
 
-def one(shapes, kinds, codes, name, default_layout="row_major"):
+def one(shapes, kinds, codes, name):
     """One feature of one configuration."""
     values, names = violation_features(
-        make_tensors(shapes), np.array(kinds), LAYOUTS, factorise(np.array([codes])), default_layout
+        make_tensors(shapes), np.array(kinds), LAYOUTS, factorise(np.array([codes]))
     )
     return values[0, names.index(name)]
 
@@ -205,13 +198,10 @@ def test_a_minor_most_dimension_as_large_as_the_largest_is_no_violation():
     assert one([[(64, 64), None, None]], [RESHAPE], [[3, 0, 0]], "violation_ratio") == 0
 
 
-def test_a_default_layout_counts_as_row_major_or_not_at_all():
+def test_a_default_layout_counts_as_row_major():
     shapes = [[(256, 64), (64, 256), None]]
     assert one(shapes, [RESHAPE], [[0, 3, 0]], "violation_ratio") == 1
-    assert one(shapes, [RESHAPE], [[0, 2, 0]], "violation_ratio", "row_major") == 0.5
-    assert one(shapes, [RESHAPE], [[0, 2, 0]], "violation_ratio", "leave_out") == 0
-    assert one(shapes, [RESHAPE], [[0, 2, 0]], "left_share", "leave_out") == 0.5
-    assert one(shapes, [RESHAPE], [[0, 0, 0]], "log_padded_bytes", "leave_out") == 0
+    assert one(shapes, [RESHAPE], [[0, 2, 0]], "violation_ratio") == 0.5
 
 
 def test_off_default_is_given_another_layout_than_the_compilers_own():
@@ -268,9 +258,3 @@ def test_the_order_of_configurations_and_nodes_does_not_matter(seed):
     moved = ConfigTensors(*(getattr(tensors, field.name)[nodes] for field in fields(tensors)))
     choices = factorise(codes[:, nodes])
     assert (violation_features(moved, kinds[nodes], layouts, choices)[0] == values).all()
-
-
-def test_an_unknown_default_layout_is_refused_by_name():
-    with pytest.raises(SettingsError, match="default_layout: 'column_major'"):
-        *case, codes = random_case(0)
-        violation_features(*case, factorise(codes), default_layout="column_major")

@@ -143,5 +143,5 @@ def test_the_first_two_words_may_be_the_runs_and_dashes_are_allowed():
     assert (runs.one, runs.other, runs.split) == ("runs/a", "runs/b", "test")
     named = CompareSettings.from_texts(["runs/a", "other=runs/b"], first="one other")
     assert (named.one, named.other) == ("runs/a", "runs/b")
-    with pytest.raises(SettingsError, match="other: '' is not a run folder: fastslow compare RUN RUN"):
+    with pytest.raises(SettingsError, match="other: .. is not a run or submission: fastslow compare ONE"):
         CompareSettings.from_texts(["runs/a"], first="one other")

@@ -182,10 +182,6 @@ CALLS = {  # what is typed, and what Python is called with
     ("place", "SRC=a b.hlo", "DEVICES=4", "OUT=/my data", "SET=task=joint updates=5"): [
         *("-m", "fastslow", "place", "a b.hlo", "devices=4", "out=/my data", "task=joint", "updates=5")
     ],
-    ("kernel",): ["-m", "fastslow", "kernel"],
-    ("kernel", "PRESET=smoke", "SEEDS=2", "SET=push=False gnn.layout.epochs=3"): [
-        *("-m", "fastslow", "kernel", "preset=smoke", "seeds=2", "push=False", "gnn.layout.epochs=3")
-    ],
     ("sample",): ["-m", "fastslow", "sample", "size=small"],
     ("sample", "SIZE=large", "SET=processes=4 seed=1"): [
         *("-m", "fastslow", "sample", "size=large", "processes=4", "seed=1")

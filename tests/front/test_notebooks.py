@@ -180,14 +180,11 @@ XLA = "features/smoke/layout-xla-random"
 MEASURE = {"evaluator": "command", "command": f"{shlex.quote(sys.executable)} -c 'print(1)'"}
 BY_HAND = {  # parameters, and files that it makes
     "00_data": ({}, []),
-    "12_violation_ratio": ({"features": XLA, "panels": 2}, []),
+    "12_violation_ratio": ({"features": XLA}, []),
     "24_ranker_explanations": (
         {
             "features": XLA,
             "run": "runs/smoke/ranker-layout-xla-random-s0",
-            "configs": 16,
-            "columns": 4,
-            "repeats": 1,
         },
         [],
     ),

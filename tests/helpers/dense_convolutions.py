@@ -60,19 +60,6 @@ def dense_mlp_gcn(x: Tensor, edge_index, p: Parameters, slope: float) -> Tensor:
     return sum(mlp(number, term) for number, term in enumerate(terms)) if directed else mlp(0, sum(terms))
 
 
-def dense_gat(x: Tensor, edge_index, p: Parameters) -> Tensor:
-    """``(C, N, D)``: softmax over operands, users and the node itself, head by head."""
-    matrix = adjacency(edge_index, x.shape[1])
-    neighbours = matrix + matrix.T + torch.eye(x.shape[1])  # two edges between two nodes count twice
-    z, heads = linear(x, p["linear.weight"]).unflatten(-1, p["target"].shape), []
-    for head in range(z.shape[2]):
-        own = z[:, :, head]
-        logits = (own @ p["target"][head])[:, :, None] + (own @ p["source"][head])[:, None, :]
-        weight = leaky_relu(logits, 0.2).exp() * neighbours
-        heads.append(weight / weight.sum(2, keepdim=True) @ own)
-    return torch.cat(heads, -1) + p["linear.bias"]
-
-
 def dense_linear_attention(x: Tensor, p: Parameters) -> Tensor:
     """``(C, N, D)``: every weight phi(q_n) . phi(k_m) written out, rows normalised."""
     query, key = (elu(linear(x, p[f"{name}.weight"])) + 1 for name in ("query", "key"))
@@ -96,7 +83,7 @@ def _local(x: Tensor, edge_index, p: Parameters, architecture) -> Tensor:
         return dense_sage(x, edge_index, p, {"sage": "mean"}.get(name, name.removeprefix("sage_")))
     if name.startswith("mlp_gcn"):
         return dense_mlp_gcn(x, edge_index, p, slope=0.2 if architecture.block == "residual" else 0.01)
-    return {"gcn": dense_gcn, "gat": dense_gat}[name](x, edge_index, p)
+    return dense_gcn(x, edge_index, p)
 
 
 def _sub(p: Parameters, prefix: str) -> Parameters:

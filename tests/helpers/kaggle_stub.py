@@ -14,9 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 DROP = "drop"
-_API = re.compile(
-    r"/api/v1/(?:competitions\.CompetitionApiService|security\.OAuthService|kernels\.KernelsApiService)/(\w+)"
-)
+_API = re.compile(r"/api/v1/(?:competitions\.CompetitionApiService|security\.OAuthService)/(\w+)")
 _LAST_MODIFIED = "Wed, 01 Nov 2023 00:00:00 GMT"
 
 
@@ -46,7 +44,6 @@ class KaggleStub:
         remaining: How many submissions are left today.
         submissions: Rows of the list, oldest first.
         uploads: Bodies that were uploaded.
-        kernels: Requests by which notebooks were pushed.
         calls: Number of requests per API call or path.
         ranges: Range header of each GET of a file, None where there was none.
         parts: How many requests for a file were answered with a part (206).
@@ -59,7 +56,7 @@ class KaggleStub:
         self.progress, self.listed, self.remaining = ["PENDING", "COMPLETE"], True, 4
         self.submissions, self.uploads, self.ranges, self.calls = [], [], [], Counter()
         self.authorization, self.parts, self.ignores_if_range = set(), 0, False
-        self.scored, self._opened, self.kernels = None, {}, []
+        self.scored, self._opened = None, {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"stub": self}))
 
     def __enter__(self):
@@ -98,10 +95,6 @@ class KaggleStub:
             return {"message": "Successfully submitted to Predict AI Model Runtime", "ref": 1}
         if name == "GetSubmissionLimits":
             return {"numToday": 1, "numTotal": 1, "numAllowedNow": self.remaining}
-        if name == "SaveKernel":
-            self.kernels.append(request)
-            url = f"https://www.kaggle.com/code/{request['slug']}"
-            return {"ref": f"/code/{request['slug']}", "url": url, "versionNumber": len(self.kernels)}
         if name == "IntrospectToken":
             return {"active": True, "username": "me"}
         assert name == "ListSubmissions", name

@@ -1,7 +1,6 @@
 """Agreement of two submissions: by row, by collection, and where they are of two releases."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from fastslow import cli
@@ -55,13 +54,13 @@ def test_two_releases_are_said(tmp_path, rng, capsys):
     tile = {TILE: [7, 1, 2, 3, 4]}
     first = write(tmp_path / "1.csv", tile | {key: rng.permutation(1000) for key in keys})
     second = write(tmp_path / "2.csv", tile | {key: rng.permutation(1000) for key in keys})
-    rows = tmp_path / "rows.csv"
-    assert cli.main(["compare-submissions", str(first), str(second), f"rows={rows}"]) == 0
+    assert cli.main(["compare", str(first), str(second)]) == 0
     said = capsys.readouterr().out
     assert "those of layout:xla:default, layout:xla:random, layout:nlp:default, layout:nlp:random no" in said
-    assert [*pd.read_csv(rows)["id"]] == [TILE, *keys]
-    assert cli.main(["compare-submissions", str(first), str(first)]) == 0
+    assert cli.main(["compare", str(first), str(first)]) == 0
     assert "releases" not in capsys.readouterr().out
+    assert cli.main(["compare", str(first), str(tmp_path)]) == 1
+    assert f"other: {tmp_path} is a folder, {first} a submission; name two of" in capsys.readouterr().err
     table = summary(agreement(first, second))
     assert in_two_orders(table) == [key.removesuffix(":g") for key in keys]
     assert not in_two_orders(table.iloc[1:])  # nothing agrees: two bad submissions rather than two releases

@@ -7,21 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from fastslow.core.errors import SettingsError
 from fastslow.networks.model.convolutions import (
     CONVOLUTIONS,
-    GatConv,
     GcnConv,
     GpsConv,
     LinearAttention,
     MlpGcnConv,
     SageConv,
 )
-from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.states.sparse import SparseOperator
 from helpers.dense_convolutions import (
     dense_convolution,
-    dense_gat,
     dense_gcn,
     dense_linear_attention,
     dense_mlp_gcn,
@@ -44,7 +40,6 @@ FORMS = {
         partial(MlpGcnConv, directed=True, slope=0.2),
         partial(dense_mlp_gcn, slope=0.2),
     ),
-    "gat": (partial(GatConv, heads=2), dense_gat),
 }
 
 
@@ -112,15 +107,6 @@ def test_sage_gives_a_node_without_neighbours_its_own_part_alone():
     torch.testing.assert_close(sage(case.x, case.level, case.below), sage.own(case.x)[case.level.own])
 
 
-def test_graph_attention_does_not_overflow():
-    structure = np.array([[1, 0]]), 2, np.array([1]), np.array([[[0, 0, 0]], [[1, 0, 0]]], np.uint8)
-    case, gat = Case(structure, 0), GatConv(WIDTH, 4)
-    x = (case.x.detach() * 1e4).requires_grad_()
-    value = gat(x, case.level, case.below)
-    value.sum().backward()
-    assert value.isfinite().all() and x.grad.isfinite().all() and gat.target.grad.isfinite().all()
-
-
 @given(st.integers(0, 5), st.integers(1, 5), st.integers(0, 99))
 @settings(max_examples=40)
 def test_the_maximum_of_an_operator_is_that_of_the_rows_it_names(rows, columns, seed):
@@ -136,9 +122,3 @@ def test_the_maximum_of_an_operator_is_that_of_the_rows_it_names(rows, columns, 
     assert torch.equal(SparseOperator(first, second).max(x), expected)
     row, column = SparseOperator(first).entries()
     assert torch.equal(torch.stack([row, column]), torch.from_numpy(np.stack(first.tocoo().coords)).long())
-
-
-def test_heads_must_divide_the_channels():
-    with pytest.raises(SettingsError, match="hidden_channels: 30 is not a multiple of 4, the heads of gat"):
-        TrainSettings(convolution="gat", hidden_channels=30)
-    assert TrainSettings(hidden_channels=30).hidden_channels == 30

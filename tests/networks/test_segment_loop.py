@@ -175,7 +175,7 @@ def test_the_head_learns_from_whole_graphs(settings, monkeypatch):
 def test_the_manifest_names_only_settings_that_were_read(settings):
     train(settings)
     stated = read_manifest(settings.folder)["settings"]
-    assert {name for name in SETTINGS if name in stated} == {*SETTINGS} - {"segment_keep", "head_epochs"}
+    assert {name for name in SETTINGS if name in stated} == {*SETTINGS} - {"head_epochs"}
     whole = TrainSettings(features=settings.features, runs=settings.runs, device="cpu")
     assert not {*SETTINGS[1:]} & whole.identity().keys()
 
@@ -184,7 +184,6 @@ def test_the_manifest_names_only_settings_that_were_read(settings):
     "changes, message",
     [
         ({"segment_nodes": 10}, "segment_nodes: 10 has no effect with segment_training 'none'"),
-        ({"segment_training": "gst", "segment_keep": 0.1}, "segment_keep: 0.1 has no effect"),
         ({"segment_training": "gst+e", "head_epochs": 2}, "head_epochs: 2 has no effect"),
         ({"segment_training": "edges", "segment_border": "cut"}, "segment_border: 'cut' has no effect"),
         ({"segment_training": "gst+ef", "head_epochs": 20}, "head_epochs: 20 is not below epochs"),

@@ -7,6 +7,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.train import train_ranker
+from fastslow.views import ranker_explanations
 from fastslow.views.ranker_explanations import (
     ExplainSettings,
     Explanation,
@@ -31,7 +32,7 @@ def explanation(request, tmp_path_factory):
         "num_threads": 1,
     }
     train_ranker(RankerSettings(features=features, folder=run, **options))
-    return Explanation(ExplainSettings(run=run, features=features, repeats=2, columns=4))
+    return Explanation(ExplainSettings(run=run, features=features))
 
 
 def test_gain_is_shared_out(explanation):
@@ -75,7 +76,8 @@ def test_layout_effects_against_plain_means(explanation):
         assert row.sizes == " x ".join(str(s) for s in graph.tensor_sizes[node, role] if s)
 
 
-def test_plots_show_the_columns_asked_for(explanation):
+def test_plots_show_the_most_important_columns(explanation, monkeypatch):
+    monkeypatch.setattr(ranker_explanations, "_COLUMNS", 4)
     left, _ = plot_importances(explanation).axes
     assert [label.get_text() for label in left.get_yticklabels()][::-1] == explanation.gain["column"][
         :4
@@ -91,5 +93,3 @@ def test_an_unknown_graph_is_refused(explanation):
     )
     with pytest.raises(SettingsError, match="graph: 'x' is not one of v"):
         Explanation(settings)
-    with pytest.raises(SettingsError, match="repeats"):
-        ExplainSettings(repeats=0)

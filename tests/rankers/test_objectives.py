@@ -17,7 +17,6 @@ from fastslow.rankers.objectives import (
     draw_pairs,
     hash_rows,
     make_dataset,
-    pair_columns,
     pair_features,
     predict_table,
     relevance_labels,
@@ -114,15 +113,7 @@ def test_a_graph_of_one_runtime_forms_no_pairs():
 
 def test_differences_keep_what_both_share():
     first, second = np.array([[5.0, 7.0, 1.0]]), np.array([[2.0, 7.0, 4.0]])
-    assert pair_features(first, second, np.array([1]), False).tolist() == [[3, 7, -3]]
-
-
-def test_own_features_are_those_of_the_first_and_are_not_shared():
-    first, second = np.array([[5.0, 7.0, 1.0]]), np.array([[2.0, 7.0, 4.0]])
-    assert pair_features(first, second, np.array([1]), True).tolist() == [[3, 7, -3, 5, 1]]
-    assert pair_columns(["a", "graph_b", "c"], np.array([1]), True) == ["a", "graph_b", "c", "a_own", "c_own"]
-    data = make_dataset(toy([6, 5]), "pairwise", own_features=True).construct()
-    assert data.get_feature_name() == ["a", "graph_b", "c", "a_own", "c_own"]
+    assert pair_features(first, second, np.array([1])).tolist() == [[3, 7, -3]]
 
 
 @given(arrays(np.float32, st.tuples(st.integers(0, 4), st.integers(1, 5))))

@@ -82,12 +82,11 @@ def test_predictions_know_neither_order_nor_frequency_of_configurations(objectiv
 def test_contributions_add_up_to_the_prediction():
     training = toy_training([60, 80], [50])
     settings = RankerSettings(num_iterations=5, min_data_in_leaf=2, num_threads=1)
-    for objective, own in (("lambdarank", False), ("pairwise", False), ("pairwise", True)):
-        fitted = fit(settings.replace(own_features=own), objective, training)
+    for objective in ("lambdarank", "pairwise"):
+        fitted = fit(settings, objective, training)
         parts = fitted.contributions(training.valid)["g0"]
         rest = parts.sum(1) - fitted.predict(training.valid)["g0"]
         assert parts.shape[1] == len(fitted.columns) == (3 if objective == "pairwise" else 4)
-        assert len(fitted.booster.feature_name()) == len(fitted.columns) + 2 * own
         np.testing.assert_allclose(rest, rest[0], atol=1e-12)
 
 
@@ -100,24 +99,6 @@ def test_early_stopping():
         training,
     )
     assert len(fitted.history) == fitted.num_trees + 5 < 200
-
-
-def test_own_features_let_a_column_count_that_pairs_share():
-    """Which one is slower hangs on a column that tells graphs apart but not the two of a pair."""
-    rng = np.random.default_rng(0)
-    rows = [np.c_[level + 0.1 * rng.random(60), rng.random(60)].astype(np.float32) for level in (0, 1) * 6]
-    runtimes = [np.exp(np.where(own[:, 0] < 0.5, 1, -1) * own[:, 1].astype(float)) for own in rows]
-    names = [f"g{number}" for number in range(len(rows))]
-    first, last = (
-        Table(names[part], rows[part], runtimes[part], ["level", "x"]) for part in (slice(8), slice(8, 12))
-    )
-    training = Training("layout", first, first, last)
-    options = {"num_iterations": 30, "feature_fraction": 1.0, "learning_rate": 0.2, "num_threads": 1}
-    scores = [
-        fit(RankerSettings(own_features=own, **options), "pairwise", training).history[-1][1]
-        for own in (False, True)
-    ]
-    assert scores[0] < 0.3 and scores[1] > 0.9
 
 
 @cases("objective", OBJECTIVES)
@@ -215,12 +196,6 @@ def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_in_one(b
     assert read_training(settings).train.names == names
     other = Features(both_searches / "layout-xla-default")
     assert settings.artifact().inputs["layout-xla-default"] == other.fingerprint
-    settings = settings.replace(objective="regression")
-    shares = [read_training(settings.replace(machines="a:1,b:2", machine=machine)) for machine in (0, 1)]
-    assert [share.train.names for share in shares] == [names[::2], names[1::2]]
-    assert all(share.bins.names == names for share in shares)
-    with pytest.raises(DataError, match="5 train graphs with different runtimes for 6 machines"):
-        read_training(settings.replace(machines="a:1,b:2,c:3,d:4,e:5,f:6"))
 
 
 @cases("options", [{}, {"objective": "best"}, {"early_stopping_rounds": 2, "evaluate_every": 1}])
@@ -250,10 +225,6 @@ def test_runs_are_one_for_each_other_collection(both_searches, runs):
 
 SOME_OBJECTIVES = {  # settings that only some objectives read, with a value that is not the default
     "pairs_per_config": 4,
-    "opponents": 4,
-    "own_features": True,
-    "relevance_levels": 8,
-    "lambdarank_truncation_level": 9,
 }
 
 
@@ -274,7 +245,7 @@ def test_a_setting_that_the_objective_does_not_read_is_refused(name, objective):
 
 def test_every_setting_of_some_objectives_is_declared():
     assert set(readers()) == set(SOME_OBJECTIVES)
-    assert readers()["relevance_levels"] == ["lambdarank", "rank_xendcg"]
+    assert readers()["pairs_per_config"] == ["pairwise"]
 
 
 @cases("name, value", [("train_on", "collection")])
@@ -306,11 +277,6 @@ def test_presets_set_nothing_that_is_not_read(preset, kind, tmp_path):
             "objective: 'mse' is not one of regression, quantile, lambdarank, rank_xe",
         ),
         ({"train_on": "all"}, "train_on: 'all' is not one of collection, source, layout"),
-        ({"machines": "here"}, "machines: 'here' is not a list host:port"),
-        ({"machines": "a:1,b:2", "machine": 2, "objective": "regression"}, "machine: 2 is not from 0 to 1"),
-        ({"machine": 1}, "machine: 1 is not from 0 to 0"),
-        ({"relevance_levels": 32}, "relevance_levels: 32 is not 2 or more, at most 31"),
-        ({"opponents": 0}, "opponents"),
         ({"num_iterations": 0}, "num_iterations"),
         ({"early_stopping_rounds": -1}, "early_stopping_rounds"),
         ({"min_data_in_leaf": 0}, "min_data_in_leaf"),
@@ -319,7 +285,6 @@ def test_presets_set_nothing_that_is_not_read(preset, kind, tmp_path):
         ({"num_leaves": 1}, "num_leaves"),
         ({"learning_rate": 0}, "learning_rate"),
         ({"feature_fraction": 1.5}, "feature_fraction"),
-        ({"bagging_fraction": 0.0}, "bagging_fraction"),
         ({"configs_per_graph": 1}, "configs_per_graph"),
     ],
 )

@@ -32,7 +32,7 @@ def root(tmp_path, monkeypatch, rng):
 
 
 def test_the_doubtful_graph_is_named_and_drawn(root, tmp_path, capsys, monkeypatch):
-    command = ["data-quality", f"data={root}", f"collections={COLLECTION}", "workers=1"]
+    command = ["data-quality", f"data={root}", f"collections={COLLECTION}"]
     assert cli.main(command) == 0
     said = capsys.readouterr().out
     assert "Doubtful labels" in said and "noisy" in said and "a perfect predictor would reach 0." in said
@@ -64,7 +64,6 @@ def test_a_submission_names_the_doubtful_graph(root, tmp_path):
     [
         ("splits=test", "splits: .*test.* is not of train, valid"),
         ("collections=layout:x", "layout:x"),
-        ("csv=x.txt", "csv: 'x.txt' is not a name that ends in .csv"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(root, capsys, change, said):
@@ -75,8 +74,9 @@ def test_what_cannot_be_measured_is_refused(root, capsys, change, said):
 
 
 def test_another_table_is_not_overwritten(root, tmp_path, capsys):
-    path = tmp_path / "mine.csv"
+    path = tmp_path / "home" / "features" / "data-quality-data.csv"
+    path.parent.mkdir(parents=True)
     path.write_text("a,b\n1,2\n")
-    assert cli.main(["data-quality", f"data={root}", f"collections={COLLECTION}", f"csv={path}"]) == 1
-    assert "mine.csv: is no table of data-quality. Delete it, or give another csv" in capsys.readouterr().err
+    assert cli.main(["data-quality", f"data={root}", f"collections={COLLECTION}"]) == 1
+    assert "data-quality-data.csv: is no table of data-quality. Delete it" in capsys.readouterr().err
     assert path.read_text() == "a,b\n1,2\n"

@@ -254,7 +254,7 @@ def test_a_setting_of_a_part_of_what_is_trained_together_is_refused(text, said):
         ("gnn.layout.learning_rate=1e-3", "gnn.layout", {"learning_rate": 1e-3}),
         ("features.merge_duplicates=False", "features", {"merge_duplicates": False}),
         ("ensemble.normalisation=rank", "ensemble", {"normalisation": "rank"}),
-        ("features.layout.direction=a=b", "features.layout", {"direction": "a=b"}),
+        ("features.layout.hlo_folder=a=b", "features.layout", {"hlo_folder": "a=b"}),
         ("features.layout.hops=-1", "features.layout", {"hops": -1}),
     ],
 )
@@ -330,7 +330,6 @@ def test_a_wrong_setting_is_refused_by_name(text, said):
     "preset, texts, unread",
     [
         ("sample", ["gnn.layout.num_layers=0"], {"convolution": "gcn", "pair_edges": False}),
-        ("sample", ["features.layout.hops=-1"], {"direction": "users"}),
         ("sample", ["ensemble.weighting=equal"], {"max_models": 3}),
         ("smoke", ["ensemble.weighting=equal"], {"max_models": 3}),  # the preset sets another number
         ("kaggle", ["ranker.tile.early_stopping_rounds=0"], {"evaluate_every": 3, "valid_configs": 100}),
@@ -339,7 +338,7 @@ def test_a_wrong_setting_is_refused_by_name(text, said):
 )
 def test_what_other_settings_leave_unread_is_refused_and_changes_no_fingerprint(preset, texts, unread):
     section = texts[0].partition("=")[0].rpartition(".")[0]
-    step = {"gnn": "training", "features": "layout"}.get(section.split(".")[0], section.split(".")[0])
+    step = {"gnn": "training"}.get(section.split(".")[0], section.split(".")[0])
     configs = [
         each.settings
         for folder, each in by_folder(plan(preset, overrides=parse_overrides(texts))).items()

@@ -113,6 +113,8 @@ class Settings(BaseModel):
     )
     renamed: ClassVar[Mapping[str, str]] = {}
     """Fields that were called otherwise before: old name to new name, for the error message."""
+    former: ClassVar[Mapping[str, Any]] = {}
+    """Settings of former versions with the value that is a constant now, which a run must have recorded."""
     main: ClassVar[tuple[str, ...]] = ()
     """Fields that people change most: documentation shows them first, a notebook's parameters cell only them.
     Empty: all of them."""
@@ -265,6 +267,20 @@ class Settings(BaseModel):
             remedy = "give each setting of a step as a word of its own"
             raise SettingsError(f"set: is given twice, as {settings['set']!r} and {dotted[0]}; {remedy}")
         return cls(**settings, **({"set": dotted} if dotted else {}))
+
+    @classmethod
+    def from_record(cls, recorded: Mapping[str, Any]) -> Self:
+        """Return the settings that a run of this version or a former one recorded.
+
+        Raises:
+            SettingsError: A value is refused, or this code does something else than what a setting of a
+                former version asked for.
+        """
+        for name, value in cls.former.items():
+            if recorded.get(name, value) != value:
+                problem = f"{recorded[name]!r} was recorded by a former version; this one has only {value!r}"
+                raise SettingsError(f"{name}: {problem}")
+        return cls(**{name: value for name, value in recorded.items() if name not in cls.former})
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, checked again."""

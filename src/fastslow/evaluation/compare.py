@@ -1,4 +1,4 @@
-"""Paired comparison of two runs of one collection, per graph."""
+"""Paired comparison of two models or two runs, per graph, with the sentence that says which is better."""
 
 import math
 from pathlib import Path
@@ -7,12 +7,14 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from scipy.stats import t as student
 
-from fastslow.competition.catalog import TEST, VALID, get_collection
+from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, get_collection
 from fastslow.competition.metrics import ALL_METRICS, tile_score
+from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import SettingsError
 from fastslow.core.figures import save_figure
-from fastslow.core.settings import Settings, resolve, unkeyed
+from fastslow.core.settings import Settings, resolve
 from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
 from fastslow.evaluation.scores import SOLUTION, solution_of, truth_of
 from fastslow.features.store import Features
@@ -21,29 +23,26 @@ _MAX_LABELS = 60  # of graphs; more would overlap
 
 
 class CompareSettings(Settings):
-    """Settings of a comparison of two runs."""
+    """Settings of a comparison of two runs, two models or two submissions."""
 
     one: str = ""
-    """Run folder of a model or an ensemble."""
+    """Run such as ``runs/mine``, folder of one model or ensemble in it, or a submission (CSV)."""
     other: str = ""
-    """Run folder to compare it with, of the same collection."""
+    """What to compare it with, of the same sort."""
     metric: Literal["competition", *ALL_METRICS] = "competition"
     """Score per graph: the competition's (tau for layout, 1 - slowdown of the top 5 for tile) or another one;
-    of a ``top_K_error`` a negative difference is better."""
+    of a ``top_K_error`` a negative difference is better. Not read for submissions."""
     split: Literal[VALID, TEST] = VALID
-    """Graphs to compare on; ``test`` needs ``solution.csv`` in ``data_root``."""
+    """Graphs to compare on; ``test`` needs ``solution.csv`` in ``data_root``. Not read for submissions."""
     features: str = ""
-    """Features folder of the collection; empty for the one that belongs to the run ``one`` by its path."""
+    """Features folder of a single collection; empty for those that belong to ``one`` by its path."""
     data_root: str = "data/sample"
     """Folder that holds ``solution.csv``."""
-    plot: str = unkeyed("")
-    """PNG file to write; empty for ``runs/comparisons/<one>--<other>.png``."""
 
     def check(self) -> None:
-        """Check that two runs are given."""
+        """Check that two things are given."""
         for field in ("one", "other"):
-            self.require(bool(getattr(self, field)), field, "a run folder: fastslow compare RUN RUN")
-        self.require(not self.plot or self.plot.endswith(".png"), "plot", "a name that ends in .png")
+            self.require(bool(getattr(self, field)), field, "a run or submission: fastslow compare ONE OTHER")
 
 
 def paired_difference(table: pd.DataFrame) -> dict[str, float]:
@@ -69,20 +68,61 @@ def paired_difference(table: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def compare_table(settings: CompareSettings) -> pd.DataFrame:
-    """Score two runs on every graph.
+def verdict(facts: dict[str, float], graphs: int, names: tuple[str, str], metric: str) -> str:
+    """Return the sentence that names the better of two, by a paired t test at 5 % on their difference.
+
+    Args:
+        facts: As returned by :func:`paired_difference`.
+        graphs: Number of graphs.
+        names: Names of the two.
+        metric: The metric; of a ``top_K_error`` lower is better.
+    """
+    chance = student.ppf(0.975, graphs - 1) * facts["standard_error"] if graphs > 1 else math.inf
+    if abs(facts["mean"]) <= chance:
+        return "no difference beyond chance"
+    return f"{names[(facts['mean'] < 0) != metric.endswith('_error')]} is better"
+
+
+def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
+    """Return the two folders of models, or those of the ensembles of each collection that two runs have.
+
+    Raises:
+        SettingsError: One is a run and the other a model, or two runs have no collection in common.
+    """
+    one, other = resolve(settings.one), resolve(settings.other)
+    single = [(folder / MANIFEST).is_file() for folder in (one, other)]
+    if all(single):
+        return [(one, other)]
+    slugs = [f"ensemble-{collection.slug}" for collection in COLLECTIONS]
+    runs = [{slug for slug in slugs if (folder / slug / MANIFEST).is_file()} for folder in (one, other)]
+    for field, model, run in zip(("one", "other"), single, runs, strict=True):
+        settings.require(model or bool(run), field, "a folder of a finished model, or a run with ensembles")
+    if any(single):
+        raise SettingsError("other: a run and a model do not compare; name the model's folder in the run too")
+    if not runs[0] & runs[1]:
+        raise SettingsError(f"other: {settings.other} has no collection in common with {settings.one}")
+    return [(one / slug, other / slug) for slug in slugs if slug in runs[0] & runs[1]]
+
+
+def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataFrame:
+    """Score two models on every graph.
+
+    Args:
+        settings: Metric, split, features and solution.
+        one: Folder of a model or an ensemble.
+        other: Folder of another one of the same collection.
 
     Returns:
         A row per graph, worst for ``one`` first: ``one``, ``other``, ``difference``.
 
     Raises:
-        SettingsError: The runs are of different collections.
-        DataError: A run, its features or the solution is missing or broken.
+        SettingsError: The models are of different collections.
+        DataError: A model, its features or the solution is missing or broken.
     """
-    folders = [resolve(settings.one), resolve(settings.other)]
+    folders = one, other
     names = [read_run_manifest(folder)["settings"]["collection"] for folder in folders]
     if names[0] != names[1]:
-        raise SettingsError(f"other: {settings.other} is of {names[1]}, {settings.one} of {names[0]}")
+        raise SettingsError(f"other: {other} is of {names[1]}, {one} of {names[0]}")
     collection = get_collection(names[0])
     made = f"features/{folders[0].parent.name}/{collection.slug}"
     features = Features(resolve(settings.features or made))
@@ -117,21 +157,32 @@ def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> 
     return figure
 
 
-def compare_runs(settings: CompareSettings) -> pd.DataFrame:
-    """Print and return :func:`compare_table` with the mean difference, and write a plot of it."""
-    table = compare_table(settings)
-    names = Path(settings.one).name, Path(settings.other).name
-    facts = paired_difference(table)
-    difference = f"{facts['mean']:+.4f} ± {facts['standard_error']:.4f}"
-    summary = (
-        f"{settings.metric}, {settings.split}: {names[0]} {table['one'].mean():.3f}, {names[1]}"
-        f" {table['other'].mean():.3f}, difference {difference}"
-        f" (standard error over {len(table)} graphs; higher on {facts['higher']}, equal on {facts['equal']},"
-        f" lower on {facts['lower']})"
-    )
-    path = resolve(settings.plot or f"runs/comparisons/{names[0]}--{names[1]}.png")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_figure(plot_comparison(table, names, f"{settings.split}: {difference}"), path)
-    print(table.to_markdown(floatfmt=".3f"))
-    print(f"\n{summary}\nplot: {path}")
-    return table
+def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
+    """Print :func:`compare_table` of each pair with its sentence, and write a plot of it; return the tables.
+
+    A pair is called by the folders that hold its models: ``mine/ensemble-tile-xla``. Each plot is named by
+    both, by the metric and by the split.
+    """
+    tables = {}
+    for one, other in pairs_of_models(settings):
+        names = (f"{one.parent.name}/{one.name}", f"{other.parent.name}/{other.name}")
+        if names[0] == names[1]:
+            names = str(one), str(other)
+        table = compare_table(settings, one, other)
+        facts = paired_difference(table)
+        difference = f"{facts['mean']:+.4f} ± {facts['standard_error']:.4f}"
+        sentence = verdict(facts, len(table), names, settings.metric)
+        file = "--".join(name.strip("/").replace("/", "-") for name in names)
+        path = resolve(f"runs/comparisons/{file}--{settings.metric}-{settings.split}.png")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        title = f"{names[0]} - {names[1]}, {settings.metric}, {settings.split}: {difference}"
+        save_figure(plot_comparison(table, names, title), path)
+        print(table.to_markdown(floatfmt=".3f"))
+        print(
+            f"\n{settings.metric}, {settings.split}: {names[0]} {table['one'].mean():.3f}, {names[1]}"
+            f" {table['other'].mean():.3f}, difference {difference}"
+            f" (standard error over {len(table)} graphs; higher on {facts['higher']}, equal on"
+            f" {facts['equal']}, lower on {facts['lower']}): {sentence}\nplot: {path}\n"
+        )
+        tables[one.name] = table
+    return tables

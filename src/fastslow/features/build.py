@@ -111,9 +111,7 @@ def graph_of(program: Program, settings: FeatureSettings) -> tuple[Graph, list[s
     if is_layout:
         if settings.compiler_defaults:
             defaults = find_default_layouts(program)
-        violation, names = violation_features(
-            tensors, program.node_opcode[ids], layouts, choices, settings.default_layout, defaults
-        )
+        violation, names = violation_features(tensors, program.node_opcode[ids], layouts, choices, defaults)
         copies, copy_names = copy_features(pairs, layouts, choices)
         values, names = np.concatenate([violation, copies], 1), names + copy_names
     else:
@@ -122,7 +120,7 @@ def graph_of(program: Program, settings: FeatureSettings) -> tuple[Graph, list[s
     if settings.padding:
         node_feat = exact.node_feat if exact else pad(*arrays)
     hops = settings.hops if is_layout else WHOLE_GRAPH
-    kept = prune(program.edge_index, num_nodes, ids, hops, settings.direction)
+    kept = prune(program.edge_index, num_nodes, ids, hops)
     graph = Graph(
         name=program.name,
         node_feat=node_feat[kept.node_ids],

@@ -12,9 +12,8 @@ from fastslow.core.artifacts import Artifact
 from fastslow.core.files import digest, file_digest
 from fastslow.core.settings import Names, NonNegative, Settings, Threads, Unread, resolve, unkeyed
 from fastslow.features.configs.default_layouts import default_file
-from fastslow.features.configs.violation import DEFAULT_LAYOUTS
 from fastslow.features.nodes.protobuf import find_protobuf, require_protobufs
-from fastslow.features.nodes.pruning import DIRECTIONS, WHOLE_GRAPH
+from fastslow.features.nodes.pruning import WHOLE_GRAPH
 
 ENTRY = "fastslow.features.build:build_features"
 
@@ -41,11 +40,11 @@ class FeatureSettings(KindSettings):
 
     layout_only: ClassVar[tuple[str, ...]] = (
         "hops",
-        "direction",
-        "default_layout",
         "compiler_defaults",
         "copies_through",
     )
+
+    former: ClassVar[dict[str, Any]] = {"direction": "both", "default_layout": "row_major"}
 
     collection: str = "layout:xla:random"
     """Which of the five collections: tile:xla, layout:xla:default, layout:xla:random, layout:nlp:default or
@@ -72,23 +71,12 @@ class FeatureSettings(KindSettings):
     hops: Annotated[int, Ge(WHOLE_GRAPH)] = 2
     """Layout only. Keep nodes within this many hops of a configurable node; -1 keeps the whole graph. More
     hops show the model more of the program and cost time."""
-    direction: Literal[*DIRECTIONS] = "both"
-    """Layout only. Follow those hops to ``operands``, to ``users`` or in ``both`` directions."""
-    default_layout: Literal[*DEFAULT_LAYOUTS] = "row_major"
-    """Layout only. A tensor left to the compiler counts as ``row_major`` in the violation ratio, or is
-    excluded from it (``leave_out``)."""
     compiler_defaults: bool = True
     """Layout only. Compare each layout with the compiler's own, which the commonest one of a ``default`` file
     stands for, also in the program's ``random`` file; False leaves these columns 0."""
     copies_through: Annotated[NonNegative, Le(1000)] = 8
     """Layout only. Maximum number of element-wise nodes and transposes between two configurable nodes whose
     layouts are compared."""
-
-    def unread(self) -> Unread:
-        """Return the fields that the kind does not read, and where to look in a graph that is kept whole."""
-        whole = self.hops == WHOLE_GRAPH and self.kind == "layout"
-        pruned = {"direction": (f"with hops={WHOLE_GRAPH}", "choose 0 hops or more")} if whole else {}
-        return {**pruned, **super().unread()}
 
     @property
     def kind(self) -> str:

@@ -82,7 +82,7 @@ def build_unseen(folder: Path, programs: Iterable[Program], hlo_folder: str = ""
     """
     unseen = UnseenGraphs(folder, [])
     try:
-        settings = FeatureSettings(**unseen.manifest["settings"], hlo_folder=hlo_folder)
+        settings = FeatureSettings.from_record(unseen.manifest["settings"] | {"hlo_folder": hlo_folder})
     except SettingsError as error:
         raise DataError(Path(folder) / MANIFEST, f"features.settings: {error}", _AGAIN) from None
     graphs = []

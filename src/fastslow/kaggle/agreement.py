@@ -9,8 +9,6 @@ from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import TOP_K, kendall_tau
 from fastslow.competition.submission_csv import collection_of, read_any_submission
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path
-from fastslow.core.settings import Settings, resolve, unkeyed
 
 CHANCE = 0.1
 """Mean tau of two rankings of 1,000 configurations that have nothing in common: within 0 and this."""
@@ -18,23 +16,6 @@ TWO_RELEASES = (
     "Other rows agree, those of {} no more than chance: the two submissions were made from two releases,"
     " whose layout files hold the configurations in different orders (data/README.md)."
 )
-
-
-class AgreementSettings(Settings):
-    """Settings of a comparison of two submissions."""
-
-    one: str = ""
-    """Submission, a CSV as Kaggle takes it."""
-    other: str = ""
-    """Submission to compare it with; it may lack rows or have others."""
-    rows: str = unkeyed("")
-    """CSV file to write, a line for each row that both have; empty for none."""
-
-    def check(self) -> None:
-        """Check that two submissions are given."""
-        for field in ("one", "other"):
-            self.require(bool(getattr(self, field)), field, "a CSV: fastslow compare-submissions CSV CSV")
-        self.require(not self.rows or self.rows.endswith(".csv"), "rows", "a name that ends in .csv")
 
 
 def agreement(one: Path, other: Path) -> pd.DataFrame:
@@ -86,16 +67,3 @@ def in_two_orders(table: pd.DataFrame) -> list[str]:
     layout = table.index.str.startswith("layout")
     agrees = table["tau"].where(layout, table["top_5"]) > 3 * CHANCE
     return [*table.index[layout & (table["tau"].abs() < CHANCE)]] if agrees.any() else []
-
-
-def compare_submissions(settings: AgreementSettings) -> None:
-    """Print how far two submissions agree; errors as :func:`agreement`."""
-    rows = agreement(resolve(settings.one), resolve(settings.other))
-    table = summary(rows)
-    print(table.round(3).astype(object).fillna("").to_markdown(disable_numparse=True))
-    if reordered := in_two_orders(table):
-        print(f"\n{TWO_RELEASES.format(', '.join(reordered))}")
-    if settings.rows:
-        with atomic_path(resolve(settings.rows)) as temporary:
-            rows.to_csv(temporary, index=False)
-        print(f"\nrow by row: {settings.rows}")

@@ -1,4 +1,4 @@
-"""Fit the LightGBM ranker with one objective, on one machine or several."""
+"""Fit the LightGBM ranker with one objective."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastslow.competition.catalog import TRAIN, VALID
-from fastslow.core.errors import DataError
 from fastslow.core.progress import Report
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.rankers.boosting import History, boost, kept_trees, predict_trees
-from fastslow.rankers.objectives import OBJECTIVES, OWN, make_dataset, predict_table
+from fastslow.rankers.objectives import OBJECTIVES, make_dataset, predict_table
 from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.table import Table, read_table, read_tables
 from fastslow.rankers.table_features import ABOVE_LEAST
@@ -29,8 +28,8 @@ class Training:
 
     Args:
         kind: ``layout`` or ``tile``.
-        train: Rows to fit; with several machines, those of this machine's graphs.
-        bins: Rows of all train graphs from which the feature bins are made, the same on every machine.
+        train: Rows to fit.
+        bins: Rows of all train graphs from which the feature bins are made.
         valid: Rows to evaluate on.
     """
 
@@ -41,22 +40,17 @@ class Training:
 
 
 def read_training(settings: RankerSettings) -> Training:
-    """Read the tables that the settings name; with several machines, each takes every n-th train graph.
+    """Read the tables that the settings name.
 
     The tables, and so the trees, are the same whichever of the collections that ``train_on`` joins is named.
 
     Raises:
-        DataError: No train graph can be learned from, or there are fewer of them than machines.
+        DataError: No train graph can be learned from.
     """
     sources = settings.sources()
     names = trainable(sources)
-    machines = settings.machines.count(",") + 1
-    if len(names) < machines:
-        problem = f"{len(names)} train graphs with different runtimes for {machines} machines"
-        raise DataError(settings.features, problem, "Train on other programs, or on fewer machines")
-    own = names[settings.machine :: machines]
     bin_rows = min(settings.configs_per_graph, max(2, BIN_ROWS // len(names)))
-    samples = [(own, settings.configs_per_graph), (names, bin_rows)]
+    samples = [(names, settings.configs_per_graph), (names, bin_rows)]
     train, bins = read_tables(sources, TRAIN, samples, settings.seed)
     valid = read_table(sources, VALID, max_configs=settings.valid_configs)
     return Training(next(iter(sources.values())).collection.kind, train, bins, valid)
@@ -71,18 +65,16 @@ class Fitted:
         booster: The trees, those that are not used included.
         num_trees: Number of trees that are used.
         history: (iteration, valid score) of every evaluation.
-        opponents: Configurations that each predicted one is compared with (``pairwise``).
     """
 
     objective: str
     booster: "lightgbm.Booster"
     num_trees: int
     history: History
-    opponents: int
 
     def predict(self, table: Table) -> dict[str, np.ndarray]:
         """Return predictions ``(C,)`` float64 per graph, lower = predicted faster."""
-        return booster_predictions(self.objective, self.booster, table, self.opponents, 0, self.num_trees)
+        return booster_predictions(self.objective, self.booster, table, 0, self.num_trees)
 
     def predict_split(self, features: Features, split: str) -> dict[str, np.ndarray]:
         """Predict a split, see :func:`predict_split`."""
@@ -91,24 +83,19 @@ class Fitted:
     @property
     def columns(self) -> list[str]:
         """Names of the F columns of the table that the trees read."""
-        return table_columns(self.booster)
+        return self.booster.feature_name()
 
     def contributions(self, table: Table) -> dict[str, np.ndarray]:
         """Return the SHAP values ``(C, F)`` of ``columns`` per graph.
 
         They are TreeSHAP's (Lundberg et al., arXiv 1802.03888) and add up to the prediction minus a constant.
-        Those of a difference and of the configuration's own feature beside it are added up.
         """
-        columns, names = self.columns, self.booster.feature_name()
-        place = [columns.index(name.removesuffix(OWN)) for name in names]
-        joined = np.eye(len(columns))[place]
 
         def shap_values(rows: np.ndarray) -> np.ndarray:
             values: np.ndarray = self.booster.predict(rows, pred_contrib=True, num_iteration=self.num_trees)
-            return values[:, :-1] @ joined
+            return values[:, :-1]
 
-        own_features = len(names) > len(columns)
-        return predict_table(self.objective, table.select(columns), shap_values, self.opponents, own_features)
+        return predict_table(self.objective, table.select(self.columns), shap_values)
 
 
 def predict_split(
@@ -131,7 +118,6 @@ def booster_predictions(
     objective: str,
     booster: "lightgbm.Booster",
     table: Table,
-    opponents: int,
     start_iteration: int,
     num_iteration: int,
 ) -> dict[str, np.ndarray]:
@@ -140,14 +126,7 @@ def booster_predictions(
     def raw_output(rows: np.ndarray) -> np.ndarray:
         return predict_trees(booster, rows, start_iteration, num_iteration)
 
-    columns = table_columns(booster)
-    own_features = booster.num_feature() > len(columns)
-    return predict_table(objective, table.select(columns), raw_output, opponents, own_features)
-
-
-def table_columns(booster: "lightgbm.Booster") -> list[str]:
-    """Return the columns of the table that trees read, without those that repeat one as ``own_features``."""
-    return [name for name in booster.feature_name() if not name.endswith(OWN)]
+    return predict_table(objective, table.select(booster.feature_name()), raw_output)
 
 
 def columns_for(objective: str, columns: list[str]) -> list[str]:
@@ -176,12 +155,9 @@ def fit(settings: RankerSettings, objective: str, training: Training, report: Re
     options = {
         "seed": settings.seed,
         "pairs_per_config": settings.pairs_per_config,
-        "relevance_levels": settings.relevance_levels,
-        "own_features": settings.own_features,
     }
     parameters = {
         **settings.tree_parameters(),
-        **settings.network_parameters(),
         "objective": OBJECTIVES[objective].lightgbm,
         "metric": "None",
     }
@@ -189,9 +165,7 @@ def fit(settings: RankerSettings, objective: str, training: Training, report: Re
     booster = lightgbm.Booster(parameters, make_dataset(train, objective, **options, reference=reference))
 
     def predict_valid(start_iteration: int, num_iteration: int) -> dict[str, np.ndarray]:
-        return booster_predictions(
-            objective, booster, valid, settings.opponents, start_iteration, num_iteration
-        )
+        return booster_predictions(objective, booster, valid, start_iteration, num_iteration)
 
     history = boost(settings, booster.update, predict_valid, training.kind, valid.labels(), report)
-    return Fitted(objective, booster, kept_trees(settings, history), history, settings.opponents)
+    return Fitted(objective, booster, kept_trees(settings, history), history)

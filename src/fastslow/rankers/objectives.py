@@ -11,9 +11,9 @@
     cross-entropy surrogate of NDCG (XE-NDCG, Bruch 2019, arXiv 1911.09798).
 ``pairwise``
     Logistic loss on which of two configurations is slower, as RankNet's (Burges et al., "Learning to Rank
-    using Gradient Descent", ICML 2005), of trees that read the difference of their features and, with
-    ``own_features``, those of the first configuration beside it (11th place of the competition). The
-    prediction of a configuration is its mean log-odds against a fixed set of opponents from its graph.
+    using Gradient Descent", ICML 2005), of trees that read the difference of their features (11th place of
+    the competition). The prediction of a configuration is its mean log-odds against a fixed set of opponents
+    from its graph.
 """
 
 import zlib
@@ -32,13 +32,15 @@ if TYPE_CHECKING:
 
 BEST = "best"
 """Not an objective: train all of them and keep the best on valid."""
-OWN = "_own"
-"""Suffix of the first configuration's own features beside the differences."""
+OPPONENTS = 16
+"""Configurations that each predicted one is compared with (``pairwise``)."""
+RELEVANCE_LEVELS = 31
+"""Maximum relevance levels of a graph (``lambdarank``, ``rank_xendcg``): LightGBM's."""
 QUERY_ROWS = 10_000  # LightGBM's maximum rows of a query
 _DIFFERENCE_ROWS = 1 << 14  # rows of differences in memory at a time
 
 
-def relevance_labels(runtime: np.ndarray, levels: int = 31) -> np.ndarray:
+def relevance_labels(runtime: np.ndarray, levels: int = RELEVANCE_LEVELS) -> np.ndarray:
     """Return integer relevance ``(C,)`` from 0 to ``levels`` - 1, the fastest highest.
 
     Equal runtimes share a level; with more distinct runtimes than levels, neighbouring ones do too.
@@ -70,17 +72,9 @@ class Objective:
 OBJECTIVES = {
     "regression": Objective("regression", log_labels),
     "quantile": Objective("regression", unit_ranks),
-    "lambdarank": Objective(
-        "lambdarank",
-        relevance_labels,
-        sign=-1,
-        ranks=True,
-        reads=("relevance_levels", "lambdarank_truncation_level"),
-    ),
-    "rank_xendcg": Objective(
-        "rank_xendcg", relevance_labels, sign=-1, ranks=True, reads=("relevance_levels",)
-    ),
-    "pairwise": Objective("binary", None, reads=("pairs_per_config", "opponents", "own_features")),
+    "lambdarank": Objective("lambdarank", relevance_labels, sign=-1, ranks=True),
+    "rank_xendcg": Objective("rank_xendcg", relevance_labels, sign=-1, ranks=True),
+    "pairwise": Objective("binary", None, reads=("pairs_per_config",)),
 }
 
 
@@ -123,30 +117,20 @@ def draw_pairs(
     return first[differ], second[differ]
 
 
-def pair_features(first: np.ndarray, second: np.ndarray, shared: np.ndarray, own: bool) -> np.ndarray:
+def pair_features(first: np.ndarray, second: np.ndarray, shared: np.ndarray) -> np.ndarray:
     """Return the features of pairs.
 
     Args:
         first: Features ``(..., F)`` of the first configuration of each pair.
         second: Features of the second; the two are broadcast.
         shared: Positions of the H columns that describe the graph, equal for both.
-        own: Whether the first configuration's own features are joined.
 
     Returns:
-        ``(..., F)`` differences, with the common value in the ``shared`` columns; with ``own``
-        ``(..., 2 F - H)``: then the columns that are not shared, as they are.
+        ``(..., F)`` differences, with the common value in the ``shared`` columns.
     """
     result = first - second
     result[..., shared] = first[..., shared]
-    if not own:
-        return result
-    plain = np.delete(np.broadcast_to(first, result.shape), shared, -1)
-    return np.concatenate([result, plain], -1)
-
-
-def pair_columns(columns: list[str], shared: np.ndarray, own: bool) -> list[str]:
-    """Return the names of the columns of :func:`pair_features`."""
-    return [*columns, *(name + OWN for name in np.delete(columns, shared))] if own else columns
+    return result
 
 
 def make_dataset(
@@ -154,8 +138,6 @@ def make_dataset(
     objective: str,
     seed: int = 0,
     pairs_per_config: int = 16,
-    relevance_levels: int = 31,
-    own_features: bool = False,
     reference: "lightgbm.Dataset | None" = None,
 ) -> "lightgbm.Dataset":
     """Combine a table with an objective's labels, with the same total weight for every graph.
@@ -167,25 +149,22 @@ def make_dataset(
         objective: One of ``OBJECTIVES``.
         seed: Seed of splitting a graph of more than 10,000 rows into queries, and of sampling pairs.
         pairs_per_config: Configurations that each one is compared with (``pairwise``).
-        relevance_levels: Maximum relevance levels of a graph (``lambdarank``, ``rank_xendcg``).
-        own_features: Whether the first configuration's own features are joined (``pairwise``).
         reference: Dataset whose feature bins are used.
     """
     import lightgbm  # with scikit-learn a second, which no settings need
 
     spec = OBJECTIVES[objective]
-    own_features = own_features and spec.label is None
     rows, labels, weights = [], [], []
     for name, own, runtime in zip(table.names, table.rows, table.runtimes, strict=True):
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
         if spec.label is None:
             first, second = draw_pairs(runtime, pairs_per_config, rng)
-            parts = [pair_features(own[first], own[second], table.shared, own_features)]
+            parts = [pair_features(own[first], own[second], table.shared)]
             label = [runtime[first] > runtime[second]]
         else:
             queries = split_queries(len(own), rng) if spec.ranks else [np.arange(len(own))]
             parts = [own] if len(queries) == 1 else [own[query] for query in queries]
-            values = spec.label(runtime, relevance_levels) if spec.ranks else spec.label(runtime)
+            values = spec.label(runtime)
             label = [values[query] for query in queries]
         rows += parts
         labels += label
@@ -196,7 +175,7 @@ def make_dataset(
         np.concatenate(labels).astype(np.float32),
         weight=np.concatenate(weights),
         group=[len(rows[i]) for i in filled] if spec.ranks else None,
-        feature_name=pair_columns(table.columns, table.shared, own_features),
+        feature_name=table.columns,
         reference=reference,
         params={"feature_pre_filter": False, "verbosity": -1},
     )
@@ -239,8 +218,7 @@ def predict_table(
     objective: str,
     table: Table,
     raw_output: Callable[[np.ndarray], np.ndarray],
-    opponents: int = 16,
-    own_features: bool = False,
+    opponents: int = OPPONENTS,
 ) -> dict[str, np.ndarray]:
     """Turn the output of trees into predictions.
 
@@ -251,7 +229,6 @@ def predict_table(
         table: Rows to predict.
         raw_output: Gives the trees' raw output ``(n,)`` or ``(n, outputs)`` for rows ``(n, F)``.
         opponents: Configurations that each one is compared with (``pairwise``).
-        own_features: As for :func:`make_dataset`.
 
     Returns:
         ``(C,)`` or ``(C, outputs)`` float64 per graph; lower = predicted faster.
@@ -266,13 +243,13 @@ def predict_table(
         distinct, position = distinct_rows(rows)
         others = distinct[:opponents]
         parts = np.array_split(distinct, -(-len(distinct) * len(others) // _DIFFERENCE_ROWS))
-        means = [_mean_log_odds(part, others, table.shared, own_features, raw_output) for part in parts]
+        means = [_mean_log_odds(part, others, table.shared, raw_output) for part in parts]
         predictions[name] = np.concatenate(means)[position]
     return predictions
 
 
-def _mean_log_odds(rows, others, shared, own_features, raw_output) -> np.ndarray:
+def _mean_log_odds(rows, others, shared, raw_output) -> np.ndarray:
     """Return the mean log-odds that each row is slower than the others."""
-    pairs = pair_features(rows[:, None], others, shared, own_features)
+    pairs = pair_features(rows[:, None], others, shared)
     odds = raw_output(pairs.reshape(-1, pairs.shape[-1]))
     return odds.reshape(len(rows), len(others), *odds.shape[1:]).mean(1)

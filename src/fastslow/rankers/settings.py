@@ -45,9 +45,7 @@ class RankerSettings(Settings):
         "leaves": "num_leaves",
         "min_rows": "min_data_in_leaf",
         "column_share": "feature_fraction",
-        "row_share": "bagging_fraction",
         "threads": "num_threads",
-        "truncation": "lambdarank_truncation_level",
     }
 
     features: str = unkeyed("features/sample/layout-xla-random")
@@ -80,25 +78,11 @@ class RankerSettings(Settings):
     """Minimum rows in a leaf."""
     feature_fraction: Fraction = 0.3
     """Fraction of the columns sampled for each tree."""
-    bagging_fraction: Fraction = 0.8
-    """Fraction of the rows sampled for each tree."""
     configs_per_graph: Annotated[AtLeastTwo, Le(1_000_000)] = 10_000
     """Maximum configurations of a train graph; of a larger one that many are sampled."""
     valid_configs: Annotated[AtLeastTwo, Le(1_000_000)] = 2000
     """Maximum configurations of a valid graph in evaluations during training, to be changed with
     ``early_stopping_rounds`` only; the final score takes all."""
-
-    machines: str = unkeyed("")
-    """Machines that train one model together, ``host:port,host:port,...``; empty for this one alone. Each
-    needs the features. Start the notebook on each within ten minutes, with the same settings and a single
-    ``objective``, but its own ``machine`` and, where they share a disk, its own ``folder``:
-    ``.venv/bin/papermill -k python3 notebooks/22_train_ranker.ipynb out.ipynb -p machines
-    10.0.0.1:12400,10.0.0.2:12400 -p machine 0 -p objective regression -p bagging_fraction 1.0``. Each of n
-    machines learns from every n-th train graph, and all write the same model. With ``bagging_fraction`` 1,
-    ``regression`` and ``quantile`` give the model of one machine; the other objectives sample or round per
-    machine and come close."""
-    machine: NonNegative = unkeyed(0)
-    """Position of this machine in ``machines``."""
     objective: Literal[*OBJECTIVES, BEST] = "pairwise"
     """``regression`` (z-scored log runtime per graph), ``quantile`` (rank in the graph), ``lambdarank``,
     ``rank_xendcg``, ``pairwise`` (which of two configurations is slower, from the difference of their
@@ -106,24 +90,6 @@ class RankerSettings(Settings):
     best valid score."""
     pairs_per_config: Annotated[Positive, Le(1000)] = 16
     """Configurations that each train configuration is compared with (``pairwise``)."""
-    opponents: Annotated[Positive, Le(1000)] = 16
-    """Configurations that each predicted configuration is compared with (``pairwise``)."""
-    own_features: bool = False
-    """Read a configuration's own features beside the differences (``pairwise``; 11th place on the real data,
-    no gain on the sample), at twice the columns."""
-    relevance_levels: Annotated[int, Ge(2), Le(31)] = 31
-    """Maximum relevance levels of a graph (``lambdarank``, ``rank_xendcg``)."""
-    lambdarank_truncation_level: Positive = 30
-    """Number of top-ranked positions whose pairs count (``lambdarank``)."""
-
-    def check(self) -> None:
-        """Refuse machines that do not exist."""
-        machines = self.machines.split(",")
-        named = all(machine.rpartition(":")[2].isdigit() for machine in machines)
-        self.require(not self.machines or named, "machines", "a list host:port,host:port")
-        self.require(0 <= self.machine < len(machines), "machine", f"from 0 to {len(machines) - 1}")
-        single = f"a single objective, as several machines need (for example {next(iter(OBJECTIVES))})"
-        self.require(not self.machines or self.objective != BEST, "objective", single)
 
     def unread(self) -> Unread:
         """Return the fields that the objective does not read, and those of early stopping without it."""
@@ -185,19 +151,6 @@ class RankerSettings(Settings):
                 raise DataError(path, problem, remedy)
         return {slug: Features(path) for slug, path in paths.items()}
 
-    def network_parameters(self) -> dict:
-        """Return LightGBM's parameters of the machines that train together; none for a single one."""
-        if not self.machines:
-            return {}
-        return {
-            "tree_learner": "data",
-            "pre_partition": True,
-            "machines": self.machines,
-            "num_machines": self.machines.count(",") + 1,
-            "local_listen_port": int(self.machines.split(",")[self.machine].rpartition(":")[2]),
-            "time_out": 10,  # minutes
-        }
-
     def tree_parameters(self) -> dict:
         """Return LightGBM's parameters of the trees."""
         return {
@@ -206,12 +159,12 @@ class RankerSettings(Settings):
             "min_data_in_leaf": self.min_data_in_leaf,
             "min_sum_hessian_in_leaf": 1e-12,  # the weights of a graph's configurations sum to 1
             "feature_fraction": self.feature_fraction,
-            "bagging_fraction": self.bagging_fraction,
+            "bagging_fraction": 0.8,  # of the rows, drawn for each tree
             "bagging_freq": 1,
             "seed": self.seed,
             "deterministic": True,
             "force_col_wise": True,
             "num_threads": self.num_threads,
             "verbosity": -1,
-            "lambdarank_truncation_level": self.lambdarank_truncation_level,
+            "lambdarank_truncation_level": 30,  # top positions whose pairs count
         }

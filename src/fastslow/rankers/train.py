@@ -3,10 +3,9 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
-from annotated_types import Le
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, VALID, get_collection
 from fastslow.competition.metrics import collection_score, mean_metrics
@@ -22,7 +21,7 @@ from fastslow.evaluation.predictions import PREDICTIONS, Predictor, write_predic
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS
 from fastslow.rankers.fit import Fitted, Training, fit, predict_split, read_training
 from fastslow.rankers.model_text import read_booster_text
-from fastslow.rankers.objectives import BEST, OBJECTIVES
+from fastslow.rankers.objectives import BEST, OBJECTIVES, OPPONENTS
 from fastslow.rankers.settings import RankerSettings
 
 if TYPE_CHECKING:
@@ -35,7 +34,8 @@ OUTPUTS = (METRICS, PLOT, MODEL, IMPORTANCE, PREDICTIONS)
 
 
 class _Settings(Record):
-    opponents: Annotated[NonNegative, Le(1000)] = 0
+    opponents: Literal[OPPONENTS] = OPPONENTS  # settings that former versions had
+    own_features: Literal[False] = False
     largest_nodes: Literal[0] = 0  # columns that former versions had
 
 
@@ -52,8 +52,7 @@ def train_ranker(settings: RankerSettings) -> dict:
 
     The folder, and each of ``runs``, gets ``metrics.jsonl``, ``training.png``, ``model.txt``,
     ``importance.csv``, ``predictions.npz`` and, last, ``manifest.json``. Training takes seconds to minutes;
-    an interrupted run starts again. Of several machines each ends with the same model and writes it into its
-    own folder.
+    an interrupted run starts again.
 
     Args:
         settings: Settings.
@@ -163,9 +162,7 @@ def read_ranker(folder: Path) -> Fitted:
     if settings.get("model") != "ranker":
         problem = f"a run of a {settings.get('model')}, a ranker wanted"
         raise DataError(folder, problem, "Name a folder that the ranker notebook wrote")
-    booster = read_booster(folder)
-    opponents = settings.get("opponents", 0)  # recorded where the objective reads it
-    return Fitted(manifest["objective"], booster, manifest["trees"], [], opponents)
+    return Fitted(manifest["objective"], read_booster(folder), manifest["trees"], [])
 
 
 def read_ranker_predictor(folder: Path) -> Predictor:

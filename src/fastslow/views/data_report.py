@@ -1,11 +1,10 @@
 """What notebook 00 shows of competition files: sizes, a program, choices, runtimes, quality of labels."""
 
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
-from annotated_types import Le
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -14,7 +13,6 @@ from fastslow.competition.catalog import (
     COLLECTIONS,
     SPLITS,
     TRAIN,
-    VALID,
     ProgramFile,
     get_collection,
     list_programs,
@@ -27,7 +25,7 @@ from fastslow.competition.schema import check_schema
 from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
-from fastslow.core.settings import NonNegative, Positive, Settings, resolve
+from fastslow.core.settings import NonNegative, Settings, resolve
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.features.scaling import unit_ranks
 from fastslow.views.choice_statistics import real_statistics, survey_choices
@@ -38,6 +36,7 @@ _CHOICE_COLUMNS = (["nodes", "columns", "groups", "largest_1", "layouts"], ["lef
 _REPEATED, _DISTINCT, _RANGE = "#e69f00", "#0072b2", "0.6"
 _SHOWN = 5_000  # points of a panel
 _BLOCKS, _BLOCK_ROWS = 50, 20
+_MAX_PROGRAMS = 24  # whose runtimes and repeated configurations are compared, and choices of each collection
 
 
 class DataReportSettings(Settings):
@@ -46,16 +45,11 @@ class DataReportSettings(Settings):
     data_root: str = "data/sample"
     """Folder that holds ``npz_all/``."""
     collection: Literal[*_LAYOUT_COLLECTIONS] = "layout:xla:random"
-    """Layout collection whose programs are shown."""
-    split: Literal[TRAIN, VALID] = TRAIN
-    """Split whose programs are shown; test files carry no runtimes."""
+    """Layout collection whose train programs are shown."""
     program: str = ""
     """File name, without ``.npz``, of the program shown in detail; empty: the smallest."""
     configuration: NonNegative = 0
     """Number of the configuration that is put into words, from 0 in file order."""
-    max_programs: Annotated[Positive, Le(1000)] = 24
-    """Maximum number of programs whose runtimes and repeated configurations are compared, and of programs
-    of each layout collection whose choices are."""
 
 
 def survey(settings: DataReportSettings) -> pd.DataFrame:
@@ -105,7 +99,7 @@ def summarise(files: pd.DataFrame) -> pd.DataFrame:
 
 
 def _programs(settings: DataReportSettings) -> list[ProgramFile]:
-    return list_programs(resolve(settings.data_root), get_collection(settings.collection), settings.split)
+    return list_programs(resolve(settings.data_root), get_collection(settings.collection), TRAIN)
 
 
 def read_shown(settings: DataReportSettings) -> Program:
@@ -176,7 +170,7 @@ def compare_programs(settings: DataReportSettings) -> pd.DataFrame:
         runtime over the fastest.
     """
     rows = []
-    for file in progress(_programs(settings)[: settings.max_programs], desc="runtimes", unit="file"):
+    for file in progress(_programs(settings)[:_MAX_PROGRAMS], desc="runtimes", unit="file"):
         program = read_npz(file, labelled=True)
         distinct = len(program.choices.partition(program.choices.varying)[1])
         relative = program.runtime / program.runtime.min()
@@ -203,7 +197,7 @@ def compare_labels(settings: DataReportSettings) -> pd.DataFrame:
         :class:`fastslow.competition.data_quality.Quality`, with its ``doubts``.
     """
     rows = []
-    for program in progress(_programs(settings)[: settings.max_programs], desc="labels", unit="file"):
+    for program in progress(_programs(settings)[:_MAX_PROGRAMS], desc="labels", unit="file"):
         quality = measure_quality(read_npz(program, labelled=True))
         rows.append({"name": program.name, **asdict(quality), "doubts": quality.doubts})
     return pd.DataFrame(rows).sort_values("ceiling", ignore_index=True)
@@ -216,7 +210,7 @@ def compare_choices(settings: DataReportSettings) -> pd.DataFrame:
         One row per real file, as recorded, and one with the medians of each layout collection; columns of
         :func:`fastslow.views.choice_statistics.choice_statistics`.
     """
-    here = survey_choices(settings.data_root, settings.max_programs)
+    here = survey_choices(settings.data_root, _MAX_PROGRAMS)
     medians = here.groupby("collection", sort=False).median()
     return pd.concat({_REAL: real_statistics(), _HERE: medians})
 

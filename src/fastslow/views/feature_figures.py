@@ -1,16 +1,13 @@
 """What notebooks 10 and 12 show of a features folder: pruning, configurations, features against runtime."""
 
-from typing import Annotated, Literal
-
 import numpy as np
 import pandas as pd
-from annotated_types import Le
 from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from fastslow.competition.catalog import TRAIN, VALID
+from fastslow.competition.catalog import TRAIN
 from fastslow.competition.layouts import ROLES
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
@@ -18,7 +15,7 @@ from fastslow.competition.schema import check_schema
 from fastslow.competition.tensors import format_layout
 from fastslow.core.errors import SettingsError
 from fastslow.core.npz_io import read_headers
-from fastslow.core.settings import Positive, Settings, resolve, unkeyed
+from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features, Graph
 
@@ -177,17 +174,16 @@ def _panels(count: int, **options) -> tuple[Figure, list[Axes]]:
     return figure, cells[:count].tolist()
 
 
+_PANELS = 12  # graphs plotted at most
+
+
 class ViolationSettings(Settings):
     """Settings of the notebook that shows the violation ratio."""
 
     features: str = unkeyed("features/sample/layout-xla-random")
     """Features folder of a layout collection."""
-    split: Literal[TRAIN, VALID] = TRAIN
-    """``train`` or ``valid``; test has no runtimes."""
     column: str = "violation_ratio"
     """Column of ``config_feat`` to plot against runtime."""
-    panels: Annotated[Positive, Le(100)] = 12
-    """Maximum number of graphs plotted."""
 
     def position(self, names: list[str]) -> int:
         """Return the position of the column among those of the features; one that is not there is refused."""
@@ -204,8 +200,8 @@ def correlate(settings: ViolationSettings) -> pd.DataFrame:
     features = Features(resolve(settings.features))
     names = features.config_columns
     rows = {}
-    for name in features.names(settings.split):
-        graph = features.graph(settings.split, name)
+    for name in features.names(TRAIN):
+        graph = features.graph(TRAIN, name)
         values = np.asarray(graph.config_feat)
         rows[name] = {column: kendall_tau(graph.runtime, values[:, i]) for i, column in enumerate(names)}
     return pd.DataFrame(rows).T
@@ -222,11 +218,11 @@ def plot_violation(settings: ViolationSettings) -> Figure:
         DataError: The features folder is missing or not finished.
     """
     features = Features(resolve(settings.features))
-    names = features.names(settings.split)[: settings.panels]
+    names = features.names(TRAIN)[:_PANELS]
     position = settings.position(features.config_columns)
     figure, cells = _panels(len(names))
     for axes, name in zip(cells, names, strict=True):
-        graph = features.graph(settings.split, name)
+        graph = features.graph(TRAIN, name)
         values, runtime = np.asarray(graph.config_feat[:, position]), graph.runtime
         axes.scatter(values, runtime / runtime.min(), s=8, alpha=0.5)
         axes.set_title(f"{name[:28]}\ntau {kendall_tau(runtime, values):+.2f}", fontsize=9)

@@ -9,7 +9,7 @@ from matplotlib.patches import FancyBboxPatch
 from torch import nn
 
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
-from fastslow.networks.model.convolutions import GatConv, GcnConv, LinearAttention, MlpGcnConv
+from fastslow.networks.model.convolutions import GcnConv, LinearAttention, MlpGcnConv
 from fastslow.networks.model.layers import ChannelAttention, CrossConfigAttention, SageConv
 from fastslow.networks.model.network import LAYOUT_EMBEDDING, OPCODE_EMBEDDING, RankingNetwork
 
@@ -71,12 +71,10 @@ def _our_boxes(network: RankingNetwork) -> list[tuple]:
     width = trunk.node.out_features
     numeric = trunk.node.in_features - LAYOUT_WIDTH * LAYOUT_EMBEDDING - OPCODE_EMBEDDING
     config_feat = head.mlp[0].in_features // 2 - head.readout.channels
-    tokens = [] if trunk.tokens is None else [trunk.tokens]
     node = [
         f"scaled node features: {numeric}",
         f"opcode, embedded: {OPCODE_EMBEDDING}",
         f"layouts in the program: {LAYOUT_WIDTH} x {LAYOUT_EMBEDDING}",
-        *["six dimensions, in a transformer"] * len(tokens),
         *("", _describe(trunk.node)),
     ]
     state = ["node + its configuration", "GELU", *map(_describe, _linear(trunk.input))]
@@ -85,7 +83,7 @@ def _our_boxes(network: RankingNetwork) -> list[tuple]:
         f"+ {config_feat} configuration features",
         *("twice: raw, standardised", "", *map(_describe, _linear(head.mlp))),
     ]
-    embedded = _count(trunk.node, trunk.opcode, trunk.layout, *tokens)
+    embedded = _count(trunk.node, trunk.opcode, trunk.layout)
     boxes = [("a node", node, embedded, _NODES, f"(N, {width})")]
     boxes.append(("a state", state, _count(trunk.input), _NODES, f"(S, {width})"))
     for place, block in enumerate(trunk.blocks, 1):
@@ -131,7 +129,6 @@ def _layers(block: nn.Module) -> list[str]:
         SageConv: "GraphSAGE: operands, users",
         GcnConv: "GCN: neighbours alike",
         MlpGcnConv: "residual GCN: operands, users",
-        GatConv: "graph attention: neighbours alike",
         LinearAttention: "linear attention: all nodes",
         ChannelAttention: "channel attention",
         CrossConfigAttention: "cross-config attention",

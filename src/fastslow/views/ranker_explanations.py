@@ -1,11 +1,9 @@
 """What notebook 24 shows of a ranker: which columns it needs, and which layouts it predicts to be slow."""
 
 from functools import cached_property
-from typing import Annotated
 
 import numpy as np
 import pandas as pd
-from annotated_types import Le
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
@@ -15,16 +13,18 @@ from fastslow.competition.layouts import ROLES
 from fastslow.competition.metrics import collection_score
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.tensors import format_layout
-from fastslow.core.settings import AtLeastTwo, Positive, Settings, resolve, unkeyed
+from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_configs
 from fastslow.rankers.fit import Fitted
-from fastslow.rankers.objectives import OWN
 from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.table_features import ABOVE_LEAST, CONTEXT
 from fastslow.rankers.train import importance, read_ranker
 
 _SLOWER, _FASTER = "#b2182b", "#2166ac"
+_CONFIGS = 300  # of a graph at most; of a larger one that many are sampled
+_COLUMNS = 15  # shown, the most important first
+_REPEATS = 5  # permutations of each column
 
 
 class ExplainSettings(Settings):
@@ -36,12 +36,6 @@ class ExplainSettings(Settings):
     """Features folder of the collection that it predicts."""
     graph: str = ""
     """Graph of the valid split to explain; empty for the first one."""
-    configs: Annotated[AtLeastTwo, Le(100_000)] = 300
-    """Maximum configurations of a graph; of a larger one that many are sampled."""
-    columns: Annotated[Positive, Le(1000)] = 15
-    """Number of columns shown, the most important first."""
-    repeats: Annotated[Positive, Le(1000)] = 5
-    """Number of permutations of each column."""
 
 
 class Explanation:
@@ -55,7 +49,7 @@ class Explanation:
         self.settings = settings
         self.features = Features(resolve(settings.features))
         self.fitted: Fitted = read_ranker(resolve(settings.run))
-        table = read_table(self.features, VALID, max_configs=settings.configs)
+        table = read_table(self.features, VALID, max_configs=_CONFIGS)
         self.table: Table = table.select(self.fitted.columns)
         known = self.features.names(VALID)
         self.name = settings.graph or known[0]
@@ -84,11 +78,11 @@ class Explanation:
 
         whole = valid_score(self.table)
         used = self.gain.loc[self.gain["gain"] > 0, "column"]
-        used = used.str.removesuffix(OWN).str.removesuffix(ABOVE_LEAST)
+        used = used.str.removesuffix(ABOVE_LEAST)
         features = [name for name in used.drop_duplicates() if not name.startswith(CONTEXT)]
         rows = []
-        for feature in features[: 2 * self.settings.columns]:
-            drops = [whole - valid_score(self._shuffled(feature, i)) for i in range(self.settings.repeats)]
+        for feature in features[: 2 * _COLUMNS]:
+            drops = [whole - valid_score(self._shuffled(feature, i)) for i in range(_REPEATS)]
             rows.append({"column": feature, "drop": np.mean(drops), "spread": np.std(drops)})
         table = pd.DataFrame(rows, columns=["column", "drop", "spread"])
         return table.sort_values("drop", ascending=False, ignore_index=True)
@@ -140,7 +134,7 @@ class Explanation:
             ``effect``, mean prediction with it minus without it, in standard deviations of the predictions.
         """
         graph = self.features.graph(VALID, self.name)
-        chosen = draw_configs(len(graph.config_row), self.settings.configs, 0, self.name)
+        chosen = draw_configs(len(graph.config_row), _CONFIGS, 0, self.name)
         predicted = (self.predictions - self.predictions.mean()) / max(self.predictions.std(), 1e-12)
         codes = graph.choices.layout_codes(graph.config_row[chosen])
         rows = []
@@ -178,7 +172,7 @@ def _bars(axes, names, values, colour, **options) -> None:
 
 def plot_importances(explanation: Explanation) -> Figure:
     """Plot each column's share of the gain, and the drop of the valid score when a feature is shuffled."""
-    top = explanation.settings.columns
+    top = _COLUMNS
     gain, drop = explanation.gain.head(top)[::-1], explanation.permutation().head(top)[::-1]
     figure = Figure(figsize=(12, 1.5 + 0.27 * max(len(gain), len(drop))), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -193,7 +187,7 @@ def plot_importances(explanation: Explanation) -> Figure:
 
 def plot_contributions(explanation: Explanation) -> Figure:
     """Plot the SHAP values of one graph: a dot per configuration, slower to the right, coloured by value."""
-    table = explanation.contributions.iloc[:, : explanation.settings.columns]
+    table = explanation.contributions.iloc[:, :_COLUMNS]
     table = table - table.mean()
     rows = dict(zip(explanation.table.columns, explanation.one_graph.rows[0].T, strict=True))
     figure = Figure(figsize=(9, 1.6 + 0.33 * table.shape[1]), layout="constrained")
@@ -218,7 +212,7 @@ def plot_contributions(explanation: Explanation) -> Figure:
 def plot_layout_effects(explanation: Explanation) -> Figure:
     """Plot the layouts of one graph that the ranker predicts to be the slowest and the fastest."""
     effects = explanation.layout_effects()
-    half = min(explanation.settings.columns, len(effects) // 2)
+    half = min(_COLUMNS, len(effects) // 2)
     shown = pd.concat([effects.head(half), effects.tail(half)])[::-1]
     names = [
         f"{row.opcode} {row.node} {row.tensor} [{row.sizes}]  {row.layout}" for row in shown.itertuples()

@@ -22,7 +22,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.memory import step_cores
 from fastslow.core.progress import progress
-from fastslow.core.settings import Names, Settings, Threads, resolve, unkeyed
+from fastslow.core.settings import Names, Settings, resolve
 from fastslow.core.source import source_digest
 from fastslow.workflow.steps import DATA_ROOTS
 
@@ -40,18 +40,12 @@ class QualitySettings(Settings):
     """Collections whose graphs are measured, separated by commas on a command line."""
     splits: Names = [TRAIN, VALID]
     """Splits whose graphs are measured, of train and valid; test files carry no runtimes."""
-    csv: str = unkeyed("")
-    """CSV file to write, a line per graph; empty for ``features/data-quality-NAME.csv``. Graphs that it holds
-    are not measured again. A picture of the most doubtful graphs is written beside it."""
-    workers: Threads = unkeyed(0)
-    """Processes that measure graphs in parallel; 0 for all cores."""
 
     def check(self) -> None:
-        """Check the names of collections and of the CSV."""
+        """Check the names of collections and splits."""
         for name in self.collections:
             get_collection(name)
         self.require({*self.splits} <= {*LABELLED_SPLITS}, "splits", f"of {', '.join(LABELLED_SPLITS)}")
-        self.require(not self.csv or self.csv.endswith(".csv"), "csv", "a name that ends in .csv")
 
     @property
     def root(self) -> Path:
@@ -60,8 +54,8 @@ class QualitySettings(Settings):
 
     @property
     def table(self) -> Path:
-        """The CSV file."""
-        return resolve(self.csv or f"features/data-quality-{self.root.resolve().name}.csv")
+        """The CSV file; graphs that it holds are not measured again."""
+        return resolve(f"features/data-quality-{self.root.resolve().name}.csv")
 
 
 def report_quality(settings: QualitySettings) -> pd.DataFrame:
@@ -85,7 +79,7 @@ def report_quality(settings: QualitySettings) -> pd.DataFrame:
     known = _read(settings.table)
     todo = [(p, mark) for p, mark in zip(programs, marks, strict=True) if mark not in known]
     jobs = (joblib.delayed(_measure)(program, mark) for program, mark in todo)
-    results = joblib.Parallel(n_jobs=settings.workers or step_cores(), return_as="generator")(jobs)
+    results = joblib.Parallel(n_jobs=step_cores(), return_as="generator")(jobs)
     for number, row in enumerate(progress(results, total=len(todo), desc="labels", unit="graph"), 1):
         known[row["file"]] = row
         if number % _SAVED_EVERY == 0:
@@ -108,9 +102,9 @@ def _read(path: Path) -> dict[str, dict]:
     try:
         table = pd.read_csv(path, dtype={"name": str, "doubts": str}, keep_default_na=False, na_values=[""])
     except (ValueError, UnicodeError) as error:
-        raise DataError(path, f"is no CSV ({error})", "Delete it, or give another csv") from None
+        raise DataError(path, f"is no CSV ({error})", "Delete it") from None
     if [*table.columns] != wanted:
-        raise DataError(path, "is no table of data-quality", "Delete it, or give another csv")
+        raise DataError(path, "is no table of data-quality", "Delete it")
     table["doubts"] = table["doubts"].fillna("")
     return {row["file"]: row for row in table.to_dict("records")}
 

@@ -153,7 +153,7 @@ def _ranker_bytes(settings: RankerSettings) -> int:
     configs = [index.loc[index["split"] == TRAIN, "configs"] for index in indices]
     rows = sum(int(own.clip(upper=settings.configs_per_graph).sum()) for own in configs)
     pairs = settings.objective in (BEST, "pairwise")
-    each = settings.pairs_per_config * (1 + settings.own_features) if pairs else 0
+    each = settings.pairs_per_config if pairs else 0
     return rows * _COLUMNS * 4 * (1 + each)
 
 

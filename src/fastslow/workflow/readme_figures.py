@@ -20,19 +20,15 @@ from fastslow.views.states_figure import plot_states
 _COLLECTION = "layout-xla-random"
 _WIDTH = 1200  # pixels: sharp where a page shows 800
 _COLOURS = 64
+_FOLDER = "docs/figures"
+_COLUMN = "violation_ratio"  # the configuration feature that is shown against runtime
 
 
 class FiguresSettings(Settings):
     """Settings of the README's figures."""
 
     name: str = "sample"
-    """Name of a finished run: its submission's record and its features are shown."""
-    folder: str = "docs/figures"
-    """Folder to write ``scores.png``, ``states.png`` and ``feature.png`` to."""
-    graph: str = ""
-    """Train graph of layout:xla:random whose states and feature are shown; empty: the smallest."""
-    column: str = "violation_ratio"
-    """Configuration feature that is shown against runtime."""
+    """Name of a finished run: its submission's record and its features are shown in ``docs/figures``."""
 
 
 def make_figures(settings: FiguresSettings) -> list[Path]:
@@ -45,23 +41,19 @@ def make_figures(settings: FiguresSettings) -> list[Path]:
         The PNG files.
 
     Raises:
-        SettingsError: There is no such graph or column.
         DataError: The run has no submission or no features.
     """
-    folder = resolve(settings.folder)
+    folder = resolve(_FOLDER)
     table = pool_seeds(
         pd.DataFrame(read_record(resolve(f"submissions/{settings.name}.csv"), "table")["table"])
     )
     features = Features(resolve(f"features/{settings.name}/{_COLLECTION}"))
-    graph = _graph(settings, features)
-    settings.require(
-        settings.column in features.config_columns, "column", "a configuration feature of this run"
-    )
-    values = np.asarray(graph.config_feat[:, features.config_columns.index(settings.column)])
+    graph = _smallest_graph(features)
+    values = np.asarray(graph.config_feat[:, features.config_columns.index(_COLUMN)])
     drawings = {
         "scores.png": lambda: plot_results(table.drop(columns=VALID) if TEST in table else table),
         "states.png": lambda: plot_states(graph),
-        "feature.png": lambda: _plot_feature(graph, values, settings.column),
+        "feature.png": lambda: _plot_feature(graph, values, _COLUMN),
     }
     for name, draw in progress(drawings.items(), desc="figures", unit="figure"):
         figure = draw()
@@ -71,11 +63,9 @@ def make_figures(settings: FiguresSettings) -> list[Path]:
     return paths
 
 
-def _graph(settings: FiguresSettings, features: Features) -> Graph:
+def _smallest_graph(features: Features) -> Graph:
     rows = features.index[features.index["split"] == TRAIN]
-    name = settings.graph or rows.loc[rows["nodes"].idxmin(), "name"]
-    settings.require(name in set(rows["name"]), "graph", f"a train graph of {features.folder}")
-    return features.graph(TRAIN, name)
+    return features.graph(TRAIN, rows.loc[rows["nodes"].idxmin(), "name"])
 
 
 def _plot_feature(graph: Graph, values: np.ndarray, column: str) -> Figure:

@@ -37,6 +37,7 @@ from fastslow_programs.ranking.rules import best_rule
 from fastslow_programs.ranking.runs import describe_run
 from fastslow_programs.ranking.settings import RankSettings
 
+_DESCRIBED = 10  # configurations of either end of the ranking
 _FROM_COMPILER = "with SET=estimate=10 the compiler names them"
 _FROM_FILE = "they are read from default/SPLIT/NAME.npz beside a random/SPLIT/NAME.npz"
 
@@ -214,14 +215,14 @@ def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:
 
     Args:
         ranking: The ranking.
-        settings: Its settings, which name the folder and how many configurations are described.
+        settings: Its settings, which name the folder.
 
     Returns:
         The folder: ``ranking.csv``, ``effects.csv``, ``ends.csv``, of a program whose configurations were
         drawn ``imposed.csv``, two figures, ``ranking.html`` with sentences and figures, ``ranking.json``.
     """
     folder = resolve(settings.folder)
-    tables = {TABLE: ranking.table, EFFECTS: ranking.effects, ENDS: ranking.differences(settings.described)}
+    tables = {TABLE: ranking.table, EFFECTS: ranking.effects, ENDS: ranking.differences(_DESCRIBED)}
     if ranking.imposed:
         tables[IMPOSED] = ranking.imposed.table
     for name, table in tables.items():

@@ -7,7 +7,7 @@ from annotated_types import Ge, Le
 
 from fastslow.competition.catalog import COLLECTIONS, Collection, get_collection
 from fastslow.core.npz_io import read_headers
-from fastslow.core.settings import NonNegative, Positive, unkeyed
+from fastslow.core.settings import NonNegative, unkeyed
 from fastslow_programs.program.program_settings import MEASURED, ConvertSettings, ProgramSettings
 
 _LAYOUT, _TILE = "layout:xla:random", "tile:xla"  # of a file whose folder does not tell
@@ -38,8 +38,6 @@ class RankSettings(ProgramSettings):
     estimate: Annotated[NonNegative, Le(10_000)] = 0
     """Compile this many of the fastest configurations for a TPU and give the compiler's estimated cycles
     beside the prediction (seconds to a minute each; needs the program's HLO and the TPU compiler)."""
-    described: Annotated[Positive, Le(1000)] = 10
-    """Configurations of either end of the ranking that are described in words."""
     known: str = ""
     """CSV file of runtimes that you measured, columns ``config`` (position, from 0) and ``runtime``, repeated
     rows for repeated measurements: the ranking learns from them."""

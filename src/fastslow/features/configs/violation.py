@@ -23,12 +23,9 @@ from fastslow.competition.layouts import ROLES
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.competition.tensors import num_elements
 from fastslow.competition.tied_choices import Choices
-from fastslow.core.errors import SettingsError
 from fastslow.features.configs.config_tensors import ConfigTensors, choice_sums
 from fastslow.features.configs.default_layouts import is_off_default
 from fastslow.features.configs.tpu_tiling import LANES, tile
-
-DEFAULT_LAYOUTS = ("row_major", "leave_out")
 
 CELLS = tuple(
     (f"{kind}_{role}", opcode, position)
@@ -39,7 +36,6 @@ CELLS = tuple(
 """(name, opcode, position in ``ROLES``) of the groups of tensors: operation kind by tensor role."""
 
 _TERMS = (
-    "tensors",
     "left",
     "counted",
     "off_default",
@@ -54,11 +50,11 @@ _TERMS = (
 _RATIOS = {
     "violation_ratio": ("violation", "counted"),
     "padded_over_volume": ("padded_volume", "volume"),
-    "left_share": ("left", "tensors"),
+    "left_share": ("left", "counted"),
     "violation_ratio_by_volume": ("violating_volume", "volume"),
     "minor_unaligned_share": ("minor_unaligned", "counted"),
     "second_minor_unaligned_share": ("second_minor_unaligned", "counted"),
-    "off_default_share": ("off_default", "tensors"),
+    "off_default_share": ("off_default", "counted"),
 }
 _CELL_RATIOS = ("violation_ratio", "padded_over_volume", "left_share", "off_default_share")
 _OUTPUT_RATIOS = ("violation_ratio", "padded_over_volume", "off_default_share")
@@ -85,7 +81,6 @@ def violation_features(
     kinds: np.ndarray,
     layouts: np.ndarray,
     choices: Choices,
-    default_layout: str = "row_major",
     defaults: np.ndarray | None = None,
 ) -> tuple[np.ndarray, list[str]]:
     """Compute the violation ratio and its refinements for every configuration.
@@ -93,22 +88,16 @@ def violation_features(
     Args:
         tensors: The tensors of K configurable nodes.
         kinds: (K,) opcode ids of these nodes.
-        layouts: (L, 6) distinct layouts, minor to major, -1 padded; all -1 leaves the layout to the compiler.
+        layouts: (L, 6) distinct layouts, minor to major, -1 padded; all -1 leaves the layout to the compiler,
+            which counts as row-major.
             A layout of fewer axes than the tensor is completed by the others in row-major order.
         choices: The C configurations; codes are positions in ``layouts``.
-        default_layout: ``row_major`` counts a tensor left to the compiler as row-major; ``leave_out`` counts
-            it in ``left_share`` only.
         defaults: (K, 3, 6) the compiler's own layout of each tensor, -1 where it is not known; by default of
             none.
 
     Returns:
         (C, V) float32 features, 0 where no tensor is counted, and their V names (``VIOLATION_NAMES``).
-
-    Raises:
-        SettingsError: ``default_layout`` is neither of the two.
     """
-    if default_layout not in DEFAULT_LAYOUTS:
-        raise SettingsError(f"default_layout: {default_layout!r} is none of {', '.join(DEFAULT_LAYOUTS)}")
     if defaults is None:
         defaults = np.full(tensors.dims.shape, -1)
     sums, of_role = [], [_shape_rows(tensors, role, defaults) for role in range(len(ROLES))]
@@ -118,7 +107,7 @@ def violation_features(
         )
         # One row of terms per distinct (shape, layout), shared by the many tensors of one shape.
         shapes, shape_index = np.unique(of_role[role][nodes], axis=0, return_inverse=True)
-        table = _terms_of_shapes(shapes, np.asarray(layouts, np.int64), default_layout)
+        table = _terms_of_shapes(shapes, np.asarray(layouts, np.int64))
 
         def terms(items, codes, table=table, shape_index=shape_index):
             return table[shape_index.ravel()[items], codes[:, 0]]
@@ -150,11 +139,10 @@ def _shape_rows(tensors: ConfigTensors, role: int, defaults: np.ndarray) -> np.n
     return np.column_stack([rows, shares.astype(np.int64)])
 
 
-def _terms_of_shapes(shapes: np.ndarray, layouts: np.ndarray, default_layout: str) -> np.ndarray:
+def _terms_of_shapes(shapes: np.ndarray, layouts: np.ndarray) -> np.ndarray:
     """Return the terms ``(S, L, terms)``, whole numbers, of a tensor of each shape under each layout."""
     dims, element_bytes, default, weights = np.split(shapes, [6, 7, 13], 1)
     tiling = tile(dims[:, None], layouts[None])
-    counted = tiling.fits & ~(tiling.is_left & (default_layout == "leave_out"))
     terms = {
         "counted": np.ones_like(tiling.volume),
         "violation": tiling.violates,
@@ -165,13 +153,13 @@ def _terms_of_shapes(shapes: np.ndarray, layouts: np.ndarray, default_layout: st
         "padded_volume": tiling.padded_volume,
         "padded_bytes": tiling.padded_volume * element_bytes,
     }
-    terms = {name: value * counted for name, value in terms.items()}
-    terms |= {"tensors": tiling.fits, "left": tiling.fits & tiling.is_left}
+    terms = {name: value * tiling.fits for name, value in terms.items()}
+    terms["left"] = tiling.fits & tiling.is_left
     terms["off_default"] = tiling.fits & is_off_default(layouts, default[:, None])
     found = [terms[name] for name in _TERMS]
     for weight in weights.T[:, :, None]:
         padded = np.rint(weight * (tiling.padded_volume / np.maximum(tiling.volume, 1)))
-        found += [weight * counted, weight * terms["violation"], padded * counted]
+        found += [weight * tiling.fits, weight * terms["violation"], padded * tiling.fits]
         found.append(weight * terms["off_default"])
     # Whole numbers: their float64 sums are exact, so features do not depend on the order of summation.
     return np.stack(found, axis=2).astype(np.float64)

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from fastslow.networks.model.graph_batch import LevelTensors
 from fastslow.networks.model.layers import SageConv, neighbour_sums
-from fastslow.networks.settings.architecture import GAT_HEADS, Architecture
+from fastslow.networks.settings.architecture import Architecture
 
 
 class GcnConv(nn.Module):
@@ -98,57 +98,6 @@ class MlpGcnConv(nn.Module):
         return sum(mlp(term) for mlp, term in zip(self.mlps, terms, strict=True))
 
 
-class GatConv(nn.Module):
-    r"""Apply graph attention (GAT, arXiv 1710.10903) over a node's operands, its users and itself.
-
-    .. math::
-        e_{nm} &= \operatorname{leaky}_{0.2}(a \cdot W x_n + a' \cdot W x_m) \\
-        y_n &= b + \sum_{m \in N(n) \cup \{n\}} \operatorname{softmax}_m(e_{nm}) W x_m
-
-    in heads, whose outputs are concatenated. Four of the competition's teams (1st, 2nd, 5th, 33rd) report
-    that it did not beat GraphSAGE.
-
-    Deduplication costs a weight per state and neighbour: the others multiply by constant matrices, here the
-    projected neighbours of each state are gathered, (entries, D) floats, as many as all states have
-    neighbours.
-
-    Args:
-        in_channels: Channels of x.
-        out_channels: Channels of y, a multiple of ``heads``.
-        heads: Number of heads.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D_{in})` of the level below
-        - **output:** states :math:`(S, D_{out})` of the level
-    """
-
-    def __init__(self, in_channels: int, out_channels: int, heads: int = GAT_HEADS):
-        super().__init__()
-        self.heads = heads
-        self.linear = nn.Linear(in_channels, out_channels)
-        self.target = nn.Parameter(torch.empty(heads, out_channels // heads))
-        self.source = nn.Parameter(torch.empty(heads, out_channels // heads))
-        nn.init.xavier_uniform_(self.target)
-        nn.init.xavier_uniform_(self.source)
-
-    def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
-        """Return the states of ``level`` from those of the level ``below``."""
-        z = functional.linear(x, self.linear.weight).float().unflatten(1, (self.heads, -1))
-        rows, columns = zip(level.operands.entries(), level.users.entries(), strict=True)
-        itself = torch.arange(len(level.own), device=x.device)
-        row, column = torch.cat([*rows, itself]), torch.cat([*columns, level.own])
-        target, source = (z * self.target).sum(2), (z * self.source).sum(2)
-        logits = functional.leaky_relu(target[level.own][row] + source[column], 0.2)
-        with torch.no_grad():  # the largest logit cancels out; it only prevents overflow
-            top = logits.new_full((len(itself), self.heads), -torch.inf)
-            top.scatter_reduce_(0, row[:, None].expand_as(logits), logits, "amax")
-        weight = (logits - top[row]).exp()
-        total = torch.zeros_like(top).index_add(0, row, weight)
-        zero = z.new_zeros(len(itself), *z.shape[1:])
-        y = zero.index_add(0, row, weight[:, :, None] * z[column]) / total[:, :, None]
-        return y.flatten(1) + self.linear.bias
-
-
 class LinearAttention(nn.Module):
     r"""Let every node attend to all nodes of the graph, in linear time (arXiv 2006.16236).
 
@@ -221,7 +170,6 @@ CONVOLUTIONS: dict[str, Callable[..., nn.Module]] = {
     "gcn": GcnConv,
     "mlp_gcn": MlpGcnConv,
     "mlp_gcn_directed": partial(MlpGcnConv, directed=True),
-    "gat": GatConv,
 }
 """The registry: convolutions by name, each made from the channels of its input and output."""
 

@@ -13,7 +13,6 @@ from fastslow.features.configs.tpu_tiling import TILING_FEATURES, tiling_feature
 from fastslow.features.derived import derived
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Graph, expand_nodes
-from fastslow.networks.model.dimension_tokens import dimension_features
 from fastslow.networks.states.config_states import Level, PartReach, Reach, States
 from fastslow.networks.states.sparse import SparseOperator, moved_fields
 
@@ -115,7 +114,6 @@ class PreparedGraph:
         whole_graph: Whether a layer lets each node see the whole graph, not its neighbours alone.
         joins_nodes: Whether the features of a tile configuration join on every node: each node then has a
             state for every configuration.
-        dimension_tokens: Whether columns of the six dimensions are added, see ``dimension_tokens.py``.
 
     Attributes:
         configurable: ``(N,)`` bool, configurable nodes; all where there is none (tile).
@@ -129,14 +127,9 @@ class PreparedGraph:
         pair_edges: bool = True,
         whole_graph: bool = False,
         joins_nodes: bool = False,
-        dimension_tokens: bool = False,
     ):
         self.graph = graph
-        numeric = node_scaler.transform(expand_nodes(graph))
-        if dimension_tokens:
-            own = dimension_features(numeric, node_scaler.kept, graph.node_feat)
-            numeric = np.concatenate([numeric, own], 1)
-        self.numeric = torch.from_numpy(numeric)
+        self.numeric = torch.from_numpy(node_scaler.transform(expand_nodes(graph)))
         # of a tensor of seven dimensions or more, the axes beyond the sixth count as the sixth
         axes = np.minimum(graph.node_feat[:, node_columns.LAYOUT], MAX_DIMENSION)
         self.node_layout = torch.from_numpy(axes.astype(np.int64) + 2)

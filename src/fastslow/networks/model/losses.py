@@ -51,19 +51,6 @@ def pairwise_logistic(prediction: Tensor, runtime: Tensor, temperature: float = 
     return total / pairs.clamp(min=1)
 
 
-def difference_matrix(prediction: Tensor, runtime: Tensor, margin: float = 0.01) -> Tensor:
-    r"""Compute the margin ranking loss on the matrix of differences (2nd place, Obs01ete/kaggle_latenciaga).
-
-    .. math:: \frac{2}{C (C - 1)} \sum_{i < j, y_i \ne y_j}
-              \max(0, m - (s_i - s_j) \operatorname{sign}(y_i - y_j))
-
-    This is :func:`pairwise_hinge`, with its arguments, as a mean over all pairs. So small a margin makes
-    equal predictions nearly free: there a network with the readout ``sum`` ended (``benchmarks/models.py``).
-    """
-    hinge, pairs = pairwise_hinge(prediction, runtime, margin), (runtime[:, None] > runtime).sum()
-    return hinge * pairs * 2 / max(1, len(runtime) * (len(runtime) - 1))
-
-
 def list_mle(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> Tensor:
     r"""Compute ListMLE, the slowest first (Xia et al., ICML 2008; as TpuGraphs' baselines use it).
 
@@ -97,9 +84,7 @@ def mse_log(prediction: Tensor, runtime: Tensor) -> Tensor:
     return (prediction - runtime.log().to(prediction.dtype)).square().mean()
 
 
-LOSSES = {
-    loss.__name__: loss for loss in (pairwise_hinge, pairwise_logistic, difference_matrix, list_mle, mse_log)
-}
+LOSSES = {loss.__name__: loss for loss in (pairwise_hinge, pairwise_logistic, list_mle, mse_log)}
 """The registry: losses by name. The setting gives a third argument, margin or temperature, after ``@``."""
 
 

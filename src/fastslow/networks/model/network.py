@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.configs.tpu_tiling import TILING_FEATURES
 from fastslow.networks.model.convolutions import make_convolution
-from fastslow.networks.model.dimension_tokens import TOKEN_COLUMNS, DimensionTokens
 from fastslow.networks.model.graph_batch import Batch, LevelTensors
 from fastslow.networks.model.head import Head
 from fastslow.networks.model.layers import ChannelAttention, CrossConfigAttention, WeightedInstanceNorm
@@ -98,7 +97,6 @@ class Trunk(nn.Module):
         self.node = nn.Linear(in_channels, hidden_channels)
         layout_channels = len(ROLES) * (LAYOUT_WIDTH * LAYOUT_EMBEDDING + TILING_FEATURES)
         self.configured = nn.Linear(layout_channels, hidden_channels, bias=False)
-        self.tokens = DimensionTokens(hidden_channels) if architecture.dimension_tokens else None
         self.input = nn.Sequential(nn.GELU(), nn.Linear(hidden_channels, hidden_channels))
         self.blocks = nn.ModuleList(Block(architecture) for _ in range(architecture.num_layers))
 
@@ -124,14 +122,10 @@ class Trunk(nn.Module):
         node_ids: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Return the states ``(S_0, D)`` of level 0 and the embedding of their layouts."""
-        extra = 0.0
-        if self.tokens is not None:
-            numeric, dimensions = numeric.split([numeric.shape[1] - TOKEN_COLUMNS, TOKEN_COLUMNS], 1)
-            extra = self.tokens(dimensions, node_layout, state_layouts, node_ids)
         node = torch.cat([numeric, self.layout(node_layout).flatten(1), self.opcode(opcode)], 1)
         configured = torch.cat([self.layout(state_layouts).flatten(1), state_tiling], 1)
         layout_embedding = self.configured(configured)
-        return self.input(self.node(node)[node_ids] + layout_embedding + extra), layout_embedding
+        return self.input(self.node(node)[node_ids] + layout_embedding), layout_embedding
 
 
 class RankingNetwork(nn.Module):

@@ -139,7 +139,6 @@ def make_dataset(
         pair_edges=settings.joins_pairs(),
         whole_graph=architecture.whole_graph,
         joins_nodes=architecture.joins_nodes,
-        dimension_tokens=architecture.dimension_tokens,
     )
 
 

@@ -50,6 +50,7 @@ from fastslow.networks.states.set_statistics import Moments, as_is
 
 LOG = "segments.jsonl"
 """Ages of the table by epoch, in the folder of the training."""
+KEEP = 0.5  # share of the table's segments that a step keeps with +d, as published
 
 
 class SegmentTraining:
@@ -116,7 +117,7 @@ class SegmentTraining:
         live = np.sort(rng.choice(count, min(settings.segments_per_step, count), replace=False))
         if self.variant.others == EDGES:
             return self.dataset.batch(TRAIN, name, configs, graph.edges_inside(live))
-        kept = rng.random(count) < settings.segment_keep if self.variant.drops else np.ones(count, bool)
+        kept = rng.random(count) < KEEP if self.variant.drops else np.ones(count, bool)
         choices = graph.prepared.choices(configs)
         batch = None if self._head_only else graph.batch(live, configs, choices, self._live)
         features = graph.prepared.config_features(configs) if batch is None else batch.config_feat

@@ -9,8 +9,6 @@ NODE_ATTENTIONS = ("none", "linear")
 BLOCKS = ("attention", "residual", "unit")
 OPCODE_ROWS = 128
 """Rows of an embedding of opcodes."""
-GAT_HEADS = 4
-"""Attention heads of ``gat``; ``hidden_channels`` must be a multiple."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,6 @@ class Architecture:
         block: One of :data:`BLOCKS`: ours (``model/network.py``), or TpuGraphs' (``published/plain.py``).
         input_attention: Whether nodes attend to all nodes before the blocks.
         joins_nodes: Whether the features of a configuration join on every node, not after the pooling.
-        dimension_tokens: Whether each node is also embedded by its dimensions.
     """
 
     hidden_channels: int
@@ -41,7 +38,6 @@ class Architecture:
     block: str = "attention"
     input_attention: bool = False
     joins_nodes: bool = False
-    dimension_tokens: bool = False
 
     @property
     def num_levels(self) -> int:
@@ -72,7 +68,7 @@ def unread(settings: Any) -> Unread:
 
 
 def check(settings: Any) -> None:
-    """Check what a :class:`TrainSettings` sets beside ``block``, ``kind`` and ``dimension_tokens``.
+    """Check what a :class:`TrainSettings` sets beside ``block`` and ``kind``.
 
     Raises:
         SettingsError: The chosen structure or kind does not read a setting; it is named.
@@ -83,9 +79,6 @@ def check(settings: Any) -> None:
     settings.require(not unit or tile or not settings.cross_config, "cross_config", f"False {other}")
     attends = settings.input_attention and settings.block != "residual"
     settings.require(not attends, "input_attention", f"False {other}")
-    settings.require(ours or not settings.dimension_tokens, "dimension_tokens", f"False {other}")
-    even = not settings.dimension_tokens or settings.hidden_channels % 2 == 0
-    settings.require(even, "hidden_channels", "even, as dimension_tokens needs")
     wanted = "False for layout, and with block='attention'"
     settings.require(not settings.joins_nodes or (tile and not ours), "joins_nodes", wanted)
     columns = "violation" if tile else "published"  # of the other kind

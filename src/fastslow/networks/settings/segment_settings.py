@@ -45,7 +45,6 @@ SETTINGS = (
     "segment_partition",
     "segment_border",
     "segments_per_step",
-    "segment_keep",
     "head_epochs",
 )
 
@@ -55,7 +54,6 @@ def unread(settings: Any) -> Unread:
     name, variant = settings.segment_training, VARIANTS.get(settings.segment_training)
     read = variant and {
         "segment_border": variant.others != EDGES,
-        "segment_keep": variant.drops,
         "head_epochs": variant.head,
     }
     names = [field for field, used in read.items() if not used] if read else SETTINGS[1:]

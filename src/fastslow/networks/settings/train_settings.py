@@ -27,7 +27,7 @@ from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.settings import KindSettings
 from fastslow.features.store import Features
 from fastslow.networks.settings import architecture, segment_settings
-from fastslow.networks.settings.architecture import BLOCKS, GAT_HEADS, NODE_ATTENTIONS, Architecture
+from fastslow.networks.settings.architecture import BLOCKS, NODE_ATTENTIONS, Architecture
 from fastslow.networks.settings.inputs import CONFIG_INPUTS, input_columns
 from fastslow.networks.settings.terms import parse_readout
 
@@ -63,9 +63,6 @@ class ArchitectureSettings(Settings):
     config_inputs: Literal[*CONFIG_INPUTS] = "all"
     """Features of a configuration as a whole that are read: ``all``; ``published`` (the 24 of a tile file);
     ``violation`` (layout: the violation ratio alone, Harvard report); ``none``."""
-    dimension_tokens: bool = False
-    """Embed a node also by its six dimensions, each with its size, window and place in the layouts, in a
-    small transformer (5th place on the real data: clearly better for tile, equal for layout)."""
     block: Literal[*BLOCKS] = "attention"
     """Structure around the convolutions: ``attention`` (ours: norms, channel and cross-config attention), or
     that of TpuGraphs' baselines on raw layouts: ``residual`` (a perceptron, then blocks that add), ``unit``
@@ -73,8 +70,7 @@ class ArchitectureSettings(Settings):
     convolution: str = "sage"
     """Message passing of a block: GraphSAGE with ``mean``, ``sum`` (TpuGraphs' tile baseline) or maximum
     (``sage``, ``sage_sum``, ``sage_max``); ``gcn`` (symmetric normalisation, TpuGraphs' layout baseline);
-    ``mlp_gcn`` and ``mlp_gcn_directed`` (its residual GCN); ``gat``. The winners on the real data took
-    ``sage``."""
+    ``mlp_gcn`` and ``mlp_gcn_directed`` (its residual GCN). The winners on the real data took ``sage``."""
     node_attention: Literal[*NODE_ATTENTIONS] = "none"
     """Attention over all nodes beside the convolution: ``linear`` (3rd and 10th place on the real data). Each
     node then has a state per configuration: as slow and large as a dense network."""
@@ -101,9 +97,8 @@ class LoopSettings(Settings):
     """Peak learning rate (AdamW): linear warm-up to it, then the ``schedule``."""
     loss: str = "pairwise_hinge"
     """Losses added up, ``NAME[@PARAMETER][:WEIGHT]+...`` (``list_mle@10:1+mse_log:0.02``): with a margin
-    ``pairwise_hinge``, ``difference_matrix`` (2nd place on the real data); with a temperature
-    ``pairwise_logistic``, ``list_mle`` (10th and 16th place; slowest first); ``mse_log`` (absolute log
-    runtime)."""
+    ``pairwise_hinge``; with a temperature ``pairwise_logistic``, ``list_mle`` (10th and 16th place on the
+    real data; slowest first); ``mse_log`` (absolute log runtime)."""
     denoise: bool = False
     """Layout only. Mix each label with what other train programs, and the other configurations of its graph,
     say of it, by the noise of the graph's repeated configurations; graphs without noise keep their labels.
@@ -159,8 +154,6 @@ class SegmentSettings(Settings):
     from (``cut_live``, TpuGraphs' backprop dropout)."""
     segments_per_step: Annotated[Positive, Le(10_000)] = 1
     """Layout only. Segments of a graph that a step learns from; memory grows with it."""
-    segment_keep: FractionBelowOne = 0.5
-    """Layout only. Share of the table's segments that a step keeps with ``+d`` (0.5 as published)."""
     head_epochs: Positive = 5
     """Layout only. Last epochs, of the ``epochs``, in which the head alone learns with ``+f``; they have a
     learning rate schedule of their own."""
@@ -201,6 +194,7 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         "config_join": "joins_nodes",
         "inference_configs": "configs_together",
     }
+    former: ClassVar[dict[str, Any]] = {"dimension_tokens": False, "segment_keep": 0.5}
     main: ClassVar[tuple[str, ...]] = (
         *("kind", "features", "runs", "folder", "device", "seed", "epochs", "learning_rate", "loss"),
         *("hidden_channels", "num_layers", "graphs_per_step", "configs_per_step"),
@@ -232,8 +226,6 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         chosen = any(part.configurable for part in parse_readout(self.readout))
         allowed = self.kind == "layout" or not chosen
         self.require(allowed, "readout", "for tile, whose kernels have no configurable nodes")
-        fits = self.convolution != "gat" or self.hidden_channels % GAT_HEADS == 0
-        self.require(fits, "hidden_channels", f"a multiple of {GAT_HEADS}, the heads of gat")
         self.require_shares(self.processes)
         architecture.check(self)
         segment_settings.check(self)

@@ -15,6 +15,7 @@ from fastslow.networks.training.run_folder import WEIGHTS
 from fastslow.networks.training.train import make_network
 
 _AGAIN = "Train this model again"
+_BESIDE = ("model", "collection", "device_type", "precision")  # recorded beside the settings
 
 
 class TrainedNetwork:
@@ -34,8 +35,8 @@ class TrainedNetwork:
     def __init__(self, folder: Path):
         recorded = read_manifest(folder)["settings"]
         try:
-            self.settings = TrainSettings(
-                **{k: v for k, v in recorded.items() if k in TrainSettings.model_fields}
+            self.settings = TrainSettings.from_record(
+                {name: value for name, value in recorded.items() if name not in _BESIDE}
             )
         except SettingsError as error:
             raise DataError(Path(folder) / MANIFEST, f"settings.{error}", _AGAIN) from None

@@ -1,0 +1,34 @@
+"""The command ``compare``: two runs, two models or two submissions, recognised by what they are."""
+
+from pathlib import Path
+
+from fastslow.core.errors import SettingsError
+from fastslow.core.settings import resolve
+from fastslow.evaluation.compare import CompareSettings, compare_runs
+from fastslow.kaggle.agreement import TWO_RELEASES, agreement, in_two_orders, summary
+
+
+def compare(settings: CompareSettings) -> None:
+    """Print which of two is better (runs, models), or how far they rank alike (submissions).
+
+    Raises:
+        SettingsError: The two are of different sorts, or of different collections.
+        DataError: One of them is missing or broken.
+    """
+    one, other = resolve(settings.one), resolve(settings.other)
+    csv = [path.suffix == ".csv" or path.is_file() for path in (one, other)]
+    if csv[0] != csv[1]:
+        sorts = ["a submission" if own else "a folder" for own in csv]
+        problem = f"{settings.other} is {sorts[1]}, {settings.one} {sorts[0]}; name two of the same sort"
+        raise SettingsError(f"other: {problem}")
+    if csv[0]:
+        _compare_submissions(one, other)
+    else:
+        compare_runs(settings)
+
+
+def _compare_submissions(one: Path, other: Path) -> None:
+    table = summary(agreement(one, other))
+    print(table.round(3).astype(object).fillna("").to_markdown(disable_numparse=True))
+    if reordered := in_two_orders(table):
+        print(f"\n{TWO_RELEASES.format(', '.join(reordered))}")

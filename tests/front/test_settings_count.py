@@ -1,0 +1,31 @@
+"""How many settings there are: each is something that a stranger may have to understand."""
+
+import pkgutil
+from importlib import import_module
+
+import fastslow
+import fastslow_placement
+from fastslow.core.settings import Settings
+
+MOST = 180
+
+
+def every_class(base=Settings):
+    """Return the settings classes of the source, subclasses of subclasses included."""
+    found = {own for each in base.__subclasses__() for own in {each} | every_class(each)}
+    return {own for own in found if own.__module__.startswith("fastslow")}
+
+
+def test_there_are_few_settings():
+    """A setting counts where a class declares it first, not where one inherits it or changes its default."""
+    for package in (fastslow, fastslow_placement):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if module.name.rpartition(".")[2] != "__main__":
+                import_module(module.name)
+    declared = {}
+    for own in every_class():
+        inherited = {name for base in own.__bases__ if base is not Settings for name in base.model_fields}
+        declared[own.__qualname__] = sorted({*own.model_fields} - inherited)
+    lines = [f"{name} ({len(fields)}): {', '.join(fields)}" for name, fields in sorted(declared.items())]
+    total = sum(map(len, declared.values()))
+    assert total <= MOST, f"{total} settings, at most {MOST} wanted:\n" + "\n".join(lines)
