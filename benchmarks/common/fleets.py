@@ -3,28 +3,31 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from fastslow_programs.tuning.fleet import Member, tune_members
+from fastslow_programs.tuning.fleet import Member, spend
 from fastslow_programs.tuning.fleet_settings import FleetSettings
-from fastslow_programs.tuning.history import History, Outcome
+from fastslow_programs.tuning.history import History
+from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import Target
-from fastslow_programs.tuning.tune import make_strategy, propose
+from fastslow_programs.tuning.tune import Study, advance, make_strategy
 
 SHARES = (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)  # budgets as shares of the exhaustive one
 LEVELS = (0.5, 0.99)  # fractions of the possible saving whose budget is reported
 _DEFAULT = 0.1  # share of the configurations that are as fast as a default or faster
 _SIMULATED = 0.15  # share up to which searches with a model are run: their last evaluations bring nothing
-GUIDED, NO_RUN, EVEN_GUIDED, EVEN_RANDOM = (
-    "expected saving, guided",
-    "expected saving, no run",
-    "even split, guided",
-    "even split, no model",
-)
-_KINDS = {
-    GUIDED: ("guided evolutionary", "expected saving", 0),
-    NO_RUN: ("guided evolutionary", "expected saving", 1),
-    EVEN_GUIDED: ("guided evolutionary", "even", 0),
-    EVEN_RANDOM: ("random", "even", 1),
-}
+GUIDED, NO_RUN, EVEN = "expected saving, guided", "expected saving, no run", "even split, no model"
+_KINDS = {GUIDED: ("guided", 0), NO_RUN: ("guided", 1), EVEN: ("random", 1)}
+
+
+class Simulated:
+    """Evaluations of a program in memory, as :class:`fastslow_programs.tuning.kept_study.KeptStudy` without a file."""
+
+    def __init__(self, target: Target):
+        self.history, self.batch = History(target.space), (0, 0, 0)
+
+    def keep(self, proposal, evaluation, batch) -> None:
+        """Append an evaluation to the history."""
+        self.history.add(proposal, evaluation)
+        self.batch = batch
 
 
 def fleet_curves(targets: list[tuple[Target, Target]], seed: int) -> dict[str, list[float]]:
@@ -42,18 +45,17 @@ def fleet_curves(targets: list[tuple[Target, Target]], seed: int) -> dict[str, l
     weights = rng.permutation(1.0 / np.arange(1, len(targets) + 1))
     starts = [target.space.listed[_fast_row(target.labels, rng)] for target, _ in targets]
     possible, found = _possible(targets, weights, starts), {}
-    for name, (strategy, allocation, which) in _KINDS.items():
+    for name, (strategy, which) in _KINDS.items():
         budget = total if strategy == "random" else int(_SIMULATED * total)
-        settings = FleetSettings(
-            strategy=strategy, allocation=allocation, evaluations=budget, seed=seed, batch=2
-        )
+        settings = FleetSettings(strategy=strategy, evaluations=budget, seed=seed, batch=2)
         members = []
         for pair, weight, start in zip(targets, weights, starts, strict=True):
-            target = pair[which]
+            target, own = pair[which], TuneSettings(strategy=strategy)
             target.space.default = start
-            strategy_of = make_strategy(settings, target)[0]
-            members.append(Member(target, float(weight), [0], strategy_of, None, History(target.space)))
-        savings = tune_members(members, settings, lambda member, count: _look_up(member, count, seed))
+            study = Study(own, target, make_strategy(strategy, target), Simulated(target))
+            members.append(Member(study, float(weight)))
+        members.sort(key=lambda member: -member.weight)
+        savings = spend(members, settings, lambda study, count: _look_up(study, count, seed))
         savings += savings[-1:] * (total - len(savings))
         found[name] = np.array(savings) / possible
     return {name: np.round(curve, 5).tolist() for name, curve in found.items()}
@@ -64,10 +66,9 @@ def _fast_row(labels: np.ndarray, rng) -> int:
     return int(rng.choice(fastest))
 
 
-def _look_up(member: Member, count: int, seed: int) -> None:
-    for proposal in propose(member.history, member.strategy, count, seed):
-        row = member.target.space.rows(np.array([proposal.codes]))[0]
-        member.history.add(proposal, Outcome(float(member.target.labels[row])))
+def _look_up(study: Study, count: int, seed: int) -> int:
+    with study.target.evaluator.running() as evaluate:
+        return advance(study.kept, study.strategy, evaluate, count, seed, lambda: None)
 
 
 def _possible(targets, weights, starts) -> float:
