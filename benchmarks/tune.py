@@ -38,7 +38,7 @@ TABLE = {
     "needs": ("run", "real", "optuna"),
     "commands": (("--run", "runs/sample"),),
 }
-OWN = "guided evolutionary, no run"
+OWN = f"{GUIDED}, no run"
 STRATEGIES = (GUIDED, OWN, *UNGUIDED)
 OF_REAL_FILES = (GUIDED, "random")
 BUDGETS = (16, 64, 256)

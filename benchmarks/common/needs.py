@@ -11,8 +11,8 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.evaluation.scores import read_solution
 
-GUIDED = "guided evolutionary"
-UNGUIDED = ("random", "evolutionary", "annealing", "tpe", "nsga2")
+GUIDED = "guided"
+UNGUIDED = ("random", "tpe", "nsga2")
 WITHIN = {"within 5%": 0.05, "within 1%": 0.01, "the best known": 0.0}
 """Distances to the best known value, relative to it."""
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from common.labelled_sample import labelled_sample
 from fastslow.competition.catalog import TEST
-from fastslow_programs.tuning.history import History, Outcome, Proposal
+from fastslow_programs.tuning.history import Evaluation, History, Proposal
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import Target, read_target
 from fastslow_programs.tuning.tune import make_strategy
@@ -18,14 +18,13 @@ def search(target: Target, strategy: str, budget: int, batch: int, seed: int) ->
 
     It ends where the best of all is found.
     """
-    settings = TuneSettings(strategy=strategy, seed=seed, evaluations=budget)
-    own = make_strategy(settings, target)[0]
+    own = make_strategy(strategy, target)
     history, space = History(target.space), target.space
     found = [Proposal(tuple(map(int, space.draw(1, np.random.default_rng([seed, 1]))[0])), "start")]
     while found:
         for proposal in found:
             row = space.rows(np.array([proposal.codes]))[0]
-            history.add(proposal, Outcome(float(target.labels[row])))
+            history.add(proposal, Evaluation(float(target.labels[row])))
         left = 0 if history.best[1] <= target.labels.min() else min(batch, budget - len(history))
         found = own.propose(history, left, np.random.default_rng([seed, len(history)])) if left > 0 else []
     return history

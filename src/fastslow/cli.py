@@ -124,7 +124,7 @@ COMMANDS = {
     "fleet": Command(
         "Tune many programs with one budget, spent where it saves most",
         "fastslow_programs.tuning.fleet_settings:FleetSettings",
-        "fastslow_programs.commands.tune:tune_fleet",
+        "fastslow_programs.commands.tune:tune_programs",
         first="fleet",
         main="fleet run evaluator command evaluations budget_seconds strategy batch processes data_root name",
         examples=("list.csv evaluations=500",),

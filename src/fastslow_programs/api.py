@@ -80,9 +80,9 @@ class Tuned(Shown):
 
     def words(self) -> list[str]:
         """Return what the search found."""
-        from fastslow_programs.tuning.result import summarise
+        from fastslow_programs.tuning.result import summarise_study
 
-        return [f"{name}: {fact}" for name, fact in summarise(self.study).items()]
+        return [f"{name}: {fact}" for name, fact in summarise_study(self.study).items()]
 
     def figures(self) -> "list[Figure]":
         """Return the best value over the evaluations."""

@@ -7,7 +7,7 @@ from helpers.cases import cases
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
-from common.needs import UNGUIDED, curve_in_order, needs_of, summarise  # noqa: E402
+from common.needs import GUIDED, UNGUIDED, curve_in_order, needs_of, summarise  # noqa: E402
 from common.searches import replay_target, search  # noqa: E402
 from helpers.competition_files import layout_arrays, write_npz  # noqa: E402
 
@@ -15,13 +15,13 @@ from helpers.competition_files import layout_arrays, write_npz  # noqa: E402
 def test_evaluations_are_counted_and_summarised():
     one, two = needs_of(np.array([0.5, 0.2, 0.03, 0.03, 0.0])), needs_of(np.array([0.5, 0.5]))
     assert list(one.values()) == [3, 5, 5] and list(two.values()) == [2, 2, 2]
-    counts = {name: [one, one] for name in UNGUIDED} | {"guided evolutionary": [two, two]}
+    counts = {name: [one, one] for name in UNGUIDED} | {GUIDED: [two, two]}
     found = summarise([{"counts": counts, "size": 5, "near": 0.2}] * 3)
     assert found["needed"]["tpe"]["within 5%"] == [3, 3, 3, 3] and found["programs"] == 3
     assert list(found["best unguided over guided"].values()) == [1.5, 2.5, 2.5]
 
 
-@cases("strategy", ["guided evolutionary", "tpe"])
+@cases("strategy", ["guided", "tpe"])
 def test_searches_of_a_seed_start_alike_and_see_the_labels(tmp_path, strategy):
     target = replay_target(write_npz(tmp_path / "a.npz", layout_arrays(3, dots=4, configs=40)), "none")
     history = search(target, strategy, 9, 4, seed=2)

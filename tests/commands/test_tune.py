@@ -6,7 +6,6 @@ pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.
 
 from fastslow_programs.commands import tune as tune_command  # noqa: E402
 from fastslow_programs.tuning import fleet as fleet_module  # noqa: E402
-from fastslow_programs.tuning.fleet_report import write_fleet  # noqa: E402
 from fastslow_programs.tuning.fleet_settings import FleetSettings  # noqa: E402
 from fastslow_programs.tuning.settings import TuneSettings  # noqa: E402
 from helpers.competition_files import layout_arrays, write_npz  # noqa: E402
@@ -17,7 +16,7 @@ def program(tmp_path, monkeypatch):
     """A labelled file; what the fleet's notebook does is done without it."""
 
     def without_notebook(name, settings):
-        return write_fleet(fleet_module.tune_fleet(settings))
+        return fleet_module.write_fleet(fleet_module.tune_fleet(settings))
 
     monkeypatch.setattr(tune_command, "run_notebook", without_notebook)
     return write_npz(tmp_path / "program.npz", layout_arrays(3, dots=4, configs=40))
@@ -35,5 +34,5 @@ def test_a_finished_fleet_is_printed(program, tmp_path, capsys):
     listed = tmp_path / "fleet.csv"
     listed.write_text("program,weight\nprogram.npz,2\n")
     settings = FleetSettings(fleet=str(listed), run="none", evaluations=6, data_root=str(tmp_path / "out"))
-    folder = tune_command.tune_fleet(settings)
+    folder = tune_command.tune_programs(settings)
     assert str(folder / "programs.csv") in capsys.readouterr().out

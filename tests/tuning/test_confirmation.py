@@ -1,13 +1,19 @@
 """Noisy values: contenders are measured again; only what is faster with confidence replaces the default."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, is_hopeless, sizes, verdict
-from fastslow_programs.tuning.history import History, Outcome, Proposal
+from fastslow_programs.tuning.history import Evaluation, History, Proposal
+from fastslow_programs.tuning.result import summarise_study
 from fastslow_programs.tuning.search.space import Space
+from fastslow_programs.tuning.search.strategies import Random
+from fastslow_programs.tuning.settings import TuneSettings
+from fastslow_programs.tuning.target import Target
+from fastslow_programs.tuning.tune import Study
 from helpers.cases import cases
 from helpers.search_spaces import choices
 
@@ -17,17 +23,21 @@ def searched(measure, rng, count=20):
     space = Space(choices(2, 2, 2, 2, 2))
     history = History(space)
     for codes in space.listed[::-1][: count + 1].tolist():
-        history.add(Proposal(tuple(codes), "search"), Outcome(measure(tuple(codes), rng)))
+        history.add(Proposal(tuple(codes), "search"), Evaluation(measure(tuple(codes), rng)))
     return history
 
 
-@cases("budget, expected", [(0, []), (9, []), (16, [2, 2]), (32, [4, 4, 2, 2]), (100, [8, 8, 4, 4, 2, 2])])
+@cases(
+    "budget, expected",
+    [(0, []), (9, []), (14, []), (16, [2, 2]), (32, [4, 4, 2, 2]), (100, [8, 8, 4, 4, 2, 2])],
+)
 def test_halving_costs_at_most_half(budget, expected):
     assert sizes(budget) == expected
     assert sum(expected) + len(expected) <= budget / 2
 
 
 NOISE = {
+    "none": lambda rng, number: 1e-6 * rng.normal(),
     "normal": lambda rng, number: 0.1 * rng.normal(),
     "heavy tails": lambda rng, number: 0.05 * rng.standard_t(2),
     "a machine that slows down": lambda rng, number: 0.05 * rng.normal() + 0.01 * number,
@@ -48,14 +58,15 @@ def run(effect, seed, budget=40, noise="normal"):
         assert (1, 1, 1, 1, 1) in [proposal.codes for proposal in batch]
         assert all(proposal.by == CONFIRMS for proposal in batch)
         for proposal in batch:
-            history.add(proposal, Outcome(measure(proposal.codes, rng)))
+            history.add(proposal, Evaluation(measure(proposal.codes, rng)))
     return verdict(history, budget), special, left
 
 
-@cases("noise", list(NOISE))
+@cases("noise", [name for name in NOISE if name != "none"])
 def test_nothing_is_called_faster_where_all_are_equal(noise):
-    found = [run(0.0, seed, noise=noise) for seed in range(300)]
-    assert np.mean([own.is_faster for own, *_ in found]) <= 0.05  # 0.025 is expected
+    """It takes seconds: a rate of 2.5 % is not seen in fewer searches."""
+    found = [run(0.0, seed, noise=noise) for seed in range(80)]
+    assert np.mean([own.is_faster for own, *_ in found]) <= 0.05  # at most 0.025 is expected
     assert np.mean([left > 0 for *_, left in found]) > 0.5, "most end before the budget does"
 
 
@@ -75,10 +86,26 @@ def test_a_stop_hardly_loses_a_gain_that_the_budget_can_show():
     assert is_hopeless([0.1, -0.1, 0.1, -0.1], left=10) and not is_hopeless([0.1, 0.1, 0.1], left=10)
 
 
-def test_too_few_rounds_decide_nothing():
-    own, *_ = run(-0.5, 0, budget=3)
-    assert own.rounds == 1 and not own.is_faster and "too few" in own.in_words
+def test_fewer_than_three_blocks_decide_nothing():
+    for budget in (8, 9):
+        own, *_ = run(-0.9, 0, budget=budget, noise="none")
+        assert own.blocks == budget // 3 and own.is_faster == (own.blocks == 3)
+        assert ("too few" in own.in_words) == (own.blocks < 3)
     assert run(0.0, 0, budget=1)[0] is None
+
+
+def test_a_gain_must_exceed_what_the_default_shows_against_itself():
+    history = searched(lambda codes, rng: 1.0, np.random.default_rng(0), 1)
+    default, other = (tuple(codes) for codes in history.space.listed[::-1][:2].tolist())
+    for number in range(4):
+        for codes, value in ((default, 1.0), (default, 1.1), (other, 0.97 + 0.001 * number)):
+            history.add(Proposal(codes, CONFIRMS, {"round": number}), Evaluation(value))
+    found = verdict(history, 9)
+    assert found.high < 1 and found.itself == pytest.approx(1.1) and not found.is_faster
+    assert "the default 1.1000 of itself" in found.in_words
+    assert found.ratio == pytest.approx(0.9715 / np.sqrt(1.1), rel=1e-3), (
+        "the geometric mean of both defaults"
+    )
 
 
 def test_more_search_starts_the_rounds_again():
@@ -86,9 +113,9 @@ def test_more_search_starts_the_rounds_again():
     history = searched(lambda codes, rng: 1.0 + sum(codes), rng, 8)
     first = Confirming(100).propose(history, 100, rng)
     for proposal in first:
-        history.add(proposal, Outcome(1.0))
+        history.add(proposal, Evaluation(1.0))
     assert Confirming(100).propose(history, 100, rng)[0].notes == {"round": 1}
-    history.add(Proposal((0, 0, 0, 0, 0), "search"), Outcome(0.1))
+    history.add(Proposal((0, 0, 0, 0, 0), "search"), Evaluation(0.1))
     again = Confirming(100).propose(history, 100, rng)
     assert again[0].notes == {"round": 0}
     assert (0, 0, 0, 0, 0) in [proposal.codes for proposal in again]
@@ -98,8 +125,27 @@ def test_failures_leave_the_pool():
     rng = np.random.default_rng(0)
     history = searched(lambda codes, rng: 1.0, rng, 0)
     assert Confirming(10).propose(history, 10, rng) == [], "only the default has a value"
-    history.add(Proposal((0, 1, 1, 1, 1), "search"), Outcome(None, "failed"))
+    history.add(Proposal((0, 1, 1, 1, 1), "search"), Evaluation(None, "failed"))
     assert Confirming(10).propose(history, 10, rng) == []
     assert history.value_of((0, 1, 1, 1, 1)) is None
-    history.add(Proposal((1, 1, 1, 1, 1), "search"), Outcome(4.0))
+    history.add(Proposal((1, 1, 1, 1, 1), "search"), Evaluation(4.0))
     assert history.value_of((1, 1, 1, 1, 1)) == pytest.approx(2.0), "the geometric mean of its measurements"
+
+
+def test_the_verdict_is_the_headline_and_not_the_fastest_measurement():
+    """The winner's value is the ratio that the blocks show; where the default wins, it is 1 of itself."""
+    history = searched(lambda codes, rng: 1.0, np.random.default_rng(0), 1)
+    default, other = (tuple(codes) for codes in history.space.listed[::-1][:2].tolist())
+    history.add(Proposal(other, "search"), Evaluation(0.5))  # a lucky one
+    evaluator = SimpleNamespace(noisy=True, name="clock", remark="")
+    target = Target("mine", "digest", history.space, evaluator, None, default_value=1.0)
+    settings = TuneSettings(evaluations=24, strategy="random")
+    for value, said, best in ((0.9, "gained: 0.9000", "0.9000"), (1.01, "nothing gained", "1.0000")):
+        measured = History(history.space, history.done)
+        for number in range(4):
+            for codes, own in ((default, 0.97), (default, 0.97), (other, 0.97 * value + 1e-6 * number)):
+                measured.add(Proposal(codes, CONFIRMS, {"round": number}), Evaluation(own))
+        study = Study(settings, target, Random(), SimpleNamespace(history=measured, torn=0))
+        facts = summarise_study(study)
+        assert facts["result"].startswith(said) and facts["best over default"] == best
+        assert next(iter(facts.index)) == "result"

@@ -11,7 +11,7 @@ import pytest
 
 from fastslow.core.errors import SettingsError
 from fastslow.hlo.messages import HloProto, Module
-from fastslow_programs.tuning.evaluators import Command, Compiled, Replay, top_k_error
+from fastslow_programs.tuning.evaluators import CommandEvaluator, Compiled, Replay, top_k_error
 from fastslow_programs.tuning.history import Proposal
 from helpers.cases import cases
 from helpers.stub_labeller import StubLabeller
@@ -37,7 +37,9 @@ def script(tmp_path):
         head = "import json, os, sys, time\noptions = json.load(open(sys.argv[1]))['options']\n"
         path.write_text(head + source)
         limits = {"seconds": 20.0, "attempts": 1} | limits
-        return Command(f"'{sys.executable}' '{path}'", module_of, lambda c: {"options": list(c)}, **limits)
+        return CommandEvaluator(
+            f"'{sys.executable}' '{path}'", module_of, lambda c: {"options": list(c)}, **limits
+        )
 
     return make
 
@@ -131,7 +133,7 @@ print(1)
 @cases("command", ["no-such-program-anywhere x", "./nothing here", "'unclosed", ""])
 def test_a_command_that_cannot_be_is_refused_before_there_is_a_study(command):
     with pytest.raises(SettingsError, match="command: "):
-        Command(command, module_of, lambda c: {})
+        CommandEvaluator(command, module_of, lambda c: {})
 
 
 def test_the_json_is_what_describe_gives(script):

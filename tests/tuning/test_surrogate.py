@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import kendalltau, norm
 
 from fastslow_programs.ranking.known_runtimes import posterior
-from fastslow_programs.tuning.history import History, Outcome, Proposal
+from fastslow_programs.tuning.history import Evaluation, History, Proposal
 from fastslow_programs.tuning.search.guided import Guide
 from fastslow_programs.tuning.search.space import Space
 from helpers.search_spaces import choices
@@ -25,7 +25,7 @@ def costs(codes):
 def fit(guide, codes, values=None):
     history = History(guide.space)
     for own, value in zip(codes, costs(codes) if values is None else values, strict=True):
-        history.add(Proposal(tuple(map(int, own)), "test"), Outcome(float(value)))
+        history.add(Proposal(tuple(map(int, own)), "test"), Evaluation(float(value)))
     return guide.fit(history)
 
 

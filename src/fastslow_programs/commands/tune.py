@@ -6,11 +6,12 @@ from fastslow.core.artifacts import MANIFEST
 from fastslow.core.files import read_json
 from fastslow.workflow.notebook import print_facts, run_notebook, with_absolute_paths
 from fastslow.workflow.run import NOTEBOOK
+from fastslow_programs.compiler.device import TUNED
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.runs import describe_run
-from fastslow_programs.tuning.fleet_report import TABLE, TOTALS
+from fastslow_programs.tuning.fleet import PROGRAMS, SAVINGS
 from fastslow_programs.tuning.fleet_settings import FleetSettings
-from fastslow_programs.tuning.result import BEST, CURVE, EVALUATIONS, PROGRAM, write_result
+from fastslow_programs.tuning.result import BEST, CURVE, EVALUATIONS, write_result
 from fastslow_programs.tuning.settings import NO_RUN, TuneSettings
 from fastslow_programs.tuning.tune import tune
 
@@ -34,8 +35,8 @@ def tune_program(settings: TuneSettings) -> Path:
     _print_models(settings)
     folder = write_result(tune(settings))
     facts = read_json(folder / MANIFEST)["summary"]
-    files = {"best configuration": BEST, "its HLO, to compile": PROGRAM, "every evaluation": EVALUATIONS}
-    files |= {"curve": CURVE, "study": settings.ledger.name}
+    files = {"best configuration": BEST, "its HLO, to compile": TUNED, "every evaluation": EVALUATIONS}
+    files |= {"curve": CURVE, "study": settings.journal.name}
     facts |= {what: folder / name for what, name in files.items() if (folder / name).exists()}
     print_facts(facts)
     return folder
@@ -47,7 +48,7 @@ def _print_models(*programs: TuneSettings) -> None:
     print(*(f"models: {describe_run(run) if run else NO_RUN}" for run in runs), "", sep="\n", flush=True)
 
 
-def tune_fleet(settings: FleetSettings) -> Path:
+def tune_programs(settings: FleetSettings) -> Path:
     """Tune the programs of a list by executing ``notebooks/55_fleet.ipynb``, and print what was saved.
 
     Args:
@@ -64,6 +65,6 @@ def tune_fleet(settings: FleetSettings) -> Path:
     settings = with_absolute_paths(settings, "fleet", "data_root", "run")
     _print_models(*(program for program, _ in settings.read()))
     folder = run_notebook("55_fleet", settings)
-    facts = read_json(folder / MANIFEST)["summary"] | {"table": folder / TABLE, "curve": folder / TOTALS}
+    facts = read_json(folder / MANIFEST)["summary"] | {"table": folder / PROGRAMS, "curve": folder / SAVINGS}
     print_facts(facts | {"notebook": folder / NOTEBOOK})
     return folder

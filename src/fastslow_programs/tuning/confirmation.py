@@ -2,10 +2,11 @@
 
 Each round measures the default and the remaining contenders once, in random order. After two rounds the
 slower half leaves (Jamieson and Talwalkar, AISTATS 2016). The measurements that chose the last one are too
-low by choice, so that only later rounds compare it with the default; drift of the machine cancels within a
-round. The comparison stops early where nothing above the noise is left: where the rounds to come would not
-decide even if they were one standard error better than those so far. A stop can only keep the default, so
-that no false gain is added. All is read from the history: an interrupted confirmation resumes.
+low by choice, so that only the later rounds compare it with the default: the blocks, in which drift of the
+machine cancels. A block measures the default twice, and a gain must exceed what the default shows against
+itself. The comparison stops early where the blocks to come would not decide even if they were one standard
+error better than those so far. A stop can only keep the default, so that no false gain is added. All is read
+from the history: an interrupted confirmation resumes.
 """
 
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from scipy.stats import t
 from fastslow_programs.tuning.history import History, Proposal
 
 CONFIRMS = "confirmation"
+TOO_FEW = "nothing gained: too few evaluations are left to compare another with the default"
 _LARGEST, _ROUNDS = 8, 2  # contenders at first, rounds of as many contenders
-_BEFORE_STOP = 4  # rounds of the comparison before it may stop
+_BLOCK = 3  # evaluations of a block: the default twice, and the contender
+_FEWEST, _BEFORE_STOP = 3, 4  # blocks that a gain needs, and before the comparison may stop
 
 
 @dataclass(frozen=True)
@@ -26,40 +29,42 @@ class Verdict:
 
     Args:
         proposal: The configuration.
-        value: Geometric mean of its measurements.
-        ratio: Its value over the default's, geometric mean over rounds.
-        low: Lower end of the 95 % interval of the ratio, 0 where there are fewer than two rounds.
-        high: Upper end, infinite where there are fewer than two rounds.
-        rounds: Rounds that compare the two.
+        ratio: Its value over the default's, geometric mean over blocks.
+        low: Lower end of the 95 % interval of the ratio, 0 where there are fewer than two blocks.
+        high: Upper end, infinite where there are fewer than two blocks.
+        itself: What the default shows against itself: the second one of each block over the first one,
+            geometric mean over blocks, or its inverse, whichever is at least 1.
+        blocks: Number of blocks.
     """
 
     proposal: Proposal
-    value: float
     ratio: float
     low: float
     high: float
-    rounds: int
+    itself: float
+    blocks: int
 
     @property
     def is_faster(self) -> bool:
-        """Whether it is faster than the default with at least 95 % confidence."""
-        return self.high < 1
+        """Whether it is faster with 95 % confidence, and by more than the default against itself."""
+        return self.blocks >= _FEWEST and self.high < 1 and self.ratio * self.itself < 1
 
     @property
     def in_words(self) -> str:
         """The comparison in a sentence."""
-        if self.rounds < 2:
-            return "nothing gained: too few evaluations are left to compare another with the default"
+        if self.blocks < _FEWEST:
+            return TOO_FEW
         interval = f"{self.ratio:.4f} of the default, 95 % interval {self.low:.4f} to {self.high:.4f}"
+        interval += f", {self.blocks} blocks, the default {self.itself:.4f} of itself"
         if self.is_faster:
-            return f"gained: {interval}, {self.rounds} rounds"
-        return (
-            f"nothing gained: the default stays, for nothing is faster with 95 % confidence; next {interval}"
-        )
+            return f"gained: {interval}"
+        return f"nothing gained: the default stays, for nothing is shown to be faster; next {interval}"
 
 
 def sizes(budget: int) -> list[int]:
-    """Return the number of contenders of each round of halving, which costs at most half of a budget.
+    """Return the number of contenders of each round of halving.
+
+    It costs at most half of a budget, and leaves enough for the blocks that a gain needs.
 
     Args:
         budget: Evaluations for all rounds.
@@ -67,7 +72,7 @@ def sizes(budget: int) -> list[int]:
     first = _LARGEST
     while first > 1:
         rungs = [first >> rung for rung in range(first.bit_length() - 1) for _ in range(_ROUNDS)]
-        if sum(rungs) + len(rungs) <= budget // 2:
+        if sum(rungs) + len(rungs) <= min(budget // 2, budget - _FEWEST * _BLOCK):
             return rungs
         first //= 2
     return []
@@ -76,13 +81,13 @@ def sizes(budget: int) -> list[int]:
 def _rounds(history: History) -> list[list[tuple[Proposal, float]]]:
     """Return the rounds since the last search, each with the proposals that have a value."""
     found: dict[int, list[tuple[Proposal, float]]] = {}
-    for proposal, outcome in history.done:
+    for proposal, evaluation in history.done:
         if proposal.by != CONFIRMS:
             found.clear()
             continue
         own = found.setdefault(int(proposal.notes["round"]), [])
-        if outcome.value is not None:
-            own.append((proposal, outcome.value))
+        if evaluation.value is not None:
+            own.append((proposal, evaluation.value))
     return [found[number] for number in sorted(found)]
 
 
@@ -104,64 +109,60 @@ class Confirming:
         rounds, plan = _rounds(history), sizes(self.budget)
         pool = {proposal.codes for proposal, _ in rounds[-1]} if rounds else set(means)
         size = plan[len(rounds)] if len(rounds) < len(plan) else 1
-        both = [default, *sorted(pool - {default}, key=means.__getitem__)[:size]]
-        if len(both) < 2 or default not in means or len(both) > count:
+        contenders = sorted(pool - {default}, key=means.__getitem__)[:size]
+        batch = [default, *contenders, *[default] * (len(rounds) >= len(plan))]
+        if not contenders or default not in means or len(batch) > count:
             return []
-        if is_hopeless(_compared(history, self.budget)[1], count // 2):
+        if is_hopeless(_compared(history, self.budget)[1], count // _BLOCK):
             return []
         notes = {"round": len(rounds)}
-        return [Proposal(both[place], CONFIRMS, notes) for place in rng.permutation(len(both))]
+        return [Proposal(batch[place], CONFIRMS, notes) for place in rng.permutation(len(batch))]
 
 
 def verdict(history: History, budget: int) -> Verdict | None:
-    """Compare the last contender with the default; None where no round of the two has begun.
+    """Compare the last contender with the default; None where no block has been measured.
 
     Args:
         history: All evaluations.
         budget: As for :class:`Confirming`.
     """
-    last, differences = _compared(history, budget)
+    last, differences, own = _compared(history, budget)
     if last is None:
         return None
-    mean, rounds = float(np.mean(differences)), len(differences)
-    half = _half_width(differences, rounds) if rounds > 1 else np.inf
-    ratio, low, high = np.exp([mean, mean - half, mean + half]).tolist()
-    return Verdict(last, float(np.exp(history.means()[last.codes])), ratio, low, high, rounds)
-
-
-def confirmed(history: History, budget: int) -> tuple[Proposal, float] | None:
-    """Return the configuration that is faster than the default with 95 % confidence and its value, if any."""
-    found = verdict(history, budget)
-    return (found.proposal, found.value) if found and found.is_faster else None
+    mean, blocks = float(np.mean(differences)), len(differences)
+    half = _half_width(differences, blocks) if blocks > 1 else np.inf
+    ratio, low, high, itself = np.exp([mean, mean - half, mean + half, abs(np.mean(own))]).tolist()
+    return Verdict(last, ratio, low, high, itself, blocks)
 
 
 def is_hopeless(differences: list[float], left: int) -> bool:
-    """Return whether more rounds would not show a gain, were they a standard error better than those so far.
+    """Return whether more blocks would not show a gain, were they a standard error better than those so far.
 
     Args:
-        differences: Log value of the contender less the default's, by round.
-        left: Rounds that are left.
+        differences: Log value of the contender less the default's, by block.
+        left: Blocks that are left.
     """
-    rounds = len(differences)
-    if rounds < _BEFORE_STOP:
+    blocks = len(differences)
+    if blocks < _BEFORE_STOP:
         return False
-    hoped = np.mean(differences) - np.std(differences, ddof=1) / np.sqrt(rounds)
-    return bool(hoped + _half_width(differences, rounds + left) >= 0)
+    hoped = np.mean(differences) - np.std(differences, ddof=1) / np.sqrt(blocks)
+    return bool(hoped + _half_width(differences, blocks + left) >= 0)
 
 
-def _half_width(differences: list[float], rounds: int) -> float:
-    """Return half the 95 % interval of a mean over rounds that vary as these do."""
-    return float(t.ppf(0.975, rounds - 1) * np.std(differences, ddof=1) / np.sqrt(rounds))
+def _half_width(differences: list[float], blocks: int) -> float:
+    """Return half the 95 % interval of a mean over blocks that vary as these do."""
+    return float(t.ppf(0.975, blocks - 1) * np.std(differences, ddof=1) / np.sqrt(blocks))
 
 
-def _compared(history: History, budget: int) -> tuple[Proposal | None, list[float]]:
-    """Return the last contender, and by round its log value less the default's."""
+def _compared(history: History, budget: int) -> tuple[Proposal | None, list[float], list[float]]:
+    """Return the last contender, and by block its log value less the default's, and of the two defaults."""
     default = tuple(map(int, history.space.default))
-    differences, last = [], None
+    differences, own, last = [], [], None
     for measured in _rounds(history)[len(sizes(budget)) :]:
-        values = {proposal.codes: (proposal, value) for proposal, value in measured}
-        other = [proposal for codes, (proposal, _) in values.items() if codes != default]
-        if other and default in values:
-            last = other[0]
-            differences.append(float(np.log(values[last.codes][1] / values[default][1])))
-    return last, differences
+        defaults = [np.log(value) for proposal, value in measured if proposal.codes == default]
+        others = [(proposal, value) for proposal, value in measured if proposal.codes != default]
+        if others and len(defaults) == 2:
+            last, value = others[0]
+            differences.append(float(np.log(value) - np.mean(defaults)))
+            own.append(float(defaults[1] - defaults[0]))
+    return last, differences, own

@@ -1,6 +1,6 @@
 """What gives a configuration its value: the TPU compiler, a file's labels, this machine, or a user's command.
 
-An evaluator is a context: within it, ``evaluate`` takes configurations and yields outcomes as they come.
+An evaluator is a context: within it, ``evaluate`` takes configurations and yields evaluations as they come.
 To add one, write a class as :class:`Evaluator` says and name it in :data:`EVALUATORS`.
 """
 
@@ -26,13 +26,15 @@ from fastslow.core.errors import SettingsError
 from fastslow.hlo.messages import HloProto, Module
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.device import NOISY, Bench, LocalProgram, device_name, require_jax
-from fastslow_programs.tuning.history import Outcome, Proposal
+from fastslow_programs.tuning.history import Evaluation, Proposal
 
 CONFIGURATION, PROGRAM = "configuration.json", "program.hlo.pb"
 _SHOWN = 300  # characters of a message that are kept
 _ATTEMPT_PAUSE = 0.2
+ROUNDS = 15
+"""Times that the evaluator ``device`` runs each configuration of a batch, in random order."""
 
-Evaluate = Callable[[Sequence[Proposal]], Iterator[tuple[int, Outcome]]]
+Evaluate = Callable[[Sequence[Proposal]], Iterator[tuple[int, Evaluation]]]
 
 
 class Limits(Protocol):
@@ -42,7 +44,6 @@ class Limits(Protocol):
     seconds: float
     attempts: int
     processes: int
-    rounds: int
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Evaluator(Protocol):
         """Make the evaluator of a program."""
 
     def running(self) -> contextlib.AbstractContextManager[Evaluate]:
-        """Give a function of proposals that yields positions and outcomes, in the order of completion."""
+        """Give a function of proposals that yields positions and evaluations, in the order of completion."""
 
 
 class Replay(Evaluator):
@@ -117,9 +118,9 @@ class Replay(Evaluator):
     def running(self) -> Iterator[Evaluate]:
         """See :class:`Evaluator`."""
 
-        def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Outcome]]:
+        def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
             for place, proposal in enumerate(proposals):
-                yield place, Outcome(float(self._values[proposal.codes]))
+                yield place, Evaluation(float(self._values[proposal.codes]))
 
         yield evaluate
 
@@ -149,18 +150,18 @@ class Compiled(Evaluator):
         """See :class:`Evaluator`; a program that was compiled before is looked up."""
         with self._labeller.workers() as label:
 
-            def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Outcome]]:
+            def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
                 programs = [self._module_of(p.codes).SerializeToString(deterministic=True) for p in proposals]
                 for place, record in enumerate(label(programs, "")):
                     failure = f"{record['failure']}: {record['message']}" if "failure" in record else ""
                     seconds = record.get("seconds", 0.0)
-                    yield place, Outcome(record.get("cycles"), failure.strip()[:_SHOWN], seconds)
+                    yield place, Evaluation(record.get("cycles"), failure.strip()[:_SHOWN], seconds)
 
             yield evaluate
 
 
 @dataclass(frozen=True)
-class Command(Evaluator):
+class CommandEvaluator(Evaluator):
     """Runs a command for each configuration; the last line that it prints is the value.
 
     Args:
@@ -184,7 +185,7 @@ class Command(Evaluator):
     processes: int = 1
 
     @classmethod
-    def of(cls, request: Request) -> "Command":
+    def of(cls, request: Request) -> "CommandEvaluator":
         """See :class:`Evaluator`."""
         given = request.settings
         limits = (given.seconds, given.attempts, given.processes or 1)
@@ -209,7 +210,7 @@ class Command(Evaluator):
         words = self._words()
         with ThreadPoolExecutor(max(1, self.processes)) as pool:
 
-            def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Outcome]]:
+            def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
                 futures = {pool.submit(self._try, words, p.codes): place for place, p in enumerate(proposals)}
                 try:
                     for future in as_completed(futures):
@@ -230,7 +231,7 @@ class Command(Evaluator):
             raise SettingsError(f"command: there is no program {words[0] if words else ''!r}")
         return words
 
-    def _try(self, words: list[str], codes: tuple[int, ...]) -> Outcome:
+    def _try(self, words: list[str], codes: tuple[int, ...]) -> Evaluation:
         began = time.monotonic()
         for attempt in range(self.attempts):
             if attempt:
@@ -238,7 +239,7 @@ class Command(Evaluator):
             value, failure = self._run(words, codes)
             if value is not None:
                 break
-        return Outcome(value, failure, round(time.monotonic() - began, 3))
+        return Evaluation(value, failure, round(time.monotonic() - began, 3))
 
     def _run(self, words: list[str], codes: tuple[int, ...]) -> tuple[float | None, str]:
         with tempfile.TemporaryDirectory() as folder:
@@ -265,7 +266,7 @@ class Command(Evaluator):
 
 
 @dataclass(frozen=True)
-class Device(Evaluator):
+class DeviceEvaluator(Evaluator):
     """Measures the constrained program on this machine, see :mod:`fastslow_programs.compiler.device`.
 
     A value is the time over the unconstrained program's.
@@ -274,14 +275,13 @@ class Device(Evaluator):
     noisy: ClassVar[bool] = True
     module_of: Callable[[tuple[int, ...]], Module]
     local: LocalProgram
-    rounds: int
     seconds: float
     _noise: list[np.ndarray] = field(default_factory=list)
 
     @classmethod
-    def of(cls, request: Request) -> "Device":
+    def of(cls, request: Request) -> "DeviceEvaluator":
         """See :class:`Evaluator`."""
-        return cls(request.module_of, request.local, request.settings.rounds, request.settings.seconds)
+        return cls(request.module_of, request.local, request.settings.seconds)
 
     def __post_init__(self):
         require_jax()
@@ -294,7 +294,7 @@ class Device(Evaluator):
     @property
     def identity(self) -> str:
         """The device, and the rounds of a measurement."""
-        return f"device {device_name()}, {self.rounds} rounds"
+        return f"device {device_name()}, {ROUNDS} rounds"
 
     @property
     def remark(self) -> str:
@@ -305,16 +305,16 @@ class Device(Evaluator):
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
         """See :class:`Evaluator`."""
-        with Bench(self.local, self.rounds, self.seconds).running() as times:
+        with Bench(self.local, ROUNDS, self.seconds).running() as times:
 
-            def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Outcome]]:
+            def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
                 began = time.monotonic()
                 found = times([self.module_of(proposal.codes) for proposal in proposals])
                 self._noise.append(found.noise)
                 each = round((time.monotonic() - began) / max(1, len(proposals)), 3)
                 for place, failure in enumerate(found.failures):
                     value = None if failure else float(np.median(found.ratios[:, place]))
-                    yield place, Outcome(value, failure, each)
+                    yield place, Evaluation(value, failure, each)
 
             yield evaluate
 
@@ -322,8 +322,8 @@ class Device(Evaluator):
 EVALUATORS: dict[str, type[Evaluator]] = {
     "compiler": Compiled,
     "replay": Replay,
-    "command": Command,
-    "device": Device,
+    "command": CommandEvaluator,
+    "device": DeviceEvaluator,
 }
 """Evaluators by the name that the setting ``evaluator`` gives."""
 

@@ -3,15 +3,18 @@
 import csv
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
+
+from annotated_types import Le
 
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
-from fastslow.core.settings import resolve
+from fastslow.core.setting_fields import nearest
+from fastslow.core.settings import Positive, resolve
 from fastslow_programs.tuning.settings import SearchSettings, TuneSettings
 
-COLUMNS = ("program", "weight")
-ALLOCATIONS = ("expected saving", "even")
+COLUMNS = ("program", "weight", "collection")  # the last one may be left out
+_REMEDY = "Give a CSV whose first line is program,weight or program,weight,collection"
 
 
 class FleetSettings(SearchSettings):
@@ -22,21 +25,11 @@ class FleetSettings(SearchSettings):
     day) and, if wanted, collection; equal programs are tuned once, with the sum of their weights."""
     name: str = ""
     """Name of the fleet's folder; that of the CSV if empty."""
-    evaluations: int = 256
-    """Budget: evaluations of all programs together, failed ones and those of other processes included."""
-    batch: int = 4
-    """Maximum number of evaluations that one program gets before the fleet decides again. With ``expected
-    saving`` a program begins with one, and then gets as many as it has."""
-    allocation: Literal[*ALLOCATIONS] = "expected saving"
-    """Who gets the next batch: the program of which the model expects the largest saving per cost, or every
-    program in turn (``even``), to compare with."""
-
-    def check(self) -> None:
-        """Check what the types of the fields do not express."""
-        super().check()
-        self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
-        self.require(self.evaluations > 0, "evaluations", "1 or more")
-        self.require(self.batch > 0, "batch", "1 or more")
+    evaluations: Annotated[Positive, Le(1_000_000)] = 256
+    """Budget: evaluations of all programs together, failed ones included."""
+    batch: Annotated[Positive, Le(10_000)] = 4
+    """Maximum number of evaluations that one program gets before the fleet decides again. A guided program
+    begins with one, and then gets as many as it has."""
 
     @property
     def fleet_name(self) -> str:
@@ -52,36 +45,43 @@ class FleetSettings(SearchSettings):
         """Return the settings and the weight of each program of the CSV.
 
         Raises:
-            DataError: The CSV is missing, has no such columns or rows, or a weight is no positive number.
+            DataError: The CSV is missing, has no rows, an unknown, missing or repeated column, a row of
+                another length, or a weight that is no positive number.
             SettingsError: A program's settings are refused.
         """
-        path = resolve(self.fleet)
-        remedy = f"Give a CSV whose first line is {','.join(COLUMNS)}"
-        check_regular(path, MAX_TEXT_BYTES)
-        try:
-            with path.open(newline="") as stream:
-                rows = list(csv.DictReader(stream))
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise DataError(path, f"cannot be read ({error})", remedy) from None
-        if not rows or not set(COLUMNS) <= set(rows[0]):
-            raise DataError(path, "has no rows with a program and a weight", remedy)
+        path, programs = resolve(self.fleet), []
         shared = {k: v for k, v in self.asdict().items() if k in SearchSettings.model_fields}
-        shared |= {"data_root": self.folder}
-        programs, total = [], 0.0
+        rows = _read_rows(path)
+        shared |= {"data_root": self.folder, "evaluations": max(1, self.evaluations // len(rows))}
         for line, row in enumerate(rows, start=2):
-            try:
-                weight = float("nan" if "_" in (row["weight"] or "_") else row["weight"])
-            except ValueError:
-                weight = 0.0
-            total += weight
-            if not (weight > 0 and total < float("inf")) or not row["program"]:
-                problem = f"line {line}: {row['program']!r}, {row['weight']!r} is not a program and a weight"
-                raise DataError(path, problem, "A weight is a positive number, such as runs a day")
+            if not re.fullmatch(r"\d{0,15}\.?\d{1,15}", row["weight"]) or float(row["weight"]) == 0:
+                problem = (
+                    f"line {line}: the weight {row['weight']!r} is no positive number, such as runs a day"
+                )
+                raise DataError(path, problem, _REMEDY)
             name, colon, function = row["program"].partition(".py:")
-            place = str((path.parent / f"{name}{colon and '.py'}").absolute())
-            source = f"{place}:{function}" if colon else place
-            stem = re.sub(r"[^\w.-]", "_", Path(name).stem)
-            collection = row.get("collection") or ""
-            own = TuneSettings(**shared, source=source, collection=collection, name=f"{line - 1:03d}-{stem}")
-            programs.append((own, weight))
+            place = f"{(path.parent / name).absolute()}{colon}{function}"
+            title = f"{line - 1:03d}-" + re.sub(r"[^\w.-]", "_", Path(name).stem)
+            own = TuneSettings(**shared, source=place, collection=row.get("collection", ""), name=title)
+            programs.append((own, float(row["weight"])))
         return programs
+
+
+def _read_rows(path: Path) -> list[dict[str, str]]:
+    check_regular(path, MAX_TEXT_BYTES)
+    try:
+        with path.open(newline="") as stream:
+            header, *rows = [row for row in csv.reader(stream) if row] or [[]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(path, f"cannot be read ({error})", _REMEDY) from None
+    for column in header:
+        if column not in COLUMNS or header.count(column) > 1:
+            what = "a repeated" if column in COLUMNS else "an unknown"
+            hint = "" if column in COLUMNS else nearest(column, COLUMNS)
+            raise DataError(path, f"has {what} column {column!r}{hint}", _REMEDY)
+    if not rows or not set(COLUMNS[:2]) <= set(header):
+        raise DataError(path, "has no rows with a program and a weight", _REMEDY)
+    for line, row in enumerate(rows, start=2):
+        if len(row) != len(header) or not row[header.index("program")]:
+            raise DataError(path, f"line {line}: {row} is not {', '.join(header)}", _REMEDY)
+    return [dict(zip(header, row, strict=True)) for row in rows]

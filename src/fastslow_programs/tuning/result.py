@@ -12,10 +12,12 @@ from fastslow.core.artifacts import MANIFEST, commit
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
-from fastslow_programs.compiler.device import TUNED as PROGRAM
-from fastslow_programs.compiler.device import write_signature
+from fastslow_programs.compiler.device import TUNED, write_signature
+from fastslow_programs.tuning.confirmation import TOO_FEW
 from fastslow_programs.tuning.evaluators import serialised, top_k_error
+from fastslow_programs.tuning.kept_study import in_words
 from fastslow_programs.tuning.search.guided import RANDOM_SHARE
+from fastslow_programs.tuning.search.strategies import GUIDED
 from fastslow_programs.tuning.tune import Study
 
 BEST, EVALUATIONS, CURVE = "best.json", "evaluations.csv", "curve.png"
@@ -24,11 +26,12 @@ TOP_K = (1, 5, 10, 100)
 _FEW = 4  # proposals below which nothing is said of the model
 
 
-def summarise(study: Study) -> pd.Series:
+def summarise_study(study: Study) -> pd.Series:
     """Return what the study found, one value per fact."""
     history, target = study.history, study.target
     best, default = study.best, study.default
     facts = {
+        "result": conclusion(study),
         "value": target.evaluator.name,
         "evaluations": f"{len(history)}, {len(history.failures)} of them failed",
         "space": f"{float(target.space.size):.3g} configurations of {len(target.space.choices)} choices",
@@ -40,8 +43,8 @@ def summarise(study: Study) -> pd.Series:
         facts["imposed"] = (
             f"of {target.tied} choices the compiler can be made to take {len(target.space.choices)}"
         )
-    if study.cut:
-        facts["journal"] = study.cut
+    if study.kept.torn:
+        facts["journal"] = in_words(study.kept.torn)
     if default:
         facts["default"] = f"{default:.6g}, {target.default_is}"
     if best:
@@ -57,7 +60,6 @@ def summarise(study: Study) -> pd.Series:
     if study.guide:
         facts["candidates scored"] = study.guide.scored
         facts["model"] = against_random(study)
-    facts["result"] = conclusion(study)
     return pd.Series(facts, name=target.name)
 
 
@@ -69,7 +71,7 @@ def conclusion(study: Study) -> str:
     if not best or not default:
         return "not known: the default has no value"
     if study.confirms:
-        return "nothing gained: too few evaluations are left to compare another with the default"
+        return TOO_FEW
     if best[1] >= default:
         return "nothing gained: nothing that was evaluated is faster than the default"
     single = ", by single measurements, which confirm=0 believes" if study.target.evaluator.noisy else ""
@@ -79,12 +81,12 @@ def conclusion(study: Study) -> str:
 def against_random(study: Study) -> str:
     """Return whether the guided proposals of a study were faster than its random ones (Mann-Whitney test)."""
     own, random = (
-        [o.value for p, o in study.history.done if o.value is not None and p.by == by]
-        for by in (study.settings.strategy, f"{study.settings.strategy}: {RANDOM_SHARE}")
+        [e.value for p, e in study.history.done if e.value is not None and p.by == by]
+        for by in (GUIDED, RANDOM_SHARE)
     )
     if len(random) < _FEW or len(own) < _FEW:
         return (
-            f"too few random proposals ({len(random)}) to compare the model with; a larger explore adds some"
+            f"too few random proposals ({len(random)}) to compare the model with; more evaluations add some"
         )
     test = mannwhitneyu(own, random)
     share = 1 - test.statistic / (len(own) * len(random))
@@ -100,14 +102,14 @@ def list_evaluations(study: Study) -> pd.DataFrame:
         {
             "evaluation": number,
             "by": proposal.by,
-            "value": outcome.value,
+            "value": evaluation.value,
             "best": best if np.isfinite(best) else None,
-            "seconds": outcome.seconds,
-            "failure": outcome.failure,
+            "seconds": evaluation.seconds,
+            "failure": evaluation.failure,
             "options": " ".join(map(str, proposal.codes)),
             "configuration": study.target.space.in_words(proposal.codes),
         }
-        for number, ((proposal, outcome), best) in enumerate(
+        for number, ((proposal, evaluation), best) in enumerate(
             zip(study.history.done, study.history.curve, strict=True), start=1
         )
     ]
@@ -168,7 +170,7 @@ def plot_curve(study: Study) -> Figure:
     figure = Figure(figsize=(7, 3.5), layout="constrained")
     axes = figure.subplots()
     numbers = np.arange(1, len(study.history) + 1)
-    values = [o.value for _, o in study.history.done]
+    values = [e.value for _, e in study.history.done]
     shown = [n for n, v in zip(numbers, values, strict=True) if v is not None]
     axes.scatter(shown, [v / scale for v in values if v is not None], s=12, c="0.6", label="evaluated")
     axes.step(numbers, study.history.curve / scale, where="post", label="best so far")
@@ -207,12 +209,12 @@ def write_result(study: Study) -> Path:
         }
         write_json(folder / BEST, target.as_json(proposal.codes) | facts)
         if target.module_of:
-            for name, codes in ((PROGRAM, proposal.codes), (DEFAULT_PROGRAM, target.space.default.tolist())):
+            for name, codes in ((TUNED, proposal.codes), (DEFAULT_PROGRAM, target.space.default.tolist())):
                 with atomic_path(folder / name) as temporary:
                     temporary.write_bytes(serialised(target.module_of(tuple(codes))))
         if target.local:
             write_signature(folder, target.local)
-    summary = {name: str(value) for name, value in summarise(study).items()}
+    summary = {name: str(value) for name, value in summarise_study(study).items()}
     write_json(
         folder / MANIFEST, {"settings": study.settings.asdict(), "commit": commit(), "summary": summary}
     )

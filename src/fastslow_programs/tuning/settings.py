@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from annotated_types import Ge, Le
+from annotated_types import Le
 
 from fastslow.competition.catalog import Collection
 from fastslow.core.settings import (
@@ -23,9 +23,9 @@ from fastslow_programs.program.program_settings import MEASURED, SourceSettings,
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.settings import RankSettings
 from fastslow_programs.tuning.evaluators import EVALUATORS
+from fastslow_programs.tuning.search.strategies import GUIDED
 
-INNER = ("evolutionary", "random", "annealing")
-STRATEGIES = (*(f"guided {name}" for name in INNER), *INNER, "tpe", "nsga2")
+STRATEGIES = (GUIDED, "random", "tpe", "nsga2")
 NO_RUN = "none"
 
 
@@ -36,30 +36,23 @@ class SearchSettings(Settings):
     """What gives a configuration its value: the TPU ``compiler``'s estimated cycles, ``replay`` of the
     labels of an npz or a measured ``.pb``, this machine's own ``device`` (CPU, GPU or TPU through JAX), or a
     ``command`` of yours; if empty, replay for an npz or a tile ``.pb``, otherwise the compiler."""
-    strategy: Literal[*STRATEGIES] = "guided evolutionary"
-    """What proposes configurations; a guided one scores thousands with a model that learns from every
-    evaluation, the others are the unguided searches to compare with."""
+    strategy: Literal[*STRATEGIES] = GUIDED
+    """What proposes configurations; ``guided`` scores thousands with a model that learns from every
+    evaluation, the others are the unguided searches to compare with (two are samplers of Optuna)."""
     run: str = ""
     """Trained run whose prediction the model starts from: a folder such as ``runs/sample``, or the folder of
     one ensemble or model; if empty, the newest complete one, or else the models in the package; ``none`` for
     the program's own values."""
     evaluations: Annotated[Positive, Le(1_000_000)] = 64
-    """Budget: evaluations of the whole study, failed ones and those of other processes included."""
+    """Budget: evaluations of the whole study, failed ones included."""
     budget_seconds: NonNegativeFloat = unkeyed(0.0)
     """Budget: seconds after which this process proposes nothing more; 0 for no limit."""
     batch: Annotated[Positive, Le(10_000)] = 8
     """Configurations that are proposed together, after which the model learns; guidance is better with few,
     evaluators that work in parallel are faster with many."""
-    candidates: Annotated[Positive, Le(1_000_000)] = 2048
-    """Guided strategies only. Candidates that are scored for each batch."""
-    explore: FractionBelowOne = 0.05
-    """Guided strategies only. Share of random configurations in a batch."""
     command: str = ""
     """Evaluator ``command`` only. Command line to which two paths are appended, the configuration as JSON and
     the constrained HLO; the last line of its output is the value, lower is faster."""
-    rounds: Annotated[Positive, Le(10_000)] = 15
-    """Evaluator ``device`` only. Times that each configuration of a batch runs, in random order with the
-    unconstrained program."""
     confirm: FractionBelowOne = 0.4
     """Evaluators ``command`` and ``device`` only. Share of the evaluations that measures the fastest
     configurations and the default again, as values are noisy; 0 to believe single measurements."""
@@ -76,20 +69,15 @@ class SearchSettings(Settings):
     seed: NonNegative = 0
     """Seed of the search."""
 
-    @property
-    def inner(self) -> str:
-        """The strategy without its guidance; empty where it has none."""
-        return self.strategy.removeprefix("guided ") if self.strategy.startswith("guided ") else ""
-
     def check(self) -> None:
         """Check what the types of the fields do not express."""
+        guided = self.strategy == GUIDED or self.run in ("", NO_RUN)
+        self.require(
+            guided, "run", f"read by strategy={self.strategy}: leave it out, or set strategy={GUIDED}"
+        )
         given = bool(self.command)
         self.require(given or self.evaluator != "command", "command", "given, as evaluator=command needs it")
         self.require(not given or self.evaluator == "command", "command", "read: set evaluator=command")
-        default = type(self).model_fields["rounds"].default
-        self.require(
-            self.rounds == default or self.evaluator == "device", "rounds", "read: set evaluator=device"
-        )
 
 
 class TuneSettings(SearchSettings, SourceSettings):
@@ -105,10 +93,6 @@ class TuneSettings(SearchSettings, SourceSettings):
     name: str = ""
     """Name of the study, whose folder it is; that of the source if empty. Another name starts another
     study of the same program."""
-    default: Annotated[int, Ge(-1)] = -1
-    """Replay only. Configuration that the others are compared with, as its position in the npz; -1 for the
-    compiler's own: of a tile the file's normaliser, of a layout the configuration nearest to the compiler's
-    layouts, or to the commonest option of each choice where these are not known."""
 
     def check(self) -> None:
         """Check what the types of the fields do not express."""
@@ -177,9 +161,9 @@ class TuneSettings(SearchSettings, SourceSettings):
         Raises:
             DataError: There is none, it is not finished, or it is of another collection.
         """
-        return self.ranking().find_run() if self.inner and self.run != NO_RUN else None
+        return self.ranking().find_run() if self.strategy == GUIDED and self.run != NO_RUN else None
 
     @property
-    def ledger(self) -> Path:
+    def journal(self) -> Path:
         """Path of the study's journal."""
         return resolve(self.folder) / "study.journal"

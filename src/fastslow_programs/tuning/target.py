@@ -40,7 +40,7 @@ from fastslow_programs.program.convert import ConvertedProgram, check_module, re
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.named_choices import name_choices
-from fastslow_programs.tuning.evaluators import EVALUATORS, Device, Evaluator, Request
+from fastslow_programs.tuning.evaluators import EVALUATORS, DeviceEvaluator, Evaluator, Request
 from fastslow_programs.tuning.history import History
 from fastslow_programs.tuning.search.guided import Pretrained
 from fastslow_programs.tuning.search.space import CODE, Choice, Space
@@ -61,8 +61,9 @@ class Target:
         pretrained: What a trained run says of configurations, None without a run.
         module_of: Makes the constrained module of a configuration; None where there is no HLO.
         labels: ``(C,)`` values of all listed configurations, None where they are not known.
-        default_value: Value of the compiler's default where the file states it (of a tile: 1, the unit);
-            otherwise that of the space's default counts, once it is evaluated.
+        default_value: Value of the compiler's default where no configuration of the space is known to be it
+            and its value is stated (of a tile: 1, the unit); otherwise the value of the space's default
+            counts, once it is evaluated.
         default_is: Which default is meant, in words.
         tied: Number of the program's choices, those included that cannot be imposed; 0 for a file.
         local: The program as it is lowered for this machine, where it is measured here.
@@ -119,7 +120,6 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
     codes = np.stack([choice.values for choice in named], 1).astype(CODE)
     listed, first, row = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     means = np.bincount(row, values) / np.bincount(row)
-    settings.require(settings.default < len(codes), "default", f"a position below {len(codes)}")
     number, default_is = _find_default(settings, file)
     wished = np.array([c.default for c in named]) if number is None else codes[number]
     default = listed[(listed == wished).sum(1).argmax()]
@@ -128,7 +128,8 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
     table = dict(zip(map(tuple, listed.tolist()), means.tolist(), strict=True))
     request = Request(settings, labels=table, source=path.name)
     pretrained = _pretrained_of_file(run, file, space, first) if run else None
-    stated = 1.0 if file.normalizers is not None and settings.default < 0 else None
+    # a default that is in the file has the value of its configuration, of which there may be equal rows
+    stated = 1.0 if file.normalizers is not None and number is None else None
     return Target(
         settings.program,
         file_fingerprint(path),
@@ -143,11 +144,11 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
 
 def _find_default(settings: TuneSettings, file: Program) -> tuple[int | None, str]:
     """Return the position of a file's default, None for the commonest options, and which it is in words."""
-    if settings.default >= 0:
-        return settings.default, f"configuration {settings.default}"
     if file.normalizers is not None:
         own = np.flatnonzero(file.runtime == file.normalizers)
-        return (int(own[0]) if len(own) else None), "the runtime of the compiler's own, the file's normaliser"
+        if not len(own):
+            return None, "the runtime of the compiler's own, the file's normaliser"
+        return int(own[0]), f"configuration {own[0]}, whose runtime is the file's normaliser"
     if not knows_default_layouts(file):
         return None, "nearest to the commonest option of each choice: the compiler's own is not known"
     choices, defaults = file.choices, find_default_layouts(file)
@@ -196,7 +197,7 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     )
     if kind.compiles:
         require_compiler()
-    local = read_local(source, settings.seed) if kind is Device else None
+    local = read_local(source, settings.seed) if kind is DeviceEvaluator else None
     program = HloProgram(local.module, {}) if local else source.read(labeller, ask_compiler=kind.compiles)
     impose = bind_differences if local else constrain
     check_module(source.path, program.module, allow_unknown=True)

@@ -3,24 +3,24 @@
 ``fastslow.tune``, ``make tune`` and notebook 54 call it.
 """
 
+import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
-from fastslow_programs.tuning.confirmation import Confirming, Verdict, confirmed, verdict
+from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, Verdict, verdict
 from fastslow_programs.tuning.evaluators import Evaluate
-from fastslow_programs.tuning.history import History, Outcome, Proposal
-from fastslow_programs.tuning.ledger import INTERRUPTED, Ledger
-from fastslow_programs.tuning.peers import SAMPLERS, OptunaStrategy
+from fastslow_programs.tuning.history import History, Proposal
+from fastslow_programs.tuning.kept_study import KeptStudy, open_study
 from fastslow_programs.tuning.search.guided import Guide, Guided
-from fastslow_programs.tuning.search.strategies import Annealing, Evolutionary, Random, Strategy
-from fastslow_programs.tuning.settings import SearchSettings, TuneSettings
+from fastslow_programs.tuning.search.samplers import SAMPLERS, Sampler
+from fastslow_programs.tuning.search.strategies import GUIDED, Random, Strategy
+from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import Target, read_target
 
 DEFAULT = "default"
@@ -34,18 +34,26 @@ class Study:
     Args:
         settings: Its settings.
         target: The program.
-        history: All its evaluations.
-        guide: The model's inputs, None for an unguided strategy.
+        strategy: What proposes its configurations.
+        kept: Its evaluations, in memory and on disk.
         exhausted: Whether no configuration was left to propose.
-        cut: What was cut off a torn journal, in words.
     """
 
     settings: TuneSettings
     target: Target
-    history: History
-    guide: Guide | None
+    strategy: Strategy
+    kept: KeptStudy
     exhausted: bool = False
-    cut: str = ""
+
+    @property
+    def history(self) -> History:
+        """All its evaluations."""
+        return self.kept.history
+
+    @property
+    def guide(self) -> Guide | None:
+        """The model's inputs, None for an unguided strategy."""
+        return self.strategy.guide if isinstance(self.strategy, Guided) else None
 
     @property
     def default(self) -> float | None:
@@ -62,7 +70,12 @@ class Study:
         """Evaluations that are kept to measure contenders and the default again."""
         return int(self.settings.evaluations * self.settings.confirm) if self.confirms else 0
 
-    @cached_property
+    @property
+    def confirmations(self) -> int:
+        """Evaluations that measured contenders and the default again."""
+        return sum(proposal.by == CONFIRMS for proposal, _ in self.history.done)
+
+    @property
     def verdict(self) -> Verdict | None:
         """How the fastest compares with the default by repeated measurements; None without any."""
         return verdict(self.history, self.reserved) if self.reserved else None
@@ -75,39 +88,36 @@ class Study:
         """
         found, default = self.history.best, self.default
         if self.confirms and default is not None:
-            if better := confirmed(self.history, self.reserved):
-                return better
-        elif not found or default is None or found[1] < default or self.target.default_value:
+            if (last := self.verdict) and last.is_faster:
+                return last.proposal, last.ratio * default
+            return Proposal(tuple(map(int, self.target.space.default)), DEFAULT), default
+        if not found or default is None or found[1] < default or self.target.default_value:
             return found
         return self.history.evaluation_of(self.target.space.default) or found
 
 
-def make_strategy(settings, target: Target) -> tuple[Strategy, Guide | None]:
-    """Return the strategy of the settings and, of a guided one, what makes its model's inputs."""
-    if settings.inner:
-        guide = Guide(target.space, target.pretrained)
-        return Guided(settings.inner, guide, settings.candidates, settings.explore), guide
-    if settings.strategy in SAMPLERS:
-        return OptunaStrategy(settings.strategy, settings.seed), None
-    plain: dict[str, Callable[[], Strategy]] = {"random": Random, "evolutionary": Evolutionary}
-    own = plain.get(settings.strategy)
-    return (own() if own else Annealing(settings.evaluations)), None
+def make_strategy(name: str, target: Target) -> Strategy:
+    """Return the strategy of a name, see :data:`fastslow_programs.tuning.settings.STRATEGIES`."""
+    if name == GUIDED:
+        return Guided(Guide(target.space, target.pretrained))
+    return Sampler(name) if name in SAMPLERS else Random()
 
 
-def open_ledger(settings: TuneSettings, target: Target) -> Ledger:
-    """Return the study of a program, new or resumed.
+@contextlib.contextmanager
+def open_tuning(settings: TuneSettings, target: Target) -> Iterator[Study]:
+    """Give the study of a program, new or resumed, to this process alone.
 
     Raises:
-        DataError: The journal is of another program, space or evaluator, or no journal.
+        SettingsError: Optuna is not installed.
+        DataError: The journal is of another program, space or evaluator, is broken, or is no journal.
     """
     identity = {
         "program": target.digest,
         "choices": " ".join(map(str, target.space.options.tolist())),
         "evaluator": target.evaluator.identity,
     }
-    return Ledger(
-        settings.ledger, identity, target.space, settings.seconds * settings.attempts * settings.batch
-    )
+    with open_study(settings.journal, identity, target.space) as kept:
+        yield Study(settings, target, make_strategy(settings.strategy, target), kept)
 
 
 def tune(settings: TuneSettings) -> Study:
@@ -124,116 +134,113 @@ def tune(settings: TuneSettings) -> Study:
             one evaluation.
         DataError: The program, the run or the study cannot be used, or all evaluations failed.
     """
-    target = read_target(settings)
-    ledger = open_ledger(settings, target)
-    ledger.release_dead()
-    strategy, guide = make_strategy(settings, target)
-    study = Study(settings, target, ledger.read(), guide, cut=ledger.cut)
-    before, began = len(study.history), time.monotonic()
-    with progress(
-        total=settings.evaluations, initial=before, desc=settings.program, unit="evaluation"
-    ) as bar:
-
-        def show() -> None:
-            bar.n = min(len(study.history), bar.total)
-            bar.set_postfix_str(best_so_far(study), refresh=False)
-            bar.update(0)
-
-        def advance(proposer: Strategy, count: int = 0) -> bool:
-            """Evaluate what is proposed next within the budget; return whether there was anything."""
-            if 0 < settings.budget_seconds <= time.monotonic() - began:
-                return False
-            study.history, started = start(ledger, proposer, settings, count, study.reserved)
-            evaluate_started(ledger, study.history, evaluate, started, show)
-            hopeless = not len(study.history.values) and len(study.history) >= HOPELESS
-            return bool(started) and not hopeless
-
-        if before < settings.evaluations:
-            with target.evaluator.running() as evaluate:
-                while advance(strategy):
-                    pass
-                confirming = Confirming(study.reserved)
-                while study.reserved and advance(confirming, settings.evaluations - len(study.history)):
-                    pass
-    study.history = ledger.read()
-    _refuse_without_value(ledger, settings, study.history)
-    study.exhausted = len(study.history) < settings.evaluations and len(study.history) >= target.space.size
+    with open_tuning(settings, read_target(settings)) as study:
+        if len(study.history) < settings.evaluations:
+            _search(study)
+    history = study.history
+    settings.require(
+        len(history) or not settings.budget_seconds, "budget_seconds", "enough for one evaluation"
+    )
+    if history.failures and not len(history.values):
+        counted = Counter(history.failures).most_common(3)
+        reasons = "; ".join(f"{count} times {said}" for said, count in counted)
+        problem = f"all of its {len(history)} evaluations failed: {reasons}"
+        remedy = "The study is kept: correct the cause, then use another name="
+        raise DataError(settings.journal, problem, remedy)
+    study.exhausted = len(history) < settings.evaluations and len(history) >= study.target.space.size
     return study
 
 
-Started = list[tuple[int, Proposal]]
-"""Trials that are being evaluated: number and proposal."""
+def _search(study: Study) -> None:
+    """Search until the budget is spent, then measure contenders again where values are noisy."""
+    settings, history, began = study.settings, study.history, time.monotonic()
+    with (
+        progress(
+            total=settings.evaluations, initial=len(history), desc=settings.program, unit="evaluation"
+        ) as bar,
+        study.target.evaluator.running() as evaluate,
+    ):
+
+        def show() -> None:
+            bar.n = min(len(history), bar.total)
+            bar.set_postfix_str(best_so_far(study), refresh=False)
+            bar.update(0)
+
+        def go_on(strategy: Strategy, count: int) -> bool:
+            """Evaluate the next batch; return whether there was anything to evaluate, and hope for more."""
+            in_time = not 0 < settings.budget_seconds <= time.monotonic() - began
+            if (
+                count <= 0
+                or not in_time
+                or not advance(study.kept, strategy, evaluate, count, settings.seed, show)
+            ):
+                return False
+            return bool(len(history.values)) or len(history) < HOPELESS
+
+        while go_on(
+            study.strategy, min(settings.batch, settings.evaluations - study.reserved - len(history))
+        ):
+            pass
+        while study.reserved and go_on(Confirming(study.reserved), settings.evaluations - len(history)):
+            pass
 
 
 def propose(history: History, strategy: Strategy, count: int, seed: int) -> list[Proposal]:
     """Return up to ``count`` new proposals, the default first of all; the same history gives the same."""
-    default = history.space.default
-    found = [] if history.taken else [Proposal(tuple(map(int, default)), DEFAULT)]
-    if len(found) < count:
+    found: list[Proposal] = []
+    asked = history
+    if not len(history):
+        found = [Proposal(tuple(map(int, history.space.default)), DEFAULT)]
         asked = History(history.space)
-        asked.done, asked.taken = history.done, set(history.taken)
-        for proposal in found:
-            asked.take(proposal)
-        rng = np.random.default_rng([seed, len(history.taken)])
-        found += strategy.propose(asked, count - len(found), rng)
+        asked.taken |= set(history.space.keys(history.space.default[None]))
+    if len(found) < count:
+        found += strategy.propose(asked, count - len(found), np.random.default_rng([seed, len(history)]))
     return found
 
 
-def start(
-    ledger: Ledger, strategy: Strategy, settings: SearchSettings, count: int = 0, reserved: int = 0
-) -> tuple[History, Started]:
-    """Propose the next batch and note that it is being evaluated.
+def advance(
+    kept: KeptStudy,
+    strategy: Strategy,
+    evaluate: Evaluate,
+    count: int,
+    seed: int,
+    show: Callable[[], object],
+) -> int:
+    """Propose a batch, evaluate it and keep each evaluation at once.
 
-    While one process proposes, the others of the study wait.
+    A batch that was interrupted is proposed again from what was known before it, and completed.
 
     Args:
-        ledger: The study.
+        kept: The study.
         strategy: What proposes.
-        settings: Settings.
-        count: Number of proposals; by default the settings' batch, within their budget.
-        reserved: Evaluations of the budget that are kept for what is measured again.
+        evaluate: The evaluator, running.
+        count: Evaluations at most.
+        seed: Seed of the search.
+        show: Called after each evaluation.
 
     Returns:
-        The history, and what was started: nothing where the budget is spent or the space exhausted.
+        The number of evaluations; 0 where nothing is left to propose.
     """
-    with ledger.proposing() as history:
-        left = settings.evaluations - reserved - len(history) - history.running
-        count = count or min(settings.batch, left)
-        if count <= 0:
-            return history, []
-        if history.pending:  # an interrupted batch is completed as if it had not been interrupted
-            return history, [(ledger.start(proposal), proposal) for proposal in history.pending[:count]]
-        batch = propose(history, strategy, count, settings.seed)
-        return history, [(ledger.start(p, () if n else batch), p) for n, p in enumerate(batch)]
+    history, (before, asked, given) = kept.history, kept.batch
+    batch: list[Proposal] = []
+    confirms = strategy.name == CONFIRMS
+    if len(history) < before + given and (history.done[before][0].by == CONFIRMS) == confirms:
+        whole = propose(History(history.space, history.done[:before]), strategy, asked, seed)
+        for done, _ in history.done[before:]:  # a confirmation measures the default twice
+            whole = _without_one(whole, done.codes)
+        batch = whole[: min(count, before + given - len(history))]
+    if not batch:
+        batch = propose(history, strategy, count, seed)
+        before, asked, given = len(history), count, len(batch)
+    for place, evaluation in evaluate(batch):
+        kept.keep(batch[place], evaluation, (before, asked, given))
+        show()
+    return len(batch)
 
 
-def evaluate_started(ledger: Ledger, history: History, evaluate: Evaluate, started: Started, show) -> None:
-    """Evaluate what was started; each outcome is kept as it comes, and ``show`` is called."""
-    waiting = dict(enumerate(started))
-    try:
-        for place, outcome in evaluate([proposal for _, proposal in started]):
-            number, proposal = waiting.pop(place)
-            ledger.finish(number, outcome)
-            history.add(proposal, outcome)
-            show()
-    finally:
-        for number, _ in waiting.values():  # after Ctrl-C: they are free to be proposed again
-            ledger.finish(number, Outcome(None, INTERRUPTED))
-
-
-def _refuse_without_value(ledger: Ledger, settings: SearchSettings, history: History) -> None:
-    """Raise an error where there is no value to report, with the reasons."""
-    settings.require(
-        len(history) or history.running or not settings.budget_seconds,
-        "budget_seconds",
-        "enough for one evaluation",
-    )
-    if history.failures and not len(history.values):
-        reasons = "; ".join(
-            f"{count} times {said}" for said, count in Counter(history.failures).most_common(3)
-        )
-        problem = f"all of its {len(history)} evaluations failed: {reasons}"
-        raise DataError(ledger.path, problem, "The study is kept: correct the cause, then use another name=")
+def _without_one(batch: list[Proposal], codes: tuple[int, ...]) -> list[Proposal]:
+    place = next((n for n, proposal in enumerate(batch) if proposal.codes == codes), len(batch))
+    return batch[:place] + batch[place + 1 :]
 
 
 def best_so_far(study: Study) -> str:

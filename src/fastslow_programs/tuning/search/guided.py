@@ -1,4 +1,4 @@
-"""Guided strategies: a model scores thousands of candidates, the evaluator sees the few most promising.
+"""The guided strategy: a model scores thousands of candidates, the evaluator sees the few most promising.
 
 After every batch the model is fitted again, to the values of this program joined with the pre-trained
 prediction. The loop is that of Ansor (Zheng et al. 2020, arXiv 2006.06762): most of a batch are the
@@ -13,14 +13,15 @@ import numpy as np
 from fastslow_programs.ranking.known_models import Configurations, Encoder
 from fastslow_programs.tuning.history import History, Proposal
 from fastslow_programs.tuning.search.space import CODE, Space
-from fastslow_programs.tuning.search.strategies import HOT, children, fastest, proposals
+from fastslow_programs.tuning.search.strategies import GUIDED, children, fastest, proposals
 from fastslow_programs.tuning.search.surrogate import Surrogate
 
+CANDIDATES = 2048  # that are scored for each batch
+EXPLORE = 0.05  # share of random configurations in a batch
 GENERATIONS = 4  # of the search among candidates; Ansor's number
-RANDOM_SHARE = "random share"  # in the name of who proposed a random configuration
+RANDOM_SHARE = f"{GUIDED}: random share"  # who proposed a random configuration of a guided batch
 FRESH = 0.3  # share of random candidates in the first generation
 _REFERENCE, _DRAWN = 4096, 512  # most listed configurations that are the scale; else, number of random ones
-_COOLING = 0.3  # factor of the temperature per generation
 
 Pretrained = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """A trained run: of configurations ``(n, G)``, predictions ``(n,)`` and features ``(n, F)``, standardised."""
@@ -81,18 +82,18 @@ class Guide:
 
 
 class Guided:
-    """A strategy whose candidates a model chooses from.
+    """The strategy whose candidates a model chooses from: mutation and crossover make them, in generations.
 
     Args:
-        inner: How candidates are made: ``random``, ``evolutionary`` or ``annealing``.
         guide: The model's inputs.
         candidates: Candidates that are scored for each batch.
         explore: Share of random configurations in a batch.
     """
 
-    def __init__(self, inner: str, guide: Guide, candidates: int = 2048, explore: float = 0.05):
-        self.name, self.inner, self.guide = f"guided {inner}", inner, guide
-        self.candidates, self.explore = candidates, explore
+    name = GUIDED
+
+    def __init__(self, guide: Guide, candidates: int = CANDIDATES, explore: float = EXPLORE):
+        self.guide, self.candidates, self.explore = guide, candidates, explore
 
     def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
         """Propose the candidates of the largest expected improvement, and a random share."""
@@ -102,9 +103,7 @@ class Guided:
         found = proposals(chosen, self.name)
         taken = history.taken | set(history.space.keys(chosen))
         rest = history.space.draw(16 * count, rng)
-        return found + proposals(
-            history.space.fresh(rest, taken, count - len(found), rng), f"{self.name}: {RANDOM_SHARE}"
-        )
+        return found + proposals(history.space.fresh(rest, taken, count - len(found), rng), RANDOM_SHARE)
 
     def ranked(self, history: History, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Return new candidates, the most promising first, and the expected improvement of each.
@@ -138,27 +137,15 @@ class Guided:
         states = np.concatenate([children(space, fastest(history), size - len(fresh), rng), fresh])
         gain = score(states)
         seen = [(states, gain)]
-        for step in range(1, GENERATIONS):
-            wishes = self._next(space, states, gain, rng)
-            hoped = score(wishes)
-            seen.append((wishes, hoped))
-            if self.inner == "annealing":
-                temperature = HOT * _COOLING**step
-                states, gain = _accept(states, gain, wishes, hoped, temperature, rng)
-            else:
-                states, gain = wishes, hoped
+        for _ in range(1, GENERATIONS):
+            parents = states[np.argsort(-gain, kind="stable")[: max(2, len(states) // 8)]]
+            states = children(space, parents, len(states), rng)
+            gain = score(states)
+            seen.append((states, gain))
         codes, gains = (np.concatenate(parts) for parts in zip(*seen, strict=True))
         new = {key: row for row, key in enumerate(space.keys(codes)) if key not in history.taken}
         rows = list(new.values())
         return codes[rows], gains[rows]
-
-    def _next(self, space: Space, codes: np.ndarray, gain: np.ndarray, rng) -> np.ndarray:
-        if self.inner == "random":
-            return space.draw(len(codes), rng)
-        if self.inner == "annealing":
-            return space.mutate(codes, np.zeros(len(codes)), rng)
-        parents = codes[np.argsort(-gain, kind="stable")[: max(2, len(codes) // 8)]]
-        return children(space, parents, len(codes), rng)
 
     def _of_list(self, history: History, rng) -> np.ndarray:
         """Return listed configurations that are free: all, or of too many, random ones and neighbours."""
@@ -166,15 +153,8 @@ class Guided:
         if len(codes) <= self.candidates:
             return codes
         drawn = rng.choice(len(codes), self.candidates, replace=False)
-        if self.inner == "random" or not len(history.values):
+        if not len(history.values):
             return codes[drawn]
         near = history.space.one_hot(codes) @ history.space.one_hot(fastest(history)).max(0)
         nearest = np.argsort(-near, kind="stable")[: self.candidates // 2]
         return codes[np.union1d(drawn[self.candidates // 2 :], nearest)]
-
-
-def _accept(before, old, after, new, temperature, rng) -> tuple[np.ndarray, np.ndarray]:
-    """Return which of two states each chain is in, and its gain; gains are shares of the value."""
-    risk = np.exp(np.minimum(0.0, new - old) / temperature)
-    moved = rng.random(len(new)) < risk
-    return np.where(moved[:, None], after, before), np.where(moved, new, old)

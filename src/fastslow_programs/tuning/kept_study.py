@@ -1,0 +1,183 @@
+"""The study as it is kept: a journal of Optuna, with a trial and its checksum for each evaluation.
+
+Optuna's ``JournalStorage`` writes and reads the file; ``optuna-dashboard`` and ``optuna.load_study`` read it,
+too. A trial is written once, when its evaluation has ended, so a killed process loses only what was running.
+The options of a configuration are one user attribute, not a parameter for each choice: a program has up to a
+thousand. One process at a time has a study.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from fastslow.core.errors import DataError, SettingsError, explain_storage
+from fastslow.core.files import digest, writer_lock
+from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
+from fastslow_programs.tuning.history import Evaluation, History, Proposal
+from fastslow_programs.tuning.search.space import Space
+
+STUDY = "tuning"
+FORM = "2"
+"""Number of the form in which evaluations are kept, part of what a study must agree in."""
+_START = '{"op_code":'  # of every record that Optuna writes
+_FIRST = 2  # records before those of the trials: the study, and its identity
+_ANEW = "Start in another folder (name= or data_root=), or delete it"
+
+
+def import_optuna():
+    """Return Optuna, silenced below errors.
+
+    Raises:
+        SettingsError: It is not installed.
+    """
+    try:
+        import optuna
+    except ImportError:
+        raise SettingsError("optuna keeps the study and is not installed: pip install -e '.[tune]'") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+class KeptStudy:
+    """The evaluations of one program, in memory and in the journal; see :func:`open_study`.
+
+    Attributes:
+        path: The journal.
+        history: All evaluations.
+        batch: The last batch of proposals: how many evaluations there were before it, how many proposals
+            were asked for, and how many were given.
+        torn: Bytes that were cut off the end of the journal: a record that was not written whole.
+    """
+
+    def __init__(self, path: Path, identity: dict[str, str], space: Space):
+        self.path, self.history, self.batch = path, History(space), (0, 0, 0)
+        self._optuna, self._last = import_optuna(), digest(identity)
+        check_regular(path, MAX_TEXT_BYTES)
+        path.with_name(f"{path.name}.lock").unlink(missing_ok=True)  # Optuna's, of a process that was killed
+        records, self.torn = self._whole_records()
+        if self.torn:
+            os.truncate(path, path.stat().st_size - self.torn)
+            print(f"{path}: {in_words(self.torn)}", file=sys.stderr, flush=True)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of what is experimental
+                backend = self._optuna.storages.journal.JournalFileBackend(str(path))
+                storage = self._optuna.storages.JournalStorage(backend)
+            if records:
+                self._study = self._optuna.load_study(study_name=STUDY, storage=storage)
+            else:
+                self._study = self._optuna.create_study(study_name=STUDY, storage=storage)
+            trials, known = self._study.trials, self._study.user_attrs.get("identity", {})
+        except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
+            raise DataError(path, f"is not a study ({type(error).__name__}: {error})", _ANEW) from None
+        if not known and not trials:
+            self._study.set_user_attr("identity", identity)
+            known, records = identity, _FIRST
+        self._compare(known, identity)
+        for trial in trials:
+            self._read(trial)
+        if records != _FIRST + len(trials):
+            problem = f"holds {records - _FIRST} records of evaluations, of which {len(trials)} can be read"
+            raise DataError(path, problem, f"Restore it. {_ANEW}")
+
+    def _whole_records(self) -> tuple[int, int]:
+        """Return the number of whole records, and the bytes of a torn one at the end."""
+        if not self.path.exists():
+            return 0, 0
+        *lines, torn = self.path.read_bytes().split(b"\n")
+        start = _START.encode()
+        for number, line in enumerate([*lines, *[torn] * bool(torn)], start=1):
+            try:
+                sound = line[: len(start)] == start[: len(line)] and (number > len(lines) or json.loads(line))
+            except (ValueError, RecursionError):
+                sound = False
+            if not sound:
+                raise DataError(self.path, f"line {number} is no record of a study", f"Restore it. {_ANEW}")
+        return len(lines), len(torn)
+
+    def _compare(self, known: dict[str, str], identity: dict[str, str]) -> None:
+        if "form" not in known:
+            problem = (
+                "is the study of an older version of fastslow (commit 8c8ffaf1 or before), whose values have "
+                "no checksums: this version does not read it"
+            )
+            raise DataError(self.path, problem, _ANEW)
+        differ = [f"{k}: {known.get(k)} here {v}" for k, v in identity.items() if known.get(k) != v]
+        if differ:
+            problem = f"is the study of something else ({'; '.join(differ)})"
+            raise DataError(self.path, problem, "Choose another name=, or delete the folder")
+
+    def _read(self, trial) -> None:
+        try:
+            facts = trial.user_attrs | {"value": trial.value}
+            if facts.pop("checksum", None) != (sum_of := digest([self._last, facts])):
+                raise ValueError("its checksum is missing or is another one")
+            proposal = Proposal(tuple(map(int, facts["codes"].split())), facts["by"], facts["notes"])
+            evaluation = Evaluation(facts["value"], facts["failure"], facts["seconds"])
+            self.history.add(proposal, evaluation)
+            self._last, self.batch = sum_of, tuple(facts["batch"])
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            problem = (
+                f"evaluation {trial.number + 1} is not as it was written, or one before it is lost ({error})"
+            )
+            raise DataError(self.path, problem, f"Restore it. {_ANEW}") from None
+
+    def keep(self, proposal: Proposal, evaluation: Evaluation, batch: tuple[int, int, int]) -> None:
+        """Append an evaluation to the history and to the journal.
+
+        Args:
+            proposal: The configuration.
+            evaluation: What evaluating it gave.
+            batch: The batch that it is of, see the attribute.
+        """
+        facts = {
+            "codes": " ".join(map(str, proposal.codes)),
+            "by": proposal.by,
+            "notes": proposal.notes,
+            "failure": evaluation.failure,
+            "seconds": evaluation.seconds,
+            "batch": list(batch),
+        }
+        self._last = digest([self._last, facts | {"value": evaluation.value}])
+        state = self._optuna.trial.TrialState
+        with explain_storage(self.path):
+            self._study.add_trial(
+                self._optuna.trial.create_trial(
+                    state=state.FAIL if evaluation.value is None else state.COMPLETE,
+                    value=evaluation.value,
+                    user_attrs=facts | {"checksum": self._last},
+                )
+            )
+        self.history.add(proposal, evaluation)
+        self.batch = batch
+
+
+@contextlib.contextmanager
+def open_study(path: Path, identity: dict[str, str], space: Space) -> Iterator[KeptStudy]:
+    """Give the study of one program, made if it is not there; another process that wants it waits.
+
+    Args:
+        path: The journal.
+        identity: What a study must agree in: program, space and evaluator, in words by name.
+        space: The program's space.
+
+    Raises:
+        SettingsError: Optuna is not installed.
+        DataError: The file is no journal, a record was lost, moved or changed, or it is the study of another
+            program or evaluator, or of an older version.
+        StorageError: The folder cannot be written.
+    """
+    import_optuna()  # before a folder is made
+    with writer_lock(path.parent):
+        with explain_storage(path):
+            kept = KeptStudy(path, identity | {"form": FORM}, space)
+        yield kept
+
+
+def in_words(torn: int) -> str:
+    """Say what was cut off a journal."""
+    return f"the last record was torn: its {torn} bytes are cut off, and the evaluation is done again"

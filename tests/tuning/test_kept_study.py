@@ -1,0 +1,217 @@
+"""The kept study: cut anywhere, it resumes to the same one; what is broken or changed is refused."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fastslow.core.errors import DataError, SettingsError
+from fastslow_programs.tuning.history import Evaluation, Proposal
+from fastslow_programs.tuning.kept_study import open_study
+from fastslow_programs.tuning.search.space import Space
+from fastslow_programs.tuning.settings import TuneSettings
+from fastslow_programs.tuning.tune import tune
+from helpers.cases import cases
+from helpers.competition_files import layout_arrays, write_npz
+from helpers.search_spaces import choices
+
+pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
+
+IDENTITY = {"program": "abc", "evaluator": "replay"}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Settings of a study, its journal and its evaluations."""
+    folder = tmp_path_factory.mktemp("study")
+    npz = write_npz(folder / "labelled.npz", layout_arrays(3, dots=4, configs=40))
+    common = {"run": "none", "strategy": "tpe", "evaluations": 11, "batch": 4, "data_root": str(folder)}
+    settings = TuneSettings(source=str(npz), **common)
+    done = tune(settings).history.done
+    return settings, settings.journal.read_bytes(), done
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_study_whose_journal_is_cut_at_any_byte_gives_the_same_result(study, data, capsys):
+    settings, journal, done = study
+    length = data.draw(st.integers(0, len(journal)))
+    settings.journal.write_bytes(journal[:length])
+    torn = length and journal[length - 1 : length] != b"\n"
+    resumed = tune(settings)
+    assert resumed.history.done == done
+    assert ("the last record was torn" in capsys.readouterr().err) == bool(torn)
+    assert settings.journal.read_bytes().count(b"\n") == journal.count(b"\n"), "nothing is evaluated twice"
+
+
+@cases("strategy", ["guided", "random", "nsga2"])
+def test_an_interrupted_batch_is_completed_as_if_it_had_not_been(study, tmp_path, strategy):
+    settings = study[0].model_copy(update={"strategy": strategy, "data_root": str(tmp_path)})
+    done = tune(settings).history.done
+    lines = settings.journal.read_bytes().splitlines(keepends=True)
+    settings.journal.write_bytes(b"".join(lines[:8]))  # two of the second batch
+    assert tune(settings).history.done == done
+
+
+def change(key, value, number=4):
+    """Change a part of the record of an evaluation."""
+
+    def changed(lines):
+        record = json.loads(lines[number])
+        own = record if key in record else record["user_attrs"]
+        assert key in own, record
+        own[key] = value
+        return [*lines[:number], json.dumps(record).encode(), *lines[number + 1 :]]
+
+    return changed
+
+
+def without_checksum(lines):
+    record = json.loads(lines[-1])
+    del record["user_attrs"]["checksum"]
+    return [*lines[:-1], json.dumps(record).encode()]
+
+
+def a_tenth(lines):
+    return change("value", json.loads(lines[-1])["value"] / 10, -1)([*lines])
+
+
+WRONG = {
+    "a tenth of the value": a_tenth,
+    "no checksum": without_checksum,
+    **{f"value {value}": change("value", value) for value in (float("nan"), -5, True, "x", [], None)},
+    **{f"codes {codes!r}": change("codes", codes) for codes in ("", "-1 0 0", "a", "0 " * 30, ["0"], None)},
+    **{
+        key: change(key, value)
+        for key, value in {"failure": "f", "seconds": 9, "notes": "t", "by": 0}.items()
+    },
+    "batch": change("batch", [0, 0, 0]),
+    "checksum": change("checksum", "0" * 16),
+    "attributes": change("user_attrs", []),
+    "study": change("study_id", 7, -1),
+    "operation": change("op_code", 99),
+    "first line lost": lambda lines: lines[1:],
+    "middle line lost": lambda lines: [*lines[:6], *lines[7:]],
+    "lines exchanged": lambda lines: [*lines[:6], lines[7], lines[6], *lines[8:]],
+    "a line twice": lambda lines: [*lines, lines[-1]],
+    "a torn line in the middle": lambda lines: [*lines[:6], lines[6][:20] + lines[7], *lines[8:]],
+    "a broken last line": lambda lines: [*lines[:-1], lines[-1][:-5]],
+    "deep": lambda lines: [*lines[:6], b'{"op_code":' + b"[" * 100_000, *lines[6:]],
+    "another kind": lambda lines: [b"text", *lines],
+}
+
+
+@cases("wrong", WRONG.values())
+def test_a_record_that_is_wrong_is_refused_and_kept(study, wrong):
+    settings, journal, _ = study
+    content = b"\n".join(wrong(journal.splitlines())) + b"\n"
+    settings.journal.write_bytes(content)
+    with pytest.raises(DataError, match=r"study\.journal: .*(Restore it|delete it)"):
+        tune(settings)
+    assert settings.journal.read_bytes() == content, "nothing is written to it"
+
+
+@cases("content", [b"\xef\xbb\xbf", b"text without an end", b"\0" * 50])
+def test_a_file_of_another_kind_is_refused_and_kept(study, content):
+    settings, journal, _ = study
+    for whole in (content, content + journal):
+        settings.journal.write_bytes(whole)
+        with pytest.raises(DataError, match="line 1 is no record of a study"):
+            tune(settings)
+        assert settings.journal.read_bytes() == whole
+
+
+def test_a_study_of_an_older_version_is_refused_by_name(study):
+    settings, _, _ = study
+    start = {"worker_id": "w", "study_id": 0}
+    old = [
+        {"op_code": 0, "worker_id": "w", "study_name": "tuning", "directions": [1], "line": 1},
+        {"op_code": 2, **start, "user_attr": {"identity": {"program": "x"}}, "line": 2},
+        {"op_code": 4, **start, "datetime_start": "2026-01-01T00:00:00", "line": 3},
+    ]
+    settings.journal.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in old))
+    with pytest.raises(DataError, match="study.journal: is the study of an older version.*another folder"):
+        tune(settings)
+
+
+def test_a_pipe_or_a_device_is_not_waited_for(study):
+    settings, _, _ = study
+    for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
+        settings.journal.unlink(missing_ok=True)
+        make(settings.journal)
+        with pytest.raises(DataError, match="a file is wanted"):
+            tune(settings)
+    settings.journal.unlink()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "study" / "study.journal"
+
+
+def test_what_is_kept_comes_back_in_order(path):
+    space = Space(choices(2, 3))
+    kept = [
+        (Proposal((0, 1), "a", {"generation": 2}), Evaluation(3.5, "", 0.25)),
+        (Proposal((1, 1), "b"), Evaluation(None, "refused: no")),
+        (Proposal((1, 2), "b"), Evaluation(1.5)),
+    ]
+    with open_study(path, IDENTITY, space) as study:
+        for proposal, evaluation in kept:
+            study.keep(proposal, evaluation, (0, 3, 3))
+    with open_study(path, IDENTITY, space) as study:
+        history = study.history
+        assert history.done == kept and history.best == (kept[2][0], 1.5) and study.batch == (0, 3, 3)
+        assert history.failures == ["refused: no"] and len(history.taken) == 3
+    with (
+        pytest.raises(DataError, match="the study of something else .program: abc here xyz"),
+        open_study(path, {**IDENTITY, "program": "xyz"}, space),
+    ):
+        pass
+
+
+def test_a_second_process_waits_for_the_first_and_a_killed_one_holds_nothing(path):
+    code = f"""
+import sys, time
+from pathlib import Path
+from fastslow_programs.tuning.history import Evaluation, Proposal
+from fastslow_programs.tuning.kept_study import open_study
+from fastslow_programs.tuning.search.space import Choice, Space
+space = Space([Choice('x', ('a', 'b'), 0), Choice('y', ('a', 'b', 'c'), 0)])
+with open_study(Path({str(path)!r}), {IDENTITY!r}, space) as study:
+    study.keep(Proposal((1, 1), 'a'), Evaluation(2.0), (0, 1, 1))
+    Path({str(path)!r}).with_name('study.journal.lock').symlink_to('nowhere')  # as if killed while it writes
+    print('kept', flush=True)
+    time.sleep(600)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "kept\n"
+    second = "\n".join(line for line in code.splitlines() if "nowhere" not in line)
+    waiting = subprocess.Popen(
+        [sys.executable, "-c", second],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert "another run is writing here" in waiting.stderr.readline()
+    process.kill()
+    began = time.monotonic()
+    assert waiting.stdout.readline() == "kept\n" and time.monotonic() - began < 10
+    waiting.kill()
+    with open_study(path, IDENTITY, Space(choices(2, 3))) as study:
+        assert len(study.history) == 2
+
+
+def test_without_optuna_it_says_what_to_install(path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with (
+        pytest.raises(SettingsError, match=r"optuna keeps the study and is not installed: pip install"),
+        open_study(path, IDENTITY, Space(choices(2, 3))),
+    ):
+        pass
+    assert not path.parent.exists()
