@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
-from fastslow.competition.metrics import ranking_tau
 from fastslow.competition.metrics import fastest_first as submitted
+from fastslow.competition.metrics import ranking_tau
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json
 from fastslow.core.settings import resolve
