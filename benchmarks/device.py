@@ -16,7 +16,6 @@ import sys
 from collections.abc import Iterator
 
 import numpy as np
-from make_sample.zoo import PRODUCTS, PROGRAMS, ZooProgram
 from scipy.stats import binom
 
 from common import report
@@ -27,6 +26,7 @@ from fastslow_programs.compiler.device import Bench, LocalProgram, bind_differen
 from fastslow_programs.compiler.layout_choices import layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import is_imposed
 from fastslow_programs.compiler.layout_space import configurable_nodes
+from make_sample.zoo import PRODUCTS, PROGRAMS, ZooProgram
 
 TABLE = {"hours": 0.4, "needs": ("jax",), "sample": False}
 RELIABLE, ENOUGH = (

@@ -19,8 +19,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from make_sample.measured_sample import COLLECTION, REPLICATES
-from make_sample.zoo import PRODUCTS, PROGRAMS
 
 from common import report
 from common.options import make_parser
@@ -43,6 +41,8 @@ from fastslow.networks.training.train import train
 from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.train import train_ranker
 from fastslow.workflow.presets import network_settings, preset_settings
+from make_sample.measured_sample import COLLECTION, REPLICATES
+from make_sample.zoo import PRODUCTS, PROGRAMS
 
 TABLE = {"hours": 0.2, "needs": ("device",), "sample": False, "commands": ((), ("--epochs", "20"))}
 SAMPLE_GRAPHS = 198  # that a network of the sample learns from in an epoch

@@ -35,11 +35,11 @@ FIRST = (
     "networks/test_distributed.py",
     "networks/test_train.py",
     "benchmarks/test_rehearsal.py",
-    "programs/test_zoo.py",
+    "sample_factory/test_zoo.py",
     "workflow/test_step_pools.py",
     "front/test_faults.py",
     "front/test_notebooks.py",
-    "commands/test_network.py",
+    "workflow/test_train_network.py",
 )
 """The files that take longest: the others fill the time that is left."""
 

@@ -32,6 +32,26 @@ from fastslow.core.settings import (
     resolve,
     unkeyed,
 )
+from fastslow.hlo.graph_arrays import graph_arrays
+from fastslow.hlo.messages import Module
+from fastslow_programs.compiler.device import (
+    Bench,
+    LocalProgram,
+    Times,
+    bind_differences,
+    device_name,
+    lower_function,
+    run_rounds,
+)
+from fastslow_programs.compiler.layout_choices import (
+    Configuration,
+    TiedChoice,
+    encode_defaults,
+    layouts_of,
+    tie,
+)
+from fastslow_programs.compiler.layout_constraints import is_imposed
+from fastslow_programs.compiler.layout_space import ConfigurableNode, configurable_nodes
 from fastslow_programs.tuning.search.layout_search import Search
 from make_sample.sample_files import (
     SampleGraph,
@@ -42,20 +62,6 @@ from make_sample.sample_files import (
 )
 from make_sample.sample_readme import markdown
 from make_sample.zoo import PRODUCTS, PROGRAMS, ZooProgram, in_turns, split_of
-from fastslow_programs.compiler.device import (
-    Bench,
-    LocalProgram,
-    Times,
-    bind_differences,
-    device_name,
-    lower_function,
-    run_rounds,
-)
-from fastslow.hlo.graph_arrays import graph_arrays
-from fastslow_programs.compiler.layout_choices import Configuration, TiedChoice, encode_defaults, layouts_of, tie
-from fastslow_programs.compiler.layout_constraints import is_imposed
-from fastslow_programs.compiler.layout_space import ConfigurableNode, configurable_nodes
-from fastslow.hlo.messages import Module
 
 RELIABLE = 0.5  # replicate tau below which a program is left out
 SLOWEST = 0.02  # seconds of one run; slower programs are left out

@@ -24,6 +24,12 @@ from fastslow.core.settings import (
     resolve,
     unkeyed,
 )
+from fastslow.hlo.messages import Module
+from fastslow_programs.compiler.compile_pool import NOT_TRIED, Labeller, program_before_layout, tile_label
+from fastslow_programs.compiler.layout_choices import layouts_of, tie
+from fastslow_programs.compiler.layout_constraints import constrain
+from fastslow_programs.compiler.layout_space import ConfigurableNode, configurable_nodes
+from fastslow_programs.compiler.libtpu import TOPOLOGIES, lower, require_compiler
 from fastslow_programs.tuning.search.layout_search import SEARCHES, Search
 from make_sample.sample_files import (
     KERNELS,
@@ -36,12 +42,6 @@ from make_sample.sample_files import (
 )
 from make_sample.sample_readme import sample_readme
 from make_sample.zoo import PROGRAMS, ZooProgram, in_turns, split_of
-from fastslow_programs.compiler.compile_pool import NOT_TRIED, Labeller, program_before_layout, tile_label
-from fastslow_programs.compiler.layout_choices import layouts_of, tie
-from fastslow_programs.compiler.layout_constraints import constrain
-from fastslow_programs.compiler.layout_space import ConfigurableNode, configurable_nodes
-from fastslow_programs.compiler.libtpu import TOPOLOGIES, lower, require_compiler
-from fastslow.hlo.messages import Module
 
 TOGETHER = 12  # programs whose searches take turns; an interrupted run has labelled the others whole
 

@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, get_collection
+from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.metrics import TOP_K
-from fastslow_programs.tuning.search.layout_search import Search
 from fastslow.hlo.graph_arrays import graph_arrays
+from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.layout_choices import Configuration, default_configuration, layouts_of
 from fastslow_programs.compiler.layout_space import encode
-from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.tile_log import kernel_module, tile_features
+from fastslow_programs.tuning.search.layout_search import Search
 
 MIN_SPREAD = 1.05  # largest label over smallest
 MIN_DISTINCT = 1 / 6  # distinct labels over labels

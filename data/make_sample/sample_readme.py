@@ -9,6 +9,8 @@ import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, TRAIN, VALID
 from fastslow.competition.opcodes import distance, opcode_shares
+from fastslow_programs.compiler.compile_pool import NOT_TRIED
+from fastslow_programs.compiler.libtpu import TOPOLOGIES
 from fastslow_programs.tuning.search.layout_search import BATCH, CROSSOVER, ELITE, MUTATION_RATES
 from make_sample.sample_files import (
     KERNELS,
@@ -19,8 +21,6 @@ from make_sample.sample_files import (
     SampleGraph,
 )
 from make_sample.zoo.families import APART
-from fastslow_programs.compiler.compile_pool import NOT_TRIED
-from fastslow_programs.compiler.libtpu import TOPOLOGIES
 
 _TEXT = """# Sample competition
 

@@ -4,12 +4,12 @@ import json
 
 import pandas as pd
 import pytest
-from make_sample.measured_sample import REPLICATES
 
 import device_models
 from fastslow.core.errors import DataError
 from fastslow.evaluation.solution import read_solution
 from helpers.workspace import cut_sample
+from make_sample.measured_sample import REPLICATES
 
 
 def test_every_model_is_scored_beside_the_noise(tmp_path, capsys):

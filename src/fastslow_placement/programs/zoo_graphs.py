@@ -97,9 +97,8 @@ def zoo_placement(name: str, device: Device, devices: int = 0, memory: float = 0
 
 def lower_program(program: Program) -> bytes:
     """Return the HLO of a training step, as JAX lowers it; needs jax."""
-    from make_sample.zoo.families import Family, train
-
     from fastslow_programs.compiler.libtpu import lower
+    from make_sample.zoo.families import Family, train
 
     settings = {"block": program.block} if program.block else {}
     inputs = program.floats, program.tokens

@@ -11,19 +11,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from make_sample.sample import LabelledProgram, SampleSettings, make_sample
-from make_sample.sample_files import (
-    MAX_CANDIDATES,
-    SampleGraph,
-    layout_graphs,
-    npz_bytes,
-    ordered,
-    tile_graphs,
-    why_left_out,
-    write_competition,
-)
-from make_sample.zoo import PROGRAMS
-from make_sample.zoo.families import APART
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection, list_programs
 from fastslow.competition.opcodes import distance, opcode_shares
@@ -41,6 +28,19 @@ from helpers.competition_files import competition_arrays
 from helpers.dot_module import add, rich_module
 from helpers.workspace import SAMPLE
 from make_sample import sample, sample_readme
+from make_sample.sample import LabelledProgram, SampleSettings, make_sample
+from make_sample.sample_files import (
+    MAX_CANDIDATES,
+    SampleGraph,
+    layout_graphs,
+    npz_bytes,
+    ordered,
+    tile_graphs,
+    why_left_out,
+    write_competition,
+)
+from make_sample.zoo import PROGRAMS
+from make_sample.zoo.families import APART
 
 
 def made_up_graphs():

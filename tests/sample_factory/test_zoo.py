@@ -9,11 +9,11 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from make_sample.zoo import FAMILIES, FAMILY_SPLIT, PROGRAMS
-from make_sample.zoo.families import HELD_OUT
 
 from fastslow.competition.catalog import SPLITS, TRAIN
 from helpers.cases import cases
+from make_sample.zoo import FAMILIES, FAMILY_SPLIT, PROGRAMS
+from make_sample.zoo.families import HELD_OUT
 
 SOURCES = ("xla", "nlp")
 SMALLEST = {"xla": 8, "nlp": 15}

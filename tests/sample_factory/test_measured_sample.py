@@ -3,6 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+
+from fastslow.competition.catalog import get_collection, list_programs
+from fastslow.competition.reader import read_competition_file
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.features.configs.default_layouts import knows_default_layouts
+from fastslow_programs.compiler.layout_constraints import is_default
+from make_sample import measured_sample
 from make_sample.measured_sample import (
     REPLICATES,
     MeasuredSampleSettings,
@@ -11,13 +18,6 @@ from make_sample.measured_sample import (
     row_major_nodes,
 )
 from make_sample.zoo import PRODUCTS, split_of
-
-from fastslow.competition.catalog import get_collection, list_programs
-from fastslow.competition.reader import read_competition_file
-from fastslow.core.errors import DataError, SettingsError
-from fastslow.features.configs.default_layouts import knows_default_layouts
-from fastslow_programs.compiler.layout_constraints import is_default
-from make_sample import measured_sample
 
 pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
 
