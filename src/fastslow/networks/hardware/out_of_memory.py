@@ -54,7 +54,7 @@ class Shrinking:
         return [f"memory ran out: continued with {self._what} {self.size}"] if self._said else []
 
     def run(self, work: Callable[[int], Result]) -> Result:
-        """Return ``work(size)``, tried again on a smaller size where memory runs out; errors: :meth:`check`."""
+        """Return ``work(size)``, again on a smaller size where memory runs out; errors as :meth:`check`."""
         while True:
             try:
                 return work(self.size)
