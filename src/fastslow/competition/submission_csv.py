@@ -248,7 +248,7 @@ def check_submission(path: Path, data_root: Path, partial: bool = False) -> dict
     counts = expected_counts(data_root, partial)
     rankings = read_submission(path, counts, partial)
     collections = {row_id: collection_of(row_id) for row_id in rankings}
-    layout = [order for row_id, order in rankings.items() if collections[row_id].kind == "layout"]
+    layout = [order for row_id, order in rankings.items() if row_id.startswith("layout:")]
     return {
         "rows": {c.name: list(collections.values()).count(c) for c in COLLECTIONS},
         "without_npz": sum(counts[row_id] is None for row_id in rankings),
