@@ -81,7 +81,8 @@ def read_text(path: Path, remedy: str, max_bytes: int = SMALL_BYTES, missing: st
     check_regular(path, max_bytes)
     try:
         with open(path, "rb") as file:
-            data = file.read(max_bytes)  # what grows meanwhile is cut off
+            # what grows meanwhile is cut off; a buffer of the largest size would be made for every file
+            data = file.read(min(max_bytes, os.fstat(file.fileno()).st_size))
         return data.decode("utf-8-sig")
     except FileNotFoundError:
         raise DataError(path, "no such file", missing or remedy) from None
