@@ -17,8 +17,8 @@ of itself. Where a search measured only the default again, one configuration has
 MIN_REPEATED = 20
 """Repeated configurations that the tau between two runs needs, for its interval."""
 LOW_CEILING, JUMPS, DRIFT, ENOUGH_ROWS = 0.6, 0.05, 0.3, 500
-"""Bounds of :attr:`Quality.doubts`. The jumps of AlexNet are 0.001, those of the two U-Nets at hand 0.09
-and 0.12; the 2nd place left U-Nets out of validation."""
+"""Bounds of :attr:`Quality.doubts`. The jumps of AlexNet are 0.001; the two U-Nets at hand have jumps of 0.09
+and 0.12. The 2nd place left U-Nets out of validation."""
 _DRAWS, _RESAMPLES, _NEAREST, _BLOCKS, _BLOCK_ROWS = 16, 200, 50, 50, 20
 
 
@@ -142,11 +142,12 @@ def _ceiling(
     r"""Return the tau between true and measured runtimes, by simulation extrapolation (SIMEX).
 
     The mean of a configuration's runs carries the noise of one run over their number. More noise of
-    :math:`\zeta` times that variance is added to the means, a run is simulated for every row, and their tau
-    is extrapolated as a parabola from :math:`\zeta = 0, 1, 2` to -1, means without noise (Cook and Stefanski,
-    "Simulation-extrapolation estimation in parametric measurement error models", JASA 1994). Noise is drawn
-    from the deviations of repeated configurations of a similar mean. Where noise is as large as the spread of
-    the runtimes, the estimate is up to 0.06 too high (``tests/competition/test_data_quality.py``).
+    :math:`\zeta` times that variance is added to the means, and a run is simulated for every row. Their tau
+    is extrapolated as a parabola from :math:`\zeta = 0, 1, 2` to -1, which stands at means without noise
+    (Cook and Stefanski, "Simulation-extrapolation estimation in parametric measurement error models", JASA
+    1994). Noise is drawn from the deviations of repeated configurations of a similar mean. Where noise is as
+    large as the spread of the runtimes, the estimate is up to 0.06 too high
+    (``tests/competition/test_data_quality.py``).
     """
     own = np.flatnonzero(counts[group] > 1)
     own = own[np.argsort(means[group[own]], kind="stable")]

@@ -21,7 +21,7 @@ _BLOCK = 1 << 20  # keys that are sorted at once, 8 bytes each
 
 @dataclass(frozen=True)
 class Classes:
-    """The T classes of C configurations under Q sets of groups; those of a set are adjacent."""
+    """The T classes of C configurations under Q sets of groups; the classes of one set are adjacent."""
 
     index: np.ndarray  # (Q, C) int32, class of each configuration under each set, 0 to T - 1
     start: np.ndarray  # (Q + 1,) int64, first class of each set, and T
@@ -106,7 +106,7 @@ class GroupSets:
             values: ``(C, G)`` option that each configuration chooses for each group.
 
         Returns:
-            The classes; those of a set are in no particular order.
+            The classes; within a set they are in no particular order.
         """
         num_configs = len(values)
         choices = np.ascontiguousarray(np.asarray(values).T, np.int64)

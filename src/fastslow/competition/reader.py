@@ -102,7 +102,7 @@ def read_npz(file: ProgramFile, labelled: bool = False) -> Program:
     nothing here needs, is not read. Tensors of more than six dimensions may occur in ``node_feat``.
 
     Args:
-        file: The file; its collection says which keys it must have.
+        file: The file; its collection determines which keys it must have.
         labelled: Require every runtime to be positive (train and valid).
 
     Raises:
@@ -169,7 +169,7 @@ def read_graph_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _default_layouts(path: Path, row: np.ndarray) -> np.ndarray:
-    """Return the compiler's own layouts ``(K, 3, 6)`` int8, checked as those of the configurations."""
+    """Return the compiler's own layouts ``(K, 3, 6)`` int8, checked like the configurations' layouts."""
     return layouts_of(_layout_numbers(path, row[None], 0, DEFAULTS).ravel()).reshape(
         -1, len(ROLES), LAYOUT_WIDTH
     )

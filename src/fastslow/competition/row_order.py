@@ -18,8 +18,9 @@ from fastslow.core.npz_io import stream_rows
 from fastslow.core.progress import progress
 
 Release = Literal["launch", "reordered", "unknown"]
-"""``launch``: a file has the order of August 2023. ``reordered``: one has the same configurations in another
-order, and none that of the launch. ``unknown``: none of the known files is there."""
+"""``launch``: a file has its rows in the order of August 2023. ``reordered``: a file has the same
+configurations in another order, and no file has the order of the launch. ``unknown``: none of the known files
+is there."""
 
 
 class RowOrder(NamedTuple):
@@ -58,7 +59,7 @@ def read_row_orders(root: Path) -> dict[str, RowOrder]:
 
 
 def release_of(orders: Mapping[str, RowOrder]) -> Release:
-    """Return which release files are of, as far as the known ones among them tell."""
+    """Return the release that files belong to, as far as the known files among them show it."""
     if any(orders.get(key) == known for key, known in LAUNCH.items()):
         return "launch"
     same = [key for key, known in LAUNCH.items() if key in orders and orders[key].rows == known.rows]

@@ -238,9 +238,9 @@ def check_submission(path: Path, data_root: Path, partial: bool = False) -> dict
         partial: Allow missing IDs. Such a CSV is for trying the pipeline; Kaggle refuses it.
 
     Returns:
-        ``rows``: number of rows by collection; ``without_npz``: number of rows whose number of
-        configurations could not be checked for lack of an npz; ``file_order``: number of layout rows in the
-        order of the file, as a constant prediction gives them.
+        ``rows``: number of rows by collection. ``without_npz``: number of rows whose number of configurations
+        could not be checked, since their npz is missing. ``file_order``: number of layout rows in the order
+        of the file, as a constant prediction gives them.
 
     Raises:
         DataError: As for :func:`expected_counts` and :func:`read_submission`.

@@ -34,7 +34,7 @@ class Setting(NamedTuple):
 
 
 def kind_of(field: FieldInfo) -> Any:
-    """Return the type of a field; that of its choices for a ``Literal``, ``list`` for ``list[str]``."""
+    """Return the type of a field: of a ``Literal`` the type of its choices, of ``list[str]`` ``list``."""
     origin = get_origin(field.annotation)
     return type(get_args(field.annotation)[0]) if origin is Literal else origin or field.annotation
 

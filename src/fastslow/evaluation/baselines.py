@@ -7,10 +7,10 @@
     Ridge regression of the standardised log runtime of a graph on all columns of ``config_feat``,
     standardised over its configurations.
 ``product of bounds``
-    Tile alone: the product of all bounds of a tile, ascending or descending as on train.
+    Tile only. The product of all bounds of a tile, ascending or descending as on train.
 
-They are run folders like those of the models (:mod:`fastslow.evaluation.predictions`), so their scores are
-computed as the models' are; they are no members of an ensemble.
+They are run folders as the models write them (:mod:`fastslow.evaluation.predictions`), so their scores are
+computed like the models' scores. They are no members of an ensemble.
 """
 
 from collections.abc import Callable, Sequence
@@ -114,7 +114,7 @@ def choose_column(examples: Sequence[Example]) -> Columns:
 
 
 def best_column(taus: np.ndarray) -> Columns:
-    """Return the column whose Kendall's tau, of those of all columns ``(V,)``, is largest either way."""
+    """Return the column whose Kendall's tau, of the taus ``(V,)`` of all columns, is largest either way."""
     best = int(np.abs(taus).argmax())
     return Columns((best,), 1 if taus[best] >= 0 else -1)
 

@@ -1,4 +1,4 @@
-"""Paired comparison of two models or two runs, per graph, with the sentence that says which is better."""
+"""Paired comparison of two models or two runs, per graph, with a sentence on which is better."""
 
 import math
 from pathlib import Path
@@ -84,7 +84,7 @@ def verdict(facts: dict[str, float], graphs: int, names: tuple[str, str], metric
 
 
 def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
-    """Return the two folders of models, or those of the ensembles of each collection that two runs have.
+    """Return the two folders of models, or of two runs the ensembles of each collection that both have.
 
     Raises:
         SettingsError: One is a run and the other a model, or two runs have no collection in common.
@@ -116,7 +116,7 @@ def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataF
         A row per graph, worst for ``one`` first: ``one``, ``other``, ``difference``.
 
     Raises:
-        SettingsError: The models are of different collections.
+        SettingsError: The models belong to different collections.
         DataError: A model, its features or the solution is missing or broken.
     """
     folders = one, other

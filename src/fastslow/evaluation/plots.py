@@ -95,7 +95,7 @@ def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping
 
 
 def _bar_centre(table: pd.DataFrame, models: list[str], collection: str, model: str, width: float) -> float:
-    """Return the position of a model's bar: those of a collection are side by side around its number."""
+    """Return the position of a model's bar: bars of a collection are side by side around its number."""
     own = set(table.loc[table["collection"] == collection, "model"])
     shown = [name for name in models if name in own]
     number = list(table["collection"].unique()).index(collection)

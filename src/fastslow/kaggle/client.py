@@ -49,7 +49,7 @@ def submit(
     Raises:
         DataError: The file is missing or empty.
         KaggleError: No credentials, refused credentials (401), no permission (403), submission limit
-            reached, failed upload, or no network; nothing was submitted unless the message says otherwise.
+            reached, failed upload, or no network. Nothing was submitted unless the message states it.
     """
     csv = Path(csv)
     if not is_there(csv, MAX_TEXT_BYTES) or not csv.stat().st_size:

@@ -1,4 +1,4 @@
-"""Download, check and unpack the real competition's data; what is complete is left alone.
+"""Download, check and unpack the real competition's data; a complete part stays as it is.
 
 Two sources: Kaggle through its package (one zip with everything, needs credentials) and Google's public tar
 files (one per split, no account). Both were tested against a loopback server only; the folders inside

@@ -2,9 +2,9 @@
 
 What a configuration costs is what it changes: an output in the compiler's own layout costs nothing extra, in
 another one mostly copies. A published file does not name the compiler's layouts. But the search of a
-``default`` file starts from them and stays near them, so a tensor's commonest layout there stands for its
-own; the ``random`` files are of the same programs (the 25 of the two test sets have the same names). A file
-that ``make convert`` wrote names them itself, in :data:`fastslow.competition.schema.DEFAULTS`.
+``default`` file starts from them and stays near them. A tensor's commonest layout there is therefore taken
+for its own. The ``random`` files hold the same programs (the 25 of the two test sets have the same names). A
+file that ``make convert`` wrote names them itself, in :data:`fastslow.competition.schema.DEFAULTS`.
 """
 
 from pathlib import Path
@@ -22,9 +22,9 @@ def find_default_layouts(program: Program) -> np.ndarray:
     """Return the compiler's own layout of every configurable tensor of a layout program.
 
     Returns:
-        ``(K, 3, 6)`` int8, minor to major, -1 padded, in the form in which configurations name them; all -1
-        where it is not known: a ``random`` file without the ``default`` file of the same program beside it,
-        or a tensor that every configuration leaves to the compiler.
+        ``(K, 3, 6)`` int8, minor to major, -1 padded, in the form in which configurations name them. All -1
+        where it is not known: in a ``random`` file without the ``default`` file of the same program beside
+        it, or a tensor that every configuration leaves to the compiler.
 
     Raises:
         DataError: The ``default`` file is broken.
