@@ -304,7 +304,7 @@ class Settings(BaseModel):
         }
 
     def require(self, condition: bool, field: str, wanted: str) -> None:
-        """Raise an error for a field's value where a condition does not hold; ``wanted`` describes what does."""
+        """Raise an error for a field where a condition does not hold; ``wanted`` describes allowed values."""
         if not condition:
             raise SettingsError(f"{field}: {getattr(self, field)!r} is not {wanted}")
 

@@ -30,7 +30,7 @@ def boost(
         settings: Settings; of these ``num_iterations``, ``evaluate_every`` and ``early_stopping_rounds``.
         update: Grows one tree; returns whether none could be grown, which ends the training.
         predict: Valid predictions ``(C,)`` per graph of ``num_iteration`` trees from ``start_iteration`` on,
-            its two arguments. Those of consecutive trees add up, so each tree is evaluated once.
+            its two arguments. Predictions of consecutive trees add up, so each tree is evaluated once.
         kind: ``layout`` or ``tile``, which decides the metric.
         labels: Valid runtimes ``(C,)`` per graph.
         report: Called with the iteration and the latest valid score after every iteration.

@@ -121,7 +121,7 @@ def booster_predictions(
     start_iteration: int,
     num_iteration: int,
 ) -> dict[str, np.ndarray]:
-    """Return predictions ``(C,)`` per graph of some of the trees; those of consecutive trees add up."""
+    """Return predictions ``(C,)`` per graph of some of the trees; predictions of consecutive trees add up."""
 
     def raw_output(rows: np.ndarray) -> np.ndarray:
         return predict_trees(booster, rows, start_iteration, num_iteration)

@@ -56,7 +56,7 @@ class Objective:
 
     Args:
         lightgbm: LightGBM's name of the objective.
-        label: Computes the labels of a graph from its runtimes; None: labels are those of pairs.
+        label: Computes the labels of a graph from its runtimes; None: the pairs have labels.
         sign: Factor that turns the trees' output into a prediction, lower = faster.
         ranks: LightGBM takes each graph as a query and labels as relevance.
         reads: Settings that only some objectives read and this one does.
@@ -105,7 +105,7 @@ def draw_pairs(
 
     Args:
         runtime: ``(C,)`` runtimes of a graph.
-        per_config: Configurations sampled for each one, with replacement; those of equal runtime are dropped.
+        per_config: Configurations sampled for each one, with replacement; pairs of equal runtime are dropped.
         rng: Source of randomness.
 
     Returns:
@@ -142,7 +142,7 @@ def make_dataset(
 ) -> "lightgbm.Dataset":
     """Combine a table with an objective's labels, with the same total weight for every graph.
 
-    What is sampled for a graph depends on the seed and its name alone.
+    The pairs sampled for a graph depend only on the seed and its name.
 
     Args:
         table: Rows with runtimes.
@@ -222,7 +222,7 @@ def predict_table(
 ) -> dict[str, np.ndarray]:
     """Turn the output of trees into predictions.
 
-    Predictions are linear in the trees' output, so those of disjoint sets of trees add up.
+    Predictions are linear in the trees' output, so predictions of disjoint sets of trees add up.
 
     Args:
         objective: One of ``OBJECTIVES``.

@@ -48,9 +48,10 @@ class _Manifest(Record):
 
 
 def train_ranker(settings: RankerSettings) -> dict:
-    """Train the ranker of one collection and write its run folder, and those of ``runs`` from the same trees.
+    """Train the ranker of one collection and write its run folder, and the folders of ``runs`` from its
+    trees.
 
-    The folder, and each of ``runs``, gets ``metrics.jsonl``, ``training.png``, ``model.txt``,
+    The folder, and each of ``runs``, then holds ``metrics.jsonl``, ``training.png``, ``model.txt``,
     ``importance.csv``, ``predictions.npz`` and, last, ``manifest.json``. Training takes seconds to minutes;
     an interrupted run starts again.
 

@@ -186,7 +186,7 @@ class ViolationSettings(Settings):
     """Column of ``config_feat`` to plot against runtime."""
 
     def position(self, names: list[str]) -> int:
-        """Return the position of the column among those of the features; one that is not there is refused."""
+        """Return the position of the column among the features' columns; an unknown column is an error."""
         self.require(self.column in names, "column", f"one of {', '.join(names)}")
         return names.index(self.column)
 
@@ -211,7 +211,7 @@ def plot_violation(settings: ViolationSettings) -> Figure:
     """Plot a configuration feature against runtime, one panel per graph, with Kendall's tau of the two.
 
     Returns:
-        The figure; runtimes are over that of the graph's fastest configuration.
+        The figure; runtimes are divided by the runtime of the graph's fastest configuration.
 
     Raises:
         SettingsError: The features have no such column.

@@ -174,8 +174,8 @@ class PlannedKernel(AsyncKernelManager):
 class PlannedPool(Executor):
     """Runs steps in threads, each when the memory, cores and GPUs that it needs are free.
 
-    A step that needs more than the machine has runs alone. How the cores are shared says :func:`share_cores`;
-    a network takes a GPU of its own where there are any.
+    A step that needs more than the machine has runs while no other step does. :func:`share_cores` shares the
+    cores. A network takes a GPU of its own where there are any.
 
     Args:
         resources: What there is.

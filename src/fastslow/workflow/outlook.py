@@ -31,7 +31,7 @@ def print_outlook(steps: list[Step], preset: str, replaced: str = "") -> None:
     Args:
         steps: In the order of their stages.
         preset: Name of the preset.
-        replaced: What the run would be refused for, see :func:`replaces`.
+        replaced: Why the run would raise an error, see :func:`replaces`; empty if it would not.
     """
     outdated: dict[str, str] = {}  # name of the step that will write a folder
     due = []

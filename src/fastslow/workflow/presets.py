@@ -108,7 +108,7 @@ def preset_seeds(preset: str, kind: str) -> int:
 
 
 def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:
-    """Return the models that are trained, by kind; a published baseline trains networks alone.
+    """Return the models that are trained, by kind; a published baseline trains only networks.
 
     Args:
         preset: Name of a preset.
@@ -129,7 +129,7 @@ def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:
 
 
 class NetworkSection(TrainSettings):
-    """Settings of section ``gnn``: those of the network notebook, and which networks are trained."""
+    """Settings of section ``gnn``: the settings of the network notebook, and which networks are trained."""
 
     layout_only: ClassVar[tuple[str, ...]] = (*TrainSettings.layout_only, "train_on")
 
@@ -200,7 +200,7 @@ def network_settings(preset: str, overrides: dict[str, dict], scope: str) -> tup
     Arguments and errors as for :func:`preset_settings`.
 
     Raises:
-        SettingsError: ``train_on`` is refused.
+        SettingsError: ``train_on`` is not allowed.
     """
     settings = preset_settings(preset, overrides, "gnn", scope)
     own = {name: settings.pop(name) for name in ("train_on",) if name in settings}

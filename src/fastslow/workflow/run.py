@@ -98,7 +98,7 @@ def _reason(error: Exception) -> str:
 
 
 def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
-    """Run the steps stage by stage, those of a stage in parallel, and skip what is up to date.
+    """Run the steps stage by stage, steps of one stage in parallel, and skip steps that are up to date.
 
     Args:
         steps: In the order of their stages.

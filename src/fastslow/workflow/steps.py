@@ -113,7 +113,7 @@ class Plan:
 
     @contextlib.contextmanager
     def _naming(self, section: str, scope: str) -> Iterator[None]:
-        """Name a setting that is refused by the path that was typed for it."""
+        """Name a setting in an error by the path that was typed for it."""
         try:
             yield
         except SettingsError as error:
@@ -131,8 +131,8 @@ class Plan:
             last: Stage to end with; empty for the last one that the preset has.
 
         Raises:
-            SettingsError: A setting is refused, is set by the workflow, or belongs to a step that is not run;
-                or a submission is wanted of models that do not predict all collections.
+            SettingsError: A setting is not allowed, is set by the workflow, or belongs to a step that is not
+                run; or a submission needs models that predict all collections.
         """
         models = trained_models(self.preset, self.models)
         self._check_overrides(models)

@@ -45,7 +45,7 @@ def pairwise_logistic(prediction: Tensor, runtime: Tensor, temperature: float = 
 
     .. math:: \frac{1}{|P|} \sum_{(i,j) \in P} \log(1 + e^{-(s_i - s_j) / T}), \quad P = \{(i,j): y_i > y_j\}
 
-    The arguments are those of :func:`pairwise_hinge`, with the temperature T.
+    The arguments are the same as for :func:`pairwise_hinge`, with the temperature T.
     """
     total, pairs = _pair_costs(lambda gap: functional.softplus(-gap / temperature), prediction, runtime)
     return total / pairs.clamp(min=1)

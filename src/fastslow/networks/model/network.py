@@ -33,7 +33,7 @@ class Block(nn.Module):
     (initial residual, GCNII, arXiv 2007.02133).
 
     Args:
-        architecture: Settings of the layers. Without cross-config attention the bracket is y alone.
+        architecture: Settings of the layers. Without cross-config attention the bracket is just y.
 
     Shapes:
         - **input:** states :math:`(S_{below}, D)` of the level below, layout embeddings :math:`(S, D)`
@@ -134,7 +134,7 @@ class RankingNetwork(nn.Module):
     A layout configuration changes the states of nodes, so each has its own pooled graph. A tile configuration
     does not, so the kernel's graph is embedded once for all. The features of the configuration as a whole
     (violation ratios, copies, tile bounds) join in the head, or on every node where the settings say so. With
-    another block than ours, the network is that of a published baseline (``plain.py``).
+    another block than ours, the network is a published baseline's (``plain.py``).
 
     Args:
         node_channels: Columns F of the scaled node features.

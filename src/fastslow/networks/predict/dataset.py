@@ -151,7 +151,7 @@ def predict(
     configs_together: int,
     only: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Predict the configurations of a collection's split; those of a graph are compared with each other.
+    """Predict the configurations of a collection's split; only configurations of one graph are compared.
 
     Args:
         network: A network; it is left in evaluation mode.

@@ -4,8 +4,8 @@ A configuration reaches a segment only through the groups of tied choices that t
 table has a row for each *distinct* state of a segment; the published one has a row for every configuration.
 
 What the configurations of a segment share is larger than what they differ in, and drifts as the weights
-change. It is kept once for each segment, as it was last, and a row holds the difference from it: 16 bits are
-enough for that, and rows that were written at different steps differ by less.
+change. It is kept once for each segment, as it was last, and a row holds the difference from it. 16 bits are
+enough for the difference, and rows that were written at different steps differ by less.
 """
 
 from dataclasses import dataclass

@@ -51,7 +51,7 @@ class Architecture:
 
     @property
     def whole_graph(self) -> bool:
-        """Whether a layer lets each node see the whole graph, not its neighbours alone."""
+        """Whether a layer lets each node see the whole graph, not only its neighbours."""
         return self.node_attention != "none" or self.input_attention
 
 

@@ -47,7 +47,7 @@ def denoised_labels(
     .. math:: f + \frac{\tau^2}{\tau^2 + \sigma^2 / n} (y - f)
 
     where :math:`\tau^2` is the mean of :math:`(y - f)^2 - \sigma^2 / n` over the graph's configurations and,
-    counted as 100 more, over those of all train graphs.
+    counted as 100 more, over the configurations of all train graphs.
 
     Args:
         sources: Features by the prefix of their graphs' names.
