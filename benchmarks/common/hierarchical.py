@@ -1,7 +1,7 @@
 """HDP, the prior art that GO is compared with: a grouper and a placer trained with REINFORCE.
 
 Mirhoseini et al., "A hierarchical model for device placement" (ICLR 2018), as published with TensorFlow
-(grappler's hierarchical_controller): the grouper gives every unit to one of G groups, the placer, a sequence
+(grappler's hierarchical_controller). The grouper gives every unit to one of G groups. The placer, a sequence
 model over the groups, gives every group to a device.
 """
 

@@ -1,4 +1,4 @@
-"""The sample competition with labels as noisy and as damaged as those of the genuine TpuGraphs files."""
+"""The sample competition with labels as noisy and as damaged as the genuine TpuGraphs files'."""
 
 import shutil
 import zlib

@@ -1,9 +1,9 @@
 """A sample competition whose labels are measured on this machine (``make sample LABELS=device``).
 
-Programs are inference of each family of the zoo in float32, and products. Configurations are drawn as for
-the ``random`` search of the sample, of the outputs alone: the local XLA decides what it does with operands.
-All configurations of a program run in interleaved rounds. The labels join the rounds; labels of both halves
-of the rounds are kept beside them, so that each graph has a replicate tau. Every measurement is cached: an
+Programs are inference of each family of the zoo in float32, and products. Configurations are drawn as for the
+``random`` search of the sample, but only for outputs: the local XLA decides on the layouts of operands. All
+configurations of a program run in interleaved rounds. The labels join the rounds; labels of both halves of
+the rounds are kept beside them, so that each graph has a replicate tau. Every measurement is cached: an
 interrupted call resumes.
 """
 

@@ -136,7 +136,7 @@ class LabelledProgram:
 def label_programs(settings: SampleSettings) -> tuple[list[LabelledProgram], dict[str, str]]:
     """Label the configurations of both searches and the tile candidates of every kernel.
 
-    A program with a small layout space, or with failures, gets fewer labels than wanted.
+    A program with a small layout space, or with failures, has fewer labels than wanted.
 
     Returns:
         The labelled programs, and the reason by name of each program that did not compile, or not in time.

@@ -28,7 +28,7 @@ class LearningSettings(Shape, Schedule):
     """Device whose roofline and links give times: p100 (as GO), v100, tpu-v3 (a core of a pod slice), cpu, or
     a JSON file of its constants (``help(Device)`` lists them)."""
     memory: NonNegativeFloat = 0.0
-    """Memory limit of each device in bytes; 0 takes that of the device."""
+    """Memory limit of each device in bytes; 0 takes the device's own."""
     seed: NonNegative = 0
     """Seed of weights, samples and searches."""
     threads: Annotated[int, Ge(0), Le(256)] = unkeyed(1)
@@ -96,7 +96,7 @@ class PlaceSettings(LearningSettings):
     allow_unknown: bool = False
     """Count operators that the competition does not number as element-wise instead of refusing them."""
     out: str = unkeyed("runs/placement")
-    """Folder under which the result gets a folder of its own."""
+    """Folder under which the result has a folder of its own."""
 
     def check(self) -> None:
         """Validate constraints between fields."""

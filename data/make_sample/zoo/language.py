@@ -158,7 +158,7 @@ def random_features_attention(p, x, heads, features=32):
 
 
 def landmarks_attention(p, x, heads, size=4):
-    """Apply Nyström attention: means of ``size`` tokens stand for the sequence (arXiv:2102.03902)."""
+    """Apply Nyström attention: means of ``size`` tokens represent the sequence (arXiv:2102.03902)."""
     q, k, v = (to_heads(p, x, heads, x.shape[-1]) for _ in range(3))
     few_q, few_k = (y.reshape(len(y), -1, size, *y.shape[2:]).mean(2) for y in (q, k))
     read = softmax(jnp.einsum("bthd,bmhd->bhtm", q, few_k))

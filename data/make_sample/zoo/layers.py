@@ -40,7 +40,7 @@ def parameter_shapes(network, *inputs, dtype) -> list[jax.ShapeDtypeStruct]:
 
 
 def shared(p, network, x):
-    """Return ``network`` as a function of its input alone; all calls share the weights requested here."""
+    """Return ``network`` as a function of only its input; all calls share the weights requested here."""
     weights = [p(*s.shape) for s in parameter_shapes(network, x, dtype=p.dtype)]
     return lambda x: network(Parameters(weights, p.dtype), x)
 

@@ -11,9 +11,9 @@ Value = TypeVar("Value")
 def derived(graph: Graph, key: Hashable, make: Callable[[], Value]) -> Value:
     """Return what a key names of a graph, made where the graph does not have it yet.
 
-    The members of an ensemble read a graph of their own from a features folder, and share those of
-    :class:`~fastslow.features.unseen.UnseenGraphs`. Values last as long as the graph; they are not in copies
-    of it (``dataclasses.replace``).
+    The members of an ensemble read a graph of their own from a features folder, and share the derived values
+    of :class:`~fastslow.features.unseen.UnseenGraphs`. Values last as long as the graph; they are not in
+    copies of it (``dataclasses.replace``).
 
     The key names the value, with every setting that it depends on. Nobody may change the value afterwards.
     """

@@ -102,7 +102,7 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
 
     Args:
         steps: In the order of their stages.
-        jobs: Maximum number of notebooks that run in parallel; 0: planned by what they need.
+        jobs: Maximum number of notebooks that run in parallel; 0: planned by their needs.
         cluster: Dask cluster that runs them, see :class:`RunSettings`; empty for this machine.
 
     Raises:

@@ -67,7 +67,7 @@ class Plan:
         preset: Which preset.
         seeds: Number of seeds of each model; 0 for the preset's.
         overrides: Settings by section, which take precedence over the preset's.
-        jobs: Maximum number of notebooks that run in parallel; 0: planned by what they need.
+        jobs: Maximum number of notebooks that run in parallel; 0: planned by their needs.
         models: Models to train, separated by commas; empty for the preset's.
     """
 

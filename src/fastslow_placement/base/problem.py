@@ -199,9 +199,10 @@ def device_options(
 ) -> np.ndarray:
     """Return option features where every unit chooses one of k devices or levels: (U * k, 8) float32.
 
-    Signed and squared distance of the unit's position from the option's slot of k equal slots; the share of
-    the unit's neighbours there by weight; the work there relative to the mean; the previous probability; the
-    relative work times the unit's own; distance and neighbours times the unit's slack.
+    The eight columns are the signed and the squared distance of the unit's position from the option's slot of
+    k equal slots, the share of the unit's neighbours there by weight, and the work there relative to the
+    mean. Then come the previous probability, the relative work times the unit's own, and distance and
+    neighbours times the unit's slack.
 
     Args:
         probabilities: (U * k,) of the previous decision.

@@ -45,7 +45,7 @@ def best_of(problem: Problem, decisions: np.ndarray) -> Found:
 def best_random(problem: Problem, evaluations: int, seed: int = 0) -> Found:
     """Return the best of random decisions, one or more; the first where none is valid.
 
-    The arguments are those of :func:`anneal`.
+    The arguments are the same as for :func:`anneal`.
     """
     rng, found = np.random.default_rng(seed), None
     for begin in range(0, evaluations, _BATCH):

@@ -70,8 +70,9 @@ def log_chance(logs: list[torch.Tensor], change: Change, movable: torch.Tensor) 
 def _eagerness(logs: list[torch.Tensor], origin: torch.Tensor) -> torch.Tensor:
     """Return the logits with which units are drawn to change in each of the origins: (count, U).
 
-    They are the log-odds of another option over their mean, so that a policy that is sure to keep everything
-    still says where to begin, within a hyperbolic tangent (arXiv:1611.09940), so that no unit is left out.
+    They are the log-odds of another option over their mean, so that even a policy that is sure to keep
+    everything gives units to begin with. A hyperbolic tangent (arXiv:1611.09940) bounds them, so that no unit
+    is left out.
     """
     odds = _log_change(logs, origin) - log_probability(logs, origin)
     return _CLIP * torch.tanh((odds - odds.mean(1, keepdim=True)) / _CLIP)

@@ -174,7 +174,7 @@ class _Evaluation:
 
 
 def _name_of(inst) -> str:
-    """Return an instruction's name, and in parentheses that of the framework's operation if known."""
+    """Return an instruction's name, and in parentheses the framework's operation if known."""
     with contextlib.suppress(DecodeError):  # metadata that is none explains nothing
         if source := OpMetadata.FromString(inst.metadata).op_name:
             return f"{inst.name} ({source})"

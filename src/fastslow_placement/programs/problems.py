@@ -160,7 +160,7 @@ class PlacementProblem(GraphProblem):
 
     @property
     def starts(self) -> np.ndarray:
-        """Those of rules and, if wanted, the learned ones: (24 or 14, U)."""
+        """The placements of rules and, if wanted, the learned ones: (24 or 14, U)."""
         return np.concatenate([self.rule_starts, self.learned_starts]) if self.learned else self.rule_starts
 
     @cached_property

@@ -134,7 +134,7 @@ def refined(graph: CostGraph, levels: np.ndarray) -> np.ndarray:
 def memory_profile(timeline: Timeline) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the memory in use over time per device, as (seconds, bytes from then on).
 
-    Parameters are resident from the start; :func:`simulation.occupancy` says when outputs are held.
+    Parameters are resident from the start; :func:`simulation.occupancy` describes when outputs are held.
     """
     arrays, place, devices = timeline.arrays, timeline.placement, timeline.devices
     first, last = simulation.occupancy(

@@ -181,7 +181,7 @@ class Bench:
     Args:
         program: The unconstrained program and its inputs.
         rounds: Rounds of one measurement.
-        seconds: Time limit of the compile and the run of one candidate; a batch gets as much for each.
+        seconds: Time limit of compiling and executing one candidate; the limit of a batch is the sum.
     """
 
     def __init__(self, program: LocalProgram, rounds: int, seconds: float):

@@ -3,7 +3,7 @@
 Convolutions and dots that agree in opcode, in the options of each tensor and in the compiler's default layout
 of each tensor share one choice per tensor; reshapes that agree in their options share one choice. Read off
 the public files, whose groups of columns (:mod:`fastslow.competition.tied_choices`) this rule gives; where a
-file does not tell the compiler's default, its commonest layout stands for it.
+file does not name the compiler's default, its commonest layout is taken for it.
 """
 
 import random

@@ -31,7 +31,7 @@ _WANTED = "Name a function without parameters that returns (function, arguments)
 class Source:
     """The source of a program: an HLO file, or a Python file and its function.
 
-    ``kernel`` says which module of an HLO file, as for :func:`fastslow.hlo.reader.read_hlo`.
+    ``kernel`` selects a module of an HLO file, as for :func:`fastslow.hlo.reader.read_hlo`.
     """
 
     path: Path
@@ -78,7 +78,7 @@ class Source:
 
         Args:
             labeller: TPU generation and limits for compiling.
-            ask_compiler: Compile an HLO file too, to know the compiler's own layouts; those of a JAX function
+            ask_compiler: Compile an HLO file too, to know the compiler's own layouts; for a JAX function they
                 are always known.
 
         Raises:

@@ -1,7 +1,7 @@
 """What gives a configuration its value: the TPU compiler, a file's labels, this machine, or a user's command.
 
 An evaluator is a context: within it, ``evaluate`` takes configurations and yields evaluations as they come.
-To add one, write a class as :class:`Evaluator` says and name it in :data:`EVALUATORS`.
+To add one, write a class as :class:`Evaluator` describes and name it in :data:`EVALUATORS`.
 """
 
 import contextlib

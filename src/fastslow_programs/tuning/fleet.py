@@ -1,7 +1,7 @@
 """Tune many programs with one budget: the next evaluations go where they are expected to save most per cost.
 
 The saving of a program is weight x (default - tuned). The defaults come first, the heaviest program's before
-the others. Then the model's expected improvement says what a batch is expected to save; without a model the
+the others. Then the model's expected improvement gives the expected saving of a batch; without a model the
 budget is split evenly. Programs of equal content share one study and the sum of their weights. Of noisy
 values a share of the budget is kept, divided equally, to confirm savings (``confirmation.py``).
 """
@@ -89,7 +89,7 @@ def spend(members: Sequence[Member], settings: FleetSettings, go_on: Callable[..
     Args:
         members: The programs.
         settings: Settings.
-        go_on: Called with a study and the number of evaluations that it gets; returns how many it had.
+        go_on: Called with a study and a number of evaluations to make; returns how many it made.
     """
     rng, savings, began = np.random.default_rng(settings.seed), [], time.monotonic()
     left = settings.evaluations - sum(m.study.reserved + len(m.study.history) for m in members)

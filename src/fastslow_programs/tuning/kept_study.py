@@ -132,7 +132,7 @@ class KeptStudy:
         Args:
             proposal: The configuration.
             evaluation: What evaluating it gave.
-            batch: The batch that it is of, see the attribute.
+            batch: The batch that it belongs to, see the attribute.
         """
         facts = {
             "codes": " ".join(map(str, proposal.codes)),

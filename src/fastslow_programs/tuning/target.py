@@ -1,4 +1,4 @@
-"""The program of a tuning: its space, what evaluates it, and what a trained run says of it."""
+"""The program of a tuning: its space, its evaluator, and a trained run's predictions for it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -58,7 +58,7 @@ class Target:
         digest: Digest of its content; programs of equal digest share results.
         space: What may be chosen.
         evaluator: What gives a configuration its value.
-        pretrained: What a trained run says of configurations, None without a run.
+        pretrained: A trained run's predictions and features of configurations, None without a run.
         module_of: Makes the constrained module of a configuration; None where there is no HLO.
         labels: ``(C,)`` values of all listed configurations, None where they are not known.
         default_value: Value of the compiler's default where no configuration of the space is known to be it

@@ -29,7 +29,7 @@ HOPELESS = 8  # failures in a row, from the first evaluation on, after which som
 
 @dataclass
 class Study:
-    """A study and what it is of.
+    """A study, its program and its strategy.
 
     Args:
         settings: Its settings.
@@ -105,11 +105,11 @@ def make_strategy(name: str, target: Target) -> Strategy:
 
 @contextlib.contextmanager
 def open_tuning(settings: TuneSettings, target: Target) -> Iterator[Study]:
-    """Give the study of a program, new or resumed, to this process alone.
+    """Give the study of a program, new or resumed, to this process and to no other at a time.
 
     Raises:
         SettingsError: Optuna is not installed.
-        DataError: The journal is of another program, space or evaluator, is broken, or is no journal.
+        DataError: The journal belongs to another program, space or evaluator, is broken, or is no journal.
     """
     identity = {
         "program": target.digest,

@@ -81,7 +81,7 @@ def is_off_default(layouts: np.ndarray, defaults: np.ndarray) -> np.ndarray:
 
 
 def _of_default_search(program: Program) -> Path | None:
-    """Return the ``default`` file if it is of the same nodes and configurable nodes."""
+    """Return the ``default`` file if it has the same nodes and configurable nodes."""
     other = default_file(program.file)
     if other is None:
         return None

@@ -108,8 +108,7 @@ def share(items: Sequence[Value]) -> Sequence[Value]:
 
 
 def merge(own: dict[str, Value], names: Sequence[str]) -> dict[str, Value]:
-    """Return the entries of all processes in the order of ``names``; each process gives its share's
-    entries."""
+    """Return the entries of all processes in the order of ``names``; each gives its share's entries."""
     if world_size() == 1:
         return own
     parts: list[dict[str, Value]] = [{} for _ in range(world_size())]

@@ -24,7 +24,8 @@ class InputAttention(nn.Module):
 
     with a = 1 for the operands and users of n and n itself, 0.1 for every other node. The report adds it as
     first layer of TpuGraphs' layout and tile network and calls it "reweigh the adjacency mask ... with 0.1".
-    This project's reading is that the mask multiplies weights before they are normalised, and the residual.
+    Two points are this project's reading: the mask multiplies weights before they are normalised, and there
+    is a residual.
 
     Deduplication is lost for what follows: each node sees the whole graph, so all blocks run on (node,
     configuration) pairs, N x C of them. Within the layer the sum over the nodes that no configuration changes

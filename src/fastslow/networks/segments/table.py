@@ -3,9 +3,9 @@
 A configuration reaches a segment only through the groups of tied choices that the segment's nodes see, so the
 table has a row for each *distinct* state of a segment; the published one has a row for every configuration.
 
-What the configurations of a segment share is larger than what they differ in, and drifts as the weights
-change. It is kept once for each segment, as it was last, and a row holds the difference from it. 16 bits are
-enough for the difference, and rows that were written at different steps differ by less.
+The part that the configurations of a segment share is larger than their differences, and drifts as the
+weights change. It is kept once for each segment, as it was last, and a row holds the difference from it. 16
+bits are enough for the difference, and rows that were written at different steps differ by less.
 """
 
 from dataclasses import dataclass

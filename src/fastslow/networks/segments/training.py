@@ -216,8 +216,7 @@ class SegmentTraining:
         return [pool_moments(own, example.graph.size[known]) for own in parts.unbind(1)]
 
     def _add_stored(self, example: SegmentExample, own: Tensor, moments: Tensor) -> Tensor:
-        """Return the sums of the live segments, ``(S, C, P D)``, with the table's sums; then store the
-        former."""
+        """Return the sums of the live segments, ``(S, C, P D)``, plus the table's sums; store the former."""
         table, live = self._graph_table(example), example.live
         rows = example.graph.rows(self._live, example.configs)
         wanted = example.kept.copy()

@@ -108,7 +108,7 @@ class Space:
         """Return up to ``count`` allowed configurations that are not taken, in the order wished.
 
         Args:
-            codes: ``(n, G)`` wishes. Where configurations are listed, the nearest free one stands for each.
+            codes: ``(n, G)`` wishes. Where configurations are listed, the nearest free one replaces each.
             taken: Keys of those that must not be proposed.
             count: Number wanted.
             rng: Decides between equally near ones.

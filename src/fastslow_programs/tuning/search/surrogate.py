@@ -16,7 +16,7 @@ class Surrogate:
     Args:
         encoder: The program's scale.
         configurations: ``n`` distinct configurations.
-        numbers: ``(m,)`` which of them each value is of.
+        numbers: ``(m,)`` position of each value's configuration among them.
         values: ``(m,)`` positive, m at least 1.
     """
 
