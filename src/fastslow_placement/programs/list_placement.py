@@ -19,7 +19,7 @@ from fastslow_placement.base.jit import njit
 WEIGHTS = ("start", "rank", "device start", "load", "neighbours", "layers", "bisection", "memory")
 """The first two belong to the priority: the earliest start on any device, and the longest path to the end
 (lower for a longer one). The others belong to a device's cost. They are the start there, the device's load
-with the fair share as unit, and the share of the unit's neighbours there by exchanged bytes (lower for more).
+with the fair share as unit, and the share of the unit's neighbours there by their exchange (lower for more).
 Then come the squared distance from a split by layers and from one by spectral bisection, and the device's
 share of memory in use. Times are relative to the bound of the runtime."""
 M_ETF = np.array([1.0, 0, 1, 0, 0, 0, 0, 0])
