@@ -23,7 +23,9 @@ FOLDERS = [
 ]
 PAGES = [page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))]
 PAGES += sorted((ROOT / "src").rglob("*.md"))
-PAGES.remove(ROOT / "CHANGELOG.md")
+PAGES = [
+    page for page in PAGES if page.name != "CHANGELOG.md" and not page.read_text().startswith("> Record of")
+]
 MODULES = [
     path for folder in ("src", "data/make_sample", "benchmarks") for path in (ROOT / folder).rglob("*.py")
 ]
