@@ -91,7 +91,7 @@ programs are in one collection, `{collection}`; splits are by family, as in the 
 
 
 class MeasuredSampleSettings(Settings):
-    """Settings of a sample competition that is measured on this machine."""
+    """Settings of ``make sample LABELS=device``: a sample competition that is measured on this machine."""
 
     out: str = unkeyed("data/device")
     """Folder to write."""

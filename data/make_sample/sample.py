@@ -78,7 +78,11 @@ class SampleSettings(Settings):
     """Seed of the searches for configurations and of the order of rows."""
 
     def check(self) -> None:
-        """Check that the programs exist."""
+        """Check that the programs exist.
+
+        Raises:
+            SettingsError: The zoo has no program of a name in ``programs``.
+        """
         unknown = [name for name in self.programs.split() if name not in PROGRAMS]
         self.require(not unknown, "programs", f"a list of programs of the zoo ({' '.join(unknown)} are not)")
 

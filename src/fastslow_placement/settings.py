@@ -128,5 +128,5 @@ class PlaceSettings(LearningSettings):
 
     @property
     def folder(self) -> str:
-        """Folder of the table, the decision, the figures and the executed notebook."""
+        """Folder of table, decision, figures and executed notebook: ``OUT/NAME-TASK-DEVICES``."""
         return f"{self.out}/{self.name}-{self.task}-{self.devices}"

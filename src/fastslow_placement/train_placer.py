@@ -41,7 +41,16 @@ class Trained:
 
 
 def train_placer(settings: PolicySettings) -> Trained:
-    """Train a policy on the programs and write ``policy.pt``, a table and a figure.
+    """Train a placement policy on the programs, or resume its training.
+
+    ``policy.pt``, ``programs.csv`` (a row per program) and ``training.png`` are written to the ``folder`` of
+    the settings.
+
+    Args:
+        settings: The programs, the machine and the training.
+
+    Returns:
+        The policy, its problems, the best decision of each and the table.
 
     Raises:
         SettingsError: No placement of a program is valid.

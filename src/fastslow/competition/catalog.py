@@ -82,7 +82,16 @@ def trained_together(own: Collection, train_on: str) -> list[Collection]:
 def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:
     """Group the collections of a kind into those that one network learns from together and predicts.
 
-    Keys are the shared part of their names: ``layout``, ``layout-xla`` or ``layout-xla-random``.
+    Args:
+        kind: ``layout`` or ``tile``.
+        train_on: One of ``TRAIN_ON``: ``collection``, ``source`` or ``layout``.
+
+    Returns:
+        The collections by the shared part of their names: ``layout``, ``layout-xla`` or
+        ``layout-xla-random``.
+
+    Raises:
+        SettingsError: ``train_on`` is none of these.
     """
     if train_on not in TRAIN_ON:
         raise SettingsError(f"train_on: {train_on!r} is not one of {', '.join(TRAIN_ON)}")

@@ -94,7 +94,14 @@ class GroupSets:
         return part
 
     def union(self, part: np.ndarray) -> "GroupSets":
-        """Return the union of the sets of each part, with ``(M,)`` part 0 to J - 1 of each of the M."""
+        """Return one set of groups for each part of the M: the union of the sets of its entries.
+
+        Args:
+            part: ``(M,)`` part of each entry, 0 to J - 1, each of them at least once.
+
+        Returns:
+            The sets of the J parts.
+        """
         pairs = (np.ones(len(part), np.int64), (part, self.index))
         members = sparse.csr_matrix(pairs, shape=(int(part.max()) + 1, self.num_sets)) @ self._members
         return GroupSets(sparse.csr_matrix(members), self._options)

@@ -149,7 +149,11 @@ class Settings(BaseModel):
 
     @classmethod
     def unread_of(cls, settings: Mapping[str, Any]) -> Unread:
-        """Return what :meth:`unread` would of these values and the defaults, without checking them."""
+        """Return the fields that :meth:`unread` would return for these values.
+
+        Args:
+            settings: Values by field, not checked; other fields have their defaults.
+        """
         return cls.model_construct(**settings).unread()
 
     def require_defaults(self, unread: Unread) -> None:

@@ -46,7 +46,7 @@ class Baseline(Protocol):
         """Return predictions ``(C,)`` from the features ``(C, V)`` of a graph's distinct configurations."""
 
     def describe(self, columns: Sequence[str]) -> str:
-        """Return what was chosen, in words; ``columns`` are the V names."""
+        """Return the chosen rule in words; ``columns`` are the names of the V columns of ``config_feat``."""
 
 
 @dataclass(frozen=True)
@@ -187,5 +187,13 @@ def write_baselines(features: Features, folder: str) -> dict[str, dict]:
 
 
 def predict_configs(baseline: Baseline, graph: Graph) -> np.ndarray:
-    """Predict every configuration of a graph's file, ``(C_file,)`` float64, lower = predicted faster."""
+    """Predict every configuration of a graph's file.
+
+    Args:
+        baseline: A fitted rule.
+        graph: The graph, of the same collection as the rule's graphs.
+
+    Returns:
+        ``(C_file,)`` float64, lower = predicted faster.
+    """
     return graph.expand(baseline.predict(np.asarray(graph.config_feat)))

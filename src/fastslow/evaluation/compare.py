@@ -158,10 +158,20 @@ def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> 
 
 
 def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
-    """Print :func:`compare_table` of each pair with its sentence, and write a plot of it; return the tables.
+    """Compare two runs or two models on the same graphs, with a table, a sentence and a plot per pair.
 
-    A pair is called by the folders that hold its models: ``mine/ensemble-tile-xla``. Each plot is named by
-    both, by the metric and by the split.
+    A pair is called by the folders that hold its models: ``mine/ensemble-tile-xla``. Plots are in
+    ``runs/comparisons``, named by both, by the metric and by the split.
+
+    Args:
+        settings: The two folders, the metric and the split.
+
+    Returns:
+        :func:`compare_table` of each pair, by the folder name of the first one.
+
+    Raises:
+        SettingsError: One is a run and the other a model, or they have no collection in common.
+        DataError: A model, its features or the solution is missing or broken.
     """
     tables = {}
     for one, other in pairs_of_models(settings):

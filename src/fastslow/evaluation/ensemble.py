@@ -70,7 +70,10 @@ class EnsembleSettings(Settings):
         }
 
     def read_inputs(self) -> tuple[Features, dict[str, dict]]:
-        """Open the features and read the manifest of each member, by name.
+        """Open the features and read the manifest of each member.
+
+        Returns:
+            The features, and the manifests by name of the member, see :meth:`members`.
 
         Raises:
             DataError: The features folder or a run is not finished.

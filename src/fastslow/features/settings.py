@@ -30,7 +30,7 @@ class KindSettings(Settings):
     """Fields that are read for layout only."""
 
     def unread(self) -> Unread:
-        """Return the fields that the kind does not read."""
+        """Return the fields of ``layout_only`` if the kind is tile, each with the reason and a remedy."""
         names = () if self.kind == "layout" else self.layout_only
         return dict.fromkeys(names, (f"for {self.kind}", "set it for layout only"))
 

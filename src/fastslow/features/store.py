@@ -237,7 +237,7 @@ class Features:
 
     @property
     def collection(self) -> Collection:
-        """The collection these features belong to."""
+        """The collection that these features belong to."""
         return get_collection(self.manifest["settings"]["collection"])
 
     @property
@@ -271,7 +271,10 @@ class Features:
         return self.index.loc[self.index["split"] == split, "name"].tolist()
 
     def num_configs(self, split: str) -> dict[str, int]:
-        """Return the number of configurations of each competition file, without reading the graphs."""
+        """Return the number of configurations of each competition file of a split, by name of the graph.
+
+        Graphs are not read. The number counts repeated configurations, as a prediction for the file must.
+        """
         rows = self.index[self.index["split"] == split]
         return dict(zip(rows["name"], (rows["configs"] + rows["merged"]).astype(int), strict=True))
 

@@ -69,7 +69,11 @@ class DownloadSettings(Settings):
     """Address of the folder of Google's tar files; change it for a mirror."""
 
     def check(self) -> None:
-        """Refuse unknown collections and splits."""
+        """Check the names of collections and splits, and the form of the address.
+
+        Raises:
+            SettingsError: A collection or split does not exist, or ``base_url`` is no address of a folder.
+        """
         for name in self.collections:
             get_collection(name)
         for name in self.splits:

@@ -118,7 +118,7 @@ def draw_pairs(
 
 
 def pair_features(first: np.ndarray, second: np.ndarray, shared: np.ndarray) -> np.ndarray:
-    """Return the features of pairs.
+    """Return the features of pairs of configurations.
 
     Args:
         first: Features ``(..., F)`` of the first configuration of each pair.
@@ -126,7 +126,8 @@ def pair_features(first: np.ndarray, second: np.ndarray, shared: np.ndarray) -> 
         shared: Positions of the H columns that describe the graph, equal for both.
 
     Returns:
-        ``(..., F)`` differences, with the common value in the ``shared`` columns.
+        ``(..., F)`` features of the first minus features of the second; the ``shared`` columns keep their
+        common value.
     """
     result = first - second
     result[..., shared] = first[..., shared]

@@ -155,6 +155,12 @@ def read_booster(folder: Path) -> "lightgbm.Booster":
 def read_ranker(folder: Path) -> Fitted:
     """Read the ranker of a run folder.
 
+    Args:
+        folder: A run folder that :func:`train_ranker` wrote.
+
+    Returns:
+        The trees, which predict graphs with :meth:`~fastslow.rankers.fit.Fitted.predict_split`.
+
     Raises:
         DataError: The run is not finished, or is not a ranker's.
     """

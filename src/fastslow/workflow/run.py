@@ -167,8 +167,11 @@ def _score_of(step: Step) -> str:
 def report(plan: Plan) -> None:
     """Print the table of scores, read the submission back and print its path.
 
+    Args:
+        plan: The plan of the finished run.
+
     Raises:
-        DataError: The CSV is not as it must be.
+        DataError: The CSV is missing, or a row is missing, unknown or no ranking.
     """
     csv = resolve(plan.csv)
     record = read_record(csv, "table", "distances", "valid_mean", "test_mean")

@@ -255,10 +255,18 @@ def sections() -> dict[str, type[Settings]]:
 
 
 def parse_overrides(texts: list[str]) -> dict[str, dict]:
-    """Return settings by section, parsed from ``section.setting=value`` or ``section.scope.setting=value``.
+    """Read settings of steps from texts such as ``gnn.epochs=20`` or ``gnn.layout.epochs=20``.
+
+    Args:
+        texts: Each ``SECTION.NAME=VALUE`` or ``SECTION.SCOPE.NAME=VALUE``, the value as
+            :func:`fastslow.core.settings.parse_value` reads it.
+
+    Returns:
+        Values by name, by section, such as ``{"gnn.layout": {"epochs": 20}}``. Names and values are not
+        checked.
 
     Raises:
-        SettingsError: The text is not of that form, or there is no such section.
+        SettingsError: A text has another form, or there is no such section or scope.
     """
     overrides: dict[str, dict] = {}
     for text in texts:

@@ -97,7 +97,7 @@ class Problem(ABC):
 
     @property
     def parts(self) -> list[tuple[str, slice]]:
-        """Tasks that are decided one after the other, and their units in a decision; one task by default."""
+        """Tasks that are decided one after the other: name, and slice of the decision. By default one."""
         return [(self.task, slice(0, len(self.choices)))]
 
     @property
@@ -117,7 +117,7 @@ class Problem(ABC):
         return np.where(outcome.valid, -np.sqrt(ratio), INVALID_REWARD)
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Return random decisions: (count, U) int64."""
+        """Return ``count`` random decisions (count, U) int64: any option of a unit is equally likely."""
         return (rng.random((count, len(self.choices))) * self.choices).astype(np.int64)
 
 

@@ -284,7 +284,11 @@ class FusionProblem(GraphProblem):
         return np.argsort(np.argsort(moved)) / max(len(graph) - 1, 1)
 
     def options(self, probabilities: np.ndarray) -> np.ndarray:
-        """Return features of every (operator, priority)."""
+        """Return features of every (operator, priority), float32, one row for each in this order.
+
+        Args:
+            probabilities: Probability of each option in the previous decision.
+        """
         return super().options(probabilities, self._saving)
 
     @property

@@ -190,7 +190,12 @@ class Bench:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Callable[[Sequence[Module]], Times]]:
-        """Give a function that times candidates; one that ends the process or takes too long has failed."""
+        """Start the process, and give a function that times candidates in it.
+
+        Yields:
+            A function from constrained modules of the program to their :class:`Times`. A candidate that ends
+            the process or exceeds the time limit is a failure of its own, with the times NaN.
+        """
 
         def times(modules: Sequence[Module]) -> Times:
             found = self._ask(workers, modules)

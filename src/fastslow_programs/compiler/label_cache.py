@@ -45,7 +45,7 @@ class _Kernel(Record):
 
 
 class KernelsRecord(LabelRecord):
-    """Tile candidates by fused kernel, and the optimised module."""
+    """The record of a program's fused kernels: tile candidates by kernel, and the optimised module."""
 
     kernels: dict[str, _Kernel]
     module: Base64

@@ -204,7 +204,16 @@ def _is_dynamic(shape) -> bool:
 
 
 def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> list[Configuration]:
-    """Sample at most ``count`` distinct configurations of tied choices, the default first."""
+    """Sample distinct configurations of tied choices, the default first.
+
+    Args:
+        choices: The choices of the program.
+        count: Maximum number of configurations. There are fewer where the space is small.
+        seed: Seed of the draw.
+
+    Returns:
+        The configurations, as :func:`fastslow_programs.compiler.layout_space.draw` makes them.
+    """
     rng = random.Random(seed)
     found = {default_configuration(choices): None}  # a set in the order drawn
     in_vain = 0

@@ -143,7 +143,12 @@ class FunctionSource(Source):
 
     @classmethod
     def of_function(cls, function: Callable, arguments: tuple) -> "FunctionSource":
-        """Return the source of a function and its arguments, arrays or ``jax.ShapeDtypeStruct``."""
+        """Return the source of a JAX function.
+
+        Args:
+            function: As for ``jax.jit``.
+            arguments: Its arguments: arrays or ``jax.ShapeDtypeStruct``, or trees of these.
+        """
         name = getattr(function, "__name__", type(function).__name__)
         return cls(Path(name), name, call=(function, arguments))
 

@@ -112,6 +112,12 @@ def spend(members: Sequence[Member], settings: FleetSettings, go_on: Callable[..
 def tune_fleet(settings: FleetSettings) -> Fleet:
     """Tune a fleet, resuming the studies that are there; rows of equal content become one program.
 
+    Args:
+        settings: The list of programs with their weights, the budget, and the settings of each study.
+
+    Returns:
+        The members, heaviest first, with their studies, and the total saving after each evaluation.
+
     Raises:
         SettingsError: A setting is wrong, or something is not installed.
         DataError: The list, a program, its run or a study cannot be used, or all evaluations failed.

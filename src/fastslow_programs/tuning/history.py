@@ -25,12 +25,12 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What evaluating a configuration gave.
+    """The outcome of one evaluation of a configuration.
 
     Args:
-        value: Lower is faster; None where it failed.
+        value: Lower is faster; None where it failed. The unit is the evaluator's.
         failure: Kind and message of a failure, empty where there is a value.
-        seconds: Time that it took.
+        seconds: Duration of the evaluation.
     """
 
     value: float | None
@@ -75,7 +75,7 @@ class History:
 
     @property
     def failures(self) -> list[str]:
-        """What the failed evaluations said."""
+        """Kind and message of each failed evaluation, in order."""
         return [evaluation.failure for _, evaluation in self.done if evaluation.value is None]
 
     @property

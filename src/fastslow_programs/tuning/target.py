@@ -94,6 +94,12 @@ class Target:
 def read_target(settings: TuneSettings) -> Target:
     """Read the program of a tuning.
 
+    Args:
+        settings: The source (``model.py:FUNCTION``, HLO file or npz), the evaluator and the run that guides.
+
+    Returns:
+        The program with its space, its evaluator and the trained run's predictions.
+
     Raises:
         SettingsError: The source cannot be tuned, or the compiler is needed and not installed.
         DataError: The source is missing, broken, unlabelled or has nothing to choose, or no run can guide.

@@ -54,7 +54,14 @@ class Shrinking:
         return [f"memory ran out: continued with {self._what} {self.size}"] if self._said else []
 
     def run(self, work: Callable[[int], Result]) -> Result:
-        """Return ``work(size)``, again on a smaller size where memory runs out; errors as :meth:`check`."""
+        """Return ``work(size)``; where memory runs out, halve the size and call it again.
+
+        Args:
+            work: Takes the size, 2 or more.
+
+        Raises:
+            Exception: An error of ``work`` with another reason, or memory runs out at size 2.
+        """
         while True:
             try:
                 return work(self.size)
@@ -72,7 +79,7 @@ class Shrinking:
             raise error
 
     def shrink(self) -> None:
-        """Halve the size, and drop what is only cached."""
+        """Halve ``size``, to at least 2, empty the caches, and print a message the first time."""
         self.size = max(2, self.size // 2)
         for clear in self._caches:
             clear()

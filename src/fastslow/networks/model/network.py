@@ -121,7 +121,19 @@ class Trunk(nn.Module):
         state_tiling: Tensor,
         node_ids: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Return the states ``(S_0, D)`` of level 0 and the embedding of their layouts."""
+        """Embed the states of level 0.
+
+        Args:
+            numeric: ``(N, F)`` scaled node features.
+            node_layout: ``(N, 6)`` layout of each node's output.
+            opcode: ``(N,)`` opcode of each node.
+            state_layouts: ``(S_0, 18)`` layouts of each state.
+            state_tiling: ``(S_0, 27)`` fit of each state's tensors to the tiles of the TPU.
+            node_ids: ``(S_0,)`` node of each state.
+
+        Returns:
+            The states ``(S_0, D)`` and the embedding of their layouts ``(S_0, D)``.
+        """
         node = torch.cat([numeric, self.layout(node_layout).flatten(1), self.opcode(opcode)], 1)
         configured = torch.cat([self.layout(state_layouts).flatten(1), state_tiling], 1)
         layout_embedding = self.configured(configured)

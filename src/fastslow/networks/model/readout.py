@@ -56,7 +56,10 @@ class Readout(nn.Module):
             x: ``(S, D)`` states of a level.
             pooling: ``(C, S)`` operator that sums the states of each configuration over nodes.
             level: The level.
-            configurable: ``(N,)`` bool.
+            configurable: ``(N,)`` bool, whether a node is configurable.
+
+        Returns:
+            ``(C, P D)`` float64, P the number of poolings.
         """
         pooled = []
         for number, part in enumerate(self.parts):

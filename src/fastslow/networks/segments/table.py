@@ -90,7 +90,10 @@ class SegmentTable:
         }
 
     def state_dict(self) -> dict[str, dict[str, torch.Tensor]]:
-        """Return what a checkpoint stores: of the differences those that are written."""
+        """Return a checkpoint of the tables: tensors by field by graph.
+
+        ``difference`` has the written rows only; :meth:`load_state_dict` restores the others as 0.
+        """
         return {
             name: {
                 **{field: torch.from_numpy(array) for field, array in vars(table).items()},

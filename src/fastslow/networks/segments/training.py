@@ -105,12 +105,15 @@ class SegmentTraining:
         return graph
 
     def example(self, name: str, configs: np.ndarray, seed: int) -> SegmentExample | Batch:
-        """Draw what a step sees of a graph, and return it on the device.
+        """Draw the segments that a step learns from, and return them on the device.
 
         Args:
-            name: The graph.
+            name: The graph, of the train split.
             configs: ``(C,)`` positions of its configurations.
-            seed: Decides which segments it learns from, and which are left out.
+            seed: Decides which segments the step learns from, and which are left out.
+
+        Returns:
+            The input of a call of this object: a batch of whole graphs for ``edges``, else an example.
         """
         settings, graph = self.settings, self.graph(name)
         rng, count = np.random.default_rng(seed), graph.num_segments

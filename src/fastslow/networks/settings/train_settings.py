@@ -213,7 +213,12 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
     """Folder of the training: its history, and a checkpoint while it runs."""
 
     def check(self) -> None:
-        """Check that the fields fit together."""
+        """Check that the fields fit together.
+
+        Raises:
+            SettingsError: Two do not, or one is not what the network can do; the message names it and a
+                remedy.
+        """
         super().check()
         known = bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device))
         self.require(known, "device", "one of auto, cpu, cuda, cuda:N (N the number of a GPU)")

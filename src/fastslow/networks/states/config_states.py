@@ -164,7 +164,11 @@ class Reach:
         return States(levels, self.num_nodes, len(values))
 
     def unlinked(self, values: np.ndarray) -> list[Level]:
-        """Compute the levels of :meth:`states` without the links from one to the next."""
+        """Return the levels of :meth:`states`, without the links from one to the next.
+
+        Args:
+            values: ``(C, G)`` option that each configuration chooses for each group.
+        """
         return [Level(sets.classes(values), sets.index) for sets in self._sets]
 
     def link(self, level: Level, below: Level, nodes: np.ndarray) -> Level:

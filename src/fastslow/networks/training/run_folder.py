@@ -26,9 +26,9 @@ OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
 
 
 def write_runs(artifact: Artifact, training: Any) -> None:
-    """Choose each collection's weights, predict its test graphs, write its run folder; then the training's.
+    """Choose each collection's weights, predict its valid and test graphs, and write its run folder.
 
-    Of several processes all predict, and the first one writes.
+    The training's own folder is written last. Of several processes all predict, and the first one writes.
 
     Args:
         artifact: The training's folder; its parts are the runs.

@@ -70,7 +70,7 @@ class Space:
         return within and (self.listed is None or self.keys(np.array([codes]))[0] in self._row)
 
     def rows(self, codes: np.ndarray) -> np.ndarray:
-        """Return the position in ``listed`` of each configuration ``(n,)``."""
+        """Return the positions ``(n,)`` in ``listed`` of listed configurations ``(n, G)``."""
         return np.array([self._row[key] for key in self.keys(codes)], np.int64)
 
     def one_hot(self, codes: np.ndarray) -> np.ndarray:

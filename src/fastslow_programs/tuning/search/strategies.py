@@ -35,7 +35,16 @@ class Random:
     name = "random"
 
     def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
-        """Draw new configurations."""
+        """Draw configurations that are not taken.
+
+        Args:
+            history: The evaluations so far, with the space.
+            count: Number wanted.
+            rng: Source of the random numbers.
+
+        Returns:
+            At most ``count`` proposals; fewer where few configurations are left.
+        """
         wishes = history.space.draw(_TRIES * count, rng)
         return proposals(history.space.fresh(wishes, history.taken, count, rng), self.name)
 
