@@ -27,7 +27,7 @@ programs, tau of the rule of the labels: {interval}. All programs come from Alex
 
 @dataclass(frozen=True)
 class Measured:
-    """Measured runs of one program.
+    """Measurements of one program.
 
     Args:
         runtime: ``(C,)`` nanoseconds.

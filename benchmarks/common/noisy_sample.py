@@ -18,9 +18,9 @@ class Level:
     """The repeated measurements of a genuine file.
 
     Args:
-        tau: Kendall's tau between two runs of its repeated configurations.
+        tau: Kendall's tau between two measurements of its repeated configurations.
         repeated: Share of its configurations that were measured more than once.
-        runs: Mean runs of these.
+        runs: Mean number of measurements of these.
     """
 
     tau: float
@@ -35,7 +35,8 @@ LEVELS = {
 }
 """Measured with ``fastslow data-quality`` on the files of layout:xla:default."""
 DEFAULT_RUNS = 8
-"""Runs of the default configuration: 25, 47 and 43 in the three files, of 681 to 18,154 configurations."""
+"""Measurements of the default configuration: 25, 47 and 43 in the three files, of 681 to 18,154
+configurations."""
 FASTER = 0.75
 """Share of the configurations, the fastest, of which some are repeated: a search returns to good ones."""
 DAMAGED = 0.1
@@ -44,7 +45,7 @@ BLOCKS = 4
 
 
 def noise_for(values: np.ndarray, tau: float, rng: np.random.Generator) -> float:
-    """Return the standard deviation of noise at which two runs of some values agree with a tau.
+    """Return the standard deviation of noise at which two measurements of some values agree with a tau.
 
     Args:
         values: ``(n,)`` true values.

@@ -102,9 +102,9 @@ class MeasuredSampleSettings(Settings):
     configurations: Positive = 24
     """Configurations of a program."""
     rounds: Positive = 30
-    """Times that each configuration runs."""
+    """Number of times that each configuration is executed."""
     seconds: PositiveFloat = 120.0
-    """Time limit in seconds of the compile and the runs of one configuration."""
+    """Time limit in seconds of compiling and executing one configuration."""
     hours: NonNegativeFloat = unkeyed(0.0)
     """Begin no program after this many hours, and write what is measured; a later run resumes there. 0 for
     no limit."""
@@ -139,7 +139,7 @@ class MeasuredProgram:
         searches: The ``random`` search, with labels in nanoseconds, None where there is none.
         halves: By configuration with a label, its labels of the two halves of the rounds, in nanoseconds.
         seconds: Median time of the unconstrained program.
-        noise: Median difference of two runs of the unconstrained program in one round, as a fraction.
+        noise: Median difference of two times of the unconstrained program in one round, as a fraction.
     """
 
     program: ZooProgram

@@ -20,7 +20,7 @@ _KINDS = "Give an HLO file, a competition npz, or zoo:NAME"
 class LearningSettings(Shape, Schedule):
     """Settings of the policy and of PPO that training and placing share."""
 
-    group_title = "machine"
+    group_title = "devices"
 
     devices: Annotated[int, Ge(1), Le(256)] = 4
     """Number of devices."""
@@ -41,8 +41,12 @@ class LearningSettings(Shape, Schedule):
         self.require(known, "device", f"one of {', '.join(DEVICES)}, or a JSON file")
 
     @property
-    def machine(self) -> Device:
-        """The device; raises :class:`DataError` where its file is missing or wrong."""
+    def device_model(self) -> Device:
+        """The constants of the device.
+
+        Raises:
+            DataError: Its file is missing or wrong.
+        """
         return read_device(self.device if self.device in DEVICES else str(resolve(self.device)))
 
     @property

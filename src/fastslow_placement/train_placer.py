@@ -57,7 +57,7 @@ def train_placer(settings: PolicySettings) -> Trained:
         DataError: The folder holds the checkpoint of another training.
     """
     names = [*settings.programs, settings.held_out]
-    limits = settings.machine, settings.devices, settings.memory
+    limits = settings.device_model, settings.devices, settings.memory
     *problems, held_out = (zoo_placement(name, *limits) for name in names)
     inputs = {name: file_digest(program_path(name)) for name in names} | settings.device_inputs
     artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)

@@ -1,7 +1,8 @@
 """How good the labels of a graph are: repeated configurations, their noise, and the score nobody can exceed.
 
-TpuGraphs measured many configurations more than once. How far two runs of an equal configuration differ tells
-how much of a graph's order is noise, hence what a perfect predictor would score on it.
+TpuGraphs measured many configurations more than once. The difference of two measurements of an equal
+configuration shows how much of a graph's order is noise, hence the score that a perfect predictor would reach
+on it.
 """
 
 from dataclasses import dataclass
@@ -12,10 +13,10 @@ from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import Program, config_groups
 
 MIN_RUNS = 10
-"""Runs beyond the first of a configuration that an estimate of noise needs; 10 determine it to a quarter
-of itself. Where a search measured only the default again, one configuration has them all."""
+"""Measurements beyond the first of a configuration that an estimate of noise needs; 10 determine it to a
+quarter of itself. Where a search measured only the default again, one configuration has them all."""
 MIN_REPEATED = 20
-"""Repeated configurations that the tau between two runs needs, for its interval."""
+"""Repeated configurations that the tau between two measurements needs, for its interval."""
 LOW_CEILING, JUMPS, DRIFT, ENOUGH_ROWS = 0.6, 0.05, 0.3, 500
 """Bounds of :attr:`Quality.doubts`. The jumps of AlexNet are 0.001; the two U-Nets at hand have jumps of 0.09
 and 0.12. The 2nd place left U-Nets out of validation."""
@@ -85,7 +86,8 @@ def quality_of(runtime: np.ndarray, group: np.ndarray, seed: int = 0) -> Quality
 
 
 def label_noise(runtime: np.ndarray, group: np.ndarray) -> float:
-    """Return the noise of a single run, see :class:`Quality`; NaN with fewer than :data:`MIN_RUNS` repeats.
+    """Return the noise of one measurement, see :class:`Quality`; NaN with fewer than :data:`MIN_RUNS`
+    repeats.
 
     Args:
         runtime: ``(C,)`` runtimes above 0.
@@ -141,12 +143,12 @@ def _ceiling(
 ) -> float:
     r"""Return the tau between true and measured runtimes, by simulation extrapolation (SIMEX).
 
-    The mean of a configuration's runs carries the noise of one run over their number. More noise of
-    :math:`\zeta` times that variance is added to the means, and a run is simulated for every row. Their tau
-    is extrapolated as a parabola from :math:`\zeta = 0, 1, 2` to -1, which stands at means without noise
-    (Cook and Stefanski, "Simulation-extrapolation estimation in parametric measurement error models", JASA
-    1994). Noise is drawn from the deviations of repeated configurations of a similar mean. Where noise is as
-    large as the spread of the runtimes, the estimate is up to 0.06 too high
+    The mean of a configuration's measurements carries the noise of one measurement over their number. More
+    noise of :math:`\zeta` times that variance is added to the means, and a measurement is simulated for every
+    row. Their tau is extrapolated as a parabola from :math:`\zeta = 0, 1, 2` to -1, which stands at means
+    without noise (Cook and Stefanski, "Simulation-extrapolation estimation in parametric measurement error
+    models", JASA 1994). Noise is drawn from the deviations of repeated configurations of a similar mean.
+    Where noise is as large as the spread of the runtimes, the estimate is up to 0.06 too high
     (``tests/competition/test_data_quality.py``).
     """
     own = np.flatnonzero(counts[group] > 1)

@@ -200,7 +200,8 @@ class Settings(BaseModel):
 
         A variable of another name is an error where papermill injected it or where the name looks like a
         misspelt setting. It is deleted then, so that the corrected cell can be run. A printed line names all
-        other numbers, texts and lists. Settings of a notebook that ran before in the same kernel are ignored.
+        other numbers, texts and lists. Settings of a notebook that was executed before in the same Jupyter
+        kernel are ignored.
 
         Args:
             variables: The notebook's ``globals()``.

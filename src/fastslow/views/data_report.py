@@ -297,7 +297,8 @@ def plot_programs(programs: pd.DataFrame) -> Figure:
 
 
 def plot_quality(program: Program) -> Figure:
-    """Plot the ranks of a labelled file's runtimes over its rows, and of two runs of repeated configurations.
+    """Plot the ranks of a labelled file's runtimes over its rows, and of two measurements of repeated
+    configurations.
 
     Blocks of rows that are slower than their neighbours, or a slope, show that the machine's speed changed.
     Points far from the diagonal are configurations whose order is noise.

@@ -159,13 +159,13 @@ def _ranker_bytes(settings: RankerSettings) -> int:
 
 
 class PlannedKernel(AsyncKernelManager):
-    """Starts a notebook's kernel with the variables of :data:`environment`."""
+    """Starts a notebook's Jupyter kernel with the variables of :data:`environment`."""
 
     async def start_kernel(self, **options: Any) -> None:
-        """Start the kernel.
+        """Start the Jupyter kernel.
 
         Raises:
-            RuntimeError: This machine does not reach itself; the kernel would be waited for in vain.
+            RuntimeError: This machine does not reach itself, so the Jupyter kernel could not be reached.
         """
         _check_loopback()
         await super().start_kernel(**options, env={**os.environ, **(environment.get() or {})})
@@ -263,7 +263,8 @@ class PlannedPool(Executor):
 
 
 def _check_loopback() -> None:
-    """Raise RuntimeError where this machine cannot reach itself, as notebooks and their kernels must."""
+    """Raise RuntimeError where this machine cannot reach itself, as notebooks and their Jupyter kernels
+    must."""
     try:
         with socket.create_server((_LOOPBACK, 0)) as server:
             socket.create_connection(server.getsockname(), _LOOPBACK_SECONDS).close()

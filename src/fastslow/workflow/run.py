@@ -57,7 +57,8 @@ def run_step(step: Step) -> float:
         Seconds that it took.
 
     Raises:
-        StepError: A cell failed, or the kernel died. The notebook up to there is kept as ``failed.ipynb``.
+        StepError: A cell failed, or the Jupyter kernel died. The notebook up to there is kept as
+            ``failed.ipynb``.
         StorageError: The operating system refuses a file.
     """
     folder, began = resolve(step.settings.folder), time.monotonic()

@@ -2,7 +2,7 @@
 
 A round runs the unconstrained program twice and every candidate once, in random order. A candidate's value
 is the median over rounds of its time over the unconstrained program's time in the same round, so that a
-machine that becomes slower in between changes no value. The second run of the unconstrained program tells
+machine that becomes slower in between changes no value. The second time of the unconstrained program shows
 how far two equal programs differ here. A candidate whose outputs differ from the unconstrained program's is
 disqualified. All of it runs in a process of its own: a compile that aborts fails one configuration.
 """
@@ -155,8 +155,8 @@ class Times:
     """Times of a batch of programs.
 
     Args:
-        seconds: ``(rounds, 2 + n)`` of one run: the unconstrained program twice, then each candidate; NaN
-            where it was not run.
+        seconds: ``(rounds, 2 + n)`` of one execution: the unconstrained program twice, then each candidate;
+            NaN where it was not run.
         failures: Why a candidate was not run, empty where it was.
     """
 
@@ -170,7 +170,7 @@ class Times:
 
     @property
     def noise(self) -> np.ndarray:
-        """``(rounds,)`` difference between the two runs of the unconstrained program, as a fraction."""
+        """``(rounds,)`` difference between the two times of the unconstrained program, as a fraction."""
         one, other = self.seconds[:, :2].T
         return np.abs(one - other) / np.minimum(one, other)
 

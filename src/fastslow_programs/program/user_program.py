@@ -65,13 +65,13 @@ class Source:
 
     @property
     def measured(self) -> str:
-        """``layout`` or ``tile`` for a TpuGraphs ``.pb`` with measured runs of that kind, otherwise empty."""
+        """``layout`` or ``tile`` for a TpuGraphs ``.pb`` with measurements of that kind, otherwise empty."""
         if self.function or self.path.suffix != ".pb":
             return ""
         return _measured(self.path, self.kernel, self.path.stat().st_mtime_ns)
 
     def read(self, labeller: Labeller, ask_compiler: bool = False) -> HloProgram:
-        """Return the program's HLO, with the measured runs that the file holds.
+        """Return the program's HLO, with the measurements that the file holds.
 
         An HLO file is used unchanged. A JAX function is compiled in a separate process up to layout
         assignment, the stage of the competition's programs.

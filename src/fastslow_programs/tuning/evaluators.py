@@ -165,7 +165,7 @@ class CommandEvaluator(Evaluator):
         command: The command line; the paths of the configuration and of the program are appended.
         module_of: Makes the constrained module of a configuration.
         describe: Makes the configuration's JSON.
-        seconds: Time limit of one run; then the command and all that it started are killed.
+        seconds: Time limit of one execution; then the command and all that it started are killed.
         attempts: How often a failing run is tried.
         processes: Runs side by side.
 
@@ -233,7 +233,7 @@ class CommandEvaluator(Evaluator):
 
 
 def _measure(words: list[str], configuration: str, program: bytes) -> Evaluation:
-    """Return the outcome of one run of a command; a call for a worker."""
+    """Return the outcome of one execution of a command; a call for a worker."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder, CONFIGURATION), Path(folder, PROGRAM)]
