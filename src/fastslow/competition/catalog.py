@@ -123,7 +123,12 @@ class ProgramFile:
 
 
 def list_programs(root: Path, collection: Collection, split: str) -> list[ProgramFile]:
-    """List the programs of one split, sorted by file name; ``root`` is the folder that holds ``npz_all/``.
+    """Return the files of one split of a collection, sorted by name.
+
+    Args:
+        root: Folder that holds ``npz_all/``.
+        collection: The collection.
+        split: ``train``, ``valid`` or ``test``.
 
     Raises:
         DataError: The folder contains no npz file, or is missing and not optional.

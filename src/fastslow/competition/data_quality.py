@@ -61,9 +61,12 @@ def measure_quality(program: Program, seed: int = 0) -> Quality:
 
 
 def quality_of(runtime: np.ndarray, group: np.ndarray, seed: int = 0) -> Quality:
-    """Measure ``(C,)`` runtimes above 0, in the order of the rows, by the number of their configuration.
+    """Measure the labels of one graph.
 
-    The seed draws the resampling and the simulated noise.
+    Args:
+        runtime: ``(C,)`` runtimes above 0, in the order of the rows.
+        group: ``(C,)`` number of each row's configuration, from 0.
+        seed: Seed of the resampling and the simulated noise.
     """
     values, rng = np.log(np.asarray(runtime, np.float64)), np.random.default_rng(seed)
     counts = np.bincount(group)
@@ -116,9 +119,16 @@ def share_of_close_pairs(values: np.ndarray, distance: float) -> float:
 def two_runs(
     values: np.ndarray, group: np.ndarray, repeated: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the values ``(2, R)`` of two random rows of each of the ``(R,)`` repeated configurations.
+    """Draw two random rows of each repeated configuration.
 
-    Rows have a value ``(C,)`` and the number ``(C,)`` of their configuration.
+    Args:
+        values: ``(C,)`` value of each row.
+        group: ``(C,)`` number of each row's configuration.
+        repeated: ``(R,)`` numbers of configurations that have two rows or more.
+        rng: Source of the random numbers.
+
+    Returns:
+        ``(2, R)`` their values.
     """
     shuffled = rng.permutation(len(values))
     order = shuffled[np.argsort(group[shuffled], kind="stable")]

@@ -86,7 +86,7 @@ class GroupSets:
         self._known_steps: dict[int, list[_Step]] = {}
 
     def take(self, rows: np.ndarray) -> "GroupSets":
-        """Return the sets of ``(n,)`` some of the M."""
+        """Return the sets at the positions ``rows`` ``(n,)`` of the M."""
         used, index = np.unique(self.index[rows], return_inverse=True)
         part = copy(self)
         part.index, part.num_sets = index, len(used)

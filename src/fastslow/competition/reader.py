@@ -79,9 +79,14 @@ class Program:
 
 
 def config_groups(program: Program) -> tuple[np.ndarray, np.ndarray]:
-    """Return runtime (of a tile in units of its normaliser) and number of the configuration of each row.
+    """Return the runtimes of a labelled program, and which of its rows have equal configurations.
 
-    Both are ``(C,)``; rows of equal configurations have equal numbers, from 0.
+    Args:
+        program: A program with runtimes.
+
+    Returns:
+        Runtimes ``(C,)`` float64, of a tile file divided by its normaliser; and the number ``(C,)`` of each
+        row's configuration, from 0: rows of equal configurations have equal numbers.
     """
     rows = program.config_feat if program.choices is None else program.choices.values
     runtime = program.runtime if program.normalizers is None else program.runtime / program.normalizers
@@ -156,7 +161,17 @@ def _checked(
 
 
 def read_checked(path: Path, kind: str, keys: Iterable[str]) -> dict[str, np.ndarray]:
-    """Read some arrays of a competition file; types, shapes and sizes are checked before, values are not."""
+    """Read some arrays of a competition file, after a check of their types, shapes and sizes.
+
+    Args:
+        path: The npz file.
+        kind: ``layout`` or ``tile``.
+        keys: Names of the arrays.
+
+    Raises:
+        DataError: The file is broken, or an array is missing or has another type or shape. Values are not
+            checked.
+    """
     check_schema(path, kind, read_headers(path), keys)
     return read_arrays(path, keys)
 

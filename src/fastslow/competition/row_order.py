@@ -59,7 +59,11 @@ def read_row_orders(root: Path) -> dict[str, RowOrder]:
 
 
 def release_of(orders: Mapping[str, RowOrder]) -> Release:
-    """Return the release that files belong to, as far as the known files among them show it."""
+    """Return the release that the known files belong to.
+
+    Args:
+        orders: Row orders by ID of the file, as :func:`read_row_orders` returns them.
+    """
     if any(orders.get(key) == known for key, known in LAUNCH.items()):
         return "launch"
     same = [key for key, known in LAUNCH.items() if key in orders and orders[key].rows == known.rows]

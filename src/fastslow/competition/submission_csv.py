@@ -56,7 +56,7 @@ def format_submission(
 
 
 def read_lines(path: Path) -> list[str]:
-    """Read the lines of a text file, without line ends; DataError where it is not plain UTF-8, or empty."""
+    """Read the lines of a text file, without line ends; a DataError if it is empty or no plain UTF-8."""
     check_regular(path, MAX_TEXT_BYTES)
     try:
         data = Path(path).read_bytes()

@@ -78,10 +78,15 @@ def _altered(manifest: Mapping[str, Any]) -> str:
 
 
 def finished_file(folder: Path, name: str, remedy: str, manifest: Mapping[str, Any] | None = None) -> Path:
-    """Return a file of a finished folder, once it is as its step wrote it.
+    """Return the path of a file of a finished folder, after a check that it is as its step wrote it.
 
-    Weights and trees are read by libraries that trust them; an edited ``model.txt`` ends LightGBM. Give the
-    manifest where it was read already.
+    Weights and trees are read by libraries that trust them; an edited ``model.txt`` ends LightGBM.
+
+    Args:
+        folder: The folder.
+        name: Name of the file in it.
+        remedy: Advice for the message.
+        manifest: The folder's manifest, where it was read already.
 
     Raises:
         DataError: The folder is not finished, or the file is lost, not listed, or was changed.

@@ -98,7 +98,7 @@ class Header:
 
 @contextmanager
 def readable(path: Path, remedy: str) -> Iterator[None]:
-    """Turn any error that a broken array file can cause into a DataError with this remedy."""
+    """Turn any error of reading the broken array file ``path`` in this block into a DataError."""
     try:
         with explain_storage(path):
             yield

@@ -38,7 +38,7 @@ class Record(BaseModel):
 
 
 def is_valid(wanted: Any, value: Any) -> bool:
-    """Return whether a value has an annotated type."""
+    """Return whether a value has an annotated type, such as ``Annotated[int, Ge(0)]``."""
     try:
         TypeAdapter(wanted).validate_python(value, strict=True)
     except ValidationError:
@@ -47,7 +47,13 @@ def is_valid(wanted: Any, value: Any) -> bool:
 
 
 def check_record(path: Path, value: Any, wanted: type[Record], remedy: str) -> dict[str, Any]:
-    """Return the JSON value of a file, once it is an object with the keys that are wanted.
+    """Return the JSON value of a file, after a check of its keys.
+
+    Args:
+        path: The file, for the message.
+        value: The value that was read from it.
+        wanted: The keys and their types; there may be more keys.
+        remedy: Advice for the message.
 
     Raises:
         DataError: It is no object, lacks a key, or a value has another type or is out of range.

@@ -58,7 +58,7 @@ def allowed_of(field: FieldInfo) -> str:
 
 
 def nearest(text: Any, known: Iterable[Any]) -> str:
-    """Return the question whether the most similar of some texts was meant; empty where none is similar."""
+    """Return ``; did you mean 'epochs'?`` for the most similar of ``known``, empty where none is similar."""
     near = difflib.get_close_matches(str(text), [*map(str, known)], 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 

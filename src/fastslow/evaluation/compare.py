@@ -142,7 +142,13 @@ def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataF
 
 
 def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> Figure:
-    """Plot both scores of each graph of :func:`compare_table`, joined by a line."""
+    """Plot both scores of each graph, joined by a line.
+
+    Args:
+        table: As returned by :func:`compare_table`.
+        names: Names of the two.
+        title: Title of the figure.
+    """
     figure = Figure(figsize=(8, 1.8 + 0.22 * min(len(table), _MAX_LABELS)), layout="constrained")
     axes = figure.subplots()
     places = np.arange(len(table))

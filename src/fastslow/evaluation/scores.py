@@ -202,7 +202,7 @@ def as_submitted(predictions: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def short_name(name: str, collection: Collection) -> str:
-    """Return ``gnn s0`` for ``gnn-layout-xla-random-s0``, ``ensemble`` for ``ensemble-layout-xla-random``."""
+    """Return a run's name without its collection: ``gnn s0`` for ``gnn-layout-xla-random-s0``."""
     return name.replace(f"-{collection.slug}", "").replace("-", " ")
 
 

@@ -37,7 +37,7 @@ class UnseenGraphs(Features):
         self.index = pd.DataFrame(rows, columns=["split", "name", "configs", "merged"])
 
     def graph(self, split: str, name: str) -> Graph:
-        """Return one of the graphs; they are in the split ``test``."""
+        """Return the graph ``name``; all are in the split ``test``."""
         return self._graphs[name]
 
 

@@ -58,7 +58,7 @@ def boost(
 
 
 def kept_trees(settings: RankerSettings, history: History) -> int:
-    """Return how many trees a model has: all, or those up to the (first) best valid score."""
+    """Return the number of trees of a model: all, or with early stopping up to the first best valid score."""
     if not settings.early_stopping_rounds:
         return history[-1][0]
     return max(history, key=lambda entry: entry[1])[0]

@@ -196,7 +196,10 @@ def compare_programs(settings: DataReportSettings) -> pd.DataFrame:
 
 
 def compare_labels(settings: DataReportSettings) -> pd.DataFrame:
-    """Measure the labels of the programs of a split.
+    """Measure the labels of the first train programs of a collection.
+
+    Args:
+        settings: The data and the collection.
 
     Returns:
         One row per program, the lowest ceiling first: ``name`` and the fields of

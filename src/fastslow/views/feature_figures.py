@@ -147,7 +147,13 @@ def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]
 
 
 def plot_columns(settings: FeatureSettings, graph: str = "", panels: int = 6) -> Figure:
-    """Draw the features of the largest absolute Kendall's tau in one train graph against its runtimes."""
+    """Draw the features of the largest absolute Kendall's tau in one train graph against its runtimes.
+
+    Args:
+        settings: Settings of finished features.
+        graph: Name of a train graph; empty for the one with the most configurations.
+        panels: Number of features.
+    """
     features, shown = _read(settings, graph)
     drawn = np.linspace(0, shown.num_configs - 1, min(_DOTS, shown.num_configs)).astype(int)
     values, runtime = np.asarray(shown.config_feat[drawn]), shown.runtime[drawn]

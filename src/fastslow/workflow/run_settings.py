@@ -46,7 +46,15 @@ class RunSettings(Settings):
 
 
 def make_plan(settings: RunSettings) -> Plan:
-    """Return the plan of a run; its data determines preset and name where they are empty."""
+    """Return the plan of a run: its data, preset, name and steps.
+
+    Args:
+        settings: An empty preset is the data's (``kaggle`` for a folder). An empty name is the data's, or a
+            published baseline's.
+
+    Raises:
+        SettingsError: The name is no plain folder name.
+    """
     known = settings.data in DATA_ROOTS
     preset = settings.preset or (settings.data if known else "kaggle")
     folder = settings.data if known else resolve(settings.data).resolve().name

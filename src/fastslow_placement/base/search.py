@@ -36,7 +36,7 @@ class Found:
 
 
 def best_of(problem: Problem, decisions: np.ndarray) -> Found:
-    """Return the best of some decisions (B, U); the first where none is valid."""
+    """Return the cheapest valid one of some decisions (B, U) of a problem; the first where none is valid."""
     found = Found(decisions[0].copy())
     found.see(decisions, problem.evaluate(decisions).order)
     return found

@@ -89,7 +89,10 @@ def lower_function(function: Callable, arguments: Sequence, seed: int = 0) -> Lo
 
 
 def draw_inputs(module: Module, seed: int = 0) -> tuple[np.ndarray, ...]:
-    """Draw a value for each parameter of a module's entry computation, by its shape and type."""
+    """Draw a value for each parameter of a module's entry computation, by its shape and type.
+
+    The same ``seed`` gives the same values.
+    """
     (entry,) = (c for c in module.computations if c.id == module.entry_computation_id)
     parameters = [i for i in entry.instructions if i.opcode == "parameter"]
     parameters.sort(key=lambda parameter: parameter.parameter_number)
@@ -299,13 +302,13 @@ class Executable:
         return [np.asarray(value) for value in self(buffers)]
 
     def run(self, buffers: list) -> None:
-        """Run to the end."""
+        """Execute the program on buffers of its parameters, and wait for the end."""
         for value in self(buffers):
             value.block_until_ready()
 
 
 def difference(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> str:
-    """Return how outputs differ by more than :data:`TOLERANCE`, empty if they agree."""
+    """Return in words how outputs differ from the wanted ones by more than :data:`TOLERANCE`, else ``""``."""
     for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
         tolerance = TOLERANCE.get(one.dtype.name)
         if tolerance is None:

@@ -70,7 +70,7 @@ def _are_default(node: ConfigurableNode, roles: tuple[int, ...], option: tuple[L
 
 
 def default_configuration(choices: list[TiedChoice]) -> Configuration:
-    """Return the configuration that takes the compiler's own option everywhere."""
+    """Return the configuration that takes the compiler's own option of each of these choices."""
     return tuple(choice.default for choice in choices)
 
 

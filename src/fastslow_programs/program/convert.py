@@ -227,7 +227,12 @@ def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> lis
 def estimate_cycles(
     path: Path, programs: list[Module], labeller: Labeller
 ) -> tuple[list[int | None], list[str]]:
-    """Ask the compiler for the cycles of constrained modules, the default first.
+    """Ask the compiler for the cycles of constrained modules.
+
+    Args:
+        path: The source, for the messages.
+        programs: The modules, the default first.
+        labeller: Compiles them, or reads earlier results.
 
     Returns:
         The cycles, None where the compile failed; and the failures, each its kind and the compiler's message.

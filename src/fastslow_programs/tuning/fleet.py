@@ -162,7 +162,11 @@ def tune_fleet(settings: FleetSettings) -> Fleet:
 
 
 def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
-    """Return per program: weight, rows that share it, default, best, saved, evaluations, failed, seconds."""
+    """Return a row per program of a fleet, the largest saving first.
+
+    Columns: ``program``, ``copies`` (rows of the list that share it), ``weight``, values ``default``,
+    ``best`` and ``saved``, numbers ``evaluations`` and ``failed``, ``seconds`` of evaluations.
+    """
     rows = [
         {
             "program": member.study.target.name,

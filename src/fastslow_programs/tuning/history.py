@@ -99,7 +99,7 @@ class History:
         return np.minimum.accumulate(np.array(values))
 
     def evaluation_of(self, codes) -> tuple[Proposal, float] | None:
-        """Return a configuration and the geometric mean of its values; None where it has no value."""
+        """Return a configuration ``(G,)`` and the geometric mean of its values; None if it has no value."""
         wanted = tuple(int(c) for c in codes)
         own = [(p, e.value) for p, e in self.done if p.codes == wanted and e.value is not None]
         if not own:

@@ -82,7 +82,7 @@ class Target:
     local: LocalProgram | None = None
 
     def value_of_default(self, history: History) -> float | None:
-        """Return the value of the default, None where it is not known."""
+        """Return the value of the default as labelled or else as evaluated, None where it is not known."""
         return self.default_value or history.value_of(self.space.default)
 
     def as_json(self, codes) -> dict:

@@ -75,7 +75,7 @@ def commonest_layouts(layouts: np.ndarray, choices: Choices) -> np.ndarray:
 
 
 def is_off_default(layouts: np.ndarray, defaults: np.ndarray) -> np.ndarray:
-    """Return whether the layouts ``(..., 6)`` of tensors differ from the compiler's own ``(..., 6)``.
+    """Return whether layouts ``(..., 6)`` of tensors differ from the compiler's own, ``defaults (..., 6)``.
 
     False where the layout is left to the compiler, or its own is not known. Leading shapes are broadcast.
     """
