@@ -52,7 +52,7 @@ from fastslow_programs.compiler.layout_choices import (
 )
 from fastslow_programs.compiler.layout_constraints import is_imposed
 from fastslow_programs.compiler.layout_space import ConfigurableNode, configurable_nodes
-from fastslow_programs.tuning.search.layout_search import Search
+from make_sample.layout_search import Search
 from make_sample.sample_files import (
     SampleGraph,
     layout_graphs,

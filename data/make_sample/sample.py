@@ -30,7 +30,7 @@ from fastslow_programs.compiler.layout_choices import layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import ConfigurableNode, configurable_nodes
 from fastslow_programs.compiler.libtpu import TOPOLOGIES, lower, require_compiler
-from fastslow_programs.tuning.search.layout_search import SEARCHES, Search
+from make_sample.layout_search import SEARCHES, Search
 from make_sample.sample_files import (
     KERNELS,
     SampleGraph,
@@ -119,7 +119,7 @@ class LabelledProgram:
         split: Its split, decided by its family.
         module: The program before layout assignment, on which configurations are imposed.
         nodes: Its configurable nodes, with the compiler's own layouts.
-        searches: By name, see :data:`fastslow_programs.tuning.search.layout_search.SEARCHES`.
+        searches: By name, see :data:`make_sample.layout_search.SEARCHES`.
         tiles: Record of :func:`fastslow_programs.compiler.compile_pool.tile_label`.
         compiles: Records of all layout compiles, including failures.
     """

@@ -132,11 +132,11 @@ def program_of(file: ProgramFile, arrays: Mapping[str, np.ndarray], labelled: bo
     check_schema(file.path, file.collection.kind, headers)
     rows = arrays.get("node_config_feat", np.empty(0))
     many = max(1, _CHUNK_BYTES * len(rows) // max(1, rows.nbytes))
-    return _checked(file, arrays, (rows[n : n + many] for n in range(0, len(rows), many)), labelled)
+    return _checked(file, {**arrays}, (rows[n : n + many] for n in range(0, len(rows), many)), labelled)
 
 
 def _checked(
-    file: ProgramFile, arrays: Mapping[str, np.ndarray], rows: Iterable[np.ndarray], labelled: bool
+    file: ProgramFile, arrays: dict[str, np.ndarray], rows: Iterable[np.ndarray], labelled: bool
 ) -> Program:
     """Return the program of arrays whose types and shapes are checked; ``rows``: ``node_config_feat``."""
     check_values(file.path, arrays, labelled)

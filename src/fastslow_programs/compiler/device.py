@@ -12,7 +12,7 @@ import contextlib
 import importlib.util
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -330,14 +330,18 @@ def write_signature(folder: Path, program: LocalProgram) -> None:
 
 
 def load_tuned(folder: str | Path) -> Callable:
-    """Return the tuned program of a study as a function, compiled for the first device of this machine.
+    """Return the tuned program of a study as a JAX function; its layouts are constraints of the compiler.
+
+    It can be called under ``jax.jit``, alone or within a larger function. It has no gradient and no batching
+    rule: tune the function that computes them, such as ``jax.grad(loss)`` or a whole training step.
 
     Args:
         folder: Folder of a study with ``evaluator=device``.
 
     Returns:
         A function with the arguments and results of the JAX function that was tuned; of an HLO file, of its
-        parameters, with a list of outputs.
+        parameters, with a list of outputs. It raises TypeError where an argument has another structure, shape
+        or type than the one that was tuned, or under ``jax.grad`` and ``jax.vmap``.
 
     Raises:
         SettingsError: JAX is not installed.
@@ -345,23 +349,72 @@ def load_tuned(folder: str | Path) -> Callable:
     """
     require_jax()
     import jax
+    import jax.numpy as jnp
 
     path = Path(folder) / SIGNATURE
     module = read_hlo(path.parent / TUNED).module
-    signature = read_json(path)
-    compiled = Executable(module.SerializeToString())
     registry = jax.tree_util.default_registry
     trees = {
         name: jax.tree_util.PyTreeDef.deserialize_using_proto(registry, base64.b64decode(text))
-        for name, text in signature.items()
+        for name, text in read_json(path).items()
     }
+    parameters, results = _entry_shapes(module)
+    run = _jax_function(module, parameters, results)
 
     def tuned(*arguments):
         """Run the tuned program."""
         leaves, tree = jax.tree.flatten(arguments)
-        if trees and tree != trees["arguments"]:
-            raise TypeError(f"the arguments are {tree}, but {trees['arguments']} was tuned")
-        outputs = compiled(compiled.put(leaves))
+        if tree != trees.get("arguments", jax.tree.structure((*parameters,))):
+            wanted = trees.get("arguments", f"{len(parameters)} arrays")
+            raise TypeError(f"the arguments are {tree}, but {wanted} was tuned")
+        for (place, leaf), wanted in zip(jax.tree.leaves_with_path(arguments), parameters, strict=True):
+            shape, kind = jnp.shape(leaf), jnp.result_type(leaf)
+            if (shape, kind) != (wanted.shape, wanted.dtype):
+                given = f"{kind.name}{list(shape)}, but {wanted.dtype.name}{list(wanted.shape)} was tuned"
+                raise TypeError(f"arguments{jax.tree_util.keystr(place)} is {given}")
+        outputs = run(*leaves)
         return jax.tree.unflatten(trees["results"], outputs) if trees else outputs
 
     return tuned
+
+
+def _entry_shapes(module: Module) -> tuple[list, list]:
+    """Return ``jax.ShapeDtypeStruct`` of the parameters of a module, and of its outputs."""
+    import jax
+
+    (entry,) = (c for c in module.computations if c.id == module.entry_computation_id)
+    (root,) = (i.shape for i in entry.instructions if i.id == entry.root_id)
+    parameters = sorted((i.parameter_number, i.shape) for i in entry.instructions if i.opcode == "parameter")
+
+    def structs(shapes) -> list:
+        return [jax.ShapeDtypeStruct(tuple(s.dimensions), _dtype(s.element_type)) for s in shapes]
+
+    return structs(shape for _, shape in parameters), structs(root.tuple_shapes or [root])
+
+
+def _jax_function(module: Module, parameters: Sequence, results: Sequence) -> Callable:
+    """Return a module as a function of arrays, which JAX calls as it calls an exported function."""
+    import jax
+    import jax.numpy as jnp
+    from jaxlib import _hlo, _jax
+    from jaxlib.mlir.dialects import stablehlo
+
+    code = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(module.SerializeToString()))
+    frame = jax.jit(lambda *_: [jnp.zeros(r.shape, r.dtype) for r in results], keep_unused=True)
+    portable = _jax.mlir.serialize_portable_artifact(code, stablehlo.get_minimum_version())
+    exported = replace(jax.export.export(frame)(*parameters), mlir_module_serialized=portable, _get_vjp=None)
+    batched = jax.custom_batching.custom_vmap(exported.call)
+
+    @batched.def_vmap
+    def refuse_batch(axis_size, in_batched, *leaves):
+        raise TypeError("a tuned program has no batching rule; tune jax.vmap of the function")
+
+    run = jax.custom_vjp(batched)
+
+    def refuse_gradient(*leaves):
+        raise TypeError(
+            "a tuned program has no gradient; tune the function that computes it, as jax.grad(loss)"
+        )
+
+    run.defvjp(refuse_gradient, refuse_gradient)
+    return jax.jit(run)

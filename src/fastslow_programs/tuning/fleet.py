@@ -26,6 +26,7 @@ from fastslow_programs.tuning.confirmation import Confirming
 from fastslow_programs.tuning.evaluators import Evaluate
 from fastslow_programs.tuning.fleet_settings import FleetSettings
 from fastslow_programs.tuning.result import BEST
+from fastslow_programs.tuning.search.guided import Guided
 from fastslow_programs.tuning.search.strategies import GUIDED, Strategy
 from fastslow_programs.tuning.target import read_target
 from fastslow_programs.tuning.tune import Study, advance, open_tuning
@@ -68,9 +69,10 @@ class Member:
         if not self.study.guide.pretrained and len(history.values) < _FEW:
             self._gain = len(history), _HOPED
         elif self._gain[0] != len(history):  # otherwise nothing is new
-            gain = self.study.strategy.ranked(history, batch, rng)[1]
+            strategy: Guided = self.study.strategy  # an unguided fleet splits its budget evenly
+            gain = strategy.ranked(history, batch, rng)[1]
             self._gain = len(history), float(-np.expm1(-gain).mean()) if len(gain) else 0.0
-        seconds = np.mean([evaluation.seconds for _, evaluation in history.done])
+        seconds = float(np.mean([evaluation.seconds for _, evaluation in history.done]))
         return self.weight * history.best[1] * self._gain[1] / (seconds or 1.0)
 
 

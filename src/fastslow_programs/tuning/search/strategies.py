@@ -8,10 +8,12 @@ from typing import Protocol
 import numpy as np
 
 from fastslow_programs.tuning.history import History, Proposal
-from fastslow_programs.tuning.search.layout_search import CROSSOVER, ELITE, MUTATION_RATES
 
 GUIDED = "guided"
 """Name of the strategy whose candidates a model chooses from."""
+MUTATION_RATES = (0.1, 0.3, 0.7)  # probability that a choice is drawn again; one per configuration
+CROSSOVER = 0.5  # probability that a configuration has two parents
+ELITE = 8  # number of parents: the fastest configurations so far
 _TRIES = 16  # wishes drawn for each proposal wanted
 
 
