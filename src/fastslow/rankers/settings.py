@@ -86,7 +86,7 @@ class RankerSettings(Settings):
     objective: Literal[*OBJECTIVES, BEST] = "pairwise"
     """``regression`` (z-scored log runtime per graph), ``quantile`` (rank in the graph), ``lambdarank``,
     ``rank_xendcg``, ``pairwise`` (which of two configurations is slower, from the difference of their
-    features: the best on the sample and the 11th place's), or ``best``: train all and keep the one with the
+    features: the best on the sample and the 11th place's). ``best`` trains all and keeps the one with the
     best valid score."""
     pairs_per_config: Annotated[Positive, Le(1000)] = 16
     """Configurations that each train configuration is compared with (``pairwise``)."""

@@ -14,7 +14,7 @@ _SAYS = ("can't allocate memory", "out of memory")  # RuntimeErrors of torch's C
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that memory ran out, on a CPU or on a GPU."""
+    """Return whether an error means that memory ran out, on a CPU or on a GPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(said in str(error) for said in _SAYS)

@@ -1,8 +1,8 @@
 """Examples of an epoch, made one ahead; where memory runs out, a step is taken again on fewer configurations.
 
 A loss compares the configurations of a graph with each other, so a step cannot be split into smaller ones of
-equal gradient: it is taken on a random part of its configurations instead, and so are all that follow. Where
-memory does not run out, nothing is different.
+equal gradient. Instead it uses a random part of its configurations, and so do all later steps. Where memory
+does not run out, nothing is different.
 """
 
 import math
