@@ -33,11 +33,11 @@ class SearchSettings(Settings):
     """How configurations are proposed and evaluated: what a tuning and a fleet share."""
 
     evaluator: Literal["", *EVALUATORS] = ""
-    """Gives a configuration its value: the TPU ``compiler``'s estimated cycles, ``replay`` of the labels of
+    """Source of a configuration's value: the TPU ``compiler``'s estimated cycles, ``replay`` of the labels of
     an npz or a measured ``.pb``, this machine's own ``device`` (CPU, GPU or TPU through JAX), or a
     ``command`` of yours. If empty, replay for an npz or a tile ``.pb``, otherwise the compiler."""
     strategy: Literal[*STRATEGIES] = GUIDED
-    """What proposes configurations; ``guided`` scores thousands with a model that learns from every
+    """Method that proposes configurations; ``guided`` scores thousands with a model that learns from every
     evaluation, the others are the unguided searches to compare with (two are samplers of Optuna)."""
     run: str = ""
     """Trained run whose prediction the model starts from: a folder such as ``runs/sample``, or the folder of
