@@ -231,8 +231,7 @@ def _ablation(name: str, options) -> dict:
 
 
 def best(options) -> list[dict]:
-    """Long searches of every held-out problem and instance; ``best_known.json`` keeps the costs that they
-    find."""
+    """Long searches of every held-out problem and instance; ``best_known.json`` keeps their costs."""
     found = [*latency_problems(), *held_out(options.programs)][: 4 if options.quick else None]
     costs = {problem.name: problem for problem in found}
     return options.kept.rows("best", [*costs], lambda name: _best(costs[name], options))

@@ -102,7 +102,7 @@ def score_rule(
         rule: Its short name.
         program: The program, matched with the measured file.
         measured: The measurements.
-        compiled: What :func:`compile_commonest` returns.
+        compiled: As returned by :func:`compile_commonest`.
 
     Returns:
         The figures of the rule's row, ``effects`` by name of the tied choice, and ``estimate``, ``(C,)``

@@ -83,7 +83,7 @@ def learn(
     """Return ten sets of weights that are learned together: (10, 8).
 
     Args:
-        problems: What to learn from.
+        problems: The problems to learn from.
         drawn: Number of random sets.
         steps: Number of changes that are tried.
         seed: Seed of sets and changes.

@@ -50,7 +50,7 @@ def noise_for(values: np.ndarray, tau: float, rng: np.random.Generator) -> float
     Args:
         values: ``(n,)`` true values.
         tau: Kendall's tau, above 0.
-        rng: What draws the runs.
+        rng: Source of the random numbers.
     """
     runs = rng.normal(size=(2, 32, len(values)))
     low, high = np.log(1e-4), np.log(10 * values.std() + 1e-3)
@@ -70,7 +70,7 @@ def noisy_rows(
 
     Args:
         runtime: ``(C,)`` true runtimes of distinct configurations, the default first.
-        level: How noisy, and how often repeated.
+        level: Size of the noise, and number of repeats.
         damaged: Whether the runtimes jump in blocks of rows.
         rng: Source of randomness.
 

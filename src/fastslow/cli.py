@@ -31,7 +31,7 @@ class Command(NamedTuple):
     """One command.
 
     Args:
-        summary: What it does, in a sentence.
+        summary: Its effect, in a sentence.
         settings: Class of its settings, as ``module:Class``.
         run: Function of the settings, as ``module:function``.
         fixed: Settings that the command sets to these values itself.

@@ -1,4 +1,4 @@
-"""What a decision does, in words and tables: what goes where, and why it takes as long as it does."""
+"""A decision in words and tables: the device of each operator, and the reasons for its runtime."""
 
 import numpy as np
 import pandas as pd

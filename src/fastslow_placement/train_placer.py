@@ -29,7 +29,7 @@ class Trained:
 
     Args:
         policy: The policy.
-        problems: What it learned on, then the held-out problem.
+        problems: The problems that it learned on, then the held-out one.
         found: Best decision of each of the former in training.
         table: One row per program.
     """

@@ -65,7 +65,7 @@ def get_collection(name: str) -> Collection:
 
 
 TRAIN_ON = ("collection", "source", "layout")
-"""Which collections' train graphs a model learns from, from few to many."""
+"""Choices of the collections whose train graphs a model learns from, from few to many."""
 _SHARED = dict(zip(TRAIN_ON, (3, 2, 1), strict=True))  # leading parts of the name that they share
 
 

@@ -1,4 +1,4 @@
-"""How good the labels of a graph are: repeated configurations, their noise, and the score nobody can exceed.
+"""Quality of the labels of a graph: repeated configurations, their noise, and the score nobody can exceed.
 
 TpuGraphs measured many configurations more than once. The difference of two measurements of an equal
 configuration shows how much of a graph's order is noise, hence the score that a perfect predictor would reach
@@ -44,7 +44,7 @@ class Quality:
 
     @property
     def doubts(self) -> str:
-        """What speaks against these labels, in words; empty if nothing does."""
+        """Reasons to doubt these labels, in words; empty if there are none."""
         said = []
         if self.ceiling < LOW_CEILING:
             said.append(f"a perfect predictor would reach {self.ceiling:.2f}")
@@ -89,8 +89,7 @@ def quality_of(runtime: np.ndarray, group: np.ndarray, seed: int = 0) -> Quality
 
 
 def label_noise(runtime: np.ndarray, group: np.ndarray) -> float:
-    """Return the noise of one measurement, see :class:`Quality`; NaN with fewer than :data:`MIN_RUNS`
-    repeats.
+    """Return the noise of a measurement, see :class:`Quality`; NaN below :data:`MIN_RUNS` repeats.
 
     Args:
         runtime: ``(C,)`` runtimes above 0.

@@ -124,7 +124,7 @@ def program_of(file: ProgramFile, arrays: Mapping[str, np.ndarray], labelled: bo
     """Check arrays in memory and return their program; arguments and errors as for :func:`read_npz`.
 
     Args:
-        file: Where the program would be stored: its collection, split and name.
+        file: The file that would hold the program: its collection, split and name.
         arrays: The arrays of a competition file by key.
         labelled: As for :func:`read_npz`.
     """

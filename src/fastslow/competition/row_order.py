@@ -24,7 +24,7 @@ is there."""
 
 
 class RowOrder(NamedTuple):
-    """What identifies the rows of a layout file: two digests of 16 hexadecimal digits."""
+    """Two digests of 16 hexadecimal digits that identify the rows of a layout file."""
 
     order: str  # of the rows in their order
     rows: str  # of the same rows in any order

@@ -33,7 +33,7 @@ def format_submission(
     """Return the content of a submission; check it with :func:`check_submission` before it is uploaded.
 
     Args:
-        path: Where it will be stored, for messages.
+        path: Its future path, for messages.
         predictions: (C,) predictions by ID (``<collection>:<file stem>``), lower = predicted faster.
         data_root: Folder whose ``sample_submission.csv`` gives the order of rows; without one, or for IDs
             that it does not list, rows are in the order of collections, then of names.

@@ -21,7 +21,7 @@ class Setting(NamedTuple):
         kind: Name of its type.
         default: Default value.
         allowed: Range or choices in words; empty where every value of the type is accepted.
-        sentence: What it does, with unit and when to change it.
+        sentence: Its effect, with its unit and the reason to change it.
         group: Title of its group; empty for a main field.
     """
 

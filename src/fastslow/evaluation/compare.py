@@ -28,7 +28,7 @@ class CompareSettings(Settings):
     one: str = ""
     """Run such as ``runs/mine``, folder of one model or ensemble in it, or a submission (CSV)."""
     other: str = ""
-    """What to compare it with, of the same sort."""
+    """The one to compare it with, of the same sort."""
     metric: Literal["competition", *ALL_METRICS] = "competition"
     """Score per graph: the competition's (tau for layout, 1 - slowdown of the top 5 for tile) or another one;
     of a ``top_K_error`` a negative difference is better. Not read for submissions."""

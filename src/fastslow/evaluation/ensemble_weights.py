@@ -1,4 +1,4 @@
-"""How members are combined: their predictions normalised, with equal weights or weights searched on valid."""
+"""Ways to combine members: predictions are normalised, and weights are equal or searched on valid."""
 
 import math
 from collections import Counter

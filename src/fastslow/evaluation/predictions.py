@@ -198,10 +198,10 @@ def check_predictions(
     """Refuse predictions that do not fit the features: missing, unknown, of another length, not finite.
 
     Args:
-        source: Where the predictions come from, for the message.
-        predictions: What :func:`read_predictions` returned.
+        source: Origin of the predictions, for the message.
+        predictions: As returned by :func:`read_predictions`.
         features: Features of the same collection.
-        remedy: What to do about it, for the message.
+        remedy: Advice for the message.
 
     Raises:
         DataError: Names the split and the graph.

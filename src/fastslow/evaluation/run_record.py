@@ -1,4 +1,4 @@
-"""What a folder of runs was started with (``runs/NAME/run.json``), and whether its models are for use."""
+"""Record of data and preset of a folder of runs (``runs/NAME/run.json``), and the use of its models."""
 
 import contextlib
 from pathlib import Path

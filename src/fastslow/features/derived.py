@@ -1,4 +1,4 @@
-"""What several models compute from the same graph, computed once while the graph is in memory."""
+"""Values that several models compute from the same graph, computed once while the graph is in memory."""
 
 from collections.abc import Callable, Hashable
 from typing import TypeVar

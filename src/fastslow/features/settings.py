@@ -47,7 +47,7 @@ class FeatureSettings(KindSettings):
     former: ClassVar[dict[str, Any]] = {"direction": "both", "default_layout": "row_major"}
 
     collection: str = "layout:xla:random"
-    """Which of the five collections: tile:xla, layout:xla:default, layout:xla:random, layout:nlp:default or
+    """One of the five collections: tile:xla, layout:xla:default, layout:xla:random, layout:nlp:default or
     layout:nlp:random."""
     data_root: str = unkeyed("data/sample")
     """Folder that holds ``npz_all/``."""

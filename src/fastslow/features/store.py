@@ -258,7 +258,7 @@ class Features:
 
     @property
     def recipe(self) -> dict:
-        """What builds other graphs as these were; a model's manifest keeps it, see ``features/unseen.py``."""
+        """Settings to build other graphs like these; a model's manifest keeps them (``unseen.py``)."""
         return {key: self.manifest[key] for key in RECIPE}
 
     @property

@@ -30,7 +30,7 @@ BYTES = {"unit": "B", "unit_scale": True}  # of a progress bar
 
 
 class _Known(Record):
-    """Which version of the remote file a part belongs to: its size, and its ETag or date."""
+    """The version of the remote file that a part belongs to: its size, and its ETag or date."""
 
     size: NonNegativeInt
     validator: Annotated[str, StringConstraints(pattern=r"^([!-~][ -~]*)?$")]

@@ -110,7 +110,7 @@ def wait_for_score(
     """Wait until Kaggle has scored our submission; a lost connection in between is only reported.
 
     Args:
-        result: What :func:`submit` returned.
+        result: As returned by :func:`submit`.
         timeout_s: Time limit, seconds.
         poll_s: First pause, seconds; each later one is 1.5 times as long, up to 30.
         report: Called with one line of progress before each pause.

@@ -47,7 +47,7 @@ _ADDRESS = re.compile(r"https?://([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?(/[^\s?#@
 
 
 class DownloadSettings(Settings):
-    """What to download of the real competition, from where and to where."""
+    """Settings of a download of the real competition: its parts, its source and its folder."""
 
     root: str = "data/raw"
     """Folder for the data; a relative one is under FASTSLOW_HOME, by default the repository."""

@@ -1,4 +1,4 @@
-"""Where the data are from and in which row order, and whether a submission made from them may be uploaded."""
+"""Origin and row order of the data, and a check before a submission made from them is uploaded."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime

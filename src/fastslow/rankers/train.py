@@ -48,8 +48,7 @@ class _Manifest(Record):
 
 
 def train_ranker(settings: RankerSettings) -> dict:
-    """Train the ranker of one collection and write its run folder, and the folders of ``runs`` from its
-    trees.
+    """Train the ranker of a collection; write its run folder, and the folders of ``runs`` from its trees.
 
     The folder, and each of ``runs``, then holds ``metrics.jsonl``, ``training.png``, ``model.txt``,
     ``importance.csv``, ``predictions.npz`` and, last, ``manifest.json``. Training takes seconds to minutes;
@@ -118,7 +117,7 @@ def write_trees(
 
     Args:
         folder: Run folder.
-        fits: What was boosted, by objective.
+        fits: The boosted trees, by objective.
         metrics: Every metric on valid of the trees that are used, by objective.
         best: The objective whose trees are kept.
     """

@@ -1,4 +1,4 @@
-"""How configurations are drawn, in a few numbers per layout file: of the real files, and of any other."""
+"""A few numbers per layout file that show how its configurations are drawn: of real files, and of others."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What notebook 00 shows of competition files: sizes, a program, choices, runtimes, quality of labels."""
+"""Tables and figures of notebook 00: sizes of files, a program, choices, runtimes, quality of labels."""
 
 from dataclasses import asdict
 from typing import Literal
@@ -300,8 +300,7 @@ def plot_programs(programs: pd.DataFrame) -> Figure:
 
 
 def plot_quality(program: Program) -> Figure:
-    """Plot the ranks of a labelled file's runtimes over its rows, and of two measurements of repeated
-    configurations.
+    """Plot ranks of a labelled file's runtimes over its rows, and of repeated configurations' measurements.
 
     Blocks of rows that are slower than their neighbours, or a slope, show that the machine's speed changed.
     Points far from the diagonal are configurations whose order is noise.

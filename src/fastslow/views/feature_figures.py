@@ -1,4 +1,4 @@
-"""What notebooks 10 and 12 show of a features folder: pruning, configurations, features against runtime."""
+"""Figures of notebooks 10 and 12, of a features folder: pruning, configurations, features against runtime."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""What notebook 24 shows of a ranker: which columns it needs, and which layouts it predicts to be slow."""
+"""Figures of notebook 24, of a ranker: the columns that it needs, the layouts that it predicts to be slow."""
 
 from functools import cached_property
 

@@ -1,4 +1,4 @@
-"""Which notebooks run side by side, by the memory, cores and GPUs that each needs and the machine has."""
+"""Plans the notebooks that run side by side, by the memory, cores and GPUs that each needs and there are."""
 
 import contextvars
 import math
@@ -40,7 +40,7 @@ environment: contextvars.ContextVar[dict[str, str] | None] = contextvars.Context
 
 @dataclass(frozen=True)
 class Resources:
-    """What a machine has.
+    """Resources of a machine.
 
     Args:
         cores: Number of cores that this process may use.
@@ -55,7 +55,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Need:
-    """What a step needs.
+    """Needs of a step.
 
     Args:
         memory: Bytes.
@@ -70,7 +70,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Cores:
-    """How the cores are shared by the steps that wait.
+    """Shares of the cores for the steps that wait.
 
     Args:
         long: Cores of a long step.
@@ -178,9 +178,9 @@ class PlannedPool(Executor):
     cores. A network takes a GPU of its own where there are any.
 
     Args:
-        resources: What there is.
+        resources: The resources of this machine.
         jobs: Maximum number of steps at a time; 0 for as many as fit.
-        need: What a step needs.
+        need: Returns the needs of a step.
     """
 
     def __init__(self, resources: Resources, jobs: int = 0, need: Callable[[Step], Need] = step_need):
@@ -263,8 +263,7 @@ class PlannedPool(Executor):
 
 
 def _check_loopback() -> None:
-    """Raise RuntimeError where this machine cannot reach itself, as notebooks and their Jupyter kernels
-    must."""
+    """Raise RuntimeError where this machine cannot reach itself, as Jupyter kernels must."""
     try:
         with socket.create_server((_LOOPBACK, 0)) as server:
             socket.create_connection(server.getsockname(), _LOOPBACK_SECONDS).close()

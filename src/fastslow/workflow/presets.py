@@ -22,7 +22,7 @@ BASE: dict[str, dict] = {
     # a kernel is small and its graph is embedded once: more layers and graphs a step are affordable
     "gnn.tile": {"num_layers": 2, "dropout": 0.1, "epochs": 10, "graphs_per_step": 4},
 }
-"""What every preset starts from: the defaults of the network's settings suit layout."""
+"""Settings that every preset starts from: the defaults of the network's settings suit layout."""
 
 # docs/kaggle_preset.md: what each place used, what was measured on the real data, and why ours departs.
 _KAGGLE: dict[str, dict] = {
@@ -154,7 +154,7 @@ SCOPES = tuple(
         for length in range(1, len(parts) + 1)
     )
 )
-"""What a section may be restricted to: a kind, a source, a collection."""
+"""Scopes that a section may be restricted to: a kind, a source, a collection."""
 
 
 def sections_of(step: str, scope: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where the notebooks of steps run: threads of this machine, or the workers of a Dask cluster."""
+"""Executors of the notebooks of steps: threads of this machine, or the workers of a Dask cluster."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence

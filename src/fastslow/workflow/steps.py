@@ -59,12 +59,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run: data, preset, seeds and settings, from which the steps follow.
+    """A plan: data, preset, seeds and settings, from which the steps follow.
 
     Args:
         data: ``sample``, ``kaggle``, or a folder that holds ``npz_all/``.
         name: Name of the run: its features, runs and submission are stored under it.
-        preset: Which preset.
+        preset: Name of the preset.
         seeds: Number of seeds of each model; 0 for the preset's.
         overrides: Settings by section, which take precedence over the preset's.
         jobs: Maximum number of notebooks that run in parallel; 0: planned by their needs.

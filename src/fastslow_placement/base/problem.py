@@ -1,4 +1,4 @@
-"""What every decision problem over a graph offers to the policy and the searches."""
+"""The common interface of all decision problems over a graph, for the policy and the searches."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -13,11 +13,11 @@ _CERTAIN = 0.9  # probability of a decision that the policy starts from
 
 
 class Outcome(NamedTuple):
-    """What decisions cost.
+    """Costs of decisions.
 
     Args:
-        cost: (B,) what is minimised, in seconds.
-        excess: (B,) by how much a limit is exceeded; 0 for a valid decision.
+        cost: (B,) cost to minimise, in seconds.
+        excess: (B,) excess over a limit; 0 for a valid decision.
     """
 
     cost: np.ndarray

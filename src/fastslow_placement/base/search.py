@@ -17,7 +17,7 @@ class Found:
     Args:
         decision: (U,).
         cost: Its cost; infinite if no valid one was seen.
-        evaluations: How many decisions were evaluated.
+        evaluations: Number of decisions that were evaluated.
         history: Pairs (evaluations, best cost so far), one per improvement.
     """
 

@@ -50,7 +50,7 @@ class Shape(Settings):
     hidden: Annotated[int, Ge(1), Le(4096)] = 32
     """Width of the policy; a multiple of 4, the number of attention heads."""
     passes: Annotated[int, Ge(1), Le(64)] = 2
-    """How often the decision is made, each time seeing the one before."""
+    """Number of passes: each sees the decision of the one before."""
     attention: bool = True
     """Whether there is attention over segments."""
     modulation: bool = True

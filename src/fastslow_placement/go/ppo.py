@@ -81,7 +81,7 @@ def _surest(logs: list[torch.Tensor], decision: np.ndarray) -> tuple[np.ndarray,
 
 
 class Schedule(Settings):
-    """How the policy learns."""
+    """Settings of the policy's learning."""
 
     group_title = "learning"
 
@@ -96,11 +96,11 @@ class Schedule(Settings):
 
 
 class _Standing:
-    """What the trainer knows of one problem.
+    """The trainer's state of one problem.
 
     Attributes:
         inputs: The problem.
-        changes: What draws changes of its decisions.
+        changes: Draws changes of its decisions.
         found: Best decision so far.
         current: (U,) decision that is changed next.
         reward: Its reward.
@@ -137,7 +137,7 @@ class Trainer:
 
     Args:
         policy: The policy; changed in place.
-        problems: What it learns on.
+        problems: The problems that it learns on.
         schedule: How.
         seed: Seed of the samples.
     """

@@ -1,4 +1,4 @@
-"""Where the time of a schedule goes: what may be later without delaying the end, and what fits elsewhere."""
+"""Slack and idle time of a schedule: the operators that may be later, and the devices where they fit."""
 
 import numpy as np
 

@@ -79,7 +79,7 @@ class _Units(NamedTuple):
         of: (N,) int64 unit of each operator.
         begins: (U + 1,) where the neighbours of each unit begin.
         near: Neighbours of all units.
-        exchange: What is exchanged with each of them.
+        exchange: Exchange with each of them.
         work: (U,) seconds.
         held: (U,) bytes.
         layers: (U, k) squared distance from a split by layers.

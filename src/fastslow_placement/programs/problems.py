@@ -125,7 +125,7 @@ class GraphProblem(Problem):
 
 
 class PlacementProblem(GraphProblem):
-    """Which device runs each co-location group; the cost is the runtime of the list schedule.
+    """A device for each co-location group; the cost is the runtime of the list schedule.
 
     Args:
         graph: The operators, usually contracted (:func:`fastslow_placement.programs.fusion.contract`).
@@ -214,7 +214,7 @@ class PlacementProblem(GraphProblem):
 
 
 class SchedulingProblem(GraphProblem):
-    """Which priority each operator has in the list schedule, at a fixed placement.
+    """A priority for each operator in the list schedule, at a fixed placement.
 
     Within a priority the longest path to the end is first, so that this is the default.
 
@@ -256,7 +256,7 @@ class SchedulingProblem(GraphProblem):
 
 
 class FusionProblem(GraphProblem):
-    """Which priority each operator has in fusion; the cost is the summed roofline time of the clusters.
+    """A priority for each operator in fusion; the cost is the summed roofline time of the clusters.
 
     Args:
         graph: Operators before fusion.

@@ -30,7 +30,7 @@ class Recorder:
     """The operators found so far.
 
     Args:
-        source: Where the program is from, for messages.
+        source: Origin of the program, for messages.
         device: Whose roofline gives the times.
         allow_unknown: Count operators that the competition does not number as element-wise.
     """

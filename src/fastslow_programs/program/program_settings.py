@@ -29,7 +29,7 @@ class SourceSettings(Settings):
     source: str = ""
     """The program."""
     kernel: str = ""
-    """Which kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
+    """The kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
     name: str = ""
     """Its name; the source's if empty."""
 

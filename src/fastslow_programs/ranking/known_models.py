@@ -232,8 +232,7 @@ class Inputs:
         return Inputs(**own)
 
     def terms(self, other: "Inputs", weights: np.ndarray, dot: Dot = outer) -> Iterator[np.ndarray]:
-        """Yield the terms of the covariance of these and other configurations, each of mean 1 on its
-        diagonal.
+        """Yield the terms of the covariance with other configurations, each of mean 1 on its diagonal.
 
         Args:
             other: The others.

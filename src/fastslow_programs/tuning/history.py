@@ -1,4 +1,4 @@
-"""What was evaluated so far, by whom, with which result."""
+"""The evaluations so far: configurations, proposers and results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class Proposal:
     Args:
         codes: The option of each choice.
         by: Who proposed it, such as ``default``, ``guided``, ``guided: random share``.
-        notes: What the proposer reads when it goes on from a history.
+        notes: Notes that the proposer reads when it continues from a history.
     """
 
     codes: tuple[int, ...]

@@ -30,7 +30,7 @@ NO_RUN = "none"
 
 
 class SearchSettings(Settings):
-    """How configurations are proposed and evaluated: what a tuning and a fleet share."""
+    """Settings that a tuning and a fleet share: the proposal and the evaluation of configurations."""
 
     evaluator: Literal["", *EVALUATORS] = ""
     """Source of a configuration's value: the TPU ``compiler``'s estimated cycles, ``replay`` of the labels of
@@ -59,7 +59,7 @@ class SearchSettings(Settings):
     seconds: PositiveFloat = unkeyed(600.0)
     """Time limit of one evaluation in seconds; what takes longer counts as failed."""
     attempts: Annotated[Positive, Le(100)] = unkeyed(2)
-    """How often a failing command, or a program that crashes the compiler, is tried."""
+    """Number of attempts at a failing command, or at a program that crashes the compiler."""
     processes: Threads = unkeyed(0)
     """Evaluations side by side: 0 is one per core for the compiler and 1 for a command."""
     generation: Literal[*TOPOLOGIES] = "v3"

@@ -34,7 +34,7 @@ class Study:
     Args:
         settings: Its settings.
         target: The program.
-        strategy: What proposes its configurations.
+        strategy: Proposes its configurations.
         kept: Its evaluations, in memory and on disk.
         exhausted: Whether no configuration was left to propose.
     """
@@ -77,12 +77,12 @@ class Study:
 
     @property
     def verdict(self) -> Verdict | None:
-        """How the fastest compares with the default by repeated measurements; None without any."""
+        """The comparison of the fastest with the default by repeated measurements; None without any."""
         return verdict(self.history, self.reserved) if self.reserved else None
 
     @property
     def best(self) -> tuple[Proposal, float] | None:
-        """What to use and its value: the default where nothing is faster, with noise by 95 % confidence.
+        """The configuration to use and its value: the default unless one is faster, with 95 % confidence.
 
         None where nothing has a value.
         """
@@ -212,7 +212,7 @@ def advance(
 
     Args:
         kept: The study.
-        strategy: What proposes.
+        strategy: Proposes them.
         evaluate: The evaluator, running.
         count: Evaluations at most.
         seed: Seed of the search.

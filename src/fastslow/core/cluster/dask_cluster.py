@@ -221,7 +221,7 @@ def map_on_cluster(address: str, function: Callable, items: Sequence, *args: Any
     Args:
         address: As for :func:`open_cluster`.
         function: A function of a module.
-        items: What to call it with.
+        items: The arguments, one call each.
         *args: Further arguments of every call.
 
     Raises:

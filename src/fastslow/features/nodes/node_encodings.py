@@ -1,4 +1,4 @@
-"""What the 140 columns do not say of a node: where it is in its graph, and attributes that only HLO has.
+"""Features of a node beside the 140 columns: its place in the graph, and attributes that only HLO has.
 
 Of the whole graph, before it is pruned. Nothing of it depends on the configuration, so it adds no states to a
 network.

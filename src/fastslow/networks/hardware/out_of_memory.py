@@ -41,7 +41,7 @@ class Shrinking:
 
     Args:
         size: Size to start with.
-        what: What there is ``size`` of, for the one message.
+        what: Name of the things that ``size`` counts, for the one message.
         caches: Called after memory ran out, to drop what is only cached.
     """
 
@@ -50,7 +50,7 @@ class Shrinking:
 
     @property
     def warnings(self) -> list[str]:
-        """What happened and to which size it led, once it happened."""
+        """A warning with the size that was reached, once memory ran out; else empty."""
         return [f"memory ran out: continued with {self._what} {self.size}"] if self._said else []
 
     def run(self, work: Callable[[int], Result]) -> Result:

@@ -55,7 +55,7 @@ def read_tensors(path: Path, remedy: str) -> Any:
 
     Args:
         path: The file.
-        remedy: What to do about a broken file, for the message.
+        remedy: Advice for a broken file, for the message.
 
     Raises:
         DataError: The file is missing, or is not one that ``torch.save`` wrote.
@@ -93,7 +93,8 @@ def read_checkpoint(path: Path, mark: str) -> dict | None:
 
     Args:
         path: The checkpoint, written by :func:`write_tensors` with ``sealed``.
-        mark: What the training depends on; a checkpoint with another mark belongs to another training.
+        mark: Digest of all that the training depends on; a checkpoint with another mark belongs to another
+            training.
 
     Returns:
         The state; None where there is none that can be resumed.

@@ -1,4 +1,4 @@
-"""What a network is made of: the settings that its layers are built from, and which of them fit together."""
+"""Architecture of a network: the settings that its layers are built from, and the sets that fit together."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -79,9 +79,9 @@ class ArchitectureSettings(Settings):
     report); needs ``block=residual``. All blocks then run densely on the kept nodes: a state for each node
     and configuration."""
     joins_nodes: bool = False
-    """Where the features of a configuration join: after the pooling (late join), or on all nodes of a tile
-    kernel (early join; needs ``block`` ``residual`` or ``unit``). Early, the network runs densely: a state
-    for each node and configuration."""
+    """Place where the features of a configuration join: after the pooling (late join), or on all nodes of a
+    tile kernel (early join; needs ``block`` ``residual`` or ``unit``). Early, the network runs densely: a
+    state for each node and configuration."""
 
 
 class LoopSettings(Settings):

@@ -11,7 +11,8 @@ from fastslow.core.errors import FastslowError
 from fastslow.networks.settings.train_settings import TrainSettings
 
 EXPLODED = 10.0
-"""How many times the first epoch's mean loss counts as exploded; in 25 recorded trainings none exceeds it."""
+"""Multiple of the first epoch's mean loss that counts as exploded; none of 25 recorded trainings exceeds
+it."""
 
 
 class Diverged(FastslowError):

@@ -1,4 +1,4 @@
-"""What a training writes: checkpoints, then a run folder per collection, and its own history and plot."""
+"""The files of a training: checkpoints, then a run folder per collection, and its own history and plot."""
 
 import json
 from pathlib import Path
@@ -65,7 +65,7 @@ def save_checkpoint(training: Any, folder: Path, mark: str) -> None:
     Args:
         training: A :class:`fastslow.networks.training.train.Training` between two epochs.
         folder: The training's folder.
-        mark: What the training depends on.
+        mark: Digest of all that the training depends on.
     """
     if distributed.rank():
         return

@@ -18,7 +18,7 @@ _TRIES = 16  # wishes drawn for each proposal wanted
 
 
 class Strategy(Protocol):
-    """What proposes configurations."""
+    """A method that proposes configurations."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""What a search learns of a program: the posterior of known runtimes, and the improvement that it expects."""
+"""The model that a search learns: the posterior of known runtimes, and the improvement that it expects."""
 
 import numpy as np
 from scipy.special import ndtr
