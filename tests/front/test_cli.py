@@ -168,8 +168,6 @@ def test_help_whose_settings_cannot_be_imported_is_one_line(monkeypatch, capsys)
 
 
 def test_a_closed_pipe_ends_a_command_without_a_word():
-    command = (
-        f"{sys.executable} -c 'from fastslow.cli import run_process; run_process()' submit --all | head -n 1"
-    )
-    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True)
+    command = f"set -o pipefail; {shlex.quote(sys.executable)} -m fastslow submit --all | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.stdout.startswith("usage:") and not done.stderr and done.returncode in (0, 141)

@@ -48,6 +48,12 @@ def resolve(path: str) -> Path:
         raise SettingsError(f"{path}: there is no such user's home; write the whole path") from None
 
 
+def find_typed(path: str) -> Path:
+    """Return what a user typed: a file or folder of the working folder, else as :func:`resolve` has it."""
+    here = Path.cwd() / Path(path).expanduser()
+    return here if path and here.exists() else resolve(path)
+
+
 @lru_cache(1)
 def _home(named: str) -> Path:
     """Return the folder that relative paths start at, once it can be one."""

@@ -9,7 +9,7 @@ from annotated_types import Le
 from pydantic import BaseModel, PrivateAttr
 
 from fastslow.competition.catalog import TEST, get_collection
-from fastslow.core.settings import NonNegative, PositiveFloat, Settings, resolve, unkeyed
+from fastslow.core.settings import NonNegative, PositiveFloat, Settings, find_typed, resolve, unkeyed
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.libtpu import TOPOLOGIES
 from fastslow_programs.program.user_program import Source
@@ -54,7 +54,7 @@ class SourceSettings(Settings):
     @property
     def is_npz(self) -> bool:
         """Whether the source is a competition file."""
-        path = resolve(self.source)
+        path = find_typed(self.source)
         return path.suffix == ".npz" or (path.is_file() and zipfile.is_zipfile(path))
 
 

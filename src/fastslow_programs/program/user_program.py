@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.settings import resolve
+from fastslow.core.settings import find_typed
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram, choose_module, read_hlo, read_hlo_modules
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
@@ -51,7 +51,7 @@ class Source:
             name, function = text, ""
         if not name or (name.endswith(".py") and not function.isidentifier()):
             raise SettingsError(f"source: {text!r} is neither an HLO file nor model.py:FUNCTION")
-        path = resolve(name)
+        path = find_typed(name)
         if not path.is_file():
             raise DataError(path, "no such file", "Give an HLO file, or model.py:FUNCTION for a JAX function")
         if function and kernel:
