@@ -160,7 +160,7 @@ class Times:
     Args:
         seconds: ``(rounds, 2 + n)`` of one execution: the unconstrained program twice, then each candidate;
             NaN where it was not run.
-        failures: Why a candidate was not run, empty where it was.
+        failures: Reason for which a candidate was not executed, empty where it was.
     """
 
     seconds: np.ndarray

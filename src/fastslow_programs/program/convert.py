@@ -57,7 +57,7 @@ class ConvertedProgram(Program):
         module: Its HLO.
         nodes: Its configurable nodes.
         arrays: Its arrays as a competition file holds them, by key.
-        labels: What ``config_runtime`` holds, in words.
+        labels: Meaning of ``config_runtime``, in words.
         measured: Whether the configurations are the source's own, with measured runtimes.
     """
 

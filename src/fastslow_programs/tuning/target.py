@@ -56,15 +56,15 @@ class Target:
     Args:
         name: Its name.
         digest: Digest of its content; programs of equal digest share results.
-        space: What may be chosen.
-        evaluator: What gives a configuration its value.
+        space: The choices, and the configurations that may be proposed.
+        evaluator: Gives a configuration its value.
         pretrained: A trained run's predictions and features of configurations, None without a run.
         module_of: Makes the constrained module of a configuration; None where there is no HLO.
         labels: ``(C,)`` values of all listed configurations, None where they are not known.
         default_value: Value of the compiler's default where no configuration of the space is known to be it
             and its value is stated (of a tile: 1, the unit); otherwise the value of the space's default
             counts, once it is evaluated.
-        default_is: Which default is meant, in words.
+        default_is: Meaning of the default, in words.
         tied: Number of the program's choices, those included that cannot be imposed; 0 for a file.
         local: The program as it is lowered for this machine, where it is measured here.
     """

@@ -82,9 +82,9 @@ class Study:
 
     @property
     def best(self) -> tuple[Proposal, float] | None:
-        """The configuration to use and its value: the default unless one is faster, with 95 % confidence.
+        """The configuration to use and its value: the default where nothing is faster.
 
-        None where nothing has a value.
+        Where values are noisy, faster means faster with 95 % confidence. None where nothing has a value.
         """
         found, default = self.history.best, self.default
         if self.confirms and default is not None:

@@ -45,7 +45,7 @@ class StepExamples(Generic[Example]):
 
     Args:
         make: Makes an example of a graph's name, the positions of its configurations and a seed.
-        drawn: What to make, in order.
+        drawn: The examples to make, in order.
         fits: Maximum number of configurations of a graph.
         seed: Seed of the configurations that are kept of a graph with more.
     """
