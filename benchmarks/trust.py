@@ -1,9 +1,9 @@
 """The score that ``fastslow rank`` expects of a program, against the score on test programs.
 
 ``python benchmarks/trust.py [--runs runs/sample]``, after ``make submit``. The expectation is a line over the
-agreement of the members, fitted to the valid programs. The test programs are of architectures in neither
-split. Beside it: the mean score of the collection's valid programs, and a line over the
-distance to the nearest train program. No test label is used but for the comparison.
+agreement of the members, fitted to the valid programs. The test programs have architectures of neither split.
+Beside it: the mean score of the collection's valid programs, and a line over the distance to the nearest
+train program. No test label is used but for the comparison.
 """
 
 import argparse

@@ -78,7 +78,11 @@ class SampleSettings(Settings):
     """Seed of the searches for configurations and of the order of rows."""
 
     def check(self) -> None:
-        """Check that the programs exist."""
+        """Check that the programs exist.
+
+        Raises:
+            SettingsError: The zoo has no program of a name in ``programs``.
+        """
         unknown = [name for name in self.programs.split() if name not in PROGRAMS]
         self.require(not unknown, "programs", f"a list of programs of the zoo ({' '.join(unknown)} are not)")
 
@@ -136,7 +140,7 @@ class LabelledProgram:
 def label_programs(settings: SampleSettings) -> tuple[list[LabelledProgram], dict[str, str]]:
     """Label the configurations of both searches and the tile candidates of every kernel.
 
-    A program with a small layout space, or with failures, gets fewer labels than wanted.
+    A program with a small layout space, or with failures, has fewer labels than wanted.
 
     Returns:
         The labelled programs, and the reason by name of each program that did not compile, or not in time.

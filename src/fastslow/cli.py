@@ -31,10 +31,10 @@ class Command(NamedTuple):
     """One command.
 
     Args:
-        summary: What it does, in a sentence.
+        summary: Its effect, in a sentence.
         settings: Class of its settings, as ``module:Class``.
         run: Function of the settings, as ``module:function``.
-        fixed: Settings that the command stands for.
+        fixed: Settings that the command sets to these values itself.
         first: Settings whose values may be given first, without their names, separated by spaces.
         main: Settings that its help shows, separated by spaces, a step's with its dotted name; ``--all``
             shows the others too. Empty: all of them.
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        arguments: Words of the command line; those of the process by default.
+        arguments: Words of the command line; by default the arguments of the process.
 
     Returns:
         The exit status: 0, 1 after an error whose message names the remedy, 130 after Ctrl-C, 141 where the

@@ -1,4 +1,4 @@
-"""What a decision does, in words and tables: what goes where, and why it takes as long as it does."""
+"""A decision in words and tables: the device of each operator, and the reasons for its runtime."""
 
 import numpy as np
 import pandas as pd
@@ -55,7 +55,12 @@ def decision_table(problem: Problem, decision: np.ndarray) -> pd.DataFrame:
 
 
 def device_table(problem: PlacementProblem | SchedulingProblem, decision: np.ndarray) -> pd.DataFrame:
-    """Return a row for each device: operators, share of the time that it computes, memory, what it sends."""
+    """Return a row for each device: operators, share of the time that it computes, memory, bytes sent.
+
+    Args:
+        problem: The placement problem.
+        decision: (U,) the device of each unit.
+    """
     graph, timeline, count = problem.graph, problem.timeline(decision), problem.scheduler.devices
     sent = np.zeros(count)
     for transfer in timeline.transfers:
@@ -75,7 +80,15 @@ def device_table(problem: PlacementProblem | SchedulingProblem, decision: np.nda
 
 
 def critical_path(graph: CostGraph, timeline: Timeline) -> tuple[list[int], list[int]]:
-    """Return operators and transfers (positions in the timeline) of a chain that fills the runtime."""
+    """Return a chain of operators and transfers that fills the runtime.
+
+    Args:
+        graph: The operators.
+        timeline: The schedule of a placement.
+
+    Returns:
+        Numbers of the operators, and positions of the transfers in the timeline.
+    """
     latest, end = timeline.latest, timeline.seconds
     begins = timeline.start, timeline.times[:, 0]
     ends = timeline.finish, timeline.times[:, 1]

@@ -144,7 +144,7 @@ GOOD |= {"launch_seconds": 1e-6, "link_bytes_per_second": 1e10, "link_seconds": 
 def test_a_device_is_read_from_a_file_and_its_faults_named(tmp_path, changed, said):
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(GOOD))
-    assert PlaceSettings(device=str(path)).machine.transfer_seconds(1e10) == 1.0
+    assert PlaceSettings(device=str(path)).device_model.transfer_seconds(1e10) == 1.0
     path.write_text(json.dumps(GOOD | changed))
     with pytest.raises(DataError, match=rf"mine\.json: is no device: {said}"):
         read_device(str(path))

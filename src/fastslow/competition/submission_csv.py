@@ -33,7 +33,7 @@ def format_submission(
     """Return the content of a submission; check it with :func:`check_submission` before it is uploaded.
 
     Args:
-        path: Where it will be stored, for messages.
+        path: Its future path, for messages.
         predictions: (C,) predictions by ID (``<collection>:<file stem>``), lower = predicted faster.
         data_root: Folder whose ``sample_submission.csv`` gives the order of rows; without one, or for IDs
             that it does not list, rows are in the order of collections, then of names.
@@ -57,7 +57,7 @@ def format_submission(
 
 
 def read_lines(path: Path) -> list[str]:
-    """Read the lines of a text file, without line ends; DataError where it is not plain UTF-8, or empty."""
+    """Read the lines of a text file, without line ends; a DataError if it is empty or no plain UTF-8."""
     check_regular(path, MAX_TEXT_BYTES)
     try:
         data = Path(path).read_bytes()
@@ -239,9 +239,9 @@ def check_submission(path: Path, data_root: Path, partial: bool = False) -> dict
         partial: Allow missing IDs. Such a CSV is for trying the pipeline; Kaggle refuses it.
 
     Returns:
-        ``rows``: number of rows by collection; ``without_npz``: number of rows whose number of
-        configurations could not be checked for lack of an npz; ``file_order``: number of layout rows in the
-        order of the file, as a constant prediction gives them.
+        ``rows``: number of rows by collection. ``without_npz``: number of rows whose number of configurations
+        could not be checked, since their npz is missing. ``file_order``: number of layout rows in the order
+        of the file, as a constant prediction gives them.
 
     Raises:
         DataError: As for :func:`expected_counts` and :func:`read_submission`.

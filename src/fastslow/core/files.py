@@ -78,7 +78,7 @@ def remove_abandoned(folder: Path) -> None:
     """Remove temporary files that :func:`atomic_path` made below a folder and whose owner has ended.
 
     An owner that lives, on this machine or another one, holds the lock of its file. A file that this user may
-    not write is left alone.
+    not write stays.
     """
     for path in Path(folder).rglob(".*"):
         if not (_TEMPORARY.fullmatch(path.name) and os.access(path, os.W_OK)):

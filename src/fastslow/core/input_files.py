@@ -71,9 +71,9 @@ def read_text(path: Path, remedy: str, max_bytes: int = SMALL_BYTES, missing: st
 
     Args:
         path: The file.
-        remedy: What to do where it is missing or no text.
+        remedy: Advice where it is missing or no text.
         max_bytes: Largest size.
-        missing: What to do where it is missing, if something else.
+        missing: Advice where it is missing, if it differs.
 
     Raises:
         DataError: As for :func:`check_regular`, or it is missing or not UTF-8.

@@ -25,7 +25,7 @@ Key = TypeVar("Key")
 Pool = TypeVar("Pool", bound=Executor)
 
 TIMED_OUT, OUT_OF_MEMORY, CRASHED = "timed out", "out of memory", "crashed"
-"""What ended the process of a call; the first two depend on the machine."""
+"""Causes that end the process of a call; the first two depend on the machine."""
 _MEMORY_SIGNS = ("bad_alloc", "Cannot allocate memory", "MemoryError", "mmap error: 12", "out of memory")
 _STACK_TRACE = ("@", "PC:", "https://symbolize")  # lines of XLA's
 _START_SECONDS = 300.0
@@ -40,7 +40,7 @@ class Killed(RuntimeError):
 
     Args:
         kind: :data:`TIMED_OUT`, :data:`OUT_OF_MEMORY` or :data:`CRASHED`.
-        message: How it ended, with the last lines that it printed.
+        message: Description of the end, with the last lines that it printed.
     """
 
     def __init__(self, kind: str, message: str):
@@ -64,7 +64,7 @@ def run(
         seconds: Time limit; None for none.
         memory: Limit of the process's data segment in bytes; 0 for none.
         hear: Receives what the function prints, piece by piece, each up to a line feed or carriage return.
-        silence: How many seconds the function may print nothing; None for any number.
+        silence: Seconds for which the function may print nothing; None for any number.
 
     Raises:
         Killed: The process ended before the function returned.
@@ -78,10 +78,10 @@ class Workers:
     """Processes that stay warm between calls; use it as a context, whose end ends them.
 
     Args:
-        processes: How many there are.
+        processes: Number of processes.
         memory: Limit of the data segment of each in bytes; 0 for none.
         calls: Number of calls after which a process is replaced; 0 for never.
-        start: What each process calls first: a function of a module, and its arguments.
+        start: The first call of each process: a function of a module, and its arguments.
     """
 
     def __init__(self, processes: int = 1, memory: int = 0, calls: int = 0, start: Sequence[Any] = ()):
@@ -136,7 +136,7 @@ class Workers:
             function: A function of a module.
             calls: Arguments by key.
             seconds: Time limit of one call; None for none.
-            attempts: How often to try a call that fails.
+            attempts: Number of attempts at a call that fails.
             again: Tells from a value, or from :class:`Killed`, whether the call has failed.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Read HLO files: the compiler's dumps, as protobuf or text, and TpuGraphs' files with measured runs.
+"""Read HLO files: the compiler's dumps, as protobuf or text, and TpuGraphs' files with measurements.
 
 The kind of a file is recognised by its content, not by its name:
 
@@ -8,8 +8,8 @@ kind                written by
 HloModuleProto      XLA's ``HloModule::ToProto``; JAX's ``as_serialized_hlo_module_proto``
 HloProto            the compiler under ``--xla_dump_to=FOLDER --xla_dump_hlo_as_proto`` (``*.hlo.pb``)
 HLO text            the compiler under ``--xla_dump_to=FOLDER`` (``*.txt``)
-ModuleTuningData    TpuGraphs: a layout program with its measured runs
-TuningData          TpuGraphs: tile kernels with their measured runs
+ModuleTuningData    TpuGraphs: a layout program with its measurements
+TuningData          TpuGraphs: tile kernels with their measurements
 ==================  ==================================================================================
 """
 
@@ -44,7 +44,7 @@ _LISTED = 20  # names of kernels in a message
 
 @dataclass(frozen=True)
 class HloProgram:
-    """An HLO module and its measured runs.
+    """An HLO module and its measurements.
 
     Args:
         module: A :class:`fastslow.hlo.messages.Module` message.

@@ -1,4 +1,4 @@
-"""Which notebooks run side by side, by the memory, cores and GPUs that each needs and the machine has."""
+"""Plans the notebooks that run side by side, by the memory, cores and GPUs that each needs and there are."""
 
 import contextvars
 import math
@@ -40,7 +40,7 @@ environment: contextvars.ContextVar[dict[str, str] | None] = contextvars.Context
 
 @dataclass(frozen=True)
 class Resources:
-    """What a machine has.
+    """Resources of a machine.
 
     Args:
         cores: Number of cores that this process may use.
@@ -55,7 +55,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Need:
-    """What a step needs.
+    """Needs of a step.
 
     Args:
         memory: Bytes.
@@ -70,7 +70,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Cores:
-    """How the cores are shared by the steps that wait.
+    """Shares of the cores for the steps that wait.
 
     Args:
         long: Cores of a long step.
@@ -159,13 +159,13 @@ def _ranker_bytes(settings: RankerSettings) -> int:
 
 
 class PlannedKernel(AsyncKernelManager):
-    """Starts a notebook's kernel with the variables of :data:`environment`."""
+    """Starts a notebook's Jupyter kernel with the variables of :data:`environment`."""
 
     async def start_kernel(self, **options: Any) -> None:
-        """Start the kernel.
+        """Start the Jupyter kernel.
 
         Raises:
-            RuntimeError: This machine does not reach itself; the kernel would be waited for in vain.
+            RuntimeError: This machine does not reach itself, so the Jupyter kernel could not be reached.
         """
         _check_loopback()
         await super().start_kernel(**options, env={**os.environ, **(environment.get() or {})})
@@ -174,13 +174,13 @@ class PlannedKernel(AsyncKernelManager):
 class PlannedPool(Executor):
     """Runs steps in threads, each when the memory, cores and GPUs that it needs are free.
 
-    A step that needs more than the machine has runs alone. How the cores are shared says :func:`share_cores`;
-    a network takes a GPU of its own where there are any.
+    A step that needs more than the machine has runs while no other step does. :func:`share_cores` shares the
+    cores. A network takes a GPU of its own where there are any.
 
     Args:
-        resources: What there is.
+        resources: The resources of this machine.
         jobs: Maximum number of steps at a time; 0 for as many as fit.
-        need: What a step needs.
+        need: Returns the needs of a step.
     """
 
     def __init__(self, resources: Resources, jobs: int = 0, need: Callable[[Step], Need] = step_need):
@@ -263,7 +263,7 @@ class PlannedPool(Executor):
 
 
 def _check_loopback() -> None:
-    """Raise RuntimeError where this machine cannot reach itself, as notebooks and their kernels must."""
+    """Raise RuntimeError where this machine cannot reach itself, as Jupyter kernels must."""
     try:
         with socket.create_server((_LOOPBACK, 0)) as server:
             socket.create_connection(server.getsockname(), _LOOPBACK_SECONDS).close()

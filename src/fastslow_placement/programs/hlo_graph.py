@@ -39,7 +39,7 @@ def graph_of_module(
     Args:
         module: A sound module, such as :mod:`fastslow.hlo.reader` gives. An instruction with the compiler's
             ``estimated_cycles`` takes that many cycles of the device's clock, all others the roofline's time.
-        source: Where it is from, for messages.
+        source: Its origin, for messages.
         name: Name of the graph.
         device: Whose roofline gives the times.
         allow_unknown: Count operators that the competition does not number as element-wise.
@@ -191,7 +191,7 @@ class _Evaluation:
 
 
 def _name_of(inst) -> str:
-    """Return an instruction's name, and in parentheses that of the framework's operation if known."""
+    """Return an instruction's name, and in parentheses the framework's operation if known."""
     with contextlib.suppress(DecodeError):  # metadata that is none explains nothing
         if source := OpMetadata.FromString(inst.metadata).op_name:
             return f"{inst.name} ({source})"

@@ -106,12 +106,12 @@ class Labeller:
             topology. Several runs may share it.
         generation: TPU generation to compile for, one of
         :data:`fastslow_programs.compiler.libtpu.TOPOLOGIES`.
-        task: What to do with a program: :func:`layout_label`, :func:`tile_label` or
+        task: The work on a program: :func:`layout_label`, :func:`tile_label` or
             :func:`program_before_layout`.
         processes: Worker processes; 0 for one per core.
         seconds: Time limit of one compile.
         memory: Limit of a worker's data segment in bytes; 0 for none.
-        attempts: How often to try a program that crashes the compiler.
+        attempts: Number of attempts at a program that crashes the compiler.
         compiler: Class of the compiler; every worker creates one instance.
         deadline: Time, as of ``time.monotonic``, after which programs are no longer compiled, only looked up.
     """

@@ -2,7 +2,7 @@
 
 A round runs the unconstrained program twice and every candidate once, in random order. A candidate's value
 is the median over rounds of its time over the unconstrained program's time in the same round, so that a
-machine that becomes slower in between changes no value. The second run of the unconstrained program tells
+machine that becomes slower in between changes no value. The second time of the unconstrained program shows
 how far two equal programs differ here. A candidate whose outputs differ from the unconstrained program's is
 disqualified. All of it runs in a process of its own: a compile that aborts fails one configuration.
 """
@@ -89,7 +89,10 @@ def lower_function(function: Callable, arguments: Sequence, seed: int = 0) -> Lo
 
 
 def draw_inputs(module: Module, seed: int = 0) -> tuple[np.ndarray, ...]:
-    """Draw a value for each parameter of a module's entry computation, by its shape and type."""
+    """Draw a value for each parameter of a module's entry computation, by its shape and type.
+
+    The same ``seed`` gives the same values.
+    """
     (entry,) = (c for c in module.computations if c.id == module.entry_computation_id)
     parameters = [i for i in entry.instructions if i.opcode == "parameter"]
     parameters.sort(key=lambda parameter: parameter.parameter_number)
@@ -155,9 +158,9 @@ class Times:
     """Times of a batch of programs.
 
     Args:
-        seconds: ``(rounds, 2 + n)`` of one run: the unconstrained program twice, then each candidate; NaN
-            where it was not run.
-        failures: Why a candidate was not run, empty where it was.
+        seconds: ``(rounds, 2 + n)`` of one execution: the unconstrained program twice, then each candidate;
+            NaN where it was not run.
+        failures: Reason for which a candidate was not executed, empty where it was.
     """
 
     seconds: np.ndarray
@@ -170,7 +173,7 @@ class Times:
 
     @property
     def noise(self) -> np.ndarray:
-        """``(rounds,)`` difference between the two runs of the unconstrained program, as a fraction."""
+        """``(rounds,)`` difference between the two times of the unconstrained program, as a fraction."""
         one, other = self.seconds[:, :2].T
         return np.abs(one - other) / np.minimum(one, other)
 
@@ -181,7 +184,7 @@ class Bench:
     Args:
         program: The unconstrained program and its inputs.
         rounds: Rounds of one measurement.
-        seconds: Time limit of the compile and the run of one candidate; a batch gets as much for each.
+        seconds: Time limit of compiling and executing one candidate; the limit of a batch is the sum.
     """
 
     def __init__(self, program: LocalProgram, rounds: int, seconds: float):
@@ -190,7 +193,12 @@ class Bench:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Callable[[Sequence[Module]], Times]]:
-        """Give a function that times candidates; one that ends the process or takes too long has failed."""
+        """Start the process, and give a function that times candidates in it.
+
+        Yields:
+            A function from constrained modules of the program to their :class:`Times`. A candidate that ends
+            the process or exceeds the time limit is a failure of its own, with the times NaN.
+        """
 
         def times(modules: Sequence[Module]) -> Times:
             found = self._ask(workers, modules)
@@ -294,13 +302,13 @@ class Executable:
         return [np.asarray(value) for value in self(buffers)]
 
     def run(self, buffers: list) -> None:
-        """Run to the end."""
+        """Execute the program on buffers of its parameters, and wait for the end."""
         for value in self(buffers):
             value.block_until_ready()
 
 
 def difference(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> str:
-    """Return how outputs differ by more than :data:`TOLERANCE`, empty if they agree."""
+    """Return in words how outputs differ from the wanted ones by more than :data:`TOLERANCE`, else ``""``."""
     for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
         tolerance = TOLERANCE.get(one.dtype.name)
         if tolerance is None:

@@ -57,7 +57,7 @@ class ConvertedProgram(Program):
         module: Its HLO.
         nodes: Its configurable nodes.
         arrays: Its arrays as a competition file holds them, by key.
-        labels: What ``config_runtime`` holds, in words.
+        labels: Meaning of ``config_runtime``, in words.
         measured: Whether the configurations are the source's own, with measured runtimes.
     """
 
@@ -204,7 +204,16 @@ def _is_dynamic(shape) -> bool:
 
 
 def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> list[Configuration]:
-    """Sample at most ``count`` distinct configurations of tied choices, the default first."""
+    """Sample distinct configurations of tied choices, the default first.
+
+    Args:
+        choices: The choices of the program.
+        count: Maximum number of configurations. There are fewer where the space is small.
+        seed: Seed of the draw.
+
+    Returns:
+        The configurations, as :func:`fastslow_programs.compiler.layout_space.draw` makes them.
+    """
     rng = random.Random(seed)
     found = {default_configuration(choices): None}  # a set in the order drawn
     in_vain = 0
@@ -218,7 +227,12 @@ def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> lis
 def estimate_cycles(
     path: Path, programs: list[Module], labeller: Labeller
 ) -> tuple[list[int | None], list[str]]:
-    """Ask the compiler for the cycles of constrained modules, the default first.
+    """Ask the compiler for the cycles of constrained modules.
+
+    Args:
+        path: The source, for the messages.
+        programs: The modules, the default first.
+        labeller: Compiles them, or reads earlier results.
 
     Returns:
         The cycles, None where the compile failed; and the failures, each its kind and the compiler's message.

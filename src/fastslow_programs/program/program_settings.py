@@ -29,9 +29,9 @@ class SourceSettings(Settings):
     source: str = ""
     """The program."""
     kernel: str = ""
-    """Which kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
+    """The kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
     name: str = ""
-    """Its name; that of the source if empty."""
+    """Its name; the source's if empty."""
 
     _given: Source | None = PrivateAttr(None)
 
@@ -70,7 +70,7 @@ class ProgramSettings(SourceSettings):
     """Layout collection to write to, whose models will rank the program: ``nlp`` for a language model,
     ``xla`` otherwise."""
     name: str = ""
-    """File name of the npz without suffix; that of the source if empty."""
+    """File name of the npz without suffix; the source's if empty."""
     generation: Literal[*TOPOLOGIES] = "v3"
     """TPU generation that a JAX function is compiled for and labels are estimated for; TpuGraphs was measured
     on v3."""
@@ -96,7 +96,7 @@ class ProgramSettings(SourceSettings):
 
     @property
     def program(self) -> str:
-        """Name of the program: the setting, or that of the source."""
+        """Name of the program: the setting, or the source's name."""
         return self.name or clean_name(self.origin.name)
 
     def labeller(self) -> Labeller:

@@ -31,7 +31,7 @@ _WANTED = "Name a function without parameters that returns (function, arguments)
 class Source:
     """The source of a program: an HLO file, or a Python file and its function.
 
-    ``kernel`` says which module of an HLO file, as for :func:`fastslow.hlo.reader.read_hlo`.
+    ``kernel`` selects a module of an HLO file, as for :func:`fastslow.hlo.reader.read_hlo`.
     """
 
     path: Path
@@ -65,20 +65,20 @@ class Source:
 
     @property
     def measured(self) -> str:
-        """``layout`` or ``tile`` for a TpuGraphs ``.pb`` with measured runs of that kind, otherwise empty."""
+        """``layout`` or ``tile`` for a TpuGraphs ``.pb`` with measurements of that kind, otherwise empty."""
         if self.function or self.path.suffix != ".pb":
             return ""
         return _measured(self.path, self.kernel, self.path.stat().st_mtime_ns)
 
     def read(self, labeller: Labeller, ask_compiler: bool = False) -> HloProgram:
-        """Return the program's HLO, with the measured runs that the file holds.
+        """Return the program's HLO, with the measurements that the file holds.
 
         An HLO file is used unchanged. A JAX function is compiled in a separate process up to layout
         assignment, the stage of the competition's programs.
 
         Args:
             labeller: TPU generation and limits for compiling.
-            ask_compiler: Compile an HLO file too, to know the compiler's own layouts; those of a JAX function
+            ask_compiler: Compile an HLO file too, to know the compiler's own layouts; for a JAX function they
                 are always known.
 
         Raises:
@@ -143,7 +143,12 @@ class FunctionSource(Source):
 
     @classmethod
     def of_function(cls, function: Callable, arguments: tuple) -> "FunctionSource":
-        """Return the source of a function and its arguments, arrays or ``jax.ShapeDtypeStruct``."""
+        """Return the source of a JAX function.
+
+        Args:
+            function: As for ``jax.jit``.
+            arguments: Its arguments: arrays or ``jax.ShapeDtypeStruct``, or trees of these.
+        """
         name = getattr(function, "__name__", type(function).__name__)
         return cls(Path(name), name, call=(function, arguments))
 

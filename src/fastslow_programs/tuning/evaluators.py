@@ -1,7 +1,7 @@
-"""What gives a configuration its value: the TPU compiler, a file's labels, this machine, or a user's command.
+"""Sources of a configuration's value: the TPU compiler, a file's labels, this machine, a user's command.
 
 An evaluator is a context: within it, ``evaluate`` takes configurations and yields evaluations as they come.
-To add one, write a class as :class:`Evaluator` says and name it in :data:`EVALUATORS`.
+To add one, write a class as :class:`Evaluator` describes and name it in :data:`EVALUATORS`.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ class Limits(Protocol):
 
 @dataclass(frozen=True)
 class Request:
-    """What an evaluator is made of.
+    """The parts that evaluators are made of.
 
     Args:
         settings: The settings.
@@ -67,15 +67,15 @@ class Request:
 
 
 class Evaluator(Protocol):
-    """What gives a configuration its value.
+    """A source of the values of configurations.
 
     Attributes:
         reads_labels: Whether it reads the labels of a competition file; the others need the program's HLO.
         compiles: Whether it needs the TPU compiler.
         noisy: Whether two evaluations of a configuration differ, so that contenders are measured again.
-        name: What the value is, in words, with its unit.
-        identity: What a study must agree in to share values.
-        remark: What a user should know of the measurements, empty where there is nothing.
+        name: Name of the value, in words, with its unit.
+        identity: Facts that a study must agree in to share values.
+        remark: A warning about the measurements, empty where there is none.
     """
 
     reads_labels: ClassVar[bool] = False
@@ -98,7 +98,7 @@ class Replay(Evaluator):
 
     Args:
         values: Value by configuration.
-        name: What the labels are, in words.
+        name: Name of the labels, in words.
     """
 
     reads_labels = True
@@ -165,9 +165,9 @@ class CommandEvaluator(Evaluator):
         command: The command line; the paths of the configuration and of the program are appended.
         module_of: Makes the constrained module of a configuration.
         describe: Makes the configuration's JSON.
-        seconds: Time limit of one run; then the command and all that it started are killed.
-        attempts: How often a failing run is tried.
-        processes: Runs side by side.
+        seconds: Time limit of one execution; then the command and all that it started are killed.
+        attempts: Number of attempts at a failing execution.
+        processes: Number of executions side by side.
 
     Raises:
         SettingsError: The command line cannot be read, or its program does not exist.
@@ -193,7 +193,7 @@ class CommandEvaluator(Evaluator):
 
     @property
     def name(self) -> str:
-        """What the value is."""
+        """Name of the value, in words."""
         return f"what {self.command!r} prints"
 
     @property
@@ -233,7 +233,7 @@ class CommandEvaluator(Evaluator):
 
 
 def _measure(words: list[str], configuration: str, program: bytes) -> Evaluation:
-    """Return the outcome of one run of a command; a call for a worker."""
+    """Return the outcome of one execution of a command; a call for a worker."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder, CONFIGURATION), Path(folder, PROGRAM)]
@@ -277,7 +277,7 @@ class DeviceEvaluator(Evaluator):
 
     @property
     def name(self) -> str:
-        """What the value is."""
+        """Name of the value, in words."""
         return f"time over the unconstrained program's, measured on {device_name()}"
 
     @property

@@ -1,7 +1,7 @@
 """Tune many programs with one budget: the next evaluations go where they are expected to save most per cost.
 
 The saving of a program is weight x (default - tuned). The defaults come first, the heaviest program's before
-the others. Then the model's expected improvement says what a batch is expected to save; without a model the
+the others. Then the model's expected improvement gives the expected saving of a batch; without a model the
 budget is split evenly. Programs of equal content share one study and the sum of their weights. Of noisy
 values a share of the budget is kept, divided equally, to confirm savings (``confirmation.py``).
 """
@@ -91,7 +91,7 @@ def spend(members: Sequence[Member], settings: FleetSettings, go_on: Callable[..
     Args:
         members: The programs.
         settings: Settings.
-        go_on: Called with a study and the number of evaluations that it gets; returns how many it had.
+        go_on: Called with a study and a number of evaluations to make; returns how many it made.
     """
     rng, savings, began = np.random.default_rng(settings.seed), [], time.monotonic()
     left = settings.evaluations - sum(m.study.reserved + len(m.study.history) for m in members)
@@ -113,6 +113,12 @@ def spend(members: Sequence[Member], settings: FleetSettings, go_on: Callable[..
 
 def tune_fleet(settings: FleetSettings) -> Fleet:
     """Tune a fleet, resuming the studies that are there; rows of equal content become one program.
+
+    Args:
+        settings: The list of programs with their weights, the budget, and the settings of each study.
+
+    Returns:
+        The members, heaviest first, with their studies, and the total saving after each evaluation.
 
     Raises:
         SettingsError: A setting is wrong, or something is not installed.
@@ -158,7 +164,11 @@ def tune_fleet(settings: FleetSettings) -> Fleet:
 
 
 def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
-    """Return per program: weight, rows that share it, default, best, saved, evaluations, failed, seconds."""
+    """Return a row per program of a fleet, the largest saving first.
+
+    Columns: ``program``, ``copies`` (rows of the list that share it), ``weight``, values ``default``,
+    ``best`` and ``saved``, numbers ``evaluations`` and ``failed``, ``seconds`` of evaluations.
+    """
     rows = [
         {
             "program": member.study.target.name,

@@ -38,7 +38,7 @@ class ClusterError(FastslowError):
 
 
 class Call(NamedTuple):
-    """What a worker needs to run a call as the machine that sent it would."""
+    """A call with all that a worker needs to execute it as the machine that sent it would."""
 
     pickled: bytes  # the function and its arguments; unpickled only after the code was compared
     label: str  # name of the call in messages

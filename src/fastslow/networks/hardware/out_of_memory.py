@@ -14,7 +14,7 @@ _SAYS = ("can't allocate memory", "out of memory")  # RuntimeErrors of torch's C
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that memory ran out, on a CPU or on a GPU."""
+    """Return whether an error means that memory ran out, on a CPU or on a GPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(said in str(error) for said in _SAYS)
@@ -41,7 +41,7 @@ class Shrinking:
 
     Args:
         size: Size to start with.
-        what: What there is ``size`` of, for the one message.
+        what: Name of the things that ``size`` counts, for the one message.
         caches: Called after memory ran out, to drop what is only cached.
     """
 
@@ -50,11 +50,18 @@ class Shrinking:
 
     @property
     def warnings(self) -> list[str]:
-        """What happened and to which size it led, once it happened."""
+        """A warning with the size that was reached, once memory ran out; else empty."""
         return [f"memory ran out: continued with {self._what} {self.size}"] if self._said else []
 
     def run(self, work: Callable[[int], Result]) -> Result:
-        """Return ``work(size)``, again on a smaller size where memory runs out; errors as :meth:`check`."""
+        """Return ``work(size)``; where memory runs out, halve the size and call it again.
+
+        Args:
+            work: Takes the size, 2 or more.
+
+        Raises:
+            Exception: An error of ``work`` with another reason, or memory runs out at size 2.
+        """
         while True:
             try:
                 return work(self.size)
@@ -72,7 +79,7 @@ class Shrinking:
             raise error
 
     def shrink(self) -> None:
-        """Halve the size, and drop what is only cached."""
+        """Halve ``size``, to at least 2, empty the caches, and print a message the first time."""
         self.size = max(2, self.size // 2)
         for clear in self._caches:
             clear()

@@ -1,8 +1,8 @@
 """Examples of an epoch, made one ahead; where memory runs out, a step is taken again on fewer configurations.
 
 A loss compares the configurations of a graph with each other, so a step cannot be split into smaller ones of
-equal gradient: it is taken on a random part of its configurations instead, and so are all that follow. Where
-memory does not run out, nothing is different.
+equal gradient. Instead it uses a random part of its configurations, and so do all later steps. Where memory
+does not run out, nothing is different.
 """
 
 import math
@@ -45,7 +45,7 @@ class StepExamples(Generic[Example]):
 
     Args:
         make: Makes an example of a graph's name, the positions of its configurations and a seed.
-        drawn: What to make, in order.
+        drawn: The examples to make, in order.
         fits: Maximum number of configurations of a graph.
         seed: Seed of the configurations that are kept of a graph with more.
     """

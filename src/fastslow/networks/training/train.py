@@ -156,14 +156,23 @@ class Training:
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
     def example(self, drawn: tuple[str, np.ndarray, int | None]) -> Example:
-        """Return a batch and its labels on the device; those of all configurations and edges are kept."""
+        """Return a batch and its labels on the device; an example of all configurations and edges is kept."""
         name, configs, seed = drawn
         if seed is not None or len(configs) < self.dataset.num_configs(TRAIN, name):
             return self.make_example(name, configs, seed)
         return self._whole.get(name, lambda: self.make_example(name, configs))
 
     def make_example(self, name: str, configs: np.ndarray, seed: int | None = None) -> Example:
-        """Return what a step sees of a graph, and the runtimes, on the device."""
+        """Return a step's input of one train graph, and its labels, on the device.
+
+        Args:
+            name: The graph.
+            configs: ``(C,)`` positions of its configurations.
+            seed: Draws the dropped edges, or the segments; None where nothing is drawn.
+
+        Returns:
+            The batch (or the segments) and the ``(C,)`` runtimes or mixed labels.
+        """
         graph, kept = self.dataset.graph(TRAIN, name), None
         label = self.labels.get(name, graph.graph.runtime)
         runtime = move(torch.from_numpy(label[configs]), self.dataset.device)
@@ -216,9 +225,9 @@ class Training:
 def train(settings: TrainSettings) -> dict:
     """Train one network, or resume an interrupted training, and write a run folder per collection.
 
-    A run folder gets ``model.pt`` and ``scalers.npz``, which predict without the features,
-    ``predictions.npz`` and, last, ``manifest.json`` with the valid score (mean and per graph). The training's
-    own folder gets ``metrics.jsonl``, ``training.png`` and a manifest.
+    A run folder then holds ``model.pt`` and ``scalers.npz``, which predict without the features,
+    ``predictions.npz`` and, written last, ``manifest.json`` with the valid score (mean and per graph). The
+    training's own folder holds ``metrics.jsonl``, ``training.png`` and a manifest.
 
     Args:
         settings: Settings.
@@ -227,7 +236,7 @@ def train(settings: TrainSettings) -> dict:
         The training's manifest; its ``valid`` is the mean over the collections.
 
     Raises:
-        SettingsError: The features are of another kind or two of the same collection, or the device is not
+        SettingsError: The features have another kind, two have the same collection, or the device is not
             there.
         DataError: The features are missing or carry no ranking signal.
         Diverged: The training diverged before its first evaluation.
