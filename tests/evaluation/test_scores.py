@@ -17,6 +17,7 @@ from fastslow.competition.metrics import (
     ranking_tau,
     tile_score,
 )
+from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
@@ -24,11 +25,12 @@ from fastslow.evaluation import scores, submission
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
 from fastslow.evaluation.predictions import PREDICTIONS, read_predictions, write_predictions
 from fastslow.evaluation.score_tables import format_metrics, pool_seeds
-from fastslow.evaluation.scores import read_solution, score_submission, valid_metrics
+from fastslow.evaluation.scores import read_solution, score_submission, solution_of, valid_metrics
 from fastslow.evaluation.submission import SubmissionSettings, make_submission, metrics_of, preview_submission
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from helpers.competition_files import write_data_root
+from helpers.good_artifacts import change_arrays
 from helpers.runs import overwrite_predictions
 
 MODELS = ("gnn", "ranker")
@@ -47,6 +49,9 @@ def features(tmp_path_factory):
     rng, rows = np.random.default_rng(0), ["ID,config_index,runtime"]
     for c in COLLECTIONS:
         write_data_root(root / "data", c.name, train=("a",), valid=("v", "w"), test=("t", "u"))
+        for split, name in (("valid", "w"), ("test", "u")):  # farther from train than v and t
+            path = c.folder(root / "data", split) / f"{name}.npz"
+            change_arrays(path, lambda arrays: arrays["node_opcode"].__setitem__(0, OPCODES["constant"]))
         folder = str(root / "features" / c.slug)
         settings = {"collection": c.name, "data_root": str(root / "data"), "folder": folder, "workers": 1}
         build_features(FeatureSettings(**settings))
@@ -165,7 +170,8 @@ def test_csv_record_and_plot(settings, features, tmp_path):
 def test_scores_are_recorded_by_distance_to_the_nearest_train_graph(settings, features, tmp_path, solved):
     make_submission(settings if solved else without_solution(settings, features, tmp_path))
     record = json.loads(csv_of(tmp_path).with_suffix(".json").read_text())
-    split, means = ("test", record["test"]) if solved else ("valid", record["scores"])
+    split, names = ("test", "tu") if solved else ("valid", "vw")
+    table = score_submission(csv_of(tmp_path), solution_of(features / "data")) if solved else {}
 
     def shares(collection, split, name):
         nodes = Features(features / "features" / collection.slug).graph(split, name).node_opcode
@@ -173,16 +179,19 @@ def test_scores_are_recorded_by_distance_to_the_nearest_train_graph(settings, fe
 
     for c in COLLECTIONS:
         alike = [other for other in COLLECTIONS if other.kind == c.kind]
-        nearest = {
-            name: min(abs(shares(c, split, name) - shares(other, "train", "a")).sum() / 2 for other in alike)
-            for name in (("t", "u") if solved else ("v", "w"))
-        }
+        near, far = (
+            min(abs(shares(c, split, name) - shares(other, "train", "a")).sum() / 2 for other in alike)
+            for name in names
+        )
+        assert near < far
         rows = [row for row in record["distances"] if row["collection"] == c.name]
-        assert {row["split"] for row in rows} == {split} and [row["graphs"] for row in rows] == [1, 1]
-        assert [row["part"] for row in rows] == ["nearest third", "middle third"]
-        assert [row["smallest"] for row in rows] == pytest.approx(sorted(nearest.values()))
-        assert [row["largest"] for row in rows] == [row["smallest"] for row in rows]
-        assert np.mean([row["score"] for row in rows]) == pytest.approx(means[c.name])
+        own = table.get(c.name) or read_manifest(tmp_path / "made" / f"ensemble-{c.slug}")["valid"]
+        scores = {name.rpartition(":")[2]: score for name, score in own["per_graph"].items()}
+        common = {"split": split, "collection": c.name, "graphs": 1}
+        assert rows == [
+            {**common, "part": part, "smallest": distance, "largest": distance, "score": scores[name]}
+            for part, distance, name in zip(("nearest third", "middle third"), (near, far), names, strict=True)
+        ]
 
 
 def test_runs_of_different_settings_are_not_pooled_whatever_their_names(settings, features, tmp_path):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import fastslow.features.build
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.features.build import FeatureSettings, build_features, merge_duplicates
+from fastslow.features.build import FeatureSettings, build_features, build_graph, merge_duplicates
 from fastslow.features.scaling import NODE_BLOCKS, Scaler
 from fastslow.features.store import Features, Graph, expand_nodes
 from helpers.cases import cases
@@ -326,6 +326,14 @@ def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops):
     whole = settings.replace(folder=str(tmp_path / "w"), hops=-1)
     build_features(whole)
     np.testing.assert_array_equal(graph.config_feat, Features(whole.folder).graph("train", "a").config_feat)
+
+
+def test_copies_are_looked_for_through_as_many_nodes_as_the_setting_says(tmp_path):
+    """A chain of three dots, each followed by a tanh."""
+    settings = FeatureSettings(data_root=str(write_data_root(tmp_path, "layout:xla:random")))
+    program, *_ = settings.programs()
+    pairs = [build_graph(program, settings.replace(copies_through=count))[0].pairs for count in (0, 1)]
+    assert [len(own) for own in pairs] == [0, 2]
 
 
 @cases(

@@ -22,6 +22,7 @@ from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from fastslow.networks.hardware.step_examples import StepExamples
 from fastslow.networks.model.convolutions import CONVOLUTIONS
+from fastslow.networks.model.losses import Loss
 from fastslow.networks.predict.dataset import make_dataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.schedule import learning_rate
@@ -659,7 +660,7 @@ def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatc
     training = make_training(settings)
     parameters = list(training.network.parameters())
     examples = [training.example((name, np.arange(24), None)) for name in training.names]
-    losses = [training.graph_loss(*example) for example in examples]
+    losses = [Loss(text)(training.network(batch), runtime) for batch, runtime in examples]
     wanted = torch.autograd.grad(sum(losses) / 2, parameters, allow_unused=True)
     taken = []
     monkeypatch.setattr(training.optimizer, "step", lambda: taken.extend(p.grad.clone() for p in parameters))
@@ -691,7 +692,9 @@ def test_the_learning_rate_warms_up_and_falls_to_0():
     assert learning_rate(TrainSettings(learning_rate=1.0, warmup=0.0), 0, 1) == 1.0
 
 
-def test_the_learning_rate_runs_through_all_epochs(settings, monkeypatch):
+@pytest.mark.parametrize("schedule", ["cosine", "constant"])
+def test_the_learning_rate_runs_through_all_epochs(settings, monkeypatch, schedule):
+    settings = settings.replace(schedule=schedule)
     training = make_training(settings)
     rates, step = [], training.optimizer.step
     monkeypatch.setattr(
@@ -700,6 +703,17 @@ def test_the_learning_rate_runs_through_all_epochs(settings, monkeypatch):
     for _ in range(settings.epochs):
         training.run_epoch()
     assert rates == [learning_rate(settings, step, 8) for step in range(8)]
+    assert {*rates[1:]} == {settings.learning_rate} if schedule == "constant" else rates[-1] < rates[1] / 10
+
+
+def test_weights_decay_where_nothing_is_learned(settings, monkeypatch):
+    rate = {"learning_rate": 0.01, "warmup": 0.0, "schedule": "constant"}
+    training = make_training(settings.replace(weight_decay=0.5, **rate))
+    parameters = [*training.network.parameters()]
+    wanted = [0.995**2 * parameter.detach() for parameter in parameters]
+    monkeypatch.setattr(training, "graph_loss", lambda *_: 0 * sum(p.sum() for p in parameters))
+    training.run_epoch()  # of two steps
+    torch.testing.assert_close([parameter.detach() for parameter in parameters], wanted)
 
 
 def test_tile_kernels_train(kernels, tmp_path):
