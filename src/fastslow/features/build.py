@@ -15,8 +15,8 @@ from fastslow.competition.row_order import row_order
 from fastslow.competition.tied_choices import distinct_rows, no_choices
 from fastslow.core.cluster.dask_cluster import map_on_cluster
 from fastslow.core.files import atomic_path, digest
+from fastslow.core.isolated import end_with_parent
 from fastslow.core.memory import step_cores, step_memory
-from fastslow.core.processes import end_with_parent
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.core.source import source_digest

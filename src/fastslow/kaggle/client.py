@@ -15,7 +15,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
 from fastslow.evaluation.ledger import SubmissionResult
 from fastslow.kaggle.api_process import HOW_TO_AUTHENTICATE, PAGE, CallError, KaggleError, call
-from fastslow.kaggle.credentials import credentials
+from fastslow.kaggle.credentials import credentials, unusable
 
 SUCCESS = "Successfully submitted"
 _UPLOAD_FAILED = "Could not submit to competition"  # an answer of kaggle's, not an exception
@@ -171,7 +171,8 @@ def download(folder: Path) -> Path:
 
 def _require_credentials() -> None:
     if credentials() is None:
-        raise KaggleError("no Kaggle credentials found", HOW_TO_AUTHENTICATE)
+        problem = f"; {found}" if (found := unusable()) else ""
+        raise KaggleError(f"no Kaggle credentials found{problem}".rstrip("."), HOW_TO_AUTHENTICATE)
 
 
 def _is_limit(said: str) -> bool:

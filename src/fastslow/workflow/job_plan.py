@@ -3,6 +3,7 @@
 import contextvars
 import math
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -13,7 +14,6 @@ from jupyter_client import AsyncKernelManager
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_cores, machine_memory
-from fastslow.core.processes import check_loopback
 from fastslow.core.settings import resolve
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
@@ -29,6 +29,7 @@ _COLUMNS = 256  # of a ranker's table, rounded up
 _STATE_TENSORS = 20  # tensors of a state that a training step keeps for its gradient, per layer together
 _CONFIGS_PER_STATE = 8  # measured on published files: 4 to 12 configurations of a node share a state
 _USABLE = 0.9  # share of the memory that is planned with
+_LOOPBACK, _LOOPBACK_SECONDS = "127.0.0.1", 5.0
 _LONG_SHARE = 0.8  # of the cores, as about of the CPU time of the preset kaggle
 
 environment: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar(
@@ -166,7 +167,7 @@ class PlannedKernel(AsyncKernelManager):
         Raises:
             RuntimeError: This machine does not reach itself; the kernel would be waited for in vain.
         """
-        check_loopback()
+        _check_loopback()
         await super().start_kernel(**options, env={**os.environ, **(environment.get() or {})})
 
 
@@ -259,3 +260,13 @@ class PlannedPool(Executor):
         share = {STEP_CORES: str(cores), STEP_MEMORY: str(memory)}
         share["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(cores))
         return share if device is None else share | {"CUDA_VISIBLE_DEVICES": device}
+
+
+def _check_loopback() -> None:
+    """Raise RuntimeError where this machine cannot reach itself, as notebooks and their kernels must."""
+    try:
+        with socket.create_server((_LOOPBACK, 0)) as server:
+            socket.create_connection(server.getsockname(), _LOOPBACK_SECONDS).close()
+    except OSError as error:
+        problem = f"this machine does not reach itself at {_LOOPBACK} ({error})"
+        raise RuntimeError(f"{problem}; bring it up: ip link set lo up") from None

@@ -42,7 +42,7 @@ START_SECONDS = 300  # a kernel that dies is noticed at once; many on a busy mac
 _KERNEL_DIED = "the kernel was killed; where memory ran out, run fewer notebooks at a time (JOBS=1)"
 _KERNEL_OPTIONS = (
     "--IPKernelApp.log_level=CRITICAL",  # it warns of its own shutdown
-    "--IPKernelApp.exec_lines=__import__('fastslow.core.processes', fromlist='x').end_with_parent({parent})",
+    "--IPKernelApp.exec_lines=__import__('fastslow.core.isolated', fromlist='x').end_with_parent({parent})",
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from fastslow.core.cluster.dask_cluster import Cluster, open_cluster
 from fastslow.core.cluster.worker import GPU, MEMORY
+from fastslow.core.isolated import ended_by_interrupt
 from fastslow.core.memory import machine_cores
-from fastslow.core.processes import ended_by_interrupt
 from fastslow.core.settings import PROJECT
 from fastslow.features.settings import FeatureSettings
 from fastslow.networks.settings.train_settings import TrainSettings

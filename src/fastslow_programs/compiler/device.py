@@ -10,20 +10,16 @@ disqualified. All of it runs in a process of its own: a compile that aborts fail
 import base64
 import contextlib
 import importlib.util
-import json
-import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.files import write_json
-from fastslow.core.processes import end_with_parent
+from fastslow.core.errors import SettingsError
+from fastslow.core.files import read_json, write_json
+from fastslow.core.isolated import Killed, Workers
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.compiler.layout_constraints import is_default, layout_constraint
@@ -195,17 +191,9 @@ class Bench:
     @contextlib.contextmanager
     def running(self) -> Iterator[Callable[[Sequence[Module]], Times]]:
         """Give a function that times candidates; one that ends the process or takes too long has failed."""
-        from pebble import ProcessPool
-
-        pool = ProcessPool(
-            max_workers=1,
-            context=multiprocessing.get_context("spawn"),
-            initializer=end_with_parent,
-            initargs=(os.getpid(),),
-        )
 
         def times(modules: Sequence[Module]) -> Times:
-            found = self._ask(pool, modules)
+            found = self._ask(workers, modules)
             if isinstance(found, Times):
                 return found
             if len(modules) == 1:
@@ -215,26 +203,18 @@ class Bench:
             columns = [first, *(t.ratios * first.mean(1, keepdims=True) for t in own)]
             return Times(np.concatenate(columns, 1), [t.failures[0] for t in own])
 
-        try:
+        with Workers() as workers:
             yield times
-        finally:
-            pool.stop()
-            pool.join()
 
-    def _ask(self, pool, modules: Sequence[Module]) -> "Times | str":
-        from pebble import ProcessExpired
-
+    def _ask(self, workers: Workers, modules: Sequence[Module]) -> "Times | str":
         self._calls += 1
         codes = [m.SerializeToString(deterministic=True) for m in (self._program.module, *modules)]
         arguments = (codes, self._program.inputs, self._rounds, self._calls)
+        limit = self._seconds * (1 + len(modules))
         try:
-            seconds, failures = pool.schedule(
-                run_rounds, args=arguments, timeout=self._seconds * (1 + len(modules))
-            ).result()
-        except FutureTimeoutError:
-            return f"timed out: it took longer than {self._seconds:g} s"
-        except ProcessExpired as error:
-            return f"crashed: the process ended with {error.exitcode}"
+            seconds, failures = workers.call(run_rounds, *arguments, seconds=limit)
+        except Killed as error:
+            return f"{error.kind}: {error}"[:_SHOWN]
         return Times(seconds, failures)
 
 
@@ -360,11 +340,7 @@ def load_tuned(folder: str | Path) -> Callable:
 
     path = Path(folder) / SIGNATURE
     module = read_hlo(path.parent / TUNED).module
-    try:
-        signature = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        remedy = "Name the folder of a study of make tune with SET=evaluator=device"
-        raise DataError(path, f"is not readable ({error})", remedy) from None
+    signature = read_json(path)
     compiled = Executable(module.SerializeToString())
     registry = jax.tree_util.default_registry
     trees = {

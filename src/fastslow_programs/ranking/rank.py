@@ -108,10 +108,10 @@ def _describe(
     learnt = None
     if known is not None:
         prediction, learnt = _learn(run, graphs, choices, members, known, default)
-    cycles, default_cycles = {}, None
+    cycles, default_cycles, failures = {}, None, []
     if settings.estimate:
         fastest = fastest_first(prediction, "layout")[: settings.estimate].tolist()
-        default_cycles, *best = _estimate(settings, converted, default, fastest)
+        (default_cycles, *best), failures = _estimate(settings, converted, default, fastest)
         cycles = dict(zip(fastest, best, strict=True))
     weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
     experience = models.experience(run.collection.kind) if known is None else None
@@ -128,6 +128,7 @@ def _describe(
         effects=effects(choices, prediction),
         default=default,
         default_cycles=default_cycles,
+        failures=failures,
         defaults_remedy=_defaults_remedy(run, program),
         imposed=_imposed(converted, choices, prediction) if default is not None and converted else None,
         learnt=learnt,
@@ -201,8 +202,8 @@ def _default(settings: RankSettings, program: Program) -> int | None:
 
 def _estimate(
     settings: RankSettings, program: ConvertedProgram, default: int | None, configs: list[int]
-) -> list[int | None]:
-    """Return the compiler's cycles: of its own default, which must compile, and of some configurations."""
+) -> tuple[list[int | None], list[str]]:
+    """Return the compiler's cycles of its own default, which must compile, and of some; and the failures."""
     rows = program.arrays["node_config_feat"]
     own = {} if default is None else decode(rows[default], program.nodes)
     layouts = [own, *(decode(rows[number], program.nodes) for number in configs)]

@@ -24,7 +24,7 @@ from fastslow.core.cluster.worker import (
     run_call,
 )
 from fastslow.core.errors import SettingsError
-from fastslow.core.processes import ended_by_interrupt
+from fastslow.core.isolated import ended_by_interrupt
 from fastslow.core.settings import resolve
 
 SLURM = "slurm"

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from fastslow.core.errors import FastslowError
 from fastslow.core.files import file_digest
+from fastslow.core.isolated import end_with_parent
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY
-from fastslow.core.processes import end_with_parent
 from fastslow.core.settings import PROJECT
 
 GPU, MEMORY = "GPU", "MEMORY"

@@ -22,13 +22,13 @@ from torch import distributed
 
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import FastslowError, SettingsError
-from fastslow.core.processes import end_with_parent
+from fastslow.core.isolated import end_with_parent
 from fastslow.networks.hardware.devices import pick_device
 from fastslow.networks.settings.train_settings import TrainSettings
 
 _TIMEOUT = timedelta(days=1)  # torchrun itself notices a process that died; the others may wait for a lock
 _LAUNCHER = (  # torchrun, which ends with the process that started it
-    "import sys; from fastslow.core.processes import end_with_parent; end_with_parent(int(sys.argv.pop(1)));"
+    "import sys; from fastslow.core.isolated import end_with_parent; end_with_parent(int(sys.argv.pop(1)));"
     "from torch.distributed.run import main; main()"
 )
 _RANK = (

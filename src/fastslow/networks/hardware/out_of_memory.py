@@ -54,22 +54,30 @@ class Shrinking:
         return [f"memory ran out: continued with {self._what} {self.size}"] if self._said else []
 
     def run(self, work: Callable[[int], Result]) -> Result:
-        """Return ``work(size)``; what the failed attempt held is freed before the next one.
-
-        Raises:
-            MemoryError: Memory ran out with a size of 2, too (or torch's errors that say so).
-        """
+        """Return ``work(size)``, again on a smaller size where memory runs out; errors as :meth:`check`."""
         while True:
             try:
                 return work(self.size)
             except (MemoryError, RuntimeError) as error:
-                if not ran_out_of_memory(error) or self.size <= 2:
-                    raise
-            self.size = max(2, self.size // 2)
-            for clear in self._caches:
-                clear()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-            if not self._said:
-                print(f"memory ran out: continuing with {self._what} {self.size}, or fewer", file=sys.stderr)
-                self._said = True
+                self.check(error)
+            self.shrink()  # here what the failed attempt held is freed
+
+    def check(self, error: Exception) -> None:
+        """Raise an error again unless memory ran out and a smaller size is left to try.
+
+        Raises:
+            Exception: The error, if it has another reason, or the size is 2.
+        """
+        if not ran_out_of_memory(error) or self.size <= 2:
+            raise error
+
+    def shrink(self) -> None:
+        """Halve the size, and drop what is only cached."""
+        self.size = max(2, self.size // 2)
+        for clear in self._caches:
+            clear()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if not self._said:
+            print(f"memory ran out: continuing with {self._what} {self.size}, or fewer", file=sys.stderr)
+            self._said = True

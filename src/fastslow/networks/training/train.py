@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +124,14 @@ class Training:
         """
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
-        losses = examples.take(len(seeds), partial(self._add_gradients, seeds, size))
+        examples.begin(len(seeds))
+        while True:
+            try:
+                losses = self.add_gradients(examples, seeds, size)
+                break
+            except (MemoryError, RuntimeError) as error:
+                self.fits.check(error)
+            self.fits.shrink()  # the step is taken again on fewer configurations
         distributed.add_gradients(self.network)
         self.scaler.unscale_(self.optimizer)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.max_grad_norm)
@@ -133,13 +139,13 @@ class Training:
         self.scaler.update()
         return losses
 
-    def _add_gradients(self, seeds: list[int], size: int, examples: Iterable[Example]) -> list:
+    def add_gradients(self, examples: Iterable[Example], seeds: list[int], size: int) -> list:
         """Add up the gradients of the examples of a step on ``size`` graphs, and return their losses."""
         self.optimizer.zero_grad(set_to_none=True)
         losses = []
-        for seed, example in zip(seeds, examples, strict=True):
+        for seed, (batch, runtime) in zip(seeds, examples, strict=True):
             seed_generator(self.dataset.device, seed)  # the same dropout whichever process has it
-            loss = self.graph_loss(*example)
+            loss = self.graph_loss(batch, runtime)
             self.scaler.scale(loss / size).backward()
             losses.append(loss.detach())
         return losses
