@@ -9,11 +9,7 @@ from fastslow.competition.catalog import ProgramFile, get_collection
 from fastslow.competition.schema import DEFAULTS
 from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
-from fastslow.features.configs.default_layouts import (
-    commonest_layouts,
-    find_default_layouts,
-    is_off_default,
-)
+from fastslow.features.configs.default_layouts import commonest_layouts, find_default_layouts, is_off_default
 from fastslow.features.settings import FeatureSettings
 from helpers.competition_files import REAL, layout_arrays, needs_real, npz_program, write_npz
 

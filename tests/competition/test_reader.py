@@ -12,11 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
-from fastslow.competition.reader import (
-    file_fingerprint,
-    read_choices,
-    read_headers,
-)
+from fastslow.competition.reader import file_fingerprint, read_choices, read_headers
 from fastslow.competition.schema import SCHEMA, check_schema
 from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError

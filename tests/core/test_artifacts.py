@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 from fastslow.core import artifacts
 from fastslow.core.artifacts import CHECKSUM, MANIFEST, Artifact, commit, read_manifest, write_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.files import (
-    atomic_path,
-    digest,
-    read_json,
-    remove_abandoned,
-    write_json,
-    writer_lock,
-)
+from fastslow.core.files import atomic_path, digest, read_json, remove_abandoned, write_json, writer_lock
 from helpers.cases import cases
 
 

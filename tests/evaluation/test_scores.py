@@ -190,7 +190,9 @@ def test_scores_are_recorded_by_distance_to_the_nearest_train_graph(settings, fe
         common = {"split": split, "collection": c.name, "graphs": 1}
         assert rows == [
             {**common, "part": part, "smallest": distance, "largest": distance, "score": scores[name]}
-            for part, distance, name in zip(("nearest third", "middle third"), (near, far), names, strict=True)
+            for part, distance, name in zip(
+                ("nearest third", "middle third"), (near, far), names, strict=True
+            )
         ]
 
 

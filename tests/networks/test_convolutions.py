@@ -36,10 +36,7 @@ FORMS = {
     "sage_max": (partial(SageConv, aggregation="max"), partial(dense_sage, aggregation="max")),
     "gcn": (GcnConv, dense_gcn),
     "mlp_gcn": (MlpGcnConv, partial(dense_mlp_gcn, slope=0.01)),
-    "mlp_gcn_directed": (
-        partial(MlpGcnConv, directed=True, slope=0.2),
-        partial(dense_mlp_gcn, slope=0.2),
-    ),
+    "mlp_gcn_directed": (partial(MlpGcnConv, directed=True, slope=0.2), partial(dense_mlp_gcn, slope=0.2)),
 }
 
 
@@ -50,9 +47,7 @@ def test_a_convolution_equals_its_dense_form_on_every_pair(name, case, seed):
     make, dense = FORMS[name]
     conv = random_parameters(make(WIDTH, 4), seed)
     case.agree(
-        conv,
-        lambda x: conv(x, case.level, case.below),
-        lambda x: dense(x, case.structure[0], double(conv)),
+        conv, lambda x: conv(x, case.level, case.below), lambda x: dense(x, case.structure[0], double(conv))
     )
 
 

@@ -58,11 +58,7 @@ def test_the_device_of_the_setting(gpus, name, found, wanted):
 @pytest.mark.parametrize(
     "name, found, message",
     [
-        (
-            "cuda",
-            [],
-            r"available\(\) is False, .*count\(\) is 0.*use 'auto' or 'cpu', or a CUDA build",
-        ),
+        ("cuda", [], r"available\(\) is False, .*count\(\) is 0.*use 'auto' or 'cpu', or a CUDA build"),
         ("cuda:1", [], r"is_available\(\) is False"),
         ("cuda:1", [T4], r"is_available\(\) is True, .*device_count\(\) is 1.*one of cuda:0 to cuda:0"),
         ("cuda:999", [T4, T4], "one of cuda:0 to cuda:1"),

@@ -23,12 +23,7 @@ torch.set_num_threads(1)
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-networks = st.builds(
-    make_network,
-    st.integers(0, 4),
-    st.booleans(),
-    seed=st.integers(0, 99),
-)
+networks = st.builds(make_network, st.integers(0, 4), st.booleans(), seed=st.integers(0, 99))
 POOLINGS = [pool + nodes for pool in POOLS for nodes in ("", "@configurable")]
 readouts = st.lists(st.sampled_from(POOLINGS), min_size=1, max_size=4, unique=True).map("+".join)
 other_networks = st.builds(

@@ -98,10 +98,7 @@ def kernels(tmp_path_factory):
             shutil.copy(path, target)
     build_features(
         FeatureSettings(
-            collection=TILE.name,
-            data_root=str(folder / "data"),
-            folder=str(folder / "features"),
-            workers=1,
+            collection=TILE.name, data_root=str(folder / "data"), folder=str(folder / "features"), workers=1
         )
     )
     return folder / "features"
@@ -309,9 +306,7 @@ def test_a_finished_run_is_not_trained_again(settings, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"seed": 1}, {"dropout": 0.2}, {"hidden_channels": 12}, {"cross_config": False}],
-    ids=str,
+    "change", [{"seed": 1}, {"dropout": 0.2}, {"hidden_channels": 12}, {"cross_config": False}], ids=str
 )
 def test_a_changed_setting_trains_again(settings, monkeypatch, change):
     train(settings.replace(epochs=1))

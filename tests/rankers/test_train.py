@@ -224,7 +224,7 @@ def test_runs_are_one_for_each_other_collection(both_searches, runs):
 
 
 SOME_OBJECTIVES = {  # settings that only some objectives read, with a value that is not the default
-    "pairs_per_config": 4,
+    "pairs_per_config": 4
 }
 
 
@@ -272,10 +272,7 @@ def test_presets_set_nothing_that_is_not_read(preset, kind, tmp_path):
 @cases(
     "options, said",
     [
-        (
-            {"objective": "mse"},
-            "objective: 'mse' is not one of regression, quantile, lambdarank, rank_xe",
-        ),
+        ({"objective": "mse"}, "objective: 'mse' is not one of regression, quantile, lambdarank, rank_xe"),
         ({"train_on": "all"}, "train_on: 'all' is not one of collection, source, layout"),
         ({"num_iterations": 0}, "num_iterations"),
         ({"early_stopping_rounds": -1}, "early_stopping_rounds"),
