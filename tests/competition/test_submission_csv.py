@@ -1,7 +1,6 @@
 import re
 import shutil
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,13 +17,11 @@ from fastslow.competition.submission_csv import (
 )
 from fastslow.core.errors import DataError, SettingsError
 from helpers.cases import cases
+from helpers.competition_files import REAL, ROOT, needs_real
 from helpers.submission_files import write_submission
 
-SAMPLE = Path(__file__).parents[2] / "data" / "sample"
-REAL = Path(__file__).parents[3] / "shared" / "real"
-needs_real = pytest.mark.skipif(
-    not REAL.is_dir(), reason="../shared/real (genuine TpuGraphs files) is not here"
-)
+SAMPLE = ROOT / "data" / "sample"
+
 
 COUNTS = {"tile:xla:small": 3, "tile:xla:big": 9, "layout:xla:random:net": 4}
 ROWS = {"tile:xla:small": "2;0;1", "tile:xla:big": "8;0;3;4;1", "layout:xla:random:net": "3;1;0;2"}

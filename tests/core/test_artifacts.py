@@ -363,8 +363,3 @@ def test_the_commit_is_of_this_code(tmp_path, monkeypatch):
     assert commit() == expected
     monkeypatch.setenv("PATH", str(tmp_path))  # no git
     assert commit() == "unknown"
-
-
-def test_the_manifest_is_json(tmp_path):
-    make(tmp_path).finish(columns=["a"])
-    assert json.loads((tmp_path / MANIFEST).read_text())["columns"] == ["a"]

@@ -1,7 +1,6 @@
 """The ensemble: normalisations, equal and searched weights, and members that are refused."""
 
 import shutil
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from fastslow.competition.catalog import PREDICTED_SPLITS
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.evaluation import predictions as predictions_file
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble, models_of
 from fastslow.evaluation.ensemble_weights import (
     NORMALISATIONS,
@@ -161,19 +159,6 @@ def test_two_models_of_one_short_name_keep_their_full_names():
     assert models_of(manifests) == {"gnn-s0": ["gnn-s0"], "gnn-s1": ["gnn-s1"]}
     manifests["gnn-s1"]["settings"]["width"] = 8
     assert models_of(manifests) == {"gnn": ["gnn-s0", "gnn-s1"]}
-
-
-def test_each_manifest_is_read_once(layout, tmp_path, rng, monkeypatch):
-    runs = [write_run(tmp_path / f"m{i}", layout, random_scores(layout, rng)) for i in range(3)]
-    read = Counter()
-
-    def counted(folder, *remedy):
-        read[folder.name] += 1
-        return read_manifest(folder, *remedy)
-
-    monkeypatch.setattr(predictions_file, "read_manifest", counted)
-    build_ensemble(ensemble_settings(layout, tmp_path / "e", runs))
-    assert {name: read[name] for name in ("m0", "m1", "m2")} == {"m0": 1, "m1": 1, "m2": 1}
 
 
 @pytest.mark.parametrize("normalisation", ["best", *NORMALISATIONS])

@@ -16,7 +16,7 @@ from helpers.competition_files import REAL, ROOT, graph_arrays, npz_program
 FILES = [
     path
     for root in (ROOT / "data" / "sample", REAL)
-    for path in sorted((root / "npz_all" / "npz" / "tile").rglob("*.npz"))
+    for path in sorted((root / "npz_all" / "npz" / "tile").rglob("*.npz"))[:: 1 if root == REAL else 8]
 ]
 DOT = graph_arrays(
     [("parameter", (200, 70)), ("parameter", (70, 300)), ("dot", (200, 300), (0, 1), True)], [(2, 0), (2, 1)]
@@ -75,36 +75,6 @@ def test_the_tensors_of_a_dot():
     }
 
 
-def test_features_by_hand():
-    bounds = np.zeros((2, 3, 6))
-    bounds[0, 0, :2], bounds[0, 1, :2] = (9, 2), (10, 1)  # kernel of 9 x 3, output of 38 x 2
-    got = {name: value[0] for name, value in features(DOT, bounds).items()}
-    expected = {
-        "kernel_bound_0_log": math.log(10),
-        "kernel_bound_1_log": math.log(3),
-        "kernel_bound_2_log": 0,
-        "kernel_bound_sum_log": math.log(12),
-        "kernel_bound_product_log": math.log(18),
-        "kernel_bound_0_over_size": 1,
-        "kernel_bound_1_over_size": 2 / 3,
-        "kernel_tiles_0_log": 0,
-        "kernel_tiles_1_log": math.log(2),
-        "kernel_tiles_log": math.log(2),
-        "kernel_volume_over_size": 2 / 3,
-        "kernel_waste": 1 - 27 / 36,
-        "output_bound_0_over_size": 10 / 38,
-        "output_bound_1_over_size": 1 / 2,
-        "output_tiles_log": math.log(4 * 2),
-        "output_volume_over_size": 10 / 76,
-        "output_waste": 1 - 76 / 80,
-        "input_bound_sum_log": 0,
-        "input_volume_over_size": 0,
-        "input_waste": 0,
-    }
-    for name, value in expected.items():
-        assert got[name] == pytest.approx(value, abs=1e-6), name
-
-
 def test_nothing_given_is_nothing_but_zeros():
     for values in features(DOT, np.zeros((2, 3, 6))).values():  # as in kernels with two configurations
         np.testing.assert_array_equal(values, 0)
@@ -140,14 +110,6 @@ def test_features_match_a_loop(seed):
                 assert got[f"{group}_{name}"][config] == pytest.approx(value, rel=1e-5, abs=1e-6), name
                 names.add(f"{group}_{name}")
     assert names == got.keys()
-
-
-def test_a_configuration_does_not_depend_on_the_others(rng):
-    bounds = rng.integers(0, 9, (5, 3, 6))
-    order = rng.permutation(5)
-    together, shuffled = features(DOT, bounds), features(DOT, bounds[order])
-    for name, values in together.items():
-        np.testing.assert_array_equal(values[order], shuffled[name])
 
 
 @cases(
@@ -212,7 +174,7 @@ def test_without_a_tensor_only_the_bounds_count():
 
 @pytest.mark.skipif(not FILES, reason="no tile files")
 def test_no_bound_of_a_tile_file_exceeds_its_tensor():
-    """The claim about order and units of the bounds, on every file there is."""
+    """The claim about order and units of the bounds, on the genuine files and some of the sample."""
     for path in FILES:
         file = npz_program(path, "tile")
         graph = {key: getattr(file, key) for key in ("node_feat", "node_opcode", "edge_index")}

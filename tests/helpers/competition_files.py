@@ -16,6 +16,11 @@ needs_real = pytest.mark.skipif(
     not (REAL / "npz_all").is_dir(),
     reason="no published TpuGraphs files beside the repository (../shared/real)",
 )
+PUBLISHED_MODULE = REAL / "pb" / "module_tuning_data_layout.pb"
+PUBLISHED_GRAPH = REAL / "npz_all" / "npz" / "layout" / "xla" / "default" / "valid" / "unet_3d.4x4.bf16.npz"
+needs_pair = pytest.mark.skipif(
+    not PUBLISHED_MODULE.is_file(), reason=f"no published protobuf and npz of one program under {REAL}"
+)
 _PRODUCTS = [i for i, name in enumerate(node_columns.COLUMN_NAMES) if name.endswith("_product")]
 
 

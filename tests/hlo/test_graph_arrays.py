@@ -1,10 +1,8 @@
 """Equality of the extractor with the reference in ``hlo_message`` and with a published pair of files."""
 
 import time
-from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,12 +11,8 @@ from fastslow.competition.opcodes import OPCODES
 from fastslow.hlo.graph_arrays import EXTRA_NAMES, graph_arrays, operand_nodes
 from fastslow.hlo.reader import read_hlo
 from helpers.cases import cases
+from helpers.competition_files import PUBLISHED_GRAPH, PUBLISHED_MODULE, needs_pair
 from helpers.hlo_message import PRIMITIVE_TYPES, Module, Program, graph, random_program, window
-
-REAL = Path(__file__).parents[3] / "shared" / "real"
-PUBLISHED_MODULE = REAL / "pb" / "module_tuning_data_layout.pb"
-PUBLISHED_GRAPH = REAL / "npz_all" / "npz" / "layout" / "xla" / "default" / "valid" / "unet_3d.4x4.bf16.npz"
-needs_pair = pytest.mark.skipif(not PUBLISHED_MODULE.is_file(), reason=f"no published pair under {REAL}")
 
 
 def assert_equals_reference(module):

@@ -96,12 +96,6 @@ def test_a_node_without_neighbours_depends_on_itself_alone(name):
     assert not changed[case.level.node_ids == 0].any() and changed[case.level.node_ids == 1].any()
 
 
-def test_sage_gives_a_node_without_neighbours_its_own_part_alone():
-    structure = np.zeros((0, 2), np.int64), 2, np.array([1]), np.array([[[0, 0, 0]], [[1, 0, 0]]], np.uint8)
-    case, sage = Case(structure, 0), SageConv(WIDTH, 4)
-    torch.testing.assert_close(sage(case.x, case.level, case.below), sage.own(case.x)[case.level.own])
-
-
 @given(st.integers(0, 5), st.integers(1, 5), st.integers(0, 99))
 @settings(max_examples=40)
 def test_the_maximum_of_an_operator_is_that_of_the_rows_it_names(rows, columns, seed):

@@ -20,7 +20,7 @@ from fastslow.evaluation.predictions import read_predictions
 from fastslow.networks.hardware import distributed
 from fastslow.networks.training.train import train
 from helpers import rank_training
-from helpers.networks import into, small_training
+from helpers.networks import into, small_training, weights_of
 
 torch.set_num_threads(1)
 
@@ -47,10 +47,6 @@ def two(settings, tmp_path_factory):
     """The folder of a training by two processes, and its manifest."""
     folder = tmp_path_factory.mktemp("two")
     return folder, train(into(settings, folder, processes=2))
-
-
-def weights_of(folder):
-    return torch.load(folder / "run" / "model.pt", weights_only=True)
 
 
 def close(ours, theirs, tolerance=1e-4):

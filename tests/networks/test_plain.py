@@ -19,7 +19,7 @@ from fastslow.networks.settings.segment_settings import CUT
 from fastslow.networks.settings.train_settings import TrainSettings
 from helpers.cases import cases
 from helpers.dense_plain import dense_plain_predictions, dense_plain_states
-from helpers.networks import all_configs, close, equals_reference, make_network, program
+from helpers.networks import all_configs, close, equals_reference, make_network
 from helpers.random_graphs import make_graph, make_scalers, structures
 
 torch.set_num_threads(1)
@@ -41,7 +41,6 @@ def networks(draw, **fixed):
 
 
 graphs = st.builds(make_graph, structures(min_nodes=2), st.integers(0, 99))
-kernels = graphs.filter(lambda graph: not len(graph.config_index))
 
 
 def prepare(network, graph):
@@ -112,22 +111,6 @@ def test_a_segment_that_is_cut_out_attends_to_its_own_nodes_alone(network, graph
     scaler, _ = make_scalers(graph)
     reference = dense_plain_states(parameters, layers, graph, scaler, configs, inside, nodes=kept)
     close(x[states], reference, 1e-4)
-
-
-@cases("attends", [False, True])
-def test_the_numbering_of_the_nodes_does_not_matter(attends):
-    graph = program()
-    network = make_network(block="residual", convolution="gcn", input_attention=attends)
-    order = np.array([3, 5, 0, 2, 4, 1])  # new number of each node
-    old = np.argsort(order)
-    fields = {"node_feat": graph.node_feat[old], "node_opcode": graph.node_opcode[old]}
-    fields |= {"edge_index": order[graph.edge_index], "config_index": order[graph.config_index]}
-    moved = type(graph)(**{**vars(graph), **fields})
-    predictions = [
-        network(prepare(network, g).batch(all_configs(g), network.architecture.num_levels))
-        for g in (graph, moved)
-    ]
-    close(predictions[1], predictions[0], 1e-5)
 
 
 def test_without_blocks_the_unit_structure_sums_its_inputs():

@@ -15,7 +15,7 @@ from fastslow.networks.hardware.out_of_memory import Shrinking
 from fastslow.networks.hardware.step_examples import StepExamples
 from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.training.train import Training, train
-from helpers.networks import into, small_training
+from helpers.networks import into, small_training, weights_of
 
 torch.set_num_threads(1)
 
@@ -138,10 +138,6 @@ def fail_above(monkeypatch, most, before=0):
     return passed
 
 
-def weights(folder):
-    return torch.load(folder / "run" / "model.pt", weights_only=True)
-
-
 def test_the_training_goes_on_with_fewer_configurations(settings, features, tmp_path, monkeypatch, capsys):
     passed = fail_above(monkeypatch, 3, before=4)
     manifest = train(settings)
@@ -160,7 +156,7 @@ def test_gradients_of_the_failed_attempt_do_not_count(settings, tmp_path, monkey
         with monkeypatch.context() as patch:
             fail_above(patch, 3, before)
             train(into(settings, tmp_path / str(before)))
-        found.append(weights(tmp_path / str(before)))
+        found.append(weights_of(tmp_path / str(before)))
     for other in found[1:]:
         assert all(torch.equal(found[0][name], other[name]) for name in other)
 

@@ -1,5 +1,4 @@
 import itertools
-import json
 import math
 import shutil
 
@@ -15,7 +14,7 @@ import fastslow.networks.training.validation
 from fastslow.competition.catalog import SPLITS, get_collection
 from fastslow.competition.metrics import collection_score, ranking_tau
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import SettingsError
 from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureSettings, build_features
@@ -29,6 +28,7 @@ from fastslow.networks.training.schedule import learning_rate
 from fastslow.networks.training.train import Training, make_network, train
 from fastslow.networks.training.validation import Validation
 from helpers.cases import cases
+from helpers.networks import Interrupted, interrupt, into, lines_of, same_run, small_training, weights_of
 
 torch.set_num_threads(1)
 SAMPLE = PROJECT / "data" / "sample"
@@ -113,68 +113,16 @@ def tile_settings(kernels, **settings):
 @pytest.fixture
 def settings(toy, tmp_path):
     """A small run on the toy."""
-    return TrainSettings(
-        features=[str(toy)],
-        runs=[str(tmp_path / "run")],
-        folder=str(tmp_path / "run" / "training"),
-        device="cpu",
-        hidden_channels=8,
-        num_layers=1,
-        epochs=4,
-        configs_per_step=16,
-        average_last=2,
-        learning_rate=3e-3,
-    )
+    return toy_settings(toy, tmp_path)
 
 
-def into(settings, folder):
-    """The same settings with other folders to write."""
-    return settings.replace(runs=[str(folder)], folder=str(folder / "training"))
+def toy_settings(toy, folder, **changes):
+    size = {"num_layers": 1, "epochs": 2, "configs_per_step": 16, "average_last": 2, "learning_rate": 3e-3}
+    return small_training(Features(toy), folder, **{**size, **changes})
 
 
 def make_training(settings):
     return Training(settings, make_dataset(settings))
-
-
-def weights_of(folder):
-    return torch.load(f"{folder}/model.pt", weights_only=True)
-
-
-def metrics_of(folder):
-    return [json.loads(line) for line in (folder / "training" / "metrics.jsonl").read_text().splitlines()]
-
-
-def same_run(one, other):
-    """Whether two run folders hold the same weights, scores and metrics, bit for bit."""
-    weights, others = weights_of(one), weights_of(other)
-    scores, other_scores = read_predictions(one), read_predictions(other)
-    return (
-        list(weights) == list(others)
-        and all(torch.equal(weights[name], others[name]) for name in weights)
-        and all(
-            np.array_equal(score, other_scores[split][name])
-            for split in scores
-            for name, score in scores[split].items()
-        )
-        and metrics_of(one) == metrics_of(other)
-    )
-
-
-class Interrupted(Exception):
-    pass
-
-
-def interrupt(monkeypatch, name, calls):
-    """Make a method of Training or Validation raise at its call number ``calls`` (from 0)."""
-    owner = Training if hasattr(Training, name) else Validation
-    original, counter = getattr(owner, name), itertools.count()
-
-    def method(self, *args):
-        if next(counter) == calls:
-            raise Interrupted
-        return original(self, *args)
-
-    monkeypatch.setattr(owner, name, method)
 
 
 def forbid_training(monkeypatch):
@@ -195,15 +143,16 @@ def precision(request, monkeypatch):
 
 @pytest.mark.parametrize("precision", ["float32", "float16"], indirect=True)
 def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path, precision):
+    """It takes 60 epochs until both rankings are nearly right."""
     settings = settings.replace(hidden_channels=16, epochs=60, dropout=0.0, learning_rate=1e-2)
     manifest = train(settings.replace(configs_per_step=24, evaluate_every=10))
-    history = metrics_of(tmp_path / "run")
+    history = lines_of(tmp_path)
     assert [row["epoch"] for row in history] == [10, 20, 30, 40, 50, 60]
     assert history[-1]["loss"] < history[0]["loss"]
 
     dataset = make_dataset(settings)
     network = make_network(settings, dataset)
-    network.load_state_dict(weights_of(*settings.runs))
+    network.load_state_dict(weights_of(tmp_path))
     scores = predict(network, dataset, LAYOUT.slug, "train", settings.configs_together)
     runtimes = dataset.sources[LAYOUT.slug].labels("train")
     assert min(ranking_tau(runtimes[name], scores[name]) for name in PROGRAMS["train"]) > 0.9
@@ -217,7 +166,7 @@ def files(folder):
 def test_the_folders_are_whole(settings, tmp_path):
     training = train(settings)
     assert files(tmp_path / "run") == {"manifest.json", "model.pt", "predictions.npz", "scalers.npz"}
-    assert files(tmp_path / "run" / "training") == {"manifest.json", "metrics.jsonl", "training.png"}
+    assert files(tmp_path / "training") == {"manifest.json", "metrics.jsonl", "training.png"}
     features = Features(*settings.features)
     scores = read_predictions(tmp_path / "run")
     check_predictions(tmp_path / "run", scores, features)
@@ -232,7 +181,7 @@ def test_the_folders_are_whole(settings, tmp_path):
     assert training["valid"]["by_collection"] == {LAYOUT.slug: tau}
 
 
-@pytest.mark.parametrize("lost", ["run/manifest.json", "run/training/manifest.json"])
+@pytest.mark.parametrize("lost", ["run/manifest.json", "training/manifest.json"])
 def test_a_training_counts_as_done_with_its_runs_alone(settings, tmp_path, monkeypatch, lost):
     train(settings)
     assert settings.artifact().is_current()
@@ -247,7 +196,7 @@ def test_a_training_counts_as_done_with_its_runs_alone(settings, tmp_path, monke
 def test_equal_seeds_give_equal_runs_and_others_do_not(settings, tmp_path):
     folders = [tmp_path / name for name in ("a", "b", "c")]
     for folder, seed in zip(folders, (7, 7, 8), strict=True):
-        train(into(settings.replace(seed=seed), folder))
+        train(into(settings, folder, seed=seed))
     assert same_run(folders[0], folders[1])
     assert not same_run(folders[0], folders[2])
 
@@ -256,6 +205,17 @@ def test_the_seed_draws_the_first_weights(settings):
     one, same, other = (make_training(settings.replace(seed=seed)).network for seed in (3, 3, 4))
     assert torch.equal(one.trunk.node.weight, same.trunk.node.weight)
     assert not torch.equal(one.trunk.node.weight, other.trunk.node.weight)
+
+
+LONG = {"epochs": 6, "evaluate_every": 2, "dropout": 0.3}
+
+
+@pytest.fixture(scope="module")
+def whole(toy, tmp_path_factory):
+    """A run that nothing interrupts: two graphs, a checkpoint after epochs 2, 4 and 6; dropout, sampling."""
+    folder = tmp_path_factory.mktemp("whole")
+    train(toy_settings(toy, folder, **LONG))
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -268,10 +228,8 @@ def test_the_seed_draws_the_first_weights(settings):
         ("choose_weights", 0, 6),
     ],
 )
-def test_a_resumed_run_equals_an_uninterrupted_one(settings, tmp_path, capsys, method, calls, epoch):
-    """Two graphs, 6 epochs, a checkpoint after epochs 2, 4 and 6; dropout and sampling are on."""
-    settings = settings.replace(epochs=6, evaluate_every=2, dropout=0.3)
-    train(into(settings, tmp_path / "whole"))
+def test_a_resumed_run_equals_an_uninterrupted_one(whole, toy, tmp_path, capsys, method, calls, epoch):
+    settings = toy_settings(toy, tmp_path, **LONG)
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, method, calls)
         with pytest.raises(Interrupted):
@@ -280,9 +238,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one(settings, tmp_path, capsys, m
     capsys.readouterr()
     manifest = train(settings)
     assert (f"training: resumed after epoch {epoch}" in capsys.readouterr().out) == (epoch > 0)
-    assert same_run(tmp_path / "run", tmp_path / "whole")
-    assert manifest["valid"] == read_manifest(tmp_path / "whole" / "training")["valid"]
-    assert not (tmp_path / "run" / "training" / "checkpoint.pt").exists()
+    assert same_run(tmp_path, whole)
+    assert manifest["valid"] == read_manifest(whole / "training")["valid"]
+    assert not (tmp_path / "training" / "checkpoint.pt").exists()
 
 
 def test_a_checkpoint_of_other_settings_is_not_continued(settings, tmp_path):
@@ -292,9 +250,9 @@ def test_a_checkpoint_of_other_settings_is_not_continued(settings, tmp_path):
         interrupt(monkeypatch, "choose_weights", 0)
         with pytest.raises(Interrupted):
             train(settings)
-    assert (tmp_path / "run" / "training" / "checkpoint.pt").exists()
+    assert (tmp_path / "training" / "checkpoint.pt").exists()
     train(other)
-    assert same_run(tmp_path / "run", tmp_path / "whole")
+    assert same_run(tmp_path, tmp_path / "whole")
 
 
 def test_a_finished_run_is_not_trained_again(settings, monkeypatch):
@@ -305,23 +263,13 @@ def test_a_finished_run_is_not_trained_again(settings, monkeypatch):
     assert train(settings.replace(configs_together=9)) == manifest
 
 
-@pytest.mark.parametrize(
-    "change", [{"seed": 1}, {"dropout": 0.2}, {"hidden_channels": 12}, {"cross_config": False}], ids=str
-)
-def test_a_changed_setting_trains_again(settings, monkeypatch, change):
-    train(settings.replace(epochs=1))
-    forbid_training(monkeypatch)
-    with pytest.raises(Interrupted):
-        train(settings.replace(epochs=1, **change))
-
-
 def test_changed_features_train_again(settings, tmp_path):
-    train(settings.replace(epochs=1))
+    train(settings)
     other = build_layout(
         tmp_path / "other", train=constant_runtime, mobilenet_forward_w32_d5_b8=one_node_decides
     )
-    assert settings.replace(epochs=1).artifact().is_current()
-    assert not settings.replace(epochs=1, features=[str(other)]).artifact().is_current()
+    assert settings.artifact().is_current()
+    assert not settings.replace(features=[str(other)]).artifact().is_current()
 
 
 @cases(
@@ -380,11 +328,6 @@ def test_the_cache_key_holds_what_the_kind_reads():
     assert layout.keys() - tile.keys() == only and not tile.keys() - layout.keys()
 
 
-def test_missing_features_are_named(settings, tmp_path):
-    with pytest.raises(DataError, match="nowhere"):
-        train(settings.replace(features=[str(tmp_path / "nowhere")]))
-
-
 def script_valid(monkeypatch, *scores):
     """Let evaluations on valid give these scores, one after the other."""
     remaining = iter(scores)
@@ -399,14 +342,14 @@ def test_patience_counts_evaluations_without_a_better_score(settings, monkeypatc
     manifest = train(settings)
     assert manifest["epochs"] == 10
     assert manifest["valid"]["weights"] == "epoch 4"
-    assert len(metrics_of(tmp_path / "run")) == 5
+    assert len(lines_of(tmp_path)) == 5
 
 
 def test_without_patience_every_epoch_runs_and_the_last_is_evaluated(settings, monkeypatch, tmp_path):
     script_valid(monkeypatch, 0.3, 0.2, 0.1, 0.3)
     manifest = train(settings.replace(epochs=7, evaluate_every=3, average_last=0))
     assert manifest["epochs"] == 7
-    assert [row["epoch"] for row in metrics_of(tmp_path / "run")] == [3, 6, 7]
+    assert [row["epoch"] for row in lines_of(tmp_path)] == [3, 6, 7]
 
 
 def test_the_best_weights_so_far_survive_an_interruption(settings):
@@ -422,7 +365,10 @@ def test_the_best_weights_so_far_survive_an_interruption(settings):
 
 
 @pytest.mark.parametrize("average_score, chosen", [(0.35, "epoch 2"), (0.4, "average"), (0.5, "average")])
-def test_averaged_weights_are_taken_where_they_are_no_worse(settings, monkeypatch, average_score, chosen):
+def test_averaged_weights_are_taken_where_they_are_no_worse(
+    settings, monkeypatch, tmp_path, average_score, chosen
+):
+    """The predictions that are written are those of the chosen weights."""
     script_valid(monkeypatch, 0.2, 0.4, 0.3, average_score, 0.4)
     kept = []
     evaluate = Validation.evaluate
@@ -432,12 +378,20 @@ def test_averaged_weights_are_taken_where_they_are_no_worse(settings, monkeypatc
         kept.append({name: value.clone() for name, value in self.network.state_dict().items()})
 
     monkeypatch.setattr(Validation, "evaluate", record)
-    manifest = train(settings.replace(epochs=3, evaluate_every=1, average_last=2))
+    settings = settings.replace(epochs=3, learning_rate=2e-2)
+    manifest = train(settings)
     assert manifest["valid"]["weights"].startswith(chosen)
     assert manifest["valid"]["mean"] == max(average_score, 0.4)
-    for name, value in weights_of(*settings.runs).items():
+    for name, value in weights_of(tmp_path).items():
         average = (kept[1][name] + kept[2][name]) / 2
         torch.testing.assert_close(value, kept[1][name] if chosen == "epoch 2" else average)
+    training = make_training(settings)
+    training.network.load_state_dict(weights_of(tmp_path))
+    again = predict(training.network, training.dataset, LAYOUT.slug, "valid", settings.configs_together)
+    written = read_predictions(tmp_path / "run")["valid"]
+    assert again.keys() == written.keys()
+    for name, prediction in again.items():
+        np.testing.assert_array_equal(written[name], prediction)
 
 
 def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch, tmp_path):
@@ -458,42 +412,6 @@ def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch,
     assert manifest["valid"]["mean"] == ranking_tau(labels[name], scores[name])
 
 
-@pytest.mark.parametrize("average_score, chosen", [(0.3, "epoch 2"), (0.5, "average")])
-def test_the_predictions_of_valid_are_those_of_the_chosen_weights(
-    settings, monkeypatch, tmp_path, average_score, chosen
-):
-    script_valid(monkeypatch, 0.2, 0.4, 0.3, average_score, 0.4)
-    settings = settings.replace(epochs=3, evaluate_every=1, average_last=2, learning_rate=2e-2)
-    assert train(settings)["valid"]["weights"].startswith(chosen)
-    training = make_training(settings)
-    training.network.load_state_dict(weights_of(*settings.runs))
-    again = predict(training.network, training.dataset, LAYOUT.slug, "valid", settings.configs_together)
-    written = read_predictions(tmp_path / "run")["valid"]
-    assert again.keys() == written.keys()
-    for name, prediction in again.items():
-        np.testing.assert_array_equal(written[name], prediction)
-
-
-def test_the_chosen_weights_are_never_below_the_best_on_valid(settings, tmp_path):
-    for seed in range(3):
-        manifest = train(settings.replace(seed=seed, epochs=5, evaluate_every=1, learning_rate=2e-2))
-        assert manifest["valid"]["mean"] >= max(row["valid"] for row in metrics_of(tmp_path / "run"))
-
-
-def test_train_graphs_of_constant_runtime_are_skipped(settings, monkeypatch, tmp_path):
-    features = build_layout(tmp_path, mobilenet_forward_w32_d5_b8=constant_runtime)
-    seen, example = [], Training.example
-    monkeypatch.setattr(Training, "example", lambda *args: seen.append(args[1][0]) or example(*args))
-    train(settings.replace(features=[str(features)], epochs=2))
-    assert seen == [f"{LAYOUT.slug}/vgg_forward_w16_d8_b8"] * 2
-
-
-def test_train_graphs_that_carry_no_ranking_signal_are_refused(settings, tmp_path):
-    features = build_layout(tmp_path, train=constant_runtime)
-    with pytest.raises(DataError, match="features: no train graph has two configurations of different"):
-        train(settings.replace(features=[str(features)]))
-
-
 def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
     features = build_layout(
         tmp_path, mobilenet_forward_w32_d5_b8=one_configuration, valid=a_single_one, test=a_single_one
@@ -506,26 +424,8 @@ def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
         assert [score.shape for score in scores[split].values()] == [(1,)]
 
 
-@pytest.mark.parametrize("together", [5, 10, 23])
-def test_many_configurations_are_scored_in_chunks_as_if_at_once(settings, monkeypatch, together):
-    dataset = make_training(settings).dataset
-    network = make_network(settings, dataset)
-    (name,) = PROGRAMS["valid"]
-    whole = predict(network, dataset, LAYOUT.slug, "valid", 24)[name]
-    sizes, batch = [], dataset.batch
-    monkeypatch.setattr(
-        "fastslow.networks.predict.dataset.computes_by_nodes", lambda *_: False
-    )  # tested elsewhere
-    monkeypatch.setattr(dataset, "batch", lambda *args: sizes.append(len(args[2])) or batch(*args))
-    np.testing.assert_allclose(
-        predict(network, dataset, LAYOUT.slug, "valid", together)[name], whole, rtol=1e-5, atol=1e-6
-    )
-    assert max(sizes) <= together
-
-
 def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path, monkeypatch):
-    shape = {"hidden_channels": 8, "num_layers": 1}
-    settings = TrainSettings(kind="tile", features=[str(kernels)], runs=["run"], device="cpu", **shape)
+    settings = tile_settings(kernels)
     dataset = make_dataset(settings)
     network = make_network(settings, dataset)
     embedded = []
@@ -536,15 +436,6 @@ def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path,
     assert len(embedded) == len(scores) == 3
     assert {name: len(score) for name, score in scores.items()} == Features(kernels).num_configs("valid")
     assert min(map(len, scores.values())) > 2
-
-
-def test_scores_of_a_whole_set_do_not_depend_on_its_order(settings):
-    training = make_training(settings)
-    (name,) = PROGRAMS["valid"]
-    scores = predict(training.network, training.dataset, LAYOUT.slug, "valid", 24)[name]
-    order = np.random.default_rng(3).permutation(24)
-    shuffled = training.network(training.dataset.batch("valid", f"{LAYOUT.slug}/{name}", order)).detach()
-    np.testing.assert_allclose(shuffled, scores[order], rtol=1e-4, atol=1e-6)
 
 
 def test_prediction_uses_no_dropout_and_training_does(settings):
@@ -626,25 +517,16 @@ def test_a_step_drops_other_edges_each_time_and_the_same_ones_again_with_the_sam
 
 @pytest.mark.parametrize(
     "changes",
-    [{"convolution": name} for name in CONVOLUTIONS]
+    [{"convolution": name} for name in CONVOLUTIONS if name != "sage"]
     + [{"node_attention": "linear"}, {"node_inputs": "picked+depths", "readout": "mean+max"}],
     ids=str,
 )
 def test_every_architecture_learns_and_predicts(settings, changes):
-    training = make_training(settings.replace(**changes, epochs=12, dropout=0.0))
-    losses = [training.run_epoch() for _ in range(12)]
+    training = make_training(settings.replace(**changes, epochs=8, dropout=0.0))
+    losses = [training.run_epoch() for _ in range(8)]
     assert min(losses[-2:]) < losses[0]
     (scores,) = predict(training.network, training.dataset, LAYOUT.slug, "valid", 7).values()
     assert np.isfinite(scores).all() and len(np.unique(scores)) > 1
-
-
-@pytest.mark.parametrize("graphs_per_step, steps", [(1, 2), (2, 1), (9, 1)])
-def test_graphs_of_a_step_share_it(settings, monkeypatch, graphs_per_step, steps):
-    training = make_training(settings.replace(graphs_per_step=graphs_per_step))
-    taken, step = [], training.optimizer.step
-    monkeypatch.setattr(training.optimizer, "step", lambda: taken.append(1) or step())
-    training.run_epoch()
-    assert len(taken) == steps
 
 
 @pytest.mark.parametrize("text", ["pairwise_hinge", "list_mle:1+mse_log:0.02"])
@@ -713,17 +595,17 @@ def test_weights_decay_where_nothing_is_learned(settings, monkeypatch):
 
 def test_tile_kernels_train(kernels, tmp_path):
     settings = tile_settings(kernels, epochs=3)
-    train(into(settings, tmp_path / "run"))
+    train(into(settings, tmp_path))
     manifest = read_manifest(tmp_path / "run")
     check_predictions(tmp_path / "run", read_predictions(tmp_path / "run"), Features(kernels))
-    assert not any("cross" in name for name in weights_of(tmp_path / "run"))
+    assert not any("cross" in name for name in weights_of(tmp_path))
     # selected by what counts: the best runtime among the five that score best
     labels, scores = Features(kernels).labels("valid"), read_predictions(tmp_path / "run")["valid"]
     best = {
         name: 2 - label[np.argsort(scores[name])[:5]].min() / label.min() for name, label in labels.items()
     }
     assert manifest["valid"]["per_graph"] == pytest.approx(best)
-    assert manifest["valid"]["mean"] >= max(row["valid"] for row in metrics_of(tmp_path / "run"))
+    assert manifest["valid"]["mean"] >= max(row["valid"] for row in lines_of(tmp_path))
 
 
 def test_cross_config_is_used_only_where_asked_for(settings):
@@ -732,19 +614,18 @@ def test_cross_config_is_used_only_where_asked_for(settings):
     assert not any("cross" in name for name, _ in without.named_parameters())
 
 
-@pytest.mark.parametrize("configs_per_step", [8, 24])
-def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, configs_per_step):
-    settings = settings.replace(configs_per_step=configs_per_step, dropout=0.3)
+def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path):
+    settings = settings.replace(configs_per_step=8, dropout=0.3)
     train(settings)
     monkeypatch.setattr(fastslow.networks.hardware.step_examples, "prefetch", iter)
     train(into(settings, tmp_path / "in turn"))
-    assert same_run(tmp_path / "run", tmp_path / "in turn")
+    assert same_run(tmp_path, tmp_path / "in turn")
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"], indirect=True)
 def test_a_run_in_half_precision_is_resumed_exactly(settings, tmp_path, precision):
     """On the CPU, as on a GPU: the loss scale of float16 is part of the checkpoint."""
-    settings = settings.replace(epochs=6)
+    settings = settings.replace(epochs=6, evaluate_every=2)
     assert settings.artifact().settings["precision"] == precision
     assert {part.settings["precision"] for part in settings.artifact().parts} == {precision}
     train(into(settings, tmp_path / "whole"))
@@ -753,8 +634,8 @@ def test_a_run_in_half_precision_is_resumed_exactly(settings, tmp_path, precisio
         with pytest.raises(Interrupted):
             train(settings)
     train(settings)
-    assert same_run(tmp_path / "run", tmp_path / "whole")
-    assert np.isfinite([row["loss"] for row in metrics_of(tmp_path / "run")]).all()
+    assert same_run(tmp_path, tmp_path / "whole")
+    assert np.isfinite([row["loss"] for row in lines_of(tmp_path)]).all()
     assert all(weight.isfinite().all() for weight in weights_of(tmp_path / "run").values())
 
 
@@ -767,22 +648,6 @@ def test_a_float16_step_that_overflows_is_skipped_and_scales_down(settings, monk
     training.run_epoch()
     assert all(map(torch.equal, before, parameters))
     assert training.scaler.get_scale() == 2.0**16 / 4  # halved by each of two steps
-
-
-@pytest.mark.parametrize("precision", ["bfloat16"], indirect=True)
-def test_a_checkpoint_of_another_precision_is_not_continued(settings, tmp_path, capsys, precision):
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        interrupt(monkeypatch, "choose_weights", 0)
-        with pytest.raises(Interrupted):
-            train(settings)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(
-            fastslow.networks.hardware.devices, "pick_precision", lambda device: torch.float32
-        )
-        train(settings)
-        train(into(settings, tmp_path / "whole"))
-    assert "resumed" not in capsys.readouterr().out
-    assert same_run(tmp_path / "run", tmp_path / "whole")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -14,7 +14,6 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureSettings, build_features
-from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
 from fastslow.networks.predict.dataset import GraphDataset, make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
@@ -164,18 +163,6 @@ def test_a_graph_that_is_valid_in_one_collection_is_trained_on_in_none(folder, t
     names = make_dataset(settings_of(tmp_path, OWN, OTHER)).trainable()
     assert not any(name.endswith(f"/{held_out}") for name in names)
     assert any(name.startswith(OTHER.slug) for name in names)
-
-
-def test_the_scaler_is_that_of_all_collections_together():
-    rng = np.random.default_rng(0)
-    parts = [rng.normal(mean, deviation, (50, 3)) for mean, deviation in ((0, 1), (5, 2), (-3, 0.5))]
-    for part in parts:
-        part[:, 1] = 7.0
-    parts[1][:, 2], parts[2][:, 2], parts[0][:, 2] = 1.0, 2.0, 3.0
-    pooled = Scaler.pool([Scaler.fit([part]) for part in parts])
-    np.testing.assert_allclose(pooled.mean, Scaler.fit(parts).mean)
-    np.testing.assert_allclose(pooled.std, Scaler.fit(parts).std)
-    assert pooled.std[1] == 0 and pooled.std[2] > 0
 
 
 def test_run_folders_follow_from_the_features_and_the_folder():
