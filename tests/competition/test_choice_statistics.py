@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastslow.competition.catalog import get_collection
@@ -136,17 +136,6 @@ def test_one_row_per_layout_file(tmp_path):
     row = survey_choices(tmp_path).query("collection == 'layout:xla:default'").iloc[1]
     wanted = choice_statistics(*read_file(path))
     assert row.drop("collection").to_dict() == pytest.approx(wanted, nan_ok=True)
-
-
-@given(tied_codes())
-@settings(max_examples=25)
-def test_fewer_rows_are_averaged_over_draws(codes):
-    choices, opcodes = factorise(codes), opcodes_of(codes)
-    whole = choice_statistics(choices, opcodes)
-    assert at_rows(choices, opcodes, len(codes) + 1, 3) == pytest.approx(whole, nan_ok=True)
-    one = [choice_statistics(choices.take([row]), opcodes) for row in range(len(codes))]
-    left = at_rows(choices, opcodes, 1, 400)["left"]
-    assert left == pytest.approx(np.mean([row["left"] for row in one]), abs=0.2)
 
 
 @needs_real

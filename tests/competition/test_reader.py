@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
-from fastslow.competition.reader import file_fingerprint, read_choices, read_headers
-from fastslow.competition.schema import SCHEMA, check_schema
+from fastslow.competition.reader import file_fingerprint, read_choices
+from fastslow.competition.schema import SCHEMA
 from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
 from helpers.cases import cases
@@ -151,27 +151,6 @@ def test_what_real_files_vary_in_is_read(tmp_path, kind, change):
 def test_one_or_two_configurations_are_enough(read, kind, configs):
     arrays = competition_arrays(kind, configs=configs)
     assert_same(read(kind, arrays), arrays)
-
-
-@cases("value", [6, 1.5, -2, 1e30, np.nan])
-def test_a_value_that_is_no_dimension_is_placed(tmp_path, value):
-    arrays = layout_arrays()
-    arrays["node_config_feat"][5, 1, 7] = value
-    path = write_npz(tmp_path / "x.npz", arrays)
-    for chunk_bytes in (1, 500, 10**6):  # the position counts from the first chunk
-        with refused(r"node_config_feat\[5, 1, 7\] is .*, a whole number from -1 to 5 wanted"):
-            read_choices(path, chunk_bytes)
-
-
-@cases("chunk_bytes", [1, 500, 10**6])
-def test_a_layout_that_names_an_axis_twice_is_placed(tmp_path, chunk_bytes):
-    arrays = layout_arrays()
-    arrays["node_config_feat"][:5, :, :6] = [3, 1, 0, 2, -1, -1]
-    arrays["node_config_feat"][5:, 1, 6:12] = [3, 1, 0, 1, -1, -1]
-    path = write_npz(tmp_path / "x.npz", arrays)
-    layout = r"\[3, 1, 0, 1, -1, -1\]"
-    with refused(rf"node_config_feat\[5, 1, 9\] is 1, an axis that its layout {layout} names twice"):
-        read_choices(path, chunk_bytes)
 
 
 @pytest.mark.parametrize(
@@ -337,8 +316,3 @@ def test_the_fingerprint_tells_the_content(tmp_path):
     assert file_fingerprint(tmp_path / "b.npz") == first
     arrays["config_runtime"][0] += 1
     assert file_fingerprint(write_npz(tmp_path / "c.npz", arrays)) != first
-
-
-def test_sizes_come_from_the_headers(tmp_path):
-    path = write_npz(tmp_path / "x.npz", layout_arrays(dots=4, configs=5))
-    assert check_schema(path, "layout", read_headers(path)) == {"N": 13, "E": 12, "C": 5, "K": 4}

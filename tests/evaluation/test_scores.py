@@ -88,6 +88,18 @@ def made(features, tmp_path_factory):
 @pytest.fixture
 def settings(features, made, tmp_path):
     """A submission of a copy of the ensembles, which a test may change."""
+    return settings_in(tmp_path, features, made)
+
+
+@pytest.fixture(scope="module")
+def submitted(features, made, tmp_path_factory):
+    """A submission that was made, its table and the folder of all; read-only."""
+    folder = tmp_path_factory.mktemp("submitted")
+    settings = settings_in(folder, features, made)
+    return settings, make_submission(settings), folder
+
+
+def settings_in(tmp_path, features, made):
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     return SubmissionSettings(
         data_root=str(features / "data"),
@@ -102,8 +114,8 @@ def csv_of(tmp_path):
     return tmp_path / "out" / "mine.csv"
 
 
-def test_the_table_is_what_the_metrics_give(settings, features, tmp_path):
-    table = make_submission(settings)
+def test_the_table_is_what_the_metrics_give(submitted, features):
+    _, table, tmp_path = submitted
     assert list(table["run"]) == [run for c in COLLECTIONS for run in runs_of(c)]
     assert list(table["model"]) == [run.removesuffix(" s0") for run in table["run"]]
     assert list(table["collection"].unique()) == [c.name for c in COLLECTIONS]
@@ -139,8 +151,8 @@ def test_the_table_is_what_the_metrics_give(settings, features, tmp_path):
         assert list(shown.dropna()) == [*weights, 1.0] and shown.isna().sum() == len(rules)
 
 
-def test_csv_record_and_plot(settings, features, tmp_path):
-    table = make_submission(settings)
+def test_csv_record_and_plot(submitted, features):
+    _, table, tmp_path = submitted
     csv, root = csv_of(tmp_path), features / "data"
     assert check_submission(csv, root)["rows"] == {c.name: 2 for c in COLLECTIONS}
     for line in csv.read_text().splitlines()[1:]:
@@ -167,9 +179,17 @@ def test_csv_record_and_plot(settings, features, tmp_path):
 
 
 @pytest.mark.parametrize("solved", [True, False])
-def test_scores_are_recorded_by_distance_to_the_nearest_train_graph(settings, features, tmp_path, solved):
-    make_submission(settings if solved else without_solution(settings, features, tmp_path))
+def test_scores_are_recorded_by_distance_to_the_nearest_train_graph(
+    submitted, settings, features, tmp_path, solved
+):
+    """Of test graphs where there is a solution, else of valid ones."""
+    if solved:
+        _, _, tmp_path = submitted
+    else:
+        table = make_submission(without_solution(settings, features, tmp_path))
+        assert "test" not in table and "test_top1" not in table and len(table) == 26
     record = json.loads(csv_of(tmp_path).with_suffix(".json").read_text())
+    assert (record["test_mean"] is None) == (not solved)
     split, names = ("test", "tu") if solved else ("valid", "vw")
     table = score_submission(csv_of(tmp_path), solution_of(features / "data")) if solved else {}
 
@@ -219,8 +239,8 @@ def test_runs_of_different_settings_are_not_pooled_whatever_their_names(settings
     }
 
 
-def test_the_csv_is_shown_in_words(settings, tmp_path):
-    make_submission(settings)
+def test_the_csv_is_shown_in_words(submitted):
+    settings, _, tmp_path = submitted
     shown = preview_submission(settings, rows=1)
     lines = csv_of(tmp_path).read_text().splitlines()[1:]
     assert list(shown["collection"]) == [c.name for c in COLLECTIONS]
@@ -230,7 +250,8 @@ def test_the_csv_is_shown_in_words(settings, tmp_path):
         assert row["listed"] == len(order) and row["fastest first"] == ", ".join(order[:5])
 
 
-def test_an_ensemble_is_compared_with_its_models_on_each_graph(settings, tmp_path):
+def test_an_ensemble_is_compared_with_its_models_on_each_graph(made):
+    tmp_path = made
     folder = tmp_path / "made" / "ensemble-layout-xla-random"
     table = scores.compare_graphs(folder)
     assert list(table.columns) == ["ensemble", *RULES, *MODELS]
@@ -248,12 +269,6 @@ def without_solution(settings, features, tmp_path):
     root.mkdir()
     (root / "npz_all").symlink_to(features / "data" / "npz_all")
     return SubmissionSettings(**{**settings.asdict(), "data_root": str(root)})
-
-
-def test_without_a_solution_there_is_no_test_score(settings, features, tmp_path):
-    table = make_submission(without_solution(settings, features, tmp_path))
-    assert "test" not in table and "test_top1" not in table and len(table) == 26
-    assert json.loads(csv_of(tmp_path).with_suffix(".json").read_text())["test_mean"] is None
 
 
 def test_it_is_made_again_where_something_it_depends_on_changed(settings, features, tmp_path):
@@ -321,8 +336,9 @@ def test_a_run_may_be_submitted_alone(settings, tmp_path):
     assert list(table["run"]) == ["gnn s0"] * 5 and set(table["weight"]) == {1.0}
 
 
-def test_all_metrics_of_every_model_stand_beside_the_competition_s(settings):
-    table, scores = metrics_of(settings), make_submission(settings)
+def test_all_metrics_of_every_model_stand_beside_the_competition_s(submitted):
+    settings, scores, _ = submitted
+    table = metrics_of(settings)
     assert len(table) == 2 * len(scores)  # valid and test
     for c in COLLECTIONS:
         for model in ("gnn", "ensemble"):

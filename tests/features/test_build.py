@@ -1,7 +1,6 @@
 """Feature building: complete or absent, resumed where it stopped, redone just where something changed."""
 
 import dataclasses
-import multiprocessing
 import re
 from pathlib import Path
 
@@ -205,20 +204,6 @@ def test_a_test_file_among_the_labelled_is_refused(settings):
     write_npz(path, competition_arrays(get_collection(settings.collection).kind, labelled=False))
     with pytest.raises(DataError, match=r"b\.npz: config_runtime\[0\] is 0.*is this a test file"):
         build_features(settings)
-
-
-@pytest.mark.parametrize("settings", ["layout"], indirect=True)
-def test_two_builders_at_once_make_one_good_folder(settings):
-    context = multiprocessing.get_context("spawn")
-    builders = [context.Process(target=build_features, args=(settings,)) for _ in range(2)]
-    for builder in builders:
-        builder.start()
-    for builder in builders:
-        builder.join(60)
-    assert [builder.exitcode for builder in builders] == [0, 0]
-    alone = settings.replace(folder=settings.folder + " 2")
-    build_features(alone)
-    assert_same_content(content(settings), content(alone))
 
 
 def test_scalers_come_from_train_alone(settings):

@@ -69,13 +69,6 @@ def test_every_matrix_weighs_the_same(rng):
     np.testing.assert_allclose(scaled.std(0), 1, rtol=1e-5)
 
 
-def test_the_order_of_matrices_and_rows_changes_nothing(rng):
-    parts = [rng.normal(size=(n, 4)) for n in (3, 8, 5)]
-    one, other = Scaler.fit(parts), Scaler.fit([rng.permutation(part) for part in parts[::-1]])
-    np.testing.assert_allclose(one.mean, other.mean)
-    np.testing.assert_allclose(one.std, other.std)
-
-
 @pytest.mark.parametrize("constant", [0, -1, -0.013835835, 17.077, 2.6e7])
 def test_a_constant_column_is_dropped(rng, constant):
     sizes = (2320, 1680, 870, 1716, 304, 2404, 672)  # their rounding leaves the third a variance

@@ -173,53 +173,6 @@ def test_files_as_plain_loops_count_them(path):
     assert_as_reference(tensors, kinds, file.layouts, few, defaults)
 
 
-LAYOUTS = np.array([pad6(order, -1) for order in ([], [0], [1, 0], [0, 1], [2, 0])], dtype=np.int8)
-
-
-def one(shapes, kinds, codes, name):
-    """One feature of one configuration."""
-    values, names = violation_features(
-        make_tensors(shapes), np.array(kinds), LAYOUTS, factorise(np.array([codes]))
-    )
-    return values[0, names.index(name)]
-
-
-def test_violation_ratio_is_the_share_of_tensors_with_a_larger_dimension_than_the_minor_most():
-    shapes = [[(64, 256), (64, 32), (32, 256)]]
-    assert one(shapes, [DOT], [[2, 2, 2]], "violation_ratio") == pytest.approx(1 / 3)
-    assert one(shapes, [DOT], [[3, 3, 3]], "violation_ratio") == pytest.approx(2 / 3)
-    assert one(shapes, [DOT], [[3, 3, 3]], "dot_input_violation_ratio") == 0
-    assert one(shapes, [DOT], [[3, 3, 3]], "dot_output_violation_ratio") == 1
-    assert one(shapes, [DOT], [[3, 3, 3]], "convolution_output_violation_ratio") == 0
-
-
-def test_off_default_is_given_another_layout_than_the_compilers_own():
-    shapes = [[(64, 256), (256, 64), None], [(8, 64), (64, 8), None]]
-    defaults = np.full((2, 3, 6), -1)
-    defaults[0, 0], defaults[1, 0] = LAYOUTS[2], LAYOUTS[3]  # inputs: not known
-
-    def found(codes, name):
-        case = make_tensors(shapes), np.array([RESHAPE] * 2), LAYOUTS, factorise(np.array([codes]))
-        values, names = violation_features(*case, defaults=defaults)
-        return values[0, names.index(name)]
-
-    assert found([[2, 2, 0], [3, 3, 0]], "output_off_default_share") == 0
-    assert found([[3, 3, 0], [3, 3, 0]], "output_off_default_share") == 0.5
-    assert found([[3, 3, 0], [3, 3, 0]], "reshape_input_off_default_share") == 0
-    assert found([[3, 3, 0], [3, 3, 0]], "off_default_share") == 0.25
-    assert found([[3, 3, 0], [3, 3, 0]], "output_off_default_by_bytes") > 0.9  # the larger node
-    assert found([[0, 3, 0], [2, 3, 0]], "output_off_default_share") == 0.5  # one is left to the compiler
-    assert one(shapes, [RESHAPE] * 2, [[3, 3, 0], [2, 3, 0]], "off_default_share") == 0  # none is known
-
-
-def test_padding_to_tiles_of_8_by_128():
-    name = "padded_over_volume"
-    assert one([[(16, 256), None, None]], [RESHAPE], [[2, 0, 0]], name) == 1
-    assert one([[(9, 129), None, None]], [RESHAPE], [[2, 0, 0]], name) == pytest.approx(16 * 256 / (9 * 129))
-    assert one([[(9, 129), None, None]], [RESHAPE], [[3, 0, 0]], name) == pytest.approx(136 * 128 / (9 * 129))
-    assert one([[(100,), None, None]], [RESHAPE], [[1, 0, 0]], name) == pytest.approx(128 / 100)
-
-
 @given(st.integers(0, 10**6))
 @settings(max_examples=15)
 def test_the_order_of_configurations_and_nodes_does_not_matter(seed):

@@ -13,7 +13,6 @@ from fastslow.networks.predict import dataset as module
 from fastslow.networks.predict.chunked_prediction import predict_chunks
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.architecture import NODE_ATTENTIONS
-from helpers.cases import cases
 from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
@@ -48,22 +47,6 @@ def test_chunks_equal_the_dense_network_over_the_whole_set_however_it_is_cut(net
         order = np.array(random.sample(range(graph.num_configs), graph.num_configs))
         cuts = range(size, graph.num_configs, size)
         close(chunk_predictions(network, graph, np.split(order, cuts)), reference, 1e-5)
-
-
-@cases("cross_config, passes", [(True, 6), (False, 4)])
-def test_each_statistic_takes_a_pass_and_one_chunk_takes_one(cross_config, passes):
-    network, graph = make_network(num_layers=2, cross_config=cross_config), program()
-    prepared, made = PreparedGraph(graph, *make_scalers(graph)), []
-
-    def batch_of(configs):
-        made.append(configs.tolist())
-        return prepared.batch(configs, network.num_layers)
-
-    predict_chunks(network, batch_of, [np.arange(4), np.arange(4, 6)])
-    assert made == [[0, 1, 2, 3], [4, 5]] * passes
-    made.clear()
-    predict_chunks(network, batch_of, [np.arange(6)])
-    assert made == [list(range(6))]
 
 
 def test_a_chunk_alone_would_be_predicted_otherwise():

@@ -160,20 +160,6 @@ def test_wide_codes_do_not_run_into_each_other():
     assert len(states.levels[0]) == 5
 
 
-def test_a_graph_without_edges_and_configurable_nodes_has_one_state_a_node():
-    states = build((np.zeros((0, 2), np.int64), 3, np.zeros(0, np.int64), np.zeros((2, 0, 3), np.uint8)), 2)
-    assert [level.multiplicity.tolist() for level in states.levels] == [[2, 2, 2]] * 3
-
-
-def test_few_states_where_a_change_is_far_away():
-    """A chain of 50 nodes with one configurable end: at depth 2 only three nodes have more than one state."""
-    chain = np.stack([np.arange(49), np.arange(1, 50)], 1)
-    codes = np.repeat(np.arange(100, dtype=np.uint8), 3).reshape(100, 1, 3)
-    states = build((chain, 50, np.array([0]), codes), 2)
-    assert len(states.levels[0]) == 100 + 49
-    assert len(states.levels[2]) == 3 * 100 + 47
-
-
 def test_nodes_that_see_the_same_groups_share_their_classes():
     """A star of 40 configurable nodes, tied in two groups, and a hub: three sets, then one."""
     edges = np.stack([np.full(40, 40), np.arange(40)], 1)

@@ -20,7 +20,6 @@ from fastslow.rankers.train import read_ranker
 from fastslow.workflow.presets import PRESETS, preset_settings
 from helpers.cases import cases
 from helpers.competition_files import write_data_root
-from helpers.good_artifacts import change_json, reseal
 
 QUICK = {
     "num_iterations": 12,
@@ -90,17 +89,6 @@ def test_contributions_add_up_to_the_prediction():
         np.testing.assert_allclose(rest, rest[0], atol=1e-12)
 
 
-def test_early_stopping():
-    training = toy_training([60], [50])
-    training.valid.runtimes[0] = training.valid.runtimes[0][::-1].copy()  # nothing to learn
-    fitted = fit(
-        RankerSettings(num_iterations=200, early_stopping_rounds=5, evaluate_every=1, num_threads=1),
-        "regression",
-        training,
-    )
-    assert len(fitted.history) == fitted.num_trees + 5 < 200
-
-
 @cases("objective", OBJECTIVES)
 def test_tables_too_small_to_split_give_equal_predictions(objective):
     training = toy_training([6], [5])
@@ -144,18 +132,6 @@ def test_a_collection_that_was_not_built_is_named_with_the_remedy(features, tmp_
     remedy = "layout-xla-default: no finished features there, which train_on=source .* train_on='collection'"
     with pytest.raises(DataError, match=remedy):
         train.RankerSettings(features=str(features.folder), folder=str(tmp_path)).artifact()
-
-
-def test_only_a_rankers_run_is_read_as_one(features, tmp_path):
-    with pytest.raises(DataError, match="not finished"):
-        read_ranker(tmp_path)
-    train.train_ranker(run_config(features, tmp_path, objective="regression"))
-    change_json(tmp_path / "manifest.json", lambda manifest: manifest["settings"].update(model="gnn"))
-    with pytest.raises(DataError, match="manifest.json: changed after it was written"):
-        read_ranker(tmp_path)
-    reseal(tmp_path)
-    with pytest.raises(DataError, match="a run of a gnn, a ranker wanted"):
-        read_ranker(tmp_path)
 
 
 def test_the_same_run_at_one_and_two_threads_and_another_with_another_seed(features, tmp_path):
