@@ -129,19 +129,6 @@ def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path):
         train(settings)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"processes": 3}, "graphs_per_step: 2 is not 3 or more, as each of 3 processes"),
-        ({"processes": 2, "device": "cuda:0"}, "device: 'cuda:0' is not for 2 processes; use 'auto'"),
-        ({"processes": 0}, "processes: 0 is not 1 or more"),
-    ],
-)
-def test_settings_that_cannot_be_shared_are_refused(settings, changes, said):
-    with pytest.raises(SettingsError, match=said):
-        settings.replace(**changes)
-
-
 def test_a_process_takes_a_gpu_of_its_own(monkeypatch):
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
     assert distributed.own_device(gpu) == gpu

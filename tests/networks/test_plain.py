@@ -1,23 +1,18 @@
 """Structures of published baselines against their dense form, on layout graphs and on tile kernels."""
 
-import re
 from functools import partial
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fastslow.core.errors import SettingsError
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.predict.chunked_prediction import predict_chunks
 from fastslow.networks.predict.node_blocks import computes_by_nodes
 from fastslow.networks.segments.graph import SegmentedGraph
 from fastslow.networks.settings.segment_settings import CUT
-from fastslow.networks.settings.train_settings import TrainSettings
-from helpers.cases import cases
 from helpers.dense_plain import dense_plain_predictions, dense_plain_states
 from helpers.networks import all_configs, close, equals_reference, make_network
 from helpers.random_graphs import make_graph, make_scalers, structures
@@ -118,28 +113,3 @@ def test_without_blocks_the_unit_structure_sums_its_inputs():
     network = make_network(0, block="unit", cross_config=False)
     assert network.trunk.channels == 18 + 4 + 6 + 8 and network.head.mlp[0].in_features == 36 + 3
     assert not computes_by_nodes(network)
-
-
-@cases(
-    "settings, problem",
-    [
-        ({"block": "unit"}, "cross_config: True is not False with block='unit'"),
-        ({"block": "residual", "node_attention": "linear"}, "node_attention: 'linear' is not 'none' with"),
-        ({"input_attention": True}, "input_attention: True is not False with block='attention'"),
-        (
-            {"block": "unit", "kind": "tile", "input_attention": True},
-            "input_attention: True is not False with",
-        ),
-        (
-            {"block": "residual", "input_attention": True, "segment_training": "gst"},
-            "input_attention: True is not False for segment_training 'gst': it sees the whole graph; it may",
-        ),
-        ({"joins_nodes": True}, "joins_nodes: True is not False for layout, and with block='att"),
-        ({"joins_nodes": True, "block": "residual"}, "joins_nodes: True is not False for layout"),
-        ({"config_inputs": "published"}, "config_inputs: 'published' is not for layout"),
-        ({"config_inputs": "violation", "kind": "tile"}, "config_inputs: 'violation' is not for tile"),
-    ],
-)
-def test_settings_that_a_structure_does_not_read_are_refused(settings, problem):
-    with pytest.raises(SettingsError, match=f"^{re.escape(problem)}"):
-        TrainSettings(**settings)

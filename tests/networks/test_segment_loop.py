@@ -7,12 +7,10 @@ import pytest
 import torch
 
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.errors import SettingsError
 from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.settings.segment_settings import PARTITIONS, SETTINGS, VARIANTS
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training, train
-from helpers.cases import cases
 from helpers.networks import Interrupted, interrupt, into, lines_of, same_run, small_training
 
 torch.set_num_threads(1)
@@ -146,27 +144,3 @@ def test_the_manifest_names_only_settings_that_were_read(settings):
     assert {name for name in SETTINGS if name in stated} == {*SETTINGS} - {"head_epochs"}
     whole = TrainSettings(features=settings.features, runs=settings.runs, device="cpu")
     assert not {*SETTINGS[1:]} & whole.identity().keys()
-
-
-@cases(
-    "changes, message",
-    [
-        ({"segment_nodes": 10}, "segment_nodes: 10 has no effect with segment_training 'none'"),
-        ({"segment_training": "gst+e", "head_epochs": 2}, "head_epochs: 2 has no effect"),
-        ({"segment_training": "edges", "segment_border": "cut"}, "segment_border: 'cut' has no effect"),
-        ({"segment_training": "gst+ef", "head_epochs": 20}, "head_epochs: 20 is not below epochs"),
-        ({"segment_training": "one", "readout": "max"}, "readout: 'max' is not of sum, mean and unit_sum"),
-        ({"segment_training": "one", "edge_dropout": 0.1}, "edge_dropout: 0.1 is not 0"),
-        ({"segment_training": "gst", "node_attention": "linear"}, "node_attention: 'linear' is not 'none'"),
-        ({"segment_training": "one", "segment_border": "cut_live"}, "segment_border: 'cut_live' is not"),
-        (
-            {"segment_training": "gst+e", "processes": 2, "graphs_per_step": 2},
-            "processes: 2 is not 1 for segment_training 'gst\\+e'",
-        ),
-        ({"segment_training": "gst", "kind": "tile"}, "segment_training: 'gst' has no effect for tile"),
-        ({"segment_training": "gst+d"}, "segment_training: 'gst\\+d'"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused_by_name(changes, message):
-    with pytest.raises(SettingsError, match=message):
-        TrainSettings(**changes)

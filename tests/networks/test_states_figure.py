@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from fastslow.competition.catalog import get_collection
-from fastslow.features.build import build_features
+from fastslow.competition.catalog import ProgramFile, get_collection
+from fastslow.features.build import build_graph
 from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import Features
 from fastslow.networks.states.config_states import build_states
 from fastslow.views.states_figure import plot_states
 from helpers.cases import cases
-from helpers.competition_files import layout_arrays, write_data_root, write_npz
+from helpers.competition_files import layout_arrays, write_npz
 
 
 @cases("depth", [0, 1, 2])
@@ -43,12 +42,9 @@ def test_cells_of_one_colour_in_a_row_are_one_state(features):
 
 
 def test_of_many_nodes_the_configurable_ones_are_named(tmp_path):
-    write_data_root(tmp_path, "layout:xla:random", train=("a",))
-    path = get_collection("layout:xla:random").folder(tmp_path, "train") / "a.npz"
-    write_npz(path, layout_arrays(dots=30))
-    settings = FeatureSettings(data_root=str(tmp_path), folder=str(tmp_path / "features"), workers=1, hops=-1)
-    build_features(settings)
-    graph = Features(tmp_path / "features").graph("train", "a")
+    path = write_npz(tmp_path / "a.npz", layout_arrays(dots=30))
+    program = ProgramFile(get_collection("layout:xla:random"), "train", path)
+    graph, _ = build_graph(program, FeatureSettings(hops=-1))
     axes = plot_states(graph).axes[0]
     assert "named: configurable" in axes.get_ylabel()
     numbers = [int(label.get_text().split("#")[1]) for label in axes.get_yticklabels()]

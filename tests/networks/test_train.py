@@ -1,5 +1,4 @@
 import itertools
-import math
 import shutil
 
 import numpy as np
@@ -27,7 +26,6 @@ from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.schedule import learning_rate
 from fastslow.networks.training.train import Training, make_network, train
 from fastslow.networks.training.validation import Validation
-from helpers.cases import cases
 from helpers.networks import Interrupted, interrupt, into, lines_of, same_run, small_training, weights_of
 
 torch.set_num_threads(1)
@@ -272,60 +270,11 @@ def test_changed_features_train_again(settings, tmp_path):
     assert not settings.replace(features=[str(other)]).artifact().is_current()
 
 
-@cases(
-    "field, value, message",
-    [
-        ("epoch", 3, "did you mean 'epochs'"),
-        ("cross_confg", True, "did you mean 'cross_config'"),
-        ("epochs", "3", "str, int wanted"),
-        ("epochs", 3.0, "float, int wanted"),
-        ("epochs", True, "bool, int wanted"),
-        ("learning_rate", "1e-3", "str, float wanted"),
-        ("cross_config", "true", "str, bool wanted"),
-        ("device", "gpu", "one of auto, cpu, cuda, cuda:N"),
-        ("device", "cuda:", "one of auto, cpu, cuda, cuda:N"),
-        ("device", "cuda:-1", "one of auto, cpu, cuda, cuda:N"),
-        ("hidden_channels", 0, "1 or more"),
-        ("epochs", 0, "1 or more"),
-        ("graphs_per_step", 0, "1 or more"),
-        ("evaluate_every", 0, "1 or more"),
-        ("configs_per_step", 1, "2 or more"),
-        ("configs_together", 1, "2 or more"),
-        ("seed", -1, "0 or more"),
-        ("num_layers", -1, "0 or more"),
-        ("patience", -1, "0 or more"),
-        ("average_last", -1, "0 or more"),
-        ("learning_rate", 0.0, "above 0"),
-        ("learning_rate", math.nan, "a finite number"),
-        ("max_grad_norm", 0, "above 0"),
-        ("dropout", 1.0, "below 1"),
-        ("warmup", -0.1, "0 or more"),
-        ("weight_decay", -1e-9, "0 or more"),
-    ],
-)
-def test_a_wrong_setting_is_refused_and_named(field, value, message):
-    with pytest.raises(SettingsError, match=f"^{field}: .*{message}"):
-        TrainSettings(**{field: value})
-
-
 def test_features_of_the_other_kind_are_refused(settings, kernels, tmp_path):
     with pytest.raises(SettingsError, match="^features: .* layout collection"):
         train(settings.replace(features=[str(kernels)]))
     with pytest.raises(SettingsError, match="^features: .* tile collection"):
         train(into(settings.replace(kind="tile"), tmp_path / "tile"))
-
-
-@cases("field, value", [("cross_config", False), ("pair_edges", False), ("configs_together", 10)])
-def test_a_setting_that_tile_does_not_read_is_refused(field, value):
-    with pytest.raises(SettingsError, match=f"^{field}: .* has no effect for tile; leave it at"):
-        TrainSettings(kind="tile", **{field: value})
-    assert getattr(TrainSettings(**{field: value}), field) == value
-
-
-def test_the_cache_key_holds_what_the_kind_reads():
-    layout, tile = TrainSettings().identity(), TrainSettings(kind="tile").identity()
-    only = {"cross_config", "denoise", "pair_edges", "segment_training"}
-    assert layout.keys() - tile.keys() == only and not tile.keys() - layout.keys()
 
 
 def script_valid(monkeypatch, *scores):

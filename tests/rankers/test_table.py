@@ -3,29 +3,19 @@
 import numpy as np
 import pytest
 
-from fastslow.features.build import FeatureSettings, build_features
-from fastslow.features.store import Features
 from fastslow.rankers import table
 from fastslow.rankers.table import read_table, read_tables
 from fastslow.rankers.table_features import tabulate
-from helpers.competition_files import write_data_root
+from helpers.runs import make_features
 
 COLLECTIONS = {"layout": "layout:xla:random", "tile": "tile:xla"}
 
 
 @pytest.fixture(scope="module", params=COLLECTIONS)
 def features(request, tmp_path_factory):
+    names = {"train": ("a", "b", "c")}
     place = tmp_path_factory.mktemp("table")
-    write_data_root(place / "data", COLLECTIONS[request.param], train=("a", "b", "c"))
-    settings = FeatureSettings(
-        collection=COLLECTIONS[request.param],
-        data_root=str(place / "data"),
-        folder=str(place / "features"),
-        workers=1,
-        merge_duplicates=False,
-    )
-    build_features(settings)
-    return Features(place / "features")
+    return make_features(place, COLLECTIONS[request.param], names, merge_duplicates=False)
 
 
 def test_rows_of_a_sample_are_those_of_the_whole_table(features):
