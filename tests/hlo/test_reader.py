@@ -169,21 +169,19 @@ def test_every_truncation_is_refused(file):
                 read_hlo_modules(file(data[:length]))
 
 
+def node(module, number):
+    return module.computations[0].instructions[number]
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
         (lambda m: setattr(m.computations[0], "root_id", 77), "the root of computation main is missing"),
-        (
-            lambda m: m.computations[0].instructions[2].operand_ids.append(77),
-            "an operand of reduce sum is missing",
-        ),
+        (lambda m: node(m, 2).operand_ids.append(77), "an operand of reduce sum is missing"),
         (lambda m: m.computations.pop(), "a computation that reduce sum calls is missing"),
         (lambda m: setattr(m, "entry_computation_id", 9), "the entry computation main is missing"),
         (lambda m: setattr(m.computations[1], "id", 1), "two computations have the same id"),
-        (
-            lambda m: setattr(m.computations[0].instructions[1], "id", 0),
-            "two instructions of computation main",
-        ),
+        (lambda m: setattr(node(m, 1), "id", 0), "two instructions of computation main"),
     ],
 )
 def test_a_module_that_names_what_it_lacks_is_refused(file, module, change, problem):
