@@ -187,18 +187,6 @@ def test_where_memory_does_not_run_out_nothing_is_different(settings):
         assert torch.equal(value, ours.network.state_dict()[name]), name
 
 
-def test_caches_are_dropped(settings, monkeypatch):
-    training = Training(settings.replace(configs_per_step=100), make_dataset(settings))
-    training.run_epoch()
-    assert len(training._whole) and len(training.dataset._cache)
-    fail_above(monkeypatch, 4)
-    held = []
-    monkeypatch.setattr(training._whole, "clear", lambda: held.append("whole"))
-    training.fits._caches = training._whole.clear, *training.fits._caches[1:]
-    training.run_epoch()
-    assert held and training.fits.size <= 4
-
-
 OUT_OF_MEMORY = [
     MemoryError("Unable to allocate 8 EiB"),
     torch.OutOfMemoryError("CUDA out of memory"),

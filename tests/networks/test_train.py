@@ -1,5 +1,4 @@
 import itertools
-import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import fastslow.networks.hardware.step_examples
 import fastslow.networks.training.run_folder
 import fastslow.networks.training.train
 import fastslow.networks.training.validation
-from fastslow.competition.catalog import SPLITS, get_collection
+from fastslow.competition.catalog import get_collection
 from fastslow.competition.metrics import collection_score, ranking_tau
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import SettingsError
@@ -26,6 +25,7 @@ from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.schedule import learning_rate
 from fastslow.networks.training.train import Training, make_network, train
 from fastslow.networks.training.validation import Validation
+from helpers.competition_files import build_sample
 from helpers.networks import Interrupted, interrupt, into, lines_of, same_run, small_training, weights_of
 
 torch.set_num_threads(1)
@@ -88,18 +88,7 @@ def toy(tmp_path_factory):
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory):
     """Features of three tile kernels a split; read-only."""
-    folder = tmp_path_factory.mktemp("kernels")
-    for split in SPLITS:
-        target = TILE.folder(folder / "data", split)
-        target.mkdir(parents=True)
-        for path in sorted(TILE.folder(SAMPLE, split).glob("*.npz"))[:3]:
-            shutil.copy(path, target)
-    build_features(
-        FeatureSettings(
-            collection=TILE.name, data_root=str(folder / "data"), folder=str(folder / "features"), workers=1
-        )
-    )
-    return folder / "features"
+    return build_sample(tmp_path_factory.mktemp("kernels"), TILE, count=3)
 
 
 def tile_settings(kernels, **settings):
@@ -284,21 +273,20 @@ def script_valid(monkeypatch, *scores):
     monkeypatch.setattr(module, "collection_score", lambda *_: {"mean": next(remaining), "per_graph": {}})
 
 
-def test_patience_counts_evaluations_without_a_better_score(settings, monkeypatch, tmp_path):
-    # the last score is that of the chosen weights
-    script_valid(monkeypatch, 0.1, 0.3, 0.3, 0.2, 0.1, 0.3)
-    settings = settings.replace(epochs=20, evaluate_every=2, patience=3, average_last=0)
-    manifest = train(settings)
-    assert manifest["epochs"] == 10
-    assert manifest["valid"]["weights"] == "epoch 4"
-    assert len(lines_of(tmp_path)) == 5
-
-
-def test_without_patience_every_epoch_runs_and_the_last_is_evaluated(settings, monkeypatch, tmp_path):
-    script_valid(monkeypatch, 0.3, 0.2, 0.1, 0.3)
-    manifest = train(settings.replace(epochs=7, evaluate_every=3, average_last=0))
-    assert manifest["epochs"] == 7
-    assert [row["epoch"] for row in lines_of(tmp_path)] == [3, 6, 7]
+@pytest.mark.parametrize(
+    "changes, scores, evaluated",
+    [
+        ({"epochs": 20, "evaluate_every": 2, "patience": 3}, [0.1, 0.3, 0.3, 0.2, 0.1], [2, 4, 6, 8, 10]),
+        ({"epochs": 7, "evaluate_every": 3}, [0.3, 0.2, 0.1], [3, 6, 7]),  # the last epoch always
+    ],
+)
+def test_patience_counts_evaluations_without_a_better_score(
+    settings, monkeypatch, tmp_path, changes, scores, evaluated
+):
+    script_valid(monkeypatch, *scores, 0.3)  # the last one is that of the chosen weights
+    manifest = train(settings.replace(average_last=0, **changes))
+    assert [row["epoch"] for row in lines_of(tmp_path)] == evaluated and manifest["epochs"] == evaluated[-1]
+    assert manifest["valid"]["weights"] == f"epoch {evaluated[scores.index(0.3)]}"
 
 
 def test_the_best_weights_so_far_survive_an_interruption(settings):
