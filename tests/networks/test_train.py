@@ -508,7 +508,7 @@ def test_the_learning_rate_warms_up_and_falls_to_0():
 
 @pytest.mark.parametrize("schedule", ["cosine", "constant"])
 def test_the_learning_rate_runs_through_all_epochs(settings, monkeypatch, schedule):
-    settings = settings.replace(schedule=schedule)
+    settings = settings.replace(schedule=schedule, epochs=4)
     training = make_training(settings)
     rates, step = [], training.optimizer.step
     monkeypatch.setattr(
@@ -573,7 +573,7 @@ def test_a_run_in_half_precision_is_resumed_exactly(settings, tmp_path, precisio
     train(settings)
     assert same_run(tmp_path, tmp_path / "whole")
     assert np.isfinite([row["loss"] for row in lines_of(tmp_path)]).all()
-    assert all(weight.isfinite().all() for weight in weights_of(tmp_path / "run").values())
+    assert all(weight.isfinite().all() for weight in weights_of(tmp_path).values())
 
 
 @pytest.mark.parametrize("precision", ["float16"], indirect=True)
