@@ -1,4 +1,7 @@
-"""Two processes train what one trains; a process that dies costs what came after the last checkpoint."""
+"""Two processes train what one trains; a process that dies costs what came after the last checkpoint.
+
+A test takes more than five seconds where processes start, each of which imports torch.
+"""
 
 import json
 import os
