@@ -88,3 +88,8 @@ def test_every_other_setting_is_part_of_the_identity(made):
         settings = made(**{own: value for own, value in given.items() if own in made.model_fields})
         found = [other.identity() for other in others(settings, name) if other != settings]
         assert found and settings.identity() not in found, name
+
+
+def test_features_of_tile_leave_out_what_is_for_layout_and_no_more():
+    layout, tile = (FeatureSettings(collection=name).identity() for name in ("layout:xla:random", "tile:xla"))
+    assert layout.keys() - tile.keys() == {"hops", "compiler_defaults", "copies_through"}
