@@ -60,9 +60,9 @@ def rng():
     return np.random.default_rng(0)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def features(tmp_path_factory):
-    """Features of a layout collection, built from made-up files."""
+    """Features of a layout collection, built from made-up files; read-only."""
     root = write_data_root(tmp_path_factory.mktemp("data"), "layout:xla:random", train=("a", "b", "c"))
     settings = FeatureSettings(data_root=str(root), folder=str(root / "features"), workers=1)
     build_features(settings)

@@ -94,9 +94,9 @@ def test_a_bomb_beside_a_file_is_refused_too(tmp_path):
     other = get_collection("layout:xla:default").folder(tmp_path, "train") / "a.npz"
     other.parent.mkdir(parents=True)
     bomb(other, "layout", "K", LARGEST["K"][1] + 1)
-    file = npz_program(own, "layout")
+    program = reader.read_npz(ProgramFile(collection, "train", own))
     for read in (
-        lambda: find_default_layouts(ProgramFile(collection, "train", own), file),
+        lambda: find_default_layouts(program),
         lambda: read_file(other),
     ):
         with pytest.raises(DataError, match=r"default.*a\.npz: declares"):

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastslow.competition.catalog import get_collection
@@ -24,46 +24,10 @@ AT_ROWS_COLUMNS = (
 _NONE = float("nan")
 REAL_AT_SAMPLE_ROWS = {
     "nlp:random test 23559853": (56, 139, 28, 12, 2.128, 0.237, 0.567, 0.518, 0.375, 0.011, 0.428),
-    "nlp:default test 3a0c5517": (
-        848,
-        1967.38,
-        46.1,
-        144,
-        2.013,
-        0.045,
-        0.726,
-        0.372,
-        0.057,
-        0.004,
-        0.622,
-    ),
+    "nlp:default test 3a0c5517": (848, 1967.38, 46.1, 144, 2.013, 0.045, 0.726, 0.372, 0.057, 0.004, 0.622),
     "xla:random test cd708819": (38, 93, 23, 18, 2.437, 0.25, 0.549, 0.545, 0.395, 0.092, 0.307),
-    "xla:default test cd708819": (
-        38,
-        81.44,
-        21.7,
-        18,
-        2.534,
-        0.28,
-        0.585,
-        0.511,
-        0.395,
-        0.179,
-        0.289,
-    ),
-    "xla:default train alexnet": (
-        26,
-        67.82,
-        19.53,
-        8,
-        2.26,
-        0.101,
-        0.654,
-        0.436,
-        0.115,
-        0.186,
-        0.255,
-    ),
+    "xla:default test cd708819": (38, 81.44, 21.7, 18, 2.534, 0.28, 0.585, 0.511, 0.395, 0.179, 0.289),
+    "xla:default train alexnet": (26, 67.82, 19.53, 8, 2.26, 0.101, 0.654, 0.436, 0.115, 0.186, 0.255),
     "xla:default train unet3d": (56, 124.76, 16.58, 31, 2, 0.046, 0.798, 0.318, 0.054, _NONE, 0.799),
     "xla:default valid unet_3d.4x4.bf16": (
         62,
@@ -172,17 +136,6 @@ def test_one_row_per_layout_file(tmp_path):
     row = survey_choices(tmp_path).query("collection == 'layout:xla:default'").iloc[1]
     wanted = choice_statistics(*read_file(path))
     assert row.drop("collection").to_dict() == pytest.approx(wanted, nan_ok=True)
-
-
-@given(tied_codes())
-@settings(max_examples=25)
-def test_fewer_rows_are_averaged_over_draws(codes):
-    choices, opcodes = factorise(codes), opcodes_of(codes)
-    whole = choice_statistics(choices, opcodes)
-    assert at_rows(choices, opcodes, len(codes) + 1, 3) == pytest.approx(whole, nan_ok=True)
-    one = [choice_statistics(choices.take([row]), opcodes) for row in range(len(codes))]
-    left = at_rows(choices, opcodes, 1, 400)["left"]
-    assert left == pytest.approx(np.mean([row["left"] for row in one]), abs=0.2)
 
 
 @needs_real

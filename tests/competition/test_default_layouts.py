@@ -6,16 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastslow.competition.catalog import ProgramFile, get_collection
+from fastslow.competition.reader import read_npz
 from fastslow.competition.schema import DEFAULTS
 from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
-from fastslow.features.configs.default_layouts import (
-    commonest_layouts,
-    find_default_layouts,
-    is_off_default,
-)
+from fastslow.features.configs.default_layouts import commonest_layouts, find_default_layouts, is_off_default
 from fastslow.features.settings import FeatureSettings
-from helpers.competition_files import REAL, layout_arrays, needs_real, npz_program, write_npz
+from helpers.competition_files import REAL, layout_arrays, needs_real, write_npz
 
 
 def write(root, search, split="train", name="a", **changed):
@@ -29,7 +26,7 @@ def write(root, search, split="train", name="a", **changed):
 
 
 def found(program):
-    return find_default_layouts(program, npz_program(program.path, "layout"))
+    return find_default_layouts(read_npz(program))
 
 
 def by_hand(rows):
@@ -125,8 +122,8 @@ def test_a_real_random_file_is_farther_from_them_than_its_default_file():
     for search in ("default", "random"):
         collection = get_collection(f"layout:xla:{search}")
         (path,) = collection.folder(REAL, "test").glob("cd708819*.npz")
-        file = npz_program(path, "layout")
-        own = find_default_layouts(ProgramFile(collection, "test", path), file)
+        file = read_npz(ProgramFile(collection, "test", path))
+        own = find_default_layouts(file)
         assert (own[..., 0] >= 0).sum() >= 93  # all that vary
         shares[search] = is_off_default(file.layouts[file.choices.layout_codes()], own).mean()
     assert 0 < shares["default"] < shares["random"]

@@ -120,21 +120,6 @@ def test_slowdown_equals_trying_the_first_k(ranking, k):
     assert tile_score(runtime, score, k) == pytest.approx(2 - ratio)
 
 
-def test_hand_made_values():
-    # Of six pairs five are in the right order; (20, 30) is not.
-    assert kendall_tau([10, 20, 30, 40], [1, 3, 2, 4]) == pytest.approx(4 / 6)
-    assert ordered_pair_accuracy([10, 20, 30, 40], [1, 3, 2, 4]) == pytest.approx(5 / 6)
-    assert kendall_tau([10, 20, 30], [3, 2, 1]) == -1
-    assert slowdown([12.0, 10.0, 11.0], [0, 2, 1], k=2) == pytest.approx(0.1)
-    assert tile_score([30, 10, 10], [0, 1, 2], k=1) == -1
-
-
-def test_undefined_tau_is_zero_and_opa_one_half():
-    for runtime, score in (([5, 5, 5], [1, 2, 3]), ([1, 2, 3], [0.5] * 3), ([7], [1])):
-        assert kendall_tau(runtime, score) == ranking_tau(runtime, score) == 0.0
-        assert ordered_pair_accuracy(runtime, score) == 0.5
-
-
 @cases("base", [2**24, 2**53, 2**62])
 def test_large_runtimes_are_not_merged(base):
     runtime = base + np.arange(6, dtype=np.int64)
@@ -151,10 +136,6 @@ def test_equal_scores_are_taken_in_the_order_of_configurations():
     assert slowdown([40, 30, 20, 10], [0, 0, 0, 0], k=2) == 2.0
     many = np.full(1000, 7.0)  # large enough that an unstable sort would shuffle equal scores
     assert slowdown(np.arange(1000, 0, -1), many) == 995.0
-
-
-def test_fewer_configurations_than_k_are_all_taken():
-    assert tile_score([20, 10], [0, 1]) == 1.0
 
 
 def test_hundred_thousand_configurations_need_no_matrix():

@@ -12,12 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
-from fastslow.competition.reader import (
-    file_fingerprint,
-    read_choices,
-    read_headers,
-)
-from fastslow.competition.schema import SCHEMA, check_schema
+from fastslow.competition.reader import file_fingerprint, read_choices
+from fastslow.competition.schema import SCHEMA
 from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
 from helpers.cases import cases
@@ -63,7 +59,7 @@ def test_a_good_file_is_read(read, kind):
 
 @pytest.mark.parametrize("kind", SCHEMA)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_edges_in_a_circle_are_placed_and_no_others_refused(read, kind, data):
     arrays = competition_arrays(kind)
     count = len(arrays["node_opcode"])
@@ -157,27 +153,6 @@ def test_one_or_two_configurations_are_enough(read, kind, configs):
     assert_same(read(kind, arrays), arrays)
 
 
-@cases("value", [6, 1.5, -2, 1e30, np.nan])
-def test_a_value_that_is_no_dimension_is_placed(tmp_path, value):
-    arrays = layout_arrays()
-    arrays["node_config_feat"][5, 1, 7] = value
-    path = write_npz(tmp_path / "x.npz", arrays)
-    for chunk_bytes in (1, 500, 10**6):  # the position counts from the first chunk
-        with refused(r"node_config_feat\[5, 1, 7\] is .*, a whole number from -1 to 5 wanted"):
-            read_choices(path, chunk_bytes)
-
-
-@cases("chunk_bytes", [1, 500, 10**6])
-def test_a_layout_that_names_an_axis_twice_is_placed(tmp_path, chunk_bytes):
-    arrays = layout_arrays()
-    arrays["node_config_feat"][:5, :, :6] = [3, 1, 0, 2, -1, -1]
-    arrays["node_config_feat"][5:, 1, 6:12] = [3, 1, 0, 1, -1, -1]
-    path = write_npz(tmp_path / "x.npz", arrays)
-    layout = r"\[3, 1, 0, 1, -1, -1\]"
-    with refused(rf"node_config_feat\[5, 1, 9\] is 1, an axis that its layout {layout} names twice"):
-        read_choices(path, chunk_bytes)
-
-
 @pytest.mark.parametrize(
     ("dtype", "chunk_bytes"), [(np.float32, 1), (np.float32, 10**6), (np.float64, 5000), (np.int64, 5000)]
 )
@@ -229,7 +204,7 @@ def tied_layouts(rng, configs, nodes):
     tied=st.booleans(),
     dtype=st.sampled_from(["<f4", "<f4", "<f8", ">f4", "<f2", "i1", ">i2", "<i8"]),
 )
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_choices_are_those_of_all_codes_whatever_the_chunk(
     tmp_path_factory, seed, configs, nodes, chunk, tied, dtype
 ):
@@ -265,7 +240,7 @@ def test_many_options_are_read(tmp_path, options):
 
 
 def test_large_layouts_are_never_held_as_floats(tmp_path):
-    configs, nodes = 4_000, 500
+    configs, nodes = 2_000, 500
     arrays = layout_arrays(dots=nodes, configs=1)
     row = random_layouts(np.random.default_rng(0), 50, nodes, 3).reshape(50, nodes, 18).astype(np.float32)
     arrays["config_runtime"] = np.ones(configs, np.int64)
@@ -284,8 +259,8 @@ def test_large_layouts_are_never_held_as_floats(tmp_path):
     file = npz_program(path, "layout", labelled=True)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert configs * nodes * 18 * 4 == 144_000_000
-    assert peak < 60_000_000
+    assert configs * nodes * 18 * 4 == 72_000_000
+    assert peak < 36_000_000
     last = file.choices.layout_codes(slice(-50, None))
     np.testing.assert_array_equal(file.layouts[last].reshape(row.shape), row)
 
@@ -300,10 +275,10 @@ def read_or_refuse(path, kind):
 
 def damaged(data):
     """Truncations and single-byte changes all over a file."""
-    for length in range(0, len(data), 1 + len(data) // 200):
+    for length in range(0, len(data), 1 + len(data) // 60):
         yield data[:length]
     rng = np.random.default_rng(0)
-    for position in range(0, len(data), 1 + len(data) // 600):
+    for position in range(0, len(data), 1 + len(data) // 200):
         changed = bytearray(data)
         changed[position] ^= int(rng.integers(1, 256))
         yield bytes(changed)
@@ -341,8 +316,3 @@ def test_the_fingerprint_tells_the_content(tmp_path):
     assert file_fingerprint(tmp_path / "b.npz") == first
     arrays["config_runtime"][0] += 1
     assert file_fingerprint(write_npz(tmp_path / "c.npz", arrays)) != first
-
-
-def test_sizes_come_from_the_headers(tmp_path):
-    path = write_npz(tmp_path / "x.npz", layout_arrays(dots=4, configs=5))
-    assert check_schema(path, "layout", read_headers(path)) == {"N": 13, "E": 12, "C": 5, "K": 4}

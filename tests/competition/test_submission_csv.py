@@ -1,7 +1,6 @@
 import re
 import shutil
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,20 +17,17 @@ from fastslow.competition.submission_csv import (
 )
 from fastslow.core.errors import DataError, SettingsError
 from helpers.cases import cases
+from helpers.competition_files import REAL, ROOT, needs_real
 from helpers.submission_files import write_submission
 
-SAMPLE = Path(__file__).parents[2] / "data" / "sample"
-REAL = Path(__file__).parents[3] / "shared" / "real"
-needs_real = pytest.mark.skipif(
-    not REAL.is_dir(), reason="../shared/real (genuine TpuGraphs files) is not here"
-)
+SAMPLE = ROOT / "data" / "sample"
+
 
 COUNTS = {"tile:xla:small": 3, "tile:xla:big": 9, "layout:xla:random:net": 4}
 ROWS = {"tile:xla:small": "2;0;1", "tile:xla:big": "8;0;3;4;1", "layout:xla:random:net": "3;1;0;2"}
 
 
-def csv_text(rows=ROWS, **changes):
-    rows = {**rows, **{key.replace("__", ":"): value for key, value in changes.items()}}
+def csv_text(rows=ROWS):
     return "ID,TopConfigs\n" + "".join(f"{key},{value}\n" for key, value in rows.items())
 
 
@@ -161,70 +157,56 @@ def test_forms_that_kaggle_reads_are_taken(tmp_path, text):
     }
 
 
-SMALL, BIG, NET = (f"line {n} ({row_id}): " for n, row_id in enumerate(ROWS, start=2))
+VALUES = [  # of one row: its ID, the value, what is wrong with it
+    ("tile:xla:small", "", "'' is not an index"),
+    ("tile:xla:small", "2;0;1;", "'' is not an index"),
+    ("tile:xla:small", "2; 0;1", "' 0' is not an index"),
+    ("tile:xla:small", "9" * 5000, "'9999"),
+    *(("tile:xla:small", text, f"{text!r} is not an index") for text in ("2 0 1", "-1", "٢", "2.0")),
+    *(
+        ("tile:xla:small", f"2;0;{text}", f"{text!r} is not an index")
+        for text in ("01", "1e0", "0x1", "0_1", "nan", "\0", "=1+1")
+    ),
+    ("tile:xla:small", "1;2;3", "index 3 is outside 0 to 2: the graph has 3 configurations"),
+    ("tile:xla:small", "0;1;2;3;4", "index 4 is outside 0 to 2"),
+    ("tile:xla:small", "0;1", "2 indices, 3 expected: the graph has 3 configurations"),
+    ("tile:xla:big", "8;0;3;8;1", "index 8 occurs more than once"),
+    ("tile:xla:big", "8;0;3;4", "4 indices, 5 expected: the graph has 9 configurations"),
+    ("tile:xla:big", "8;0;3;4;1;2", "6 indices, 5 expected: the graph has 9 configurations"),
+    ("layout:xla:random:net", "3;1;0", "3 indices, 4 expected: the graph has 4 configurations"),
+    ("layout:xla:random:net", "3;1;0;1", "index 1 occurs more than once"),
+    ("layout:xla:random:net", "4;1;0;2", "index 4 is outside 0 to 3"),
+    ("layout:xla:random:net", "3;1;0;2;0", "index 0 occurs more than once"),
+]
+AGAIN = csv_text() + "tile:xla:small,0;1;2\n"
+TEXTS = [
+    ("", "the file is empty"),
+    ("\n\n", "the file is empty"),
+    ("\ufeff" + csv_text(), "line 1: a byte-order mark before the header"),
+    (csv_text().replace("ID,TopConfigs\n", ""), "line 1: the header is 'tile:xla:small,2;0;1'"),
+    (csv_text().replace("ID,", "id,"), "line 1: the header is 'id,TopConfigs'"),
+    (csv_text().replace("TopConfigs", "TopConfigs,Usage"), "line 1: the header is"),
+    (csv_text().replace("tile:xla:big", "0,tile:xla:big"), "line 3: 3 columns"),
+    (csv_text().replace("tile:xla:big,", "tile:xla:big;"), "line 3: 1 columns"),
+    (csv_text().replace("2;0;1", '2;"0;1'), "line 2: 2 columns or stray quotes"),
+    (csv_text().replace("2;0;1", '"2;0;1'), "line 2: 2 columns or stray quotes"),
+    (csv_text().replace("tile:xla:big", "\ntile:xla:big"), "line 3: the row is empty"),
+    (AGAIN, "line 5 (tile:xla:small): a second row for this ID, after line 2. Keep one of them"),
+    (csv_text(ROWS | {"tile:xla:other": "0;1;2"}), "line 5 (tile:xla:other): no test graph has this ID"),
+    (csv_text().replace("tile:xla:big", " tile:xla:big"), "line 3 ( tile:xla:big): no test graph"),
+    (csv_text({}), f"3 of 3 IDs have no row: {', '.join(ROWS)}. Predict"),
+    (
+        csv_text({"tile:xla:big": "8;0;3;4;1"}),
+        "2 of 3 IDs have no row: tile:xla:small, layout:xla:random:net",
+    ),
+    *(
+        (csv_text(ROWS | {row_id: value}), f"line {2 + [*ROWS].index(row_id)} ({row_id}): {message}")
+        for row_id, value, message in VALUES
+    ),
+]
 
 
-@cases(
-    "text, message",
-    [
-        ("", "the file is empty"),
-        ("\n\n", "the file is empty"),
-        ("\ufeff" + csv_text(), "line 1: a byte-order mark before the header"),
-        (csv_text().replace("ID,TopConfigs\n", ""), "line 1: the header is 'tile:xla:small,2;0;1'"),
-        (csv_text().replace("ID,", "id,"), "line 1: the header is 'id,TopConfigs'"),
-        (csv_text().replace("TopConfigs", "TopConfigs,Usage"), "line 1: the header is"),
-        (csv_text().replace("tile:xla:big", "0,tile:xla:big"), "line 3: 3 columns"),
-        (csv_text().replace("tile:xla:big,", "tile:xla:big;"), "line 3: 1 columns"),
-        (csv_text().replace("2;0;1", '2;"0;1'), "line 2: 2 columns or stray quotes"),
-        (csv_text().replace("tile:xla:big", "\ntile:xla:big"), "line 3: the row is empty"),
-        (
-            csv_text() + "tile:xla:small,0;1;2\n",
-            "line 5 (tile:xla:small): a second row for this ID, after line 2. Keep one of them",
-        ),
-        (csv_text(tile__xla__other="0;1;2"), "line 5 (tile:xla:other): no test graph has this ID"),
-        (csv_text().replace("tile:xla:big", " tile:xla:big"), "line 3 ( tile:xla:big): no test graph"),
-        (
-            "ID,TopConfigs\n",
-            "3 of 3 IDs have no row: tile:xla:small, tile:xla:big, layout:xla:random:net. Predict",
-        ),
-        (
-            csv_text({"tile:xla:big": "8;0;3;4;1"}),
-            "2 of 3 IDs have no row: tile:xla:small, layout:xla:random:net",
-        ),
-        (csv_text(tile__xla__small=""), SMALL + "'' is not an index"),
-        (csv_text(tile__xla__small="2;0;1;"), SMALL + "'' is not an index"),
-        (csv_text(tile__xla__small="2.0;0;1"), SMALL + "'2.0' is not an index"),
-        (csv_text(tile__xla__small="2; 0;1"), SMALL + "' 0' is not an index"),
-        (csv_text(tile__xla__small="2 0 1"), SMALL + "'2 0 1' is not an index"),
-        (csv_text(tile__xla__small="-1;0;1"), SMALL + "'-1' is not an index"),
-        (csv_text(tile__xla__small="٢;0;1"), SMALL + "'٢' is not an index"),
-        (csv_text(tile__xla__small="9" * 5000), SMALL + "'9999"),
-        *(
-            (csv_text(tile__xla__small=f"2;0;{text}"), SMALL + f"{text!r} is not an index")
-            for text in ("01", "1e0", "0x1", "0_1", "nan", "\0", "=1+1")
-        ),
-        (csv_text(tile__xla__small='"2;0;1'), "line 2: 2 columns or stray quotes"),
-        (
-            csv_text(tile__xla__small="1;2;3"),
-            SMALL + "index 3 is outside 0 to 2: the graph has 3 configurations",
-        ),
-        (csv_text(tile__xla__small="0;1;2;3;4"), SMALL + "index 4 is outside 0 to 2"),
-        (csv_text(tile__xla__small="0;1"), SMALL + "2 indices, 3 expected: the graph has 3 configurations"),
-        (csv_text(tile__xla__big="8;0;3;8;1"), BIG + "index 8 occurs more than once"),
-        (csv_text(tile__xla__big="8;0;3;4"), BIG + "4 indices, 5 expected: the graph has 9 configurations"),
-        (
-            csv_text(tile__xla__big="8;0;3;4;1;2"),
-            BIG + "6 indices, 5 expected: the graph has 9 configurations",
-        ),
-        (
-            csv_text(layout__xla__random__net="3;1;0"),
-            NET + "3 indices, 4 expected: the graph has 4 configurations",
-        ),
-        (csv_text(layout__xla__random__net="3;1;0;1"), NET + "index 1 occurs more than once"),
-        (csv_text(layout__xla__random__net="4;1;0;2"), NET + "index 4 is outside 0 to 3"),
-        (csv_text(layout__xla__random__net="3;1;0;2;0"), NET + "index 0 occurs more than once"),
-    ],
-)
+@cases("text, message", TEXTS)
 def test_a_wrong_csv_is_refused_with_row_and_reason(tmp_path, text, message):
     path = tmp_path / "wrong.csv"
     path.write_bytes(text.encode())

@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 from fastslow.core import artifacts
 from fastslow.core.artifacts import CHECKSUM, MANIFEST, Artifact, commit, read_manifest, write_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.files import (
-    atomic_path,
-    digest,
-    read_json,
-    remove_abandoned,
-    write_json,
-    writer_lock,
-)
+from fastslow.core.files import atomic_path, digest, read_json, remove_abandoned, write_json, writer_lock
 from helpers.cases import cases
 
 
@@ -370,8 +363,3 @@ def test_the_commit_is_of_this_code(tmp_path, monkeypatch):
     assert commit() == expected
     monkeypatch.setenv("PATH", str(tmp_path))  # no git
     assert commit() == "unknown"
-
-
-def test_the_manifest_is_json(tmp_path):
-    make(tmp_path).finish(columns=["a"])
-    assert json.loads((tmp_path / MANIFEST).read_text())["columns"] == ["a"]

@@ -240,11 +240,7 @@ def test_with_tls_only_who_has_the_certificate_reaches_the_scheduler(certificate
             monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 2)
             plain, none = address.replace("tls", "tcp"), dict.fromkeys(certificate)
             for stranger, said in ((address, "do not allow 'tls:"), (plain, "no Dask scheduler answers")):
-                with (
-                    dask.config.set(none),
-                    pytest.raises(SettingsError, match=said),
-                    open_cluster(stranger),
-                ):
+                with dask.config.set(none), pytest.raises(SettingsError, match=said), open_cluster(stranger):
                     pass
             with pytest.raises(SettingsError, match="do not allow 'tcp:"), open_cluster(plain):
                 pass

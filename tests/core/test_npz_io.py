@@ -110,12 +110,6 @@ def test_a_header_that_does_not_fit_the_bytes_is_refused_before_memory_is_asked_
             read(path)
 
 
-@cases("name", ["x.txt", "x.npy"])
-def test_a_member_that_is_no_array_is_refused(tmp_path, name):
-    with pytest.raises(DataError, match="cannot be read"):
-        read_headers(write_member(tmp_path / "x.npz", name, b"hello"))
-
-
 @cases(
     "header",
     [

@@ -36,17 +36,6 @@ class Example(Settings):
         self.require(self.epochs >= 1, "epochs", "1 or more")
 
 
-def test_settings_come_from_a_mapping():
-    settings = Example(**{"epochs": 3, "merge": False, "members": ["a"], "weights": {"a": 1.0}})
-    assert (settings.epochs, settings.merge, settings.members, settings.weights) == (
-        3,
-        False,
-        ["a"],
-        {"a": 1.0},
-    )
-    assert settings.learning_rate == 1e-3
-
-
 @cases("name, near", [("epoch", "epochs"), ("learning_rat", "learning_rate")])
 def test_a_misspelt_name_is_refused_with_the_nearest(name, near):
     with pytest.raises(SettingsError, match=f"{name}: no such setting of Example; did you mean '{near}'"):

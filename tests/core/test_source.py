@@ -65,7 +65,7 @@ def test_an_edit_of_a_function_that_is_reached_changes_the_digest_of_its_module(
 
 
 def test_a_changed_constant_counts(package):
-    changed = edit(package / "choices" / "layouts.py", "LAYOUT_WIDTH = 6", "LAYOUT_WIDTH = 7")
+    changed = edit(package / "competition" / "layouts.py", "LAYOUT_WIDTH = 6", "LAYOUT_WIDTH = 7")
     assert changed == {"fastslow.competition.layouts"}
 
 

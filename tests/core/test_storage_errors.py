@@ -51,14 +51,6 @@ def test_a_refused_write_names_file_and_remedy_and_keeps_the_old_file(tmp_path, 
     assert os.listdir(tmp_path) == ["x.json"]
 
 
-def test_a_full_disk_in_the_middle_of_a_write(tmp_path):
-    (tmp_path / "x.npz").write_bytes(b"old")
-    with pytest.raises(StorageError, match="disk is full"), atomic_path(tmp_path / "x.npz") as temporary:
-        temporary.write_bytes(b"half")
-        fail(errno.ENOSPC)()
-    assert (tmp_path / "x.npz").read_bytes() == b"old" and os.listdir(tmp_path) == ["x.npz"]
-
-
 WRITERS = {
     "npz": "from fastslow.core.npz_io import write_arrays\nwrite_arrays(path, {'a': np.zeros(10_000)})",
     "pt": (

@@ -32,10 +32,7 @@ def settings(features, tmp_path, monkeypatch):
         for name, noise in (("near", 0.01), ("far", 2.0))
     }
     return CompareSettings(
-        one=runs["near"],
-        other=runs["far"],
-        features=str(features.folder),
-        data_root=str(tmp_path),
+        one=runs["near"], other=runs["far"], features=str(features.folder), data_root=str(tmp_path)
     )
 
 

@@ -1,8 +1,5 @@
 """The ensemble: normalisations, equal and searched weights, and members that are refused."""
 
-import shutil
-from collections import Counter
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +9,6 @@ from fastslow.competition.catalog import PREDICTED_SPLITS
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.evaluation import predictions as predictions_file
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble, models_of
 from fastslow.evaluation.ensemble_weights import (
     NORMALISATIONS,
@@ -23,7 +19,7 @@ from fastslow.evaluation.ensemble_weights import (
 )
 from fastslow.evaluation.predictions import read_predictions
 from helpers.cases import cases
-from helpers.runs import ensemble_settings, make_features, overwrite_predictions, random_scores, write_run
+from helpers.runs import ensemble_settings, make_features, random_scores, write_run
 
 WILD = st.floats(-1e15, 1e15, allow_subnormal=False) | st.integers(-2, 2).map(float)
 
@@ -163,19 +159,6 @@ def test_two_models_of_one_short_name_keep_their_full_names():
     assert models_of(manifests) == {"gnn": ["gnn-s0", "gnn-s1"]}
 
 
-def test_each_manifest_is_read_once(layout, tmp_path, rng, monkeypatch):
-    runs = [write_run(tmp_path / f"m{i}", layout, random_scores(layout, rng)) for i in range(3)]
-    read = Counter()
-
-    def counted(folder, *remedy):
-        read[folder.name] += 1
-        return read_manifest(folder, *remedy)
-
-    monkeypatch.setattr(predictions_file, "read_manifest", counted)
-    build_ensemble(ensemble_settings(layout, tmp_path / "e", runs))
-    assert {name: read[name] for name in ("m0", "m1", "m2")} == {"m0": 1, "m1": 1, "m2": 1}
-
-
 @pytest.mark.parametrize("normalisation", ["best", *NORMALISATIONS])
 @pytest.mark.parametrize("kind", ["layout", "tile"])
 def test_an_ensemble_of_noisy_members(request, tmp_path, rng, kind, normalisation):
@@ -246,23 +229,6 @@ def test_weights_stay_equal_until_others_are_surely_better(tmp_path, rng):
     assert weights([good[0], *bad], weighting="equal") == pytest.approx([1 / 3] * 3)
 
 
-def test_members_that_complement_each_other_gain(layout, tmp_path):
-    half = {split: {} for split in PREDICTED_SPLITS}, {split: {} for split in PREDICTED_SPLITS}
-    for split in PREDICTED_SPLITS:
-        for name in layout.names(split):
-            runtime = layout.graph(split, name).file_runtime
-            place = np.argsort(np.argsort(runtime)).astype(float)
-            for part, predictions in enumerate(
-                half
-            ):  # each knows the order of one half of the configurations
-                known = (place < len(place) / 2) == bool(part)
-                predictions[split][name] = np.where(known, place, place.max() if part else -1.0)
-    runs = [write_run(tmp_path / f"half{i}", layout, predictions) for i, predictions in enumerate(half)]
-    manifest = build_ensemble(ensemble_settings(layout, tmp_path / "both", runs))
-    assert manifest["gain"] > 0.1 and manifest["valid"]["mean"] == pytest.approx(1)
-    assert manifest["valid"]["weights"] == "2 of 2 members"
-
-
 def test_one_member_keeps_its_predictions(layout, tmp_path, rng):
     run = write_run(tmp_path / "only", layout, random_scores(layout, rng))
     manifest = build_ensemble(ensemble_settings(layout, tmp_path / "one", [run], normalisation="min_max"))
@@ -302,52 +268,22 @@ def test_it_is_built_again_only_where_a_member_changed(layout, tmp_path, rng):
     assert not ensemble_settings(layout, tmp_path / "e", runs, max_models=3).artifact().is_current()
 
 
-def broken(problem, features, folder, predictions):
-    """Make a run that is wrong in one way."""
-    if problem == "NaN":
-        predictions["valid"]["w"][1] = np.nan
-    elif problem == "a missing graph":
-        del predictions["test"]["t"]
-    elif problem == "a foreign graph":
-        predictions["valid"]["other"] = np.zeros(4)
-    elif problem == "a short graph":
-        predictions["test"]["t"] = predictions["test"]["t"][:-1]
-    options = {"another collection": {"collection": "layout:nlp:random"}, "other data": {"data": "0" * 16}}
-    complete = {"valid": {n: np.arange(c) for n, c in features.num_configs("valid").items()}}
-    write_run(folder, features, complete | {"test": predictions["test"]}, **options.get(problem, {}))
-    overwrite_predictions(folder, predictions)
-    if problem == "no scores":
-        (folder / "predictions.npz").unlink()
-    elif problem == "cut scores":
-        content = (folder / "predictions.npz").read_bytes()
-        (folder / "predictions.npz").write_bytes(content[: len(content) // 2])
-    elif problem == "no manifest":
-        (folder / "manifest.json").unlink()
-    elif problem == "no folder":
-        shutil.rmtree(folder)
-
-
-@pytest.mark.parametrize(
-    ("problem", "said"),
+@cases(
+    "options, said",
     [
-        ("NaN", "valid graph w has a prediction that is not finite"),
-        ("a missing graph", "no predictions for test graph t"),
-        ("a foreign graph", "predictions for other, which is no valid graph here"),
-        ("a short graph", r"test graph t has predictions of shape \(\d+,\), \(\d+,\) wanted"),
-        ("another collection", "a run of layout:nlp:random, layout:xla:random wanted"),
-        ("other data", "trained on other data files than the features"),
-        ("no scores", "predictions.npz: "),
-        ("cut scores", "predictions.npz: "),
-        ("no manifest", "not finished"),
-        ("no folder", "no such folder. Make it with"),
+        ({"collection": "layout:nlp:random"}, "a run of layout:nlp:random, layout:xla:random wanted"),
+        ({"data": "0" * 16}, "trained on other data files than the features"),
     ],
 )
-def test_a_wrong_member_is_refused_by_name(layout, tmp_path, rng, problem, said):
-    good = write_run(tmp_path / "good", layout, random_scores(layout, rng))
-    broken(problem, layout, tmp_path / "bad run", random_scores(layout, rng))
-    settings = ensemble_settings(layout, tmp_path / "e", [good, str(tmp_path / "bad run")])
-    with pytest.raises(DataError, match=f"^{tmp_path / 'bad run'}.*{said}"):
-        build_ensemble(settings)
+def test_a_wrong_member_is_refused_by_name(layout, tmp_path, options, said):
+    """``tests/bad_input`` has the members that are damaged."""
+    scores = random_scores(layout, np.random.default_rng(0))
+    runs = [
+        write_run(tmp_path / "good", layout, scores),
+        write_run(tmp_path / "bad", layout, scores, **options),
+    ]
+    with pytest.raises(DataError, match=f"^{tmp_path / 'bad'}.*{said}"):
+        build_ensemble(ensemble_settings(layout, tmp_path / "e", runs))
     assert not (tmp_path / "e" / "manifest.json").exists()
 
 

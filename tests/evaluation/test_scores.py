@@ -17,6 +17,7 @@ from fastslow.competition.metrics import (
     ranking_tau,
     tile_score,
 )
+from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
@@ -24,11 +25,12 @@ from fastslow.evaluation import scores, submission
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
 from fastslow.evaluation.predictions import PREDICTIONS, read_predictions, write_predictions
 from fastslow.evaluation.score_tables import format_metrics, pool_seeds
-from fastslow.evaluation.scores import read_solution, score_submission, valid_metrics
+from fastslow.evaluation.scores import read_solution, score_submission, solution_of, valid_metrics
 from fastslow.evaluation.submission import SubmissionSettings, make_submission, metrics_of, preview_submission
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from helpers.competition_files import write_data_root
+from helpers.good_artifacts import change_arrays
 from helpers.runs import overwrite_predictions
 
 MODELS = ("gnn", "ranker")
@@ -47,6 +49,9 @@ def features(tmp_path_factory):
     rng, rows = np.random.default_rng(0), ["ID,config_index,runtime"]
     for c in COLLECTIONS:
         write_data_root(root / "data", c.name, train=("a",), valid=("v", "w"), test=("t", "u"))
+        for split, name in (("valid", "w"), ("test", "u")):  # farther from train than v and t
+            path = c.folder(root / "data", split) / f"{name}.npz"
+            change_arrays(path, lambda arrays: arrays["node_opcode"].__setitem__(0, OPCODES["constant"]))
         folder = str(root / "features" / c.slug)
         settings = {"collection": c.name, "data_root": str(root / "data"), "folder": folder, "workers": 1}
         build_features(FeatureSettings(**settings))
@@ -83,6 +88,18 @@ def made(features, tmp_path_factory):
 @pytest.fixture
 def settings(features, made, tmp_path):
     """A submission of a copy of the ensembles, which a test may change."""
+    return settings_in(tmp_path, features, made)
+
+
+@pytest.fixture(scope="module")
+def submitted(features, made, tmp_path_factory):
+    """A submission that was made, its table and the folder of all; read-only."""
+    folder = tmp_path_factory.mktemp("submitted")
+    settings = settings_in(folder, features, made)
+    return settings, make_submission(settings), folder
+
+
+def settings_in(tmp_path, features, made):
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     return SubmissionSettings(
         data_root=str(features / "data"),
@@ -97,8 +114,8 @@ def csv_of(tmp_path):
     return tmp_path / "out" / "mine.csv"
 
 
-def test_the_table_is_what_the_metrics_give(settings, features, tmp_path):
-    table = make_submission(settings)
+def test_the_table_is_what_the_metrics_give(submitted, features):
+    _, table, tmp_path = submitted
     assert list(table["run"]) == [run for c in COLLECTIONS for run in runs_of(c)]
     assert list(table["model"]) == [run.removesuffix(" s0") for run in table["run"]]
     assert list(table["collection"].unique()) == [c.name for c in COLLECTIONS]
@@ -134,8 +151,8 @@ def test_the_table_is_what_the_metrics_give(settings, features, tmp_path):
         assert list(shown.dropna()) == [*weights, 1.0] and shown.isna().sum() == len(rules)
 
 
-def test_csv_record_and_plot(settings, features, tmp_path):
-    table = make_submission(settings)
+def test_csv_record_and_plot(submitted, features):
+    _, table, tmp_path = submitted
     csv, root = csv_of(tmp_path), features / "data"
     assert check_submission(csv, root)["rows"] == {c.name: 2 for c in COLLECTIONS}
     for line in csv.read_text().splitlines()[1:]:
@@ -162,10 +179,19 @@ def test_csv_record_and_plot(settings, features, tmp_path):
 
 
 @pytest.mark.parametrize("solved", [True, False])
-def test_scores_are_recorded_by_distance_to_the_nearest_train_graph(settings, features, tmp_path, solved):
-    make_submission(settings if solved else without_solution(settings, features, tmp_path))
+def test_scores_are_recorded_by_distance_to_the_nearest_train_graph(
+    submitted, settings, features, tmp_path, solved
+):
+    """Of test graphs where there is a solution, else of valid ones."""
+    if solved:
+        _, _, tmp_path = submitted
+    else:
+        table = make_submission(without_solution(settings, features, tmp_path))
+        assert "test" not in table and "test_top1" not in table and len(table) == 26
     record = json.loads(csv_of(tmp_path).with_suffix(".json").read_text())
-    split, means = ("test", record["test"]) if solved else ("valid", record["scores"])
+    assert (record["test_mean"] is None) == (not solved)
+    split, names = ("test", "tu") if solved else ("valid", "vw")
+    table = score_submission(csv_of(tmp_path), solution_of(features / "data")) if solved else {}
 
     def shares(collection, split, name):
         nodes = Features(features / "features" / collection.slug).graph(split, name).node_opcode
@@ -173,16 +199,21 @@ def test_scores_are_recorded_by_distance_to_the_nearest_train_graph(settings, fe
 
     for c in COLLECTIONS:
         alike = [other for other in COLLECTIONS if other.kind == c.kind]
-        nearest = {
-            name: min(abs(shares(c, split, name) - shares(other, "train", "a")).sum() / 2 for other in alike)
-            for name in (("t", "u") if solved else ("v", "w"))
-        }
+        near, far = (
+            min(abs(shares(c, split, name) - shares(other, "train", "a")).sum() / 2 for other in alike)
+            for name in names
+        )
+        assert near < far
         rows = [row for row in record["distances"] if row["collection"] == c.name]
-        assert {row["split"] for row in rows} == {split} and [row["graphs"] for row in rows] == [1, 1]
-        assert [row["part"] for row in rows] == ["nearest third", "middle third"]
-        assert [row["smallest"] for row in rows] == pytest.approx(sorted(nearest.values()))
-        assert [row["largest"] for row in rows] == [row["smallest"] for row in rows]
-        assert np.mean([row["score"] for row in rows]) == pytest.approx(means[c.name])
+        own = table.get(c.name) or read_manifest(tmp_path / "made" / f"ensemble-{c.slug}")["valid"]
+        scores = {name.rpartition(":")[2]: score for name, score in own["per_graph"].items()}
+        common = {"split": split, "collection": c.name, "graphs": 1}
+        assert rows == [
+            {**common, "part": part, "smallest": distance, "largest": distance, "score": scores[name]}
+            for part, distance, name in zip(
+                ("nearest third", "middle third"), (near, far), names, strict=True
+            )
+        ]
 
 
 def test_runs_of_different_settings_are_not_pooled_whatever_their_names(settings, features, tmp_path):
@@ -208,8 +239,8 @@ def test_runs_of_different_settings_are_not_pooled_whatever_their_names(settings
     }
 
 
-def test_the_csv_is_shown_in_words(settings, tmp_path):
-    make_submission(settings)
+def test_the_csv_is_shown_in_words(submitted):
+    settings, _, tmp_path = submitted
     shown = preview_submission(settings, rows=1)
     lines = csv_of(tmp_path).read_text().splitlines()[1:]
     assert list(shown["collection"]) == [c.name for c in COLLECTIONS]
@@ -219,7 +250,8 @@ def test_the_csv_is_shown_in_words(settings, tmp_path):
         assert row["listed"] == len(order) and row["fastest first"] == ", ".join(order[:5])
 
 
-def test_an_ensemble_is_compared_with_its_models_on_each_graph(settings, tmp_path):
+def test_an_ensemble_is_compared_with_its_models_on_each_graph(made):
+    tmp_path = made
     folder = tmp_path / "made" / "ensemble-layout-xla-random"
     table = scores.compare_graphs(folder)
     assert list(table.columns) == ["ensemble", *RULES, *MODELS]
@@ -237,12 +269,6 @@ def without_solution(settings, features, tmp_path):
     root.mkdir()
     (root / "npz_all").symlink_to(features / "data" / "npz_all")
     return SubmissionSettings(**{**settings.asdict(), "data_root": str(root)})
-
-
-def test_without_a_solution_there_is_no_test_score(settings, features, tmp_path):
-    table = make_submission(without_solution(settings, features, tmp_path))
-    assert "test" not in table and "test_top1" not in table and len(table) == 26
-    assert json.loads(csv_of(tmp_path).with_suffix(".json").read_text())["test_mean"] is None
 
 
 def test_it_is_made_again_where_something_it_depends_on_changed(settings, features, tmp_path):
@@ -267,11 +293,9 @@ def test_it_is_made_again_where_something_it_depends_on_changed(settings, featur
     assert not settings.artifact().is_current()
 
 
-@pytest.mark.parametrize("solved", [True, False])
-def test_a_csv_that_fails_the_check_never_replaces_a_good_one(
-    settings, features, tmp_path, monkeypatch, solved
-):
-    settings = settings if solved else without_solution(settings, features, tmp_path)
+def test_a_csv_that_fails_the_check_never_replaces_a_good_one(settings, features, tmp_path, monkeypatch):
+    """Without a solution, whose scores would refuse it too."""
+    settings = without_solution(settings, features, tmp_path)
     make_submission(settings)
     csv = csv_of(tmp_path)
     good = {path: path.read_bytes() for path in csv.parent.iterdir()}
@@ -310,8 +334,9 @@ def test_a_run_may_be_submitted_alone(settings, tmp_path):
     assert list(table["run"]) == ["gnn s0"] * 5 and set(table["weight"]) == {1.0}
 
 
-def test_all_metrics_of_every_model_stand_beside_the_competition_s(settings):
-    table, scores = metrics_of(settings), make_submission(settings)
+def test_all_metrics_of_every_model_stand_beside_the_competition_s(submitted):
+    settings, scores, _ = submitted
+    table = metrics_of(settings)
     assert len(table) == 2 * len(scores)  # valid and test
     for c in COLLECTIONS:
         for model in ("gnn", "ensemble"):

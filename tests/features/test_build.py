@@ -1,7 +1,6 @@
 """Feature building: complete or absent, resumed where it stopped, redone just where something changed."""
 
 import dataclasses
-import multiprocessing
 import re
 from pathlib import Path
 
@@ -12,9 +11,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import fastslow.features.build
-from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection
+from fastslow.competition.catalog import SPLITS, get_collection
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.features.build import FeatureSettings, build_features, merge_duplicates
+from fastslow.features.build import FeatureSettings, build_features, build_graph, merge_duplicates
 from fastslow.features.scaling import NODE_BLOCKS, Scaler
 from fastslow.features.store import Features, Graph, expand_nodes
 from helpers.cases import cases
@@ -109,16 +108,9 @@ def test_a_folder_holds_what_its_index_says(settings):
 def test_a_second_call_redoes_nothing(settings):
     first = build_features(settings)
     before = stamps(settings)
-    again = build_features(settings)
+    again = build_features(settings.replace(workers=2))  # which says how fast
     assert stamps(settings) == before
     assert (first.fillna(0) == again.fillna(0)).all(axis=None)
-
-
-def test_settings_of_where_and_how_fast_redo_nothing(settings):
-    build_features(settings)
-    before = stamps(settings)
-    build_features(settings.replace(workers=2))
-    assert stamps(settings) == before
 
 
 def test_an_interrupted_build_goes_on_where_it_stopped(settings, monkeypatch):
@@ -164,15 +156,6 @@ def test_a_changed_file_redoes_its_graph_alone(settings):
     assert rewritten(settings, before) == graph_files("valid/v")
     new = content(settings)
     assert (old["valid", "v", "file_runtime"] != new["valid", "v", "file_runtime"]).any()
-
-
-def test_a_file_written_again_with_the_same_content_redoes_nothing(settings):
-    build_features(settings)
-    before = stamps(settings)
-    path = data_path(settings, "train", "a")
-    np.savez(path, **np.load(path))  # unpacked this time
-    build_features(settings)
-    assert stamps(settings) == before
 
 
 def test_a_changed_setting_redoes_every_graph(settings):
@@ -221,26 +204,6 @@ def test_a_test_file_among_the_labelled_is_refused(settings):
     write_npz(path, competition_arrays(get_collection(settings.collection).kind, labelled=False))
     with pytest.raises(DataError, match=r"b\.npz: config_runtime\[0\] is 0.*is this a test file"):
         build_features(settings)
-
-
-def test_a_missing_split_is_refused(settings):
-    data_path(settings, "test", "t").unlink()
-    with pytest.raises(DataError, match="no npz files"):
-        build_features(settings)
-
-
-@pytest.mark.parametrize("settings", ["layout"], indirect=True)
-def test_two_builders_at_once_make_one_good_folder(settings):
-    context = multiprocessing.get_context("spawn")
-    builders = [context.Process(target=build_features, args=(settings,)) for _ in range(2)]
-    for builder in builders:
-        builder.start()
-    for builder in builders:
-        builder.join(60)
-    assert [builder.exitcode for builder in builders] == [0, 0]
-    alone = settings.replace(folder=settings.folder + " 2")
-    build_features(alone)
-    assert_same_content(content(settings), content(alone))
 
 
 def test_scalers_come_from_train_alone(settings):
@@ -309,44 +272,37 @@ def test_merging_matches_a_loop(structure, seed):
         np.testing.assert_array_equal(merged.config_feat[row], graph.config_feat[members[0]])
 
 
-@cases("hops", [0, 1, -1])
-def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops):
+@cases("hops, nodes", [(0, 3), (1, 10), (-1, 10)])  # the dots alone; with operands and users: all
+def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops, nodes):
     root = write_data_root(tmp_path, "layout:xla:random")
-    settings = FeatureSettings(
-        data_root=str(root), folder=str(tmp_path / "f"), hops=hops, workers=1, merge_duplicates=False
-    )
-    build_features(settings)
-    graph = Features(settings.folder).graph("train", "a")
-    arrays = layout_arrays(seed=sum(b"a"))
-    assert graph.num_nodes == {0: 3, 1: 10, -1: 10}[hops]  # the dots alone; with operands and users: all
+    settings = FeatureSettings(data_root=str(root), merge_duplicates=False)
+    program, *_ = settings.programs()
+    graph, whole = (build_graph(program, settings.replace(hops=own))[0] for own in (hops, -1))
+    assert graph.num_nodes == nodes
     np.testing.assert_array_equal(graph.node_opcode[graph.config_index], 34)
-    feat = arrays["node_config_feat"]
+    feat = layout_arrays(seed=sum(b"a"))["node_config_feat"]
     np.testing.assert_array_equal(graph.layouts[graph.choices.layout_codes()].reshape(feat.shape), feat)
-    # features of a configuration do not depend on pruning
-    whole = settings.replace(folder=str(tmp_path / "w"), hops=-1)
-    build_features(whole)
-    np.testing.assert_array_equal(graph.config_feat, Features(whole.folder).graph("train", "a").config_feat)
+    np.testing.assert_array_equal(graph.config_feat, whole.config_feat)
+
+
+def test_copies_are_looked_for_through_as_many_nodes_as_the_setting_says(tmp_path):
+    """A chain of three dots, each followed by a tanh."""
+    settings = FeatureSettings(data_root=str(write_data_root(tmp_path, "layout:xla:random")))
+    program, *_ = settings.programs()
+    pairs = [build_graph(program, settings.replace(copies_through=count))[0].pairs for count in (0, 1)]
+    assert [len(own) for own in pairs] == [0, 2]
 
 
 @cases(
     "field, value",
-    [
-        ("collection", "xla"),
-        ("hops", -2),
-        ("copies_through", -1),
-        ("padding", 1),
-        ("workers", -1),
-    ],
+    [("collection", "xla"), ("hops", -2), ("copies_through", -1), ("padding", 1), ("workers", -1)],
 )
 def test_a_setting_out_of_range_is_refused(field, value):
     with pytest.raises(SettingsError, match=f"^{field}: "):
         FeatureSettings(**{field: value})
 
 
-@cases(
-    "field, value",
-    [("hops", 1), ("copies_through", 3)],
-)
+@cases("field, value", [("hops", 1), ("copies_through", 3)])
 def test_a_setting_that_tile_does_not_read_is_refused(field, value):
     with pytest.raises(SettingsError, match=f"^{field}: .* has no effect for tile; leave it at"):
         FeatureSettings(collection="tile:xla", **{field: value})
@@ -396,9 +352,3 @@ def test_every_column_is_in_the_data_dictionary(tmp_path, kind):
 def test_the_data_dictionary_lists_the_arrays_in_the_order_of_the_code():
     rows = re.findall(r"^\| `([a-z_]+)` \| \(", (ROOT / "features" / "README.md").read_text(), re.MULTILINE)
     assert rows == [field.name for field in dataclasses.fields(Graph)][1:]
-
-
-def test_every_collection_has_its_settings():
-    assert {c.kind for c in COLLECTIONS} == KINDS.keys()
-    for collection in COLLECTIONS:
-        assert FeatureSettings(collection=collection.name).kind == collection.kind

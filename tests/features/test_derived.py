@@ -23,7 +23,7 @@ def test_a_value_is_made_once_per_graph_and_key():
 
 
 @given(structures(), st.integers(0, 100))
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_networks_of_other_settings_do_not_take_each_others_reach(structure, seed):
     shared = make_graph(structure, seed)
     scalers = make_scalers(shared)

@@ -1,7 +1,5 @@
 """Padding told from the npz alone, held against a protobuf, made-up programs and real files."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,13 +11,10 @@ from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.features.nodes.list_padding import PADDING, UNKNOWN, list_lengths, pad
 from fastslow.hlo.messages import ModuleTuningData
 from helpers.cases import cases
+from helpers.competition_files import PUBLISHED_GRAPH, PUBLISHED_MODULE, REAL, ROOT, needs_pair
 from helpers.hlo_message import Program, graph, random_program, window
 
-ROOT = Path(__file__).parents[2]
-REAL = ROOT.parent / "shared" / "real"
-PUBLISHED_MODULE = REAL / "pb" / "module_tuning_data_layout.pb"
-PUBLISHED_GRAPH = REAL / "npz_all" / "npz" / "layout" / "xla" / "default" / "valid" / "unet_3d.4x4.bf16.npz"
-NPZ_FILES = sorted(REAL.rglob("*.npz")) + sorted((ROOT / "data" / "sample").rglob("*.npz"))
+NPZ_FILES = sorted(REAL.rglob("*.npz")) + sorted((ROOT / "data" / "sample").rglob("*.npz"))[::8]
 
 
 def differing(program, exempt=()):
@@ -48,17 +43,6 @@ def test_lists_and_their_aggregates_cover_every_column():
         for name in rest
         if not name.startswith("element_type") and not name.endswith(("_sum", "_product"))
     }
-
-
-def test_shape_and_layout():
-    program = Program()
-    for dims in ((), (1,), (7,), (3, 1), (2, 3, 4), (2, 3, 4, 5, 6, 7)):
-        program.add("parameter", dims, parameter_number=0)
-    program.add("parameter", (2, 3, 4), layout=(0, 1, 2), parameter_number=3)
-    program.add("parameter", elements=2)
-    program.add("tuple", operands=[0, 1], elements=2)
-    program.add("add", (2, 3), layout=())
-    assert differing(program) == []
 
 
 @cases("dims", [(0,), (0, 3), (3, 0), (0, 0), (4, 0, 0), (0, 2, 0)])
@@ -121,17 +105,6 @@ def test_attributes_of_each_opcode():
     program.add("broadcast", (3, 4), [program.add("constant")])
     program.add("all-to-all", (), [cube, image], elements=2)
     program.add("gather", (4, 5), [cube, image])
-    assert differing(program) == []
-
-
-def test_reduce():
-    program = Program()
-    cube = program.add("parameter", (4, 5, 6))
-    for dims, axes in (((5, 6), [0]), ((4, 6), [1]), ((6,), [1, 0]), ((4,), [2, 1]), ((), [0, 1, 2])):
-        program.reduce(dims, [cube], axes)
-    for element_dims, axes in (((5, 6), [0]), ((4,), [1, 2]), ((6,), [1, 0])):
-        pair = program.reduce((), [cube, program.add("negate", (4, 5, 6))], axes, elements=2)
-        program.add("get-tuple-element", element_dims, [pair])
     assert differing(program) == []
 
 
@@ -205,7 +178,7 @@ def test_input_is_left_alone():
     assert padded.dtype == np.float32
 
 
-@pytest.mark.skipif(not PUBLISHED_MODULE.is_file(), reason=f"no published protobuf at {PUBLISHED_MODULE}")
+@needs_pair
 def test_published_protobuf_agrees_on_every_list_of_every_node():
     module = ModuleTuningData.FromString(PUBLISHED_MODULE.read_bytes()).module
     with np.load(PUBLISHED_GRAPH, allow_pickle=False) as npz:

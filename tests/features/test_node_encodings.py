@@ -4,12 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.features.nodes.node_encodings import (
-    DEPTH_NAMES,
-    EXTRA_COLUMNS,
-    depth_encodings,
-    node_extras,
-)
+from fastslow.features.nodes.node_encodings import DEPTH_NAMES, EXTRA_COLUMNS, depth_encodings, node_extras
 from helpers.random_graphs import structures
 
 

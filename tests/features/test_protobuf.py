@@ -18,13 +18,11 @@ from fastslow.features.store import Features
 from fastslow.hlo.graph_arrays import EXTRA_NAMES, graph_arrays
 from fastslow.hlo.messages import ModuleTuningData
 from helpers.cases import cases
-from helpers.competition_files import REAL, npz_program, write_npz
+from helpers.competition_files import PUBLISHED_GRAPH, PUBLISHED_MODULE, needs_pair, npz_program, write_npz
 from helpers.hlo_message import Program, graph, random_program
 
 COLLECTION = get_collection("layout:xla:random")
 SPLIT_OF = {"a": "train", "v": "valid", "t": "test"}
-PUBLISHED_MODULE = REAL / "pb" / "module_tuning_data_layout.pb"
-PUBLISHED_GRAPH = REAL / "npz_all" / "npz" / "layout" / "xla" / "default" / "valid" / "unet_3d.4x4.bf16.npz"
 
 
 def square_dots():
@@ -224,7 +222,7 @@ def test_configurable_nodes_must_agree_too(tmp_path):
         read_exact_graph(write_protobuf(tmp_path / "a.pb", tuned), file)
 
 
-@pytest.mark.skipif(not PUBLISHED_MODULE.is_file(), reason=f"no published pair under {REAL}")
+@needs_pair
 def test_the_published_pair():
     file = npz_program(PUBLISHED_GRAPH, "layout")
     exact = read_exact_graph(PUBLISHED_MODULE, file)

@@ -31,7 +31,7 @@ def breadth_first(edge_index, num_nodes, start_ids, direction="both"):
 
 
 @given(structures(max_nodes=9, max_configs=1), st.sampled_from(DIRECTIONS), st.sampled_from((*HOPS, 3, 20)))
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_hop_distance_is_that_of_a_breadth_first_search(structure, direction, hops):
     edge_index, num_nodes, start_ids, _ = structure
     far = breadth_first(edge_index, num_nodes, start_ids, direction)
@@ -41,7 +41,7 @@ def test_hop_distance_is_that_of_a_breadth_first_search(structure, direction, ho
 
 
 @given(structures(max_nodes=9, max_configs=1), st.sampled_from(HOPS))
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_pruning_keeps_exactly_the_neighbourhood_and_the_edges_in_it(structure, hops):
     edge_index, num_nodes, config_ids, _ = structure
     pruned = prune(edge_index, num_nodes, config_ids, hops)
@@ -56,27 +56,6 @@ def test_pruning_keeps_exactly_the_neighbourhood_and_the_edges_in_it(structure, 
     assert pruned.node_ids[pruned.edge_index].tolist() == induced
     assert pruned.node_ids[pruned.config_index].tolist() == config_ids.tolist()
     assert all(a.dtype == np.int64 for a in (pruned.node_ids, pruned.edge_index, pruned.config_index))
-
-
-def test_the_whole_graph_is_left_as_it_is():
-    edges = np.array([[1, 0], [2, 1], [4, 3]])
-    pruned = prune(edges, 5, np.array([2, 0]), WHOLE_GRAPH)
-    assert pruned.node_ids.tolist() == [0, 1, 2, 3, 4]
-    assert np.array_equal(pruned.edge_index, edges)
-    assert pruned.config_index.tolist() == [2, 0]
-
-
-def test_operands_and_users_are_a_hop_away():
-    # 3 consumes 1 and 2, 4 consumes 3; 0 and 5 are two hops away
-    edges = np.array([[1, 0], [3, 1], [3, 2], [4, 3], [5, 4]])
-    assert prune(edges, 6, np.array([3]), 1).node_ids.tolist() == [1, 2, 3, 4]
-
-
-def test_an_edge_between_two_kept_nodes_stays_though_no_walk_uses_it():
-    # 1 and 2 are both one hop from 0; the edge between them belongs to the induced subgraph
-    edges = np.array([[0, 1], [0, 2], [1, 2], [2, 3]])
-    pruned = prune(edges, 4, np.array([0]), 1)
-    assert pruned.edge_index.tolist() == [[0, 1], [0, 2], [1, 2]]
 
 
 @given(structures(max_nodes=9, max_configs=1), st.sampled_from([0, 1, 2]))

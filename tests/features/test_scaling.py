@@ -24,11 +24,6 @@ from fastslow.features.scaling import (
 values = st.floats(-1e8, 1e8, allow_nan=False)
 
 
-def test_signed_log_of_the_extremes_of_the_data():
-    expected = [-math.log(3), -math.log(2), 0, math.log(2), math.log(1 + 2.6e7)]
-    np.testing.assert_allclose(signed_log1p(np.array([-2, -1, 0, 1, 2.6e7])), expected)
-
-
 @given(a=values, b=values)
 @settings(max_examples=50)
 def test_signed_log_is_odd_and_keeps_the_order(a, b):
@@ -72,13 +67,6 @@ def test_every_matrix_weighs_the_same(rng):
     scaled = np.concatenate([np.repeat(scaler.transform(small), 100, 0), scaler.transform(large)])
     np.testing.assert_allclose(scaled.mean(0), 0, atol=1e-5)
     np.testing.assert_allclose(scaled.std(0), 1, rtol=1e-5)
-
-
-def test_the_order_of_matrices_and_rows_changes_nothing(rng):
-    parts = [rng.normal(size=(n, 4)) for n in (3, 8, 5)]
-    one, other = Scaler.fit(parts), Scaler.fit([rng.permutation(part) for part in parts[::-1]])
-    np.testing.assert_allclose(one.mean, other.mean)
-    np.testing.assert_allclose(one.std, other.std)
 
 
 @pytest.mark.parametrize("constant", [0, -1, -0.013835835, 17.077, 2.6e7])

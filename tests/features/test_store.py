@@ -81,16 +81,6 @@ def test_a_lost_file_is_missed(tmp_path, graph, file):
         read_graph(tmp_path, "train", "random")
 
 
-@pytest.mark.parametrize("file", ["random.npz", "random.choices.npy", "random.config_feat.npy"])
-def test_a_truncated_file_is_refused(tmp_path, graph, file):
-    write_graph(tmp_path, "train", graph, "mark")
-    path = tmp_path / "train" / file
-    path.write_bytes(path.read_bytes()[:130])
-    with pytest.raises(DataError, match=f"{file}: cannot be read"):
-        read_graph(tmp_path, "train", "random")
-    assert is_written(tmp_path, "train", "random", "mark") == (file != "random.npz")
-
-
 @pytest.mark.parametrize("array", ["choices", "config_feat"])
 def test_rows_of_another_graph_are_refused(tmp_path, graph, array):
     write_graph(tmp_path, "train", graph, "mark")
@@ -152,14 +142,6 @@ def test_test_runtimes_are_no_labels(folder):
         Features(folder).labels("test")
 
 
-@pytest.mark.parametrize("end", ["npz", "choices.npy", "config_feat.npy"])
-def test_a_graph_with_a_bit_changed_is_refused(folder, end):
-    path = folder / "valid" / f"nan.{end}"
-    path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
-    with pytest.raises(DataError, match=f"nan.{end}: changed after it was written.*feature notebook"):
-        Features(folder).graph("valid", "nan")
-
-
 def test_changed_labels_are_refused(folder, graph):
     for split in ("train", "valid"):
         (name,) = Features(folder).names(split)
@@ -167,10 +149,3 @@ def test_changed_labels_are_refused(folder, graph):
         write_graph(folder, split, replace(graph, name=name, **slower), "mark")
         with pytest.raises(DataError, match=f"{name}.npz: changed after it was written"):
             Features(folder).labels(split)
-
-
-@pytest.mark.parametrize(("file", "problem"), [("manifest.json", "not finished"), ("graphs.csv", "lost")])
-def test_an_unfinished_folder_is_refused(folder, file, problem):
-    (folder / file).unlink()
-    with pytest.raises(DataError, match=problem):
-        Features(folder)

@@ -21,6 +21,7 @@ def place(tmp_path_factory):
     return tmp_path_factory.mktemp("rows") / "rows.npy"
 
 
+@settings(max_examples=50)
 @given(
     arrays.arrays(np.uint8, st.tuples(st.integers(1, 6), st.integers(0, 4))),
     st.slices(6)

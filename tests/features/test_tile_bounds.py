@@ -16,7 +16,7 @@ from helpers.competition_files import REAL, ROOT, graph_arrays, npz_program
 FILES = [
     path
     for root in (ROOT / "data" / "sample", REAL)
-    for path in sorted((root / "npz_all" / "npz" / "tile").rglob("*.npz"))
+    for path in sorted((root / "npz_all" / "npz" / "tile").rglob("*.npz"))[:: 1 if root == REAL else 8]
 ]
 DOT = graph_arrays(
     [("parameter", (200, 70)), ("parameter", (70, 300)), ("dot", (200, 300), (0, 1), True)], [(2, 0), (2, 1)]
@@ -39,20 +39,8 @@ def features(graph, bounds):
     return dict(zip(names, values.T, strict=True))
 
 
-@cases(
-    "dims, order, wanted",
-    [
-        # in memory, major to minor: 16, 3, 32 rows of which 8 are one, 200 lanes of which 128 are one
-        ([32, 16, 3, 200], [3, 0, 2, 1], [16, 3, 4, 2]),
-        ([1, 1, 1280, 320], [2, 3, 1, 0], [1, 1, 40, 10]),
-        ([129], [0], [2]),
-        ([], [], []),
-        ([5, 7], [0, 0], []),  # no layout
-    ],
-)
-def test_extents_by_hand(dims, order, wanted):
-    dims, order, wanted = ([*own, *[0] * (6 - len(own))] for own in (dims, order, wanted))
-    assert extents(np.array(dims), np.array(order)).tolist() == wanted
+def test_without_a_layout_there_are_no_extents():
+    assert not extents(np.array([5, 7, 0, 0, 0, 0]), np.zeros(6, int)).any()
 
 
 @given(dims=st.lists(st.integers(1, 2000), max_size=6), seed=st.integers(0, 99))
@@ -73,36 +61,6 @@ def test_the_tensors_of_a_dot():
         "input": [25, 1, 0],
         "kernel": [9, 3, 0],
     }
-
-
-def test_features_by_hand():
-    bounds = np.zeros((2, 3, 6))
-    bounds[0, 0, :2], bounds[0, 1, :2] = (9, 2), (10, 1)  # kernel of 9 x 3, output of 38 x 2
-    got = {name: value[0] for name, value in features(DOT, bounds).items()}
-    expected = {
-        "kernel_bound_0_log": math.log(10),
-        "kernel_bound_1_log": math.log(3),
-        "kernel_bound_2_log": 0,
-        "kernel_bound_sum_log": math.log(12),
-        "kernel_bound_product_log": math.log(18),
-        "kernel_bound_0_over_size": 1,
-        "kernel_bound_1_over_size": 2 / 3,
-        "kernel_tiles_0_log": 0,
-        "kernel_tiles_1_log": math.log(2),
-        "kernel_tiles_log": math.log(2),
-        "kernel_volume_over_size": 2 / 3,
-        "kernel_waste": 1 - 27 / 36,
-        "output_bound_0_over_size": 10 / 38,
-        "output_bound_1_over_size": 1 / 2,
-        "output_tiles_log": math.log(4 * 2),
-        "output_volume_over_size": 10 / 76,
-        "output_waste": 1 - 76 / 80,
-        "input_bound_sum_log": 0,
-        "input_volume_over_size": 0,
-        "input_waste": 0,
-    }
-    for name, value in expected.items():
-        assert got[name] == pytest.approx(value, abs=1e-6), name
 
 
 def test_nothing_given_is_nothing_but_zeros():
@@ -142,57 +100,33 @@ def test_features_match_a_loop(seed):
     assert names == got.keys()
 
 
-def test_a_configuration_does_not_depend_on_the_others(rng):
-    bounds = rng.integers(0, 9, (5, 3, 6))
-    order = rng.permutation(5)
-    together, shuffled = features(DOT, bounds), features(DOT, bounds[order])
-    for name, values in together.items():
-        np.testing.assert_array_equal(values[order], shuffled[name])
+ROOT_ADD, REDUCE, SQUARE = ("add", (), None, True), ("reduce", (8,), None, True), (9, 9)
+TUPLE = ("tuple", (), None, True, "tuple")
 
 
 @cases(
     "nodes, edges, node",
     [
         # no convolution: the last root, also after a called computation's
-        ([("add", (), None, True), ("parameter", (9, 9)), ("copy", (9, 9), (0, 1), True)], [(2, 1)], 2),
+        ([ROOT_ADD, ("parameter", SQUARE), ("copy", SQUARE, (0, 1), True)], [(2, 1)], 2),
         # a tuple: its largest element
-        (
-            [("tanh", (4, 4)), ("tanh", (40, 4)), ("constant", ()), ("tuple", (), None, True, "tuple")],
-            [(3, 0), (3, 1), (3, 2)],
-            1,
-        ),
+        ([("tanh", (4, 4)), ("tanh", (40, 4)), ("constant", ()), TUPLE], [(3, 0), (3, 1), (3, 2)], 1),
         # a reduction: what it reduces
-        (
-            [("add", (), None, True), ("tanh", (8, 64)), ("constant", ()), ("reduce", (8,), None, True)],
-            [(3, 0), (3, 1), (3, 2)],
-            1,
-        ),
+        ([ROOT_ADD, ("tanh", (8, 64)), ("constant", ()), REDUCE], [(3, 0), (3, 1), (3, 2)], 1),
         # a tuple of reductions
         (
-            [
-                ("tanh", (8, 64)),
-                ("constant", ()),
-                ("reduce", (8,)),
-                ("reduce", (64,)),
-                ("tuple", (), None, True, "tuple"),
-            ],
+            [("tanh", (8, 64)), ("constant", ()), ("reduce", (8,)), ("reduce", (64,)), TUPLE],
             [(2, 0), (2, 1), (3, 0), (3, 1), (4, 2), (4, 3)],
             0,
         ),
         # with a convolution or dot: the last, whatever follows
         (
-            [
-                ("parameter", (9, 9)),
-                ("dot", (9, 9)),
-                ("dot", (9, 9)),
-                ("tanh", (9, 9)),
-                ("tuple", (), None, True, "tuple"),
-            ],
+            [("parameter", SQUARE), ("dot", SQUARE), ("dot", SQUARE), ("tanh", SQUARE), TUPLE],
             [(1, 0), (2, 1), (3, 2), (4, 3), (4, 0)],
             2,
         ),
-        ([("tuple", (), None, True, "tuple")], [], 0),  # an empty tuple
-        ([("parameter", (9, 9)), ("copy", (9, 9))], [(1, 0)], 1),  # no root at all
+        ([TUPLE], [], 0),  # an empty tuple
+        ([("parameter", SQUARE), ("copy", SQUARE)], [(1, 0)], 1),  # no root at all
     ],
 )
 def test_the_output_of_a_kernel(nodes, edges, node):
@@ -212,7 +146,7 @@ def test_without_a_tensor_only_the_bounds_count():
 
 @pytest.mark.skipif(not FILES, reason="no tile files")
 def test_no_bound_of_a_tile_file_exceeds_its_tensor():
-    """The claim about order and units of the bounds, on every file there is."""
+    """The claim about order and units of the bounds, on the genuine files and some of the sample."""
     for path in FILES:
         file = npz_program(path, "tile")
         graph = {key: getattr(file, key) for key in ("node_feat", "node_opcode", "edge_index")}

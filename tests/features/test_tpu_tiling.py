@@ -7,13 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.features.configs.tpu_tiling import (
-    LANES,
-    SUBLANES,
-    TILING_FEATURES,
-    tile,
-    tiling_features,
-)
+from fastslow.features.configs.tpu_tiling import LANES, SUBLANES, TILING_FEATURES, tile, tiling_features
 
 
 def padded(values, width=6, fill=-1):

@@ -1,20 +1,28 @@
 """Small competition files made up at random with valid values, and where the published ones lie."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fastslow.competition import node_columns
-from fastslow.competition.catalog import COLLECTIONS, TEST, ProgramFile, get_collection
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, ProgramFile, get_collection
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.reader import read_npz
+from fastslow.features.build import build_features
+from fastslow.features.settings import FeatureSettings
 
 ROOT = Path(__file__).parents[2]
 REAL = ROOT.parent / "shared" / "real"
 needs_real = pytest.mark.skipif(
     not (REAL / "npz_all").is_dir(),
     reason="no published TpuGraphs files beside the repository (../shared/real)",
+)
+PUBLISHED_MODULE = REAL / "pb" / "module_tuning_data_layout.pb"
+PUBLISHED_GRAPH = REAL / "npz_all" / "npz" / "layout" / "xla" / "default" / "valid" / "unet_3d.4x4.bf16.npz"
+needs_pair = pytest.mark.skipif(
+    not PUBLISHED_MODULE.is_file(), reason=f"no published protobuf and npz of one program under {REAL}"
 )
 _PRODUCTS = [i for i, name in enumerate(node_columns.COLUMN_NAMES) if name.endswith("_product")]
 
@@ -116,3 +124,17 @@ def write_data_root(root, collection, train=("a", "b"), valid=("v",), test=("t",
             arrays = competition_arrays(collection.kind, seed=sum(name.encode()), labelled=split != "test")
             write_npz(collection.folder(root, split) / f"{name}.npz", arrays)
     return root
+
+
+def build_sample(folder, collection, hops=1, count=1, **programs):
+    """Features of the first programs of the sample, a few a split; ``programs`` names others of a split."""
+    for split in SPLITS:
+        target = collection.folder(folder / "data", split)
+        target.mkdir(parents=True, exist_ok=True)
+        source = collection.folder(ROOT / "data" / "sample", split)
+        for path in programs.get(split) or sorted(source.glob("*.npz"))[:count]:
+            shutil.copy(path, target)
+    own = {"hops": hops} if collection.kind == "layout" else {}
+    where = {"data_root": str(folder / "data"), "folder": str(folder / "features" / collection.slug)}
+    build_features(FeatureSettings(collection=collection.name, workers=1, **where, **own))
+    return folder / "features" / collection.slug

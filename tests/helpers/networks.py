@@ -1,11 +1,17 @@
 """Small networks and programs for the tests of networks."""
 
+import itertools
+import json
+
 import numpy as np
 import torch
 
+from fastslow.evaluation.predictions import read_predictions
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.settings.architecture import Architecture
 from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.train import Training
+from fastslow.networks.training.validation import Validation
 from helpers.random_graphs import NUM_LAYOUTS, make_graph
 
 
@@ -37,6 +43,50 @@ def small_training(features, folder, **changes):
 def into(settings, folder, **changes):
     """The same settings with other folders to write."""
     return settings.replace(runs=[str(folder / "run")], folder=str(folder / "training"), **changes)
+
+
+def weights_of(folder):
+    """The weights that a training into ``folder`` wrote."""
+    return torch.load(folder / "run" / "model.pt", weights_only=True)
+
+
+def lines_of(folder, name="metrics.jsonl"):
+    """What a training into ``folder`` logged; nothing where there is no such log."""
+    path = folder / "training" / name
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def same_run(one, other):
+    """Whether trainings into two folders wrote the same weights, predictions and logs, bit for bit."""
+    weights, others = weights_of(one), weights_of(other)
+    predictions, theirs = (read_predictions(folder / "run") for folder in (one, other))
+    return (
+        list(weights) == list(others)
+        and all(torch.equal(weights[name], others[name]) for name in weights)
+        and all(
+            np.array_equal(values, theirs[split][name])
+            for split in predictions
+            for name, values in predictions[split].items()
+        )
+        and all(lines_of(one, name) == lines_of(other, name) for name in ("metrics.jsonl", "segments.jsonl"))
+    )
+
+
+class Interrupted(Exception):
+    """What ends a training that :func:`interrupt` interrupts."""
+
+
+def interrupt(monkeypatch, name, calls):
+    """Make a method of Training or Validation raise at its call number ``calls`` (from 0)."""
+    owner = Training if hasattr(Training, name) else Validation
+    original, counter = getattr(owner, name), itertools.count()
+
+    def method(self, *args):
+        if next(counter) == calls:
+            raise Interrupted
+        return original(self, *args)
+
+    monkeypatch.setattr(owner, name, method)
 
 
 def all_configs(graph):

@@ -11,61 +11,19 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition import node_columns
-from fastslow.competition.opcodes import OPCODES, opcode_name
+from fastslow.competition.opcodes import opcode_name
 from fastslow.features.store import Graph
 
 ROLES = ("output", "input", "kernel")
 KINDS = ("convolution", "dot", "reshape")
 
 
-def tabulate(graph: Graph, config_columns: list[str], add_up=None) -> pd.DataFrame:
-    """Return the columns of ``fastslow.rankers.table_features.tabulate``, one row per configuration.
-
-    Sums over operations that the graph does not have are left out: those columns are 0.
-
-    Args:
-        graph: A layout graph.
-        config_columns: Names of its ``config_feat`` columns.
-        add_up: :func:`sum_rows`, the straightforward way and the default, or :func:`sum_distinct`.
-    """
-    physical = physical_sums(graph, add_up or sum_rows)
-    sums = pd.concat([pd.DataFrame(graph.config_feat, columns=config_columns), physical], axis=1)
-    sums = sums.astype(np.float32)  # as the table has it, so that both subtract equal numbers
-    context = pd.DataFrame(graph_context(graph), index=sums.index)
-    return pd.concat([sums, (sums - sums.min()).add_suffix("_above_least"), context], axis=1)
-
-
-def graph_context(graph: Graph) -> dict[str, float]:
-    """Return the columns that are constant over the configurations of a graph."""
-    nodes = pd.DataFrame({"opcode": graph.node_opcode, "root": graph.node_feat[:, node_columns.IS_ROOT] == 1})
-    nodes["elements"] = graph.node_feat[:, node_columns.SHAPE_PRODUCT]
-    numbers = {opcode_name(opcode): opcode for opcode in range(len(OPCODES) + 1)}
-    counts, elements = nodes["opcode"].value_counts(), nodes.groupby("opcode")["elements"].sum()
-    facts = {"nodes": len(nodes), "edges": len(graph.edge_index), "pairs": len(graph.pairs)}
-    facts |= {f"count_{name}": counts.get(opcode, 0) for name, opcode in numbers.items()}
-    output = (
-        graph.node_feat[nodes.index[nodes["root"]][-1], node_columns.SHAPE]
-        if nodes["root"].any()
-        else [0] * 6
-    )
-    facts |= {f"output_size_{axis}": max(size, 0) for axis, size in enumerate(output)}
-    configurable = pd.DataFrame(node_table(graph), columns=["kind", "dims", "bytes", "flops"])
-    tensors = zip(configurable["dims"], configurable["bytes"], strict=True)
-    configurable["size"] = [whole_bytes(*own) for own in tensors]
-    for kind in KINDS:
-        own = configurable[configurable["kind"] == kind]
-        facts[f"elements_{kind}"] = elements.get(numbers[kind], 0)
-        facts[f"configurable_{kind}"] = len(own)
-        facts |= {f"flops_{kind}": own["flops"].sum(), f"bytes_{kind}": own["size"].sum()}
-    return {f"graph_{name}_log": np.log1p(float(value)) for name, value in facts.items()}
-
-
-def physical_sums(graph: Graph, add_up) -> pd.DataFrame:
+def physical_sums(graph: Graph) -> pd.DataFrame:
     """Return the columns of ``fastslow.rankers.table_features.physical_sums``, one row per configuration."""
     nodes, layouts = node_table(graph), [[int(a) for a in row if a >= 0] for row in graph.layouts]
     chosen = long_table(graph)
-    parts = [tensor_sums(nodes, layouts, chosen, add_up), node_sums(nodes, layouts, chosen, add_up)]
-    parts.append(copy_sums(graph, nodes, layouts, chosen, add_up))
+    parts = [tensor_sums(nodes, layouts, chosen), node_sums(nodes, layouts, chosen)]
+    parts.append(copy_sums(graph, nodes, layouts, chosen))
     table = pd.concat(parts, axis=1).reindex(range(graph.num_configs)).fillna(0.0)
     moved = [name for name in table if name.endswith(("copied_bytes", "reshape_moved_bytes"))]
     table["moved_bytes"] = table[moved].sum(axis=1)
@@ -86,14 +44,8 @@ def long_table(graph: Graph) -> pd.DataFrame:
     return pd.DataFrame({"config": configs, "node": nodes, **codes})
 
 
-def sum_rows(chosen: pd.DataFrame, keys: list[str], terms) -> pd.DataFrame:
-    """Sum ``terms`` of the keys of each row per configuration."""
-    values = pd.DataFrame([terms(*row) or {} for row in chosen[keys].itertuples(index=False)])
-    return values.astype(float).fillna(0.0).groupby(chosen["config"].to_numpy()).sum()
-
-
 def sum_distinct(chosen: pd.DataFrame, keys: list[str], terms) -> pd.DataFrame:
-    """Compute :func:`sum_rows` with ``terms`` called once per distinct combination of keys, as ours does."""
+    """Sum per configuration ``terms`` of the keys of each row, called once per distinct combination."""
     distinct = chosen[keys].drop_duplicates()
     rows = [terms(*row) or {} for row in distinct.itertuples(index=False)]
     table = distinct.join(pd.DataFrame(rows, index=distinct.index).astype(float).fillna(0.0))
@@ -219,7 +171,7 @@ def axis_name(node: dict, role: int, axis: int) -> str:
     return axis_names(node["kind"], role)[place]
 
 
-def tensor_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame, add_up) -> pd.DataFrame:
+def tensor_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame) -> pd.DataFrame:
     """Sum what depends on one tensor and its layout, one row per configuration."""
     parts = []
     for kind in KINDS:
@@ -229,11 +181,11 @@ def tensor_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame, add_up) 
             def terms(node: int, code: int, role=role) -> dict | None:
                 return tensor_terms(nodes[node], role, layouts[code])
 
-            parts.append(add_up(own, ["node", name], terms).add_prefix(f"{kind}_{name}_"))
+            parts.append(sum_distinct(own, ["node", name], terms).add_prefix(f"{kind}_{name}_"))
     return pd.concat(parts, axis=1)
 
 
-def node_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame, add_up) -> pd.DataFrame:
+def node_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame) -> pd.DataFrame:
     """Sum what depends on a node's output and input together, one row per configuration."""
 
     def terms(node: int, output: int, source: int) -> dict:
@@ -250,7 +202,7 @@ def node_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame, add_up) ->
         amounts = {"turned": 1, "turned_bytes": size, "turned_flops": facts["flops"]}
         return {f"{kind}_{name}": amount * turned for name, amount in amounts.items()}
 
-    return add_up(chosen, ["node", "output", "input"], terms)
+    return sum_distinct(chosen, ["node", "output", "input"], terms)
 
 
 def stays(dims: list[int], layout: list[int], new_dims: list[int], new_layout: list[int]) -> bool:
@@ -290,7 +242,7 @@ def place(dims: list[int], layout: list[int], element: int) -> int:
     return found
 
 
-def copy_sums(graph: Graph, nodes: list[dict], layouts: list, chosen: pd.DataFrame, add_up) -> pd.DataFrame:
+def copy_sums(graph: Graph, nodes: list[dict], layouts: list, chosen: pd.DataFrame) -> pd.DataFrame:
     """Sum copies between configurable nodes and the bytes they move, one row per configuration."""
     codes = chosen.set_index(["config", "node"])
     parts = []
@@ -315,4 +267,4 @@ def copy_sums(graph: Graph, nodes: list[dict], layouts: list, chosen: pd.DataFra
             f"{name}_copied_padded_bytes": sum(side["padded_bytes"] for side in sides if side),
         }
 
-    return add_up(pd.concat(parts, ignore_index=True), ["pair", "first", "second"], terms)
+    return sum_distinct(pd.concat(parts, ignore_index=True), ["pair", "first", "second"], terms)

@@ -16,13 +16,13 @@ from helpers.good_artifacts import reseal
 NAMES = {"train": ("a",), "valid": ("v", "w"), "test": ("t",)}
 
 
-def make_features(root, name, names=NAMES):
+def make_features(root, name, names=NAMES, **settings):
     """Features of one collection, built from made-up files."""
     collection = get_collection(name)
     write_data_root(root / "data", name, **names)
     folder = root / "features" / collection.slug
     common = {"data_root": str(root / "data"), "folder": str(folder), "workers": 1}
-    build_features(FeatureSettings(collection=name, **common))
+    build_features(FeatureSettings(collection=name, **common, **settings))
     return Features(folder)
 
 

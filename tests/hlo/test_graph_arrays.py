@@ -1,10 +1,8 @@
 """Equality of the extractor with the reference in ``hlo_message`` and with a published pair of files."""
 
 import time
-from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,12 +11,8 @@ from fastslow.competition.opcodes import OPCODES
 from fastslow.hlo.graph_arrays import EXTRA_NAMES, graph_arrays, operand_nodes
 from fastslow.hlo.reader import read_hlo
 from helpers.cases import cases
+from helpers.competition_files import PUBLISHED_GRAPH, PUBLISHED_MODULE, needs_pair
 from helpers.hlo_message import PRIMITIVE_TYPES, Module, Program, graph, random_program, window
-
-REAL = Path(__file__).parents[3] / "shared" / "real"
-PUBLISHED_MODULE = REAL / "pb" / "module_tuning_data_layout.pb"
-PUBLISHED_GRAPH = REAL / "npz_all" / "npz" / "layout" / "xla" / "default" / "valid" / "unet_3d.4x4.bf16.npz"
-needs_pair = pytest.mark.skipif(not PUBLISHED_MODULE.is_file(), reason=f"no published pair under {REAL}")
 
 
 def assert_equals_reference(module):
@@ -148,47 +142,6 @@ def test_same_ids_in_two_computations_are_two_nodes():
     assert graph_arrays(module)["edge_index"].tolist() == [[1, 0], [3, 2]]
 
 
-def test_dot_in_the_extra_features():
-    program = Program()
-    lhs, rhs = program.add("parameter", (5, 3, 7)), program.add("parameter", (5, 7, 2))
-    numbers = {"lhs_contracting": [2], "rhs_contracting": [1], "lhs_batch": [0], "rhs_batch": [0]}
-    dot = program.add("dot", (5, 3, 2), [lhs, rhs], dot=numbers)
-    for fill in (0, -1):
-        row = extra_of(program, dot, fill)
-        for name, values in numbers.items():
-            assert named(f"dot_{name}", values, fill=fill).items() <= row.items()
-        assert named("operand_0_shape", (5, 3, 7), fill=fill).items() <= row.items()
-        assert named("operand_1_shape", (5, 7, 2), fill=fill).items() <= row.items()
-        assert named("operand_2_shape", (), fill=fill).items() <= row.items()
-        assert named("gather_offset_dims", (), fill=fill).items() <= row.items()
-        assert (row["operands"], row["gather_index_vector_dim"]) == (2, fill)
-
-
-def test_gather_scatter_and_slice_sizes_in_the_extra_features():
-    program = Program()
-    table, rows = program.add("parameter", (10, 4)), program.add("parameter", (6, 1), parameter_number=1)
-    numbers = {"offset_dims": [1], "collapsed_slice_dims": [0], "start_index_map": [0], "index_vector_dim": 1}
-    gather = program.add("gather", (6, 4), [table, rows], gather=numbers, gather_slice_sizes=[1, 4])
-    row = extra_of(program, gather, -1)
-    assert named("gather_slice_sizes", [1, 4], fill=-1).items() <= row.items()
-    assert named("gather_offset_dims", [1], fill=-1).items() <= row.items()
-    assert named("gather_collapsed_slice_dims", [0], fill=-1).items() <= row.items()
-    assert named("gather_start_index_map", [0], fill=-1).items() <= row.items()
-    assert row["gather_index_vector_dim"] == 1
-    numbers = {"update_window_dims": [1], "inserted_window_dims": [0], "scatter_dims_to_operand_dims": [0]}
-    scatter = program.add(
-        "scatter", (10, 4), [table, rows, gather], scatter={**numbers, "index_vector_dim": 1}
-    )
-    row = extra_of(program, scatter, -1)
-    assert named("scatter_update_window_dims", [1], fill=-1).items() <= row.items()
-    assert named("scatter_inserted_window_dims", [0], fill=-1).items() <= row.items()
-    assert named("scatter_scatter_dims_to_operand_dims", [0], fill=-1).items() <= row.items()
-    assert named("operand_2_shape", (6, 4), fill=-1).items() <= row.items()
-    sizes = [1, 2, 3, 4]
-    cut = program.add("dynamic-slice", sizes, [table], dynamic_slice_sizes=sizes)
-    assert named("dynamic_slice_sizes", sizes).items() <= extra_of(program, cut).items()
-
-
 def test_only_the_entry_root_is_one():
     program = Program()
     program.reduce((), [program.add("parameter", (2,))], [0])
@@ -232,3 +185,35 @@ def test_every_array_of_the_published_npz_is_equal():
             assert np.array_equal(ours, npz[key]), key
     assert_equals_reference(program.module)
     assert set(graph_arrays(program.module)["node_opcode"]) <= set(OPCODES.values())
+
+
+TABLE, ROWS, LEFT, RIGHT = (10, 4), (6, 1), (5, 3, 7), (5, 7, 2)
+DOT = {"lhs_contracting": [2], "rhs_contracting": [1], "lhs_batch": [0], "rhs_batch": [0]}
+GATHER = {"offset_dims": [1], "collapsed_slice_dims": [0], "start_index_map": [0], "index_vector_dim": 1}
+SCATTER = {"update_window_dims": [1], "inserted_window_dims": [0], "scatter_dims_to_operand_dims": [0]}
+
+
+@cases(
+    "opcode, dims, operands, fields, more",
+    [
+        ("dot", (5, 3, 2), [LEFT, RIGHT], {"dot": DOT}, {}),
+        ("gather", (6, 4), [TABLE, ROWS], {"gather": GATHER}, {"gather_slice_sizes": [1, 4]}),
+        ("scatter", TABLE, [TABLE, ROWS, (6, 4)], {"scatter": {**SCATTER, "index_vector_dim": 1}}, {}),
+        ("dynamic-slice", (1, 2, 3, 4), [TABLE], {}, {"dynamic_slice_sizes": [1, 2, 3, 4]}),
+    ],
+)
+@cases("fill", [0, -1])
+def test_dimension_numbers_and_operands_in_the_extra_features(fill, opcode, dims, operands, fields, more):
+    program = Program()
+    nodes = [program.add("parameter", own) for own in operands]
+    row = extra_of(program, program.add(opcode, dims, nodes, **fields, **more), fill)
+    lists = {
+        f"{kind}_{name}": own for kind, numbers in fields.items() for name, own in numbers.items()
+    } | more
+    lists |= {f"operand_{n}_shape": own for n, own in enumerate([*operands, (), ()][:3])}
+    if opcode != "gather":
+        lists |= {"gather_offset_dims": [], "gather_index_vector_dim": fill}
+    for name, values in lists.items():
+        wanted = named(name, values, fill=fill) if isinstance(values, list | tuple) else {name: values}
+        assert wanted.items() <= row.items(), name
+    assert row["operands"] == len(operands)

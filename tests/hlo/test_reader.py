@@ -1,7 +1,6 @@
 """Reading HLO files of every kind, and refusing other files."""
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,12 +10,8 @@ from fastslow.hlo import reader
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import HloProto, Module, ModuleTuningData, TuningData
 from fastslow.hlo.reader import read_hlo, read_hlo_modules
-from helpers.competition_files import npz_program
+from helpers.competition_files import PUBLISHED_GRAPH, PUBLISHED_MODULE, needs_pair, npz_program
 from helpers.hlo_message import Program, random_program
-
-REAL = Path(__file__).parents[3] / "shared" / "real"
-PUBLISHED_MODULE = REAL / "pb" / "module_tuning_data_layout.pb"
-PUBLISHED_GRAPH = REAL / "npz_all" / "npz" / "layout" / "xla" / "default" / "valid" / "unet_3d.4x4.bf16.npz"
 
 HLO_TEXT = """HloModule product, entry_computation_layout={(f32[4,8]{1,0})->f32[4,4]{1,0}}
 
@@ -174,21 +169,19 @@ def test_every_truncation_is_refused(file):
                 read_hlo_modules(file(data[:length]))
 
 
+def node(module, number):
+    return module.computations[0].instructions[number]
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
         (lambda m: setattr(m.computations[0], "root_id", 77), "the root of computation main is missing"),
-        (
-            lambda m: m.computations[0].instructions[2].operand_ids.append(77),
-            "an operand of reduce sum is missing",
-        ),
+        (lambda m: node(m, 2).operand_ids.append(77), "an operand of reduce sum is missing"),
         (lambda m: m.computations.pop(), "a computation that reduce sum calls is missing"),
         (lambda m: setattr(m, "entry_computation_id", 9), "the entry computation main is missing"),
         (lambda m: setattr(m.computations[1], "id", 1), "two computations have the same id"),
-        (
-            lambda m: setattr(m.computations[0].instructions[1], "id", 0),
-            "two instructions of computation main",
-        ),
+        (lambda m: setattr(node(m, 1), "id", 0), "two instructions of computation main"),
     ],
 )
 def test_a_module_that_names_what_it_lacks_is_refused(file, module, change, problem):
@@ -261,7 +254,7 @@ def test_text_by_the_compilers_own_parser(file):
         read_hlo(file(HLO_TEXT.replace("dot(p, t)", "dot(p, q)").encode()))
 
 
-@pytest.mark.skipif(not PUBLISHED_MODULE.is_file(), reason=f"no published pair under {REAL}")
+@needs_pair
 def test_the_published_runs_are_those_of_the_npz_by_configuration_and_runtime():
     runs = read_hlo(PUBLISHED_MODULE).runs
     with np.load(PUBLISHED_GRAPH, allow_pickle=False) as npz:

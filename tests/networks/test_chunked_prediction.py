@@ -1,3 +1,5 @@
+"""Predictions in chunks of configurations, and node by node, equal those of one batch of all."""
+
 from functools import partial
 from types import SimpleNamespace
 
@@ -12,6 +14,7 @@ from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.predict import dataset as module
 from fastslow.networks.predict.chunked_prediction import predict_chunks
 from fastslow.networks.predict.dataset import GraphDataset, predict
+from fastslow.networks.predict.node_blocks import computes_by_nodes, predict_by_nodes
 from fastslow.networks.settings.architecture import NODE_ATTENTIONS
 from helpers.cases import cases
 from helpers.dense_reference import dense_predictions
@@ -48,22 +51,6 @@ def test_chunks_equal_the_dense_network_over_the_whole_set_however_it_is_cut(net
         order = np.array(random.sample(range(graph.num_configs), graph.num_configs))
         cuts = range(size, graph.num_configs, size)
         close(chunk_predictions(network, graph, np.split(order, cuts)), reference, 1e-5)
-
-
-@cases("cross_config, passes", [(True, 6), (False, 4)])
-def test_each_statistic_takes_a_pass_and_one_chunk_takes_one(cross_config, passes):
-    network, graph = make_network(num_layers=2, cross_config=cross_config), program()
-    prepared, made = PreparedGraph(graph, *make_scalers(graph)), []
-
-    def batch_of(configs):
-        made.append(configs.tolist())
-        return prepared.batch(configs, network.num_layers)
-
-    predict_chunks(network, batch_of, [np.arange(4), np.arange(4, 6)])
-    assert made == [[0, 1, 2, 3], [4, 5]] * passes
-    made.clear()
-    predict_chunks(network, batch_of, [np.arange(6)])
-    assert made == [list(range(6))]
 
 
 def test_a_chunk_alone_would_be_predicted_otherwise():
@@ -128,3 +115,39 @@ def test_predictions_continue_in_smaller_chunks_when_memory_runs_out(monkeypatch
     np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-5)
     assert sizes[:2] == [8, 6] and {*sizes[2:]} == {2, 3}
     assert capsys.readouterr().err.count("\n") == 1
+
+
+CPU, BOUND = torch.device("cpu"), 1 << 30
+
+
+@given(
+    st.builds(make_graph, structures(min_nodes=2, max_configs=9), st.integers(0, 99)),
+    st.integers(1, 3),
+    st.booleans(),
+    st.sampled_from([1, 3, 8, 1000]),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=40)
+def test_blocks_of_nodes_equal_the_dense_network(graph, num_layers, cross_config, block_states, random):
+    network = make_network(num_layers=num_layers, cross_config=cross_config)
+    prepared = PreparedGraph(graph, *make_scalers(graph))
+    configs = np.array(random.choices(range(graph.num_configs), k=random.randint(1, 9)))
+    found = predict_by_nodes(network, prepared, configs, CPU, BOUND, block_states)
+    close(found, dense_predictions(network, graph, *make_scalers(graph), configs), 1e-5)
+
+
+@cases("settings_of_layers", [{"convolution": name} for name in CONVOLUTIONS])
+def test_every_local_layer_is_computed_by_nodes(settings_of_layers):
+    network, graph = make_network(num_layers=2, **settings_of_layers), program(12)
+    prepared = PreparedGraph(graph, *make_scalers(graph))
+    assert computes_by_nodes(network)
+    found = predict_by_nodes(network, prepared, np.arange(12), CPU, BOUND, 4)
+    close(found, network(prepared.batch(np.arange(12), 2)), 1e-5)
+
+
+def test_what_does_not_fit_is_left_to_chunks_of_configurations():
+    graph, network = program(), make_network(num_layers=2)
+    prepared = PreparedGraph(graph, *make_scalers(graph))
+    assert predict_by_nodes(network, prepared, np.arange(6), CPU, max_bytes=100) is None
+    others = {"num_layers": 0}, {"readout": "mean"}, {"node_attention": "linear"}
+    assert not any(computes_by_nodes(make_network(**other)) for other in others)

@@ -36,10 +36,7 @@ FORMS = {
     "sage_max": (partial(SageConv, aggregation="max"), partial(dense_sage, aggregation="max")),
     "gcn": (GcnConv, dense_gcn),
     "mlp_gcn": (MlpGcnConv, partial(dense_mlp_gcn, slope=0.01)),
-    "mlp_gcn_directed": (
-        partial(MlpGcnConv, directed=True, slope=0.2),
-        partial(dense_mlp_gcn, slope=0.2),
-    ),
+    "mlp_gcn_directed": (partial(MlpGcnConv, directed=True, slope=0.2), partial(dense_mlp_gcn, slope=0.2)),
 }
 
 
@@ -50,9 +47,7 @@ def test_a_convolution_equals_its_dense_form_on_every_pair(name, case, seed):
     make, dense = FORMS[name]
     conv = random_parameters(make(WIDTH, 4), seed)
     case.agree(
-        conv,
-        lambda x: conv(x, case.level, case.below),
-        lambda x: dense(x, case.structure[0], double(conv)),
+        conv, lambda x: conv(x, case.level, case.below), lambda x: dense(x, case.structure[0], double(conv))
     )
 
 
@@ -99,12 +94,6 @@ def test_a_node_without_neighbours_depends_on_itself_alone(name):
     other[case.below.node_ids == 1] += 1.0
     changed = conv(other, case.level, case.below) - value
     assert not changed[case.level.node_ids == 0].any() and changed[case.level.node_ids == 1].any()
-
-
-def test_sage_gives_a_node_without_neighbours_its_own_part_alone():
-    structure = np.zeros((0, 2), np.int64), 2, np.array([1]), np.array([[[0, 0, 0]], [[1, 0, 0]]], np.uint8)
-    case, sage = Case(structure, 0), SageConv(WIDTH, 4)
-    torch.testing.assert_close(sage(case.x, case.level, case.below), sage.own(case.x)[case.level.own])
 
 
 @given(st.integers(0, 5), st.integers(1, 5), st.integers(0, 99))

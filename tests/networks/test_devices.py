@@ -8,7 +8,6 @@ from fastslow.core.errors import SettingsError
 from fastslow.networks.hardware import devices
 from fastslow.networks.hardware.devices import (
     autocast,
-    loss_scaler,
     pick_device,
     pick_precision,
     precision_name,
@@ -58,11 +57,7 @@ def test_the_device_of_the_setting(gpus, name, found, wanted):
 @pytest.mark.parametrize(
     "name, found, message",
     [
-        (
-            "cuda",
-            [],
-            r"available\(\) is False, .*count\(\) is 0.*use 'auto' or 'cpu', or a CUDA build",
-        ),
+        ("cuda", [], r"available\(\) is False, .*count\(\) is 0.*use 'auto' or 'cpu', or a CUDA build"),
         ("cuda:1", [], r"is_available\(\) is False"),
         ("cuda:1", [T4], r"is_available\(\) is True, .*device_count\(\) is 1.*one of cuda:0 to cuda:0"),
         ("cuda:999", [T4, T4], "one of cuda:0 to cuda:1"),
@@ -105,13 +100,6 @@ def test_runs_on_different_devices_are_distinguished_by_type_and_precision(gpus)
     assert t4 == TrainSettings(device="cuda:1").identity() != cpu
     assert {key for key in cpu if cpu[key] != t4[key]} == {"device_type", "precision"}
     assert TrainSettings(device="cpu").identity() == cpu
-
-
-def test_the_scaler_works_for_float16_alone(gpus):
-    assert not loss_scaler(torch.device("cpu")).is_enabled()
-    for found, enabled in ((T4, True), (P100, True), (H100, False)):
-        gpus(found)
-        assert (pick_precision(torch.device("cuda")) is torch.float16) == enabled
 
 
 @pytest.fixture

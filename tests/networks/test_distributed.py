@@ -1,4 +1,7 @@
-"""Two processes train what one trains; a process that dies costs what came after the last checkpoint."""
+"""Two processes train what one trains; a process that dies costs what came after the last checkpoint.
+
+A test takes more than five seconds where processes start, each of which imports torch.
+"""
 
 import json
 import os
@@ -20,7 +23,7 @@ from fastslow.evaluation.predictions import read_predictions
 from fastslow.networks.hardware import distributed
 from fastslow.networks.training.train import train
 from helpers import rank_training
-from helpers.networks import into, small_training
+from helpers.networks import into, small_training, weights_of
 
 torch.set_num_threads(1)
 
@@ -47,10 +50,6 @@ def two(settings, tmp_path_factory):
     """The folder of a training by two processes, and its manifest."""
     folder = tmp_path_factory.mktemp("two")
     return folder, train(into(settings, folder, processes=2))
-
-
-def weights_of(folder):
-    return torch.load(folder / "run" / "model.pt", weights_only=True)
 
 
 def close(ours, theirs, tolerance=1e-4):
@@ -131,19 +130,6 @@ def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path):
     settings = settings.replace(processes=2, features=[str(tmp_path / "nowhere")])
     with pytest.raises(distributed.RankError, match="nowhere: no such folder.*Make it with"):
         train(settings)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"processes": 3}, "graphs_per_step: 2 is not 3 or more, as each of 3 processes"),
-        ({"processes": 2, "device": "cuda:0"}, "device: 'cuda:0' is not for 2 processes; use 'auto'"),
-        ({"processes": 0}, "processes: 0 is not 1 or more"),
-    ],
-)
-def test_settings_that_cannot_be_shared_are_refused(settings, changes, said):
-    with pytest.raises(SettingsError, match=said):
-        settings.replace(**changes)
 
 
 def test_a_process_takes_a_gpu_of_its_own(monkeypatch):

@@ -1,10 +1,18 @@
-"""Figures of networks: what they show."""
+"""Figures of networks and of deduplicated states: what they show."""
 
 import re
 
+import numpy as np
+
+from fastslow.competition.catalog import ProgramFile, get_collection
+from fastslow.features.build import build_graph
+from fastslow.features.settings import FeatureSettings
 from fastslow.networks.model.convolutions import CONVOLUTIONS
+from fastslow.networks.states.config_states import build_states
 from fastslow.views.network_figures import list_modules, plot_network
+from fastslow.views.states_figure import plot_states
 from helpers.cases import cases
+from helpers.competition_files import layout_arrays, write_npz
 from helpers.networks import make_network
 
 
@@ -47,3 +55,43 @@ def test_every_parameter_is_in_the_table():
     assert {*table["module"].iloc[:-1]} == owners
     for row in table.iloc[:-1].itertuples():
         assert row.type == type(modules[row.module]).__name__
+
+
+@cases("depth", [0, 1, 2])
+def test_a_colour_per_state(features, depth):
+    graph = features.graph("train", "a")
+    figure = plot_states(graph, depth)
+    states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, graph.choices, depth)
+    assert len(figure.axes) == depth + 1
+    for axes, level in zip(figure.axes, states.levels, strict=True):
+        image = axes.images[0].get_array()
+        assert image.shape == (graph.num_nodes, graph.num_configs, 3)
+        colours = [len(np.unique(row, axis=0)) for row in image]
+        wanted = np.bincount(level.node_ids, minlength=graph.num_nodes)
+        assert colours == list(wanted) == [int(text.get_text()) for text in axes.texts]
+        assert f"{len(level.node_ids):,} states instead of" in axes.get_title()
+    labels = figure.axes[0].get_yticklabels()
+    bold = [i for i, label in enumerate(labels) if label.get_fontweight() == "bold"]
+    assert bold == sorted(graph.config_index)
+
+
+def test_cells_of_one_colour_in_a_row_are_one_state(features):
+    graph = features.graph("train", "b")
+    axes = plot_states(graph).axes[1]
+    states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, graph.choices, 1)
+    image, nodes = axes.images[0].get_array(), np.arange(graph.num_nodes)[:, None]
+    tables = [level.state(nodes, np.arange(graph.num_configs)) for level in states.levels]
+    order = np.lexsort(tables[0][::-1])
+    for row, own in zip(image, tables[1][:, order], strict=True):
+        together = (row[:, None] == row[None]).all(-1)
+        np.testing.assert_array_equal(together, own[:, None] == own[None])
+
+
+def test_of_many_nodes_the_configurable_ones_are_named(tmp_path):
+    path = write_npz(tmp_path / "a.npz", layout_arrays(dots=30))
+    program = ProgramFile(get_collection("layout:xla:random"), "train", path)
+    graph, _ = build_graph(program, FeatureSettings(hops=-1))
+    axes = plot_states(graph).axes[0]
+    assert "named: configurable" in axes.get_ylabel()
+    numbers = [int(label.get_text().split("#")[1]) for label in axes.get_yticklabels()]
+    assert numbers == sorted(graph.config_index)

@@ -64,21 +64,6 @@ def test_norm_is_that_over_all_pairs(case, seed):
     )
 
 
-def test_norm_keeps_a_channel_of_small_variance_finite():
-    norm = WeightedInstanceNorm(2)
-    # one node; three of four configurations give it its second state
-    codes = np.zeros((4, 1, 3), np.uint8)
-    codes[1:] = 1
-    level = Case((np.zeros((0, 2), np.int64), 1, np.array([0]), codes), 0).level
-    assert sorted(level.share.flatten().tolist()) == [0.25, 0.75]
-    rare = level.share == 0.25
-    y = norm(torch.where(rare, torch.tensor([[3.0, 1.0]]), torch.tensor([[3.0, 2.0]])), level)
-    y = y if rare[0] else y.flip(0)
-    # second channel: mean 1.75, variance 3 / 16
-    wanted = torch.tensor([[0.0, -0.75], [0.0, 0.25]]) / (3 / 16 + 1e-5) ** 0.5
-    torch.testing.assert_close(y, wanted)
-
-
 @given(cases, st.integers(0, 99))
 @settings(max_examples=20)
 def test_channel_attention_gates_each_channel(case, seed):

@@ -1,25 +1,20 @@
 """Structures of published baselines against their dense form, on layout graphs and on tile kernels."""
 
-import re
 from functools import partial
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fastslow.core.errors import SettingsError
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.predict.chunked_prediction import predict_chunks
 from fastslow.networks.predict.node_blocks import computes_by_nodes
 from fastslow.networks.segments.graph import SegmentedGraph
 from fastslow.networks.settings.segment_settings import CUT
-from fastslow.networks.settings.train_settings import TrainSettings
-from helpers.cases import cases
 from helpers.dense_plain import dense_plain_predictions, dense_plain_states
-from helpers.networks import all_configs, close, equals_reference, make_network, program
+from helpers.networks import all_configs, close, equals_reference, make_network
 from helpers.random_graphs import make_graph, make_scalers, structures
 
 torch.set_num_threads(1)
@@ -41,7 +36,6 @@ def networks(draw, **fixed):
 
 
 graphs = st.builds(make_graph, structures(min_nodes=2), st.integers(0, 99))
-kernels = graphs.filter(lambda graph: not len(graph.config_index))
 
 
 def prepare(network, graph):
@@ -114,49 +108,8 @@ def test_a_segment_that_is_cut_out_attends_to_its_own_nodes_alone(network, graph
     close(x[states], reference, 1e-4)
 
 
-@cases("attends", [False, True])
-def test_the_numbering_of_the_nodes_does_not_matter(attends):
-    graph = program()
-    network = make_network(block="residual", convolution="gcn", input_attention=attends)
-    order = np.array([3, 5, 0, 2, 4, 1])  # new number of each node
-    old = np.argsort(order)
-    fields = {"node_feat": graph.node_feat[old], "node_opcode": graph.node_opcode[old]}
-    fields |= {"edge_index": order[graph.edge_index], "config_index": order[graph.config_index]}
-    moved = type(graph)(**{**vars(graph), **fields})
-    predictions = [
-        network(prepare(network, g).batch(all_configs(g), network.architecture.num_levels))
-        for g in (graph, moved)
-    ]
-    close(predictions[1], predictions[0], 1e-5)
-
-
 def test_without_blocks_the_unit_structure_sums_its_inputs():
     """TpuGraphs' tile MLP: sums of features and of opcode embeddings, beside those of the configuration."""
     network = make_network(0, block="unit", cross_config=False)
     assert network.trunk.channels == 18 + 4 + 6 + 8 and network.head.mlp[0].in_features == 36 + 3
     assert not computes_by_nodes(network)
-
-
-@cases(
-    "settings, problem",
-    [
-        ({"block": "unit"}, "cross_config: True is not False with block='unit'"),
-        ({"block": "residual", "node_attention": "linear"}, "node_attention: 'linear' is not 'none' with"),
-        ({"input_attention": True}, "input_attention: True is not False with block='attention'"),
-        (
-            {"block": "unit", "kind": "tile", "input_attention": True},
-            "input_attention: True is not False with",
-        ),
-        (
-            {"block": "residual", "input_attention": True, "segment_training": "gst"},
-            "input_attention: True is not False for segment_training 'gst': it sees the whole graph; it may",
-        ),
-        ({"joins_nodes": True}, "joins_nodes: True is not False for layout, and with block='att"),
-        ({"joins_nodes": True, "block": "residual"}, "joins_nodes: True is not False for layout"),
-        ({"config_inputs": "published"}, "config_inputs: 'published' is not for layout"),
-        ({"config_inputs": "violation", "kind": "tile"}, "config_inputs: 'violation' is not for tile"),
-    ],
-)
-def test_settings_that_a_structure_does_not_read_are_refused(settings, problem):
-    with pytest.raises(SettingsError, match=f"^{re.escape(problem)}"):
-        TrainSettings(**settings)

@@ -1,4 +1,4 @@
-"""A training step that runs out of memory is taken again on fewer configurations; the training goes on."""
+"""Examples of a step are made ahead; one that runs out of memory is taken again on fewer configurations."""
 
 import gc
 import threading
@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastslow.core.artifacts import read_manifest
+from fastslow.core.errors import FastslowError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.networks.hardware.out_of_memory import Shrinking
-from fastslow.networks.hardware.step_examples import StepExamples
+from fastslow.networks.hardware.out_of_memory import Shrinking, explain_memory
+from fastslow.networks.hardware.step_examples import StepExamples, prefetch
 from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.training.train import Training, train
-from helpers.networks import into, small_training
+from helpers.cases import cases
+from helpers.networks import into, small_training, weights_of
 
 torch.set_num_threads(1)
 
@@ -138,10 +140,6 @@ def fail_above(monkeypatch, most, before=0):
     return passed
 
 
-def weights(folder):
-    return torch.load(folder / "run" / "model.pt", weights_only=True)
-
-
 def test_the_training_goes_on_with_fewer_configurations(settings, features, tmp_path, monkeypatch, capsys):
     passed = fail_above(monkeypatch, 3, before=4)
     manifest = train(settings)
@@ -160,7 +158,7 @@ def test_gradients_of_the_failed_attempt_do_not_count(settings, tmp_path, monkey
         with monkeypatch.context() as patch:
             fail_above(patch, 3, before)
             train(into(settings, tmp_path / str(before)))
-        found.append(weights(tmp_path / str(before)))
+        found.append(weights_of(tmp_path / str(before)))
     for other in found[1:]:
         assert all(torch.equal(found[0][name], other[name]) for name in other)
 
@@ -189,13 +187,91 @@ def test_where_memory_does_not_run_out_nothing_is_different(settings):
         assert torch.equal(value, ours.network.state_dict()[name]), name
 
 
-def test_caches_are_dropped(settings, monkeypatch):
-    training = Training(settings.replace(configs_per_step=100), make_dataset(settings))
-    training.run_epoch()
-    assert len(training._whole) and len(training.dataset._cache)
-    fail_above(monkeypatch, 4)
-    held = []
-    monkeypatch.setattr(training._whole, "clear", lambda: held.append("whole"))
-    training.fits._caches = training._whole.clear, *training.fits._caches[1:]
-    training.run_epoch()
-    assert held and training.fits.size <= 4
+OUT_OF_MEMORY = [
+    MemoryError("Unable to allocate 8 EiB"),
+    torch.OutOfMemoryError("CUDA out of memory"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: you tried"),
+]
+
+
+def limited(limit, error):
+    def work(size):
+        if size > limit:
+            raise error
+        return size
+
+    return work
+
+
+@cases("error", OUT_OF_MEMORY)
+def test_the_size_is_halved_until_it_fits_and_stays(error, capsys):
+    shrinking = Shrinking(2000, "configs_together")
+    assert shrinking.run(limited(300, error)) == 250
+    assert shrinking.run(limited(300, error)) == 250
+    assert shrinking.run(limited(100, error)) == 62
+    assert capsys.readouterr().err == "memory ran out: continuing with configs_together 1000, or fewer\n"
+
+
+def test_caches_are_cleared_before_each_new_attempt():
+    cleared = []
+    shrinking = Shrinking(8, "x", [lambda: cleared.append("a"), lambda: cleared.append("b")])
+    assert shrinking.run(limited(8, MemoryError())) == 8 and not cleared and not shrinking.warnings
+    assert shrinking.run(limited(2, MemoryError())) == 2
+    assert cleared == ["a", "b"] * 2
+    assert shrinking.warnings == ["memory ran out: continued with x 2"]
+
+
+def test_torch_itself_raises_what_is_recognised():
+    assert Shrinking(8, "bytes").run(lambda size: len(torch.empty(2**60 if size > 4 else 4))) == 4
+
+
+def test_what_does_not_fit_at_all_is_raised():
+    with pytest.raises(MemoryError):
+        Shrinking(16, "configs_together").run(limited(0, MemoryError()))
+
+
+@cases("error", [RuntimeError("shapes differ"), ValueError("memory")])
+def test_other_errors_are_raised_at_once(error):
+    with pytest.raises(type(error)):
+        Shrinking(16, "configs_together").run(limited(8, error))
+
+
+@cases("error", OUT_OF_MEMORY)
+def test_what_is_too_large_with_two_configurations_is_a_plain_error(error):
+    with pytest.raises(FastslowError, match="^memory ran out: lower hidden_channels"), explain_memory():
+        raise error
+    with pytest.raises(RuntimeError, match="shape"), explain_memory():
+        raise RuntimeError("another shape")
+
+
+def test_items_come_in_order_each_made_once():
+    made = []
+    assert list(prefetch(map(lambda item: made.append(item) or item * 2, range(5)))) == [0, 2, 4, 6, 8]
+    assert made == [0, 1, 2, 3, 4]
+    assert list(prefetch([])) == []
+
+
+def test_one_item_is_made_ahead_in_another_thread_and_no_more():
+    threads, started, go_on = set(), [], threading.Event()
+
+    def make(item):
+        threads.add(threading.current_thread())
+        started.append(item)
+        if item == 1:
+            go_on.set()
+        return item
+
+    coming = prefetch(map(make, range(9)))
+    assert next(coming) == 0
+    assert go_on.wait(10)  # the second is made although nobody asked for it
+    assert started == [0, 1]
+    assert threading.current_thread() not in threads
+    coming.close()
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_an_error_comes_at_its_turn():
+    coming = prefetch(map(lambda item: 1 // item, [1, 0, 1]))
+    assert next(coming) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(coming)

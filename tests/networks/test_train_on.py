@@ -8,41 +8,21 @@ import pytest
 import torch
 
 import fastslow.networks.training.validation
-from fastslow.competition.catalog import SPLITS, get_collection
+from fastslow.competition.catalog import get_collection
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.features.build import FeatureSettings, build_features
-from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
 from fastslow.networks.predict.dataset import GraphDataset, make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training, train
 from fastslow.networks.training.validation import Validation
+from helpers.competition_files import build_sample
 
 OWN, OTHER, FOREIGN = (
     get_collection(f"layout:{name}") for name in ("xla:random", "xla:default", "nlp:random")
 )
-
-
-def build(folder, collection, hops=1, **programs):
-    """Features of a few programs of the sample, by split; ``programs`` names others than the first."""
-    for split in SPLITS:
-        target = collection.folder(folder / "data", split)
-        target.mkdir(parents=True, exist_ok=True)
-        source = collection.folder(PROJECT / "data" / "sample", split)
-        for path in programs.get(split) or sorted(source.glob("*.npz"))[:1]:
-            shutil.copy(path, target)
-    settings = FeatureSettings(
-        collection=collection.name,
-        data_root=str(folder / "data"),
-        folder=str(folder / "features" / collection.slug),
-        workers=1,
-        hops=hops,
-    )
-    build_features(settings)
-    return folder / "features" / collection.slug
 
 
 def settings_of(folder, *collections):
@@ -61,7 +41,7 @@ def settings_of(folder, *collections):
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("several")
     for collection in (OWN, OTHER, FOREIGN):
-        build(folder, collection)
+        build_sample(folder, collection)
     return folder
 
 
@@ -139,9 +119,9 @@ def test_a_run_depends_on_every_collection_it_trained_on(folder, tmp_path):
     assert inputs["features"] == features_of(tmp_path, OWN).fingerprint
     assert inputs[OTHER.slug] == features_of(tmp_path, OTHER).fingerprint
     assert settings.artifact().is_current()
-    build(tmp_path, FOREIGN, hops=2)
+    build_sample(tmp_path, FOREIGN, hops=2)
     assert settings.artifact().is_current()
-    build(tmp_path, OTHER, hops=2)
+    build_sample(tmp_path, OTHER, hops=2)
     assert not settings.artifact().is_current()
 
 
@@ -159,23 +139,11 @@ def test_a_graph_that_is_valid_in_one_collection_is_trained_on_in_none(folder, t
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     held_out = features_of(tmp_path, OWN).names("valid")[0]
     source = OTHER.folder(PROJECT / "data" / "sample", "valid") / f"{held_out}.npz"
-    build(tmp_path, OTHER, train=[source])
+    build_sample(tmp_path, OTHER, train=[source])
     assert held_out in features_of(tmp_path, OTHER).names("train")
     names = make_dataset(settings_of(tmp_path, OWN, OTHER)).trainable()
     assert not any(name.endswith(f"/{held_out}") for name in names)
     assert any(name.startswith(OTHER.slug) for name in names)
-
-
-def test_the_scaler_is_that_of_all_collections_together():
-    rng = np.random.default_rng(0)
-    parts = [rng.normal(mean, deviation, (50, 3)) for mean, deviation in ((0, 1), (5, 2), (-3, 0.5))]
-    for part in parts:
-        part[:, 1] = 7.0
-    parts[1][:, 2], parts[2][:, 2], parts[0][:, 2] = 1.0, 2.0, 3.0
-    pooled = Scaler.pool([Scaler.fit([part]) for part in parts])
-    np.testing.assert_allclose(pooled.mean, Scaler.fit(parts).mean)
-    np.testing.assert_allclose(pooled.std, Scaler.fit(parts).std)
-    assert pooled.std[1] == 0 and pooled.std[2] > 0
 
 
 def test_run_folders_follow_from_the_features_and_the_folder():
@@ -190,7 +158,7 @@ def test_run_folders_follow_from_the_features_and_the_folder():
 
 
 def test_wrong_features_are_refused_by_name(folder, tmp_path):
-    build(tmp_path, OWN)
+    build_sample(tmp_path, OWN)
     with pytest.raises(DataError, match="layout-xla-default: no such folder. Make it with `make features`"):
         train(settings_of(tmp_path, OWN, OTHER))
     for collections in ((OWN, OWN), ()):

@@ -11,7 +11,6 @@ from fastslow.competition import node_columns
 from fastslow.competition.catalog import ProgramFile, get_collection
 from fastslow.features.build import FeatureSettings, build_graph
 from fastslow.rankers.node_costs import is_bitcast, is_reordered, node_flops, strides
-from helpers.cases import cases
 from helpers.competition_files import layout_arrays, write_npz
 
 shapes = st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4)
@@ -112,10 +111,3 @@ def test_flops_of_dots_and_convolutions(tmp_path):
     assert flops(26, *convolution, KERNEL_OUTPUT_FEATURE=3) == 2 * (2 * 7 * 7 * 16) * (3 * 3 * 4)
     assert flops(26, *convolution[:2], [], KERNEL_OUTPUT_FEATURE=3) == 0
     assert flops(75, [4, 4], [16], []) == 0
-
-
-@cases("layout", [[], [1, 0]])
-def test_row_major_is_not_reordered(layout):
-    assert not is_reordered(padded([3, 4], 0), padded(layout, -1))
-    assert is_reordered(padded([3, 4], 0), padded([0], -1))
-    assert not is_reordered(padded([1, 4], 0), padded([0, 1], -1))

@@ -17,7 +17,6 @@ from fastslow.rankers.objectives import (
     draw_pairs,
     hash_rows,
     make_dataset,
-    pair_features,
     predict_table,
     relevance_labels,
     split_queries,
@@ -109,11 +108,6 @@ def test_a_graph_of_one_runtime_forms_no_pairs():
     table.runtimes[0] = np.ones(6)
     data = make_dataset(table, "pairwise").construct()
     assert data.num_data() <= 5 * 16 and data.get_weight().sum() == pytest.approx(1)
-
-
-def test_differences_keep_what_both_share():
-    first, second = np.array([[5.0, 7.0, 1.0]]), np.array([[2.0, 7.0, 4.0]])
-    assert pair_features(first, second, np.array([1])).tolist() == [[3, 7, -3]]
 
 
 @given(arrays(np.float32, st.tuples(st.integers(0, 4), st.integers(1, 5))))

@@ -1,4 +1,4 @@
-"""The ranker's table: against plain pandas, and blind to order and frequency of configurations."""
+"""The ranker's table: against plain pandas, blind to order and frequency of configurations, and sampled."""
 
 import dataclasses
 import math
@@ -16,13 +16,15 @@ from fastslow.competition.catalog import ProgramFile, get_collection
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import FeatureSettings, build_graph
-from fastslow.rankers import table_features
+from fastslow.rankers import table, table_features
+from fastslow.rankers.table import read_table, read_tables
 from fastslow.rankers.table_features import physical_sums, tabulate
 from helpers import ranker_pandas
 from helpers.cases import cases
 from helpers.random_graphs import make_graph, structures
+from helpers.runs import make_features
 
-SAMPLE = sorted((PROJECT / "data" / "sample").glob("npz_all/npz/layout/*/random/train/*.npz"))[::8]
+SAMPLE = sorted((PROJECT / "data" / "sample").glob("npz_all/npz/layout/*/random/train/*.npz"))[::24]
 
 
 def sample_graph(path):
@@ -30,14 +32,10 @@ def sample_graph(path):
     return build_graph(ProgramFile(collection, "train", path), FeatureSettings(collection=collection.name))
 
 
-def few_configs(graph, chosen):
-    return graph.take(chosen)
-
-
 def assert_as_pandas(graph):
     values, names = physical_sums(graph)
     np.testing.assert_array_equal(physical_sums(graph, chunk_bytes=1)[0], values)
-    wanted = ranker_pandas.physical_sums(graph, ranker_pandas.sum_distinct)
+    wanted = ranker_pandas.physical_sums(graph)
     assert set(wanted) <= set(names) and len(set(names)) == len(names)
     wanted = wanted.reindex(columns=names, fill_value=0.0)
     np.testing.assert_allclose(values, wanted.to_numpy(), rtol=2e-6, atol=1e-5)
@@ -46,7 +44,7 @@ def assert_as_pandas(graph):
 @cases("path", SAMPLE)
 def test_sums_are_those_of_pandas_on_sample_programs(path):
     graph, _ = sample_graph(path)
-    assert_as_pandas(few_configs(graph, slice(0, 6)))
+    assert_as_pandas(graph.take(slice(0, 6)))
 
 
 def random_layout_graph(structure, seed):
@@ -75,7 +73,7 @@ def random_layout_graph(structure, seed):
 
 
 @given(structures(), st.integers(0, 10**6))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_sums_are_those_of_pandas_on_random_graphs(structure, seed):
     assert_as_pandas(random_layout_graph(structure, seed))
 
@@ -122,7 +120,7 @@ def test_a_row_knows_neither_order_nor_frequency_of_the_others(data):
     table, _ = tabulate(graph, "layout", config_columns)
     rows = st.lists(st.integers(0, graph.num_configs - 1), max_size=12)
     drawn = np.array(data.draw(st.permutations([*range(graph.num_configs), *data.draw(rows)])))
-    again, _ = tabulate(few_configs(graph, drawn), "layout", config_columns)
+    again, _ = tabulate(graph.take(drawn), "layout", config_columns)
     np.testing.assert_array_equal(again, table[drawn])
 
 
@@ -136,3 +134,36 @@ def test_many_configurations_need_little_beyond_their_table():
         lambda: made.append(tabulate(large, "layout", config_columns)[0]), torch.device("cpu")
     )
     assert above < 4 * made[0].nbytes
+
+
+COLLECTIONS = {"layout": "layout:xla:random", "tile": "tile:xla"}
+
+
+@pytest.fixture(scope="module", params=COLLECTIONS)
+def features(request, tmp_path_factory):
+    names = {"train": ("a", "b", "c")}
+    place = tmp_path_factory.mktemp("table")
+    return make_features(place, COLLECTIONS[request.param], names, merge_duplicates=False)
+
+
+def test_rows_of_a_sample_are_those_of_the_whole_table(features):
+    kind = features.collection.kind
+    graph = features.graph("train", "b")
+    whole, names = tabulate(graph, kind, features.config_columns)
+    rows = np.array([3, 0, 3])
+    part, part_names = tabulate(graph, kind, features.config_columns, rows)
+    np.testing.assert_array_equal(part, whole[rows])
+    assert part_names == names
+
+
+def test_samples_of_one_pass_are_those_of_one_pass_each(features, monkeypatch):
+    made = []
+    monkeypatch.setattr(table, "tabulate", lambda graph, *a: made.append(graph.name) or tabulate(graph, *a))
+    samples = [(["c", "a"], 3), (["a", "b", "c"], 2), (["b"], None)]
+    together = read_tables(features, "train", samples, seed=7)
+    assert sorted(made) == ["a", "b", "c"]
+    for (names, most), own in zip(samples, together, strict=True):
+        alone = read_table(features, "train", names, max_configs=most, seed=7)
+        assert (own.names, own.columns, own.sizes) == (names, alone.columns, alone.sizes)
+        for part, wanted in zip((*own.rows, *own.runtimes), (*alone.rows, *alone.runtimes), strict=True):
+            np.testing.assert_array_equal(part, wanted)
