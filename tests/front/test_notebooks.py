@@ -181,13 +181,7 @@ MEASURE = {"evaluator": "command", "command": f"{shlex.quote(sys.executable)} -c
 BY_HAND = {  # parameters, and files that it makes
     "00_data": ({}, []),
     "12_violation_ratio": ({"features": XLA}, []),
-    "24_ranker_explanations": (
-        {
-            "features": XLA,
-            "run": "runs/smoke/ranker-layout-xla-random-s0",
-        },
-        [],
-    ),
+    "24_ranker_explanations": ({"features": XLA, "run": "runs/smoke/ranker-layout-xla-random-s0"}, []),
     "50_convert": ({"source": "{home}/small.pb", "configs": 8}, []),
     "52_rank": (
         {"source": "{home}/small.pb", "configs": 30, "run": "runs/smoke"},

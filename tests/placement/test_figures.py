@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from fastslow_placement.explain import (
-    LEARNED,
-    decision_table,
-    device_table,
-    explain,
-    jax_sketch,
-)
+from fastslow_placement.explain import LEARNED, decision_table, device_table, explain, jax_sketch
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.programs.problems import PlacementProblem
 from helpers.cases import cases

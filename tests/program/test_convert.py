@@ -19,12 +19,7 @@ from fastslow.features.settings import FeatureSettings
 from fastslow.hlo.messages import Module, ModuleTuningData
 from fastslow_programs.compiler.layout_choices import default_configuration, layouts_of, tie
 from fastslow_programs.compiler.layout_space import configurable_nodes, encode
-from fastslow_programs.program.convert import (
-    ConvertSettings,
-    convert,
-    draw_configurations,
-    summarise,
-)
+from fastslow_programs.program.convert import ConvertSettings, convert, draw_configurations, summarise
 from fastslow_programs.program.program_tables import (
     count_opcodes,
     list_configurable,

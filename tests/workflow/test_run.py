@@ -130,14 +130,6 @@ def test_a_broken_file_is_named_and_mended(home, capsys):
     assert (folder / "manifest.json").exists() and not (folder / "failed.ipynb").exists()
 
 
-def test_a_truncated_file_is_named(home, capsys):
-    (path,) = (home / "data/sample/npz_all/npz/layout/xla/random/test").glob("*.npz")
-    path.write_bytes(path.read_bytes()[:-200])
-    assert run("features") == 1
-    said = capsys.readouterr().err
-    assert f"error: {path}: " in said and "Traceback" not in said
-
-
 def test_a_kernel_that_dies_is_told(home):
     notebook = nbformat.v4.new_notebook(metadata={"language_info": {"name": "python"}})
     kill = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
