@@ -18,7 +18,7 @@ from fastslow.hlo.reader import read_hlo_modules
 from fastslow.kaggle.unpacking import unpack
 from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.program.graph_picture import assign_layers
-from helpers.bad_files import ANY_FILE, BINARY, absurd_members, refused, workplace
+from helpers.bad_files import ANY_FILE, BINARY, absurd_members, refused, replace, workplace
 from helpers.cases import cases
 from helpers.competition_files import npz_program
 from helpers.good_artifacts import change_arrays
@@ -277,6 +277,7 @@ HLO = {
     "an npz": lambda path: np.savez(path.open("wb"), x=np.ones(3)),
     "JSON": lambda path: path.write_text('{"a": 1}'),
     "nested messages": lambda path: path.write_bytes(b"\x0a\x7f" * 5000),
+    **{repr(data[:5]): replace(data) for data in (b"\x00" * 100, b"PK\x03\x04", b"ML\xefR\x01", b"\x0a\xff")},
 }
 
 

@@ -64,6 +64,11 @@ def test_a_broken_solution_is_refused(good, tmp_path, name):
     refused(lambda: read_solution(path), path)
 
 
+def copy_submission(good, folder):
+    for suffix in ("csv", "json"):
+        shutil.copy(good.root / f"mine.{suffix}", folder / f"mine.{suffix}")
+
+
 def entry(key, value=None):
     def change(record):
         if value is None:
@@ -101,8 +106,7 @@ RECORD = {
 
 @cases("name", RECORD)
 def test_a_broken_record_is_refused_and_left_out_of_the_ledger(good, tmp_path, capsys, name):
-    for suffix in ("csv", "json"):
-        shutil.copy(good.root / f"mine.{suffix}", tmp_path / f"mine.{suffix}")
+    copy_submission(good, tmp_path)
     RECORD[name](tmp_path / "mine.json")
     refused(lambda: read_record(tmp_path / "mine.csv", "table", "valid_mean"), "mine")
     if "report" not in name:
@@ -111,8 +115,7 @@ def test_a_broken_record_is_refused_and_left_out_of_the_ledger(good, tmp_path, c
 
 
 def test_a_csv_that_changed_is_refused(good, tmp_path):
-    for suffix in ("csv", "json"):
-        shutil.copy(good.root / f"mine.{suffix}", tmp_path / f"mine.{suffix}")
+    copy_submission(good, tmp_path)
     with open(tmp_path / "mine.csv", "a") as handle:
         handle.write("\n")
     refused(
@@ -132,8 +135,7 @@ NOTEBOOKS = {
 def run_to_report(good, tmp_path, monkeypatch):
     """A home with a submission and one executed notebook."""
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    for suffix in ("csv", "json"):
-        shutil.copy(good.root / f"mine.{suffix}", tmp_path / f"mine.{suffix}")
+    copy_submission(good, tmp_path)
     (tmp_path / "mine.png").write_bytes(b"png")
     made = {"fingerprint": "f", "settings": {"csv": "mine.csv"}, "inputs": {}}
     write_manifest(tmp_path / "runs" / "x" / "submission", made)

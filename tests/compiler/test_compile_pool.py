@@ -159,9 +159,10 @@ def test_a_crash_that_does_not_repeat_is_no_failure(tmp_path):
     assert record["failure"] == CRASHED
 
 
-def test_what_is_remembered_is_not_done_again(tmp_path, diary):
+def test_equal_programs_and_what_is_remembered_are_not_done_again(tmp_path, diary):
     modules = [program(name=n, diary=str(diary)) for n in "ab"]
-    first = label_once(modules, tmp_path)
+    *first, equal = label_once([*modules, modules[0]], tmp_path)
+    assert equal == first[0] and sorted(names(diary)) == ["a", "b"]
     assert label_once(modules[::-1], tmp_path) == first[::-1]
     assert sorted(names(diary)) == ["a", "b"]
     for changed in ({"generation": "v2"}, {"compiler": NewerCompiler}, {"task": other_play}):
@@ -169,11 +170,6 @@ def test_what_is_remembered_is_not_done_again(tmp_path, diary):
     assert sorted(names(diary)) == ["a", "a", "a", "a", "b"]
     label_once(modules, tmp_path, memory=0, processes=2, seconds=9.0, attempts=1)
     assert len(names(diary)) == 5, "limits change no label"
-
-
-def test_equal_programs_are_compiled_once(tmp_path, diary):
-    label_once([program(name="a", diary=str(diary))] * 3, tmp_path)
-    assert names(diary) == ["a"]
 
 
 def test_an_interrupted_run_keeps_what_it_has(tmp_path, diary, monkeypatch):
@@ -227,13 +223,10 @@ def test_any_number_of_runs_may_make_the_cache(tmp_path):
     assert run.returncode == 0, run.stderr
 
 
-def test_a_compiler_that_cannot_start_is_said(tmp_path):
+def test_a_compiler_that_cannot_start_is_said_and_not_needed_for_nothing(tmp_path):
+    assert label_once([], tmp_path, compiler=MissingLibrary) == []
     with pytest.raises(SettingsError, match=r"does not start.*(.|\n)*libtpu.so: cannot open"):
         label_once([program(name=str(n)) for n in range(50)], tmp_path, compiler=MissingLibrary)
-
-
-def test_nothing_to_compile_starts_nothing(tmp_path):
-    assert label_once([], tmp_path, compiler=MissingLibrary) == []
 
 
 def test_a_file_that_is_no_cache_is_refused(tmp_path):

@@ -132,12 +132,8 @@ def written(settings):
     return [*folder, *(settings.run_folders() if isinstance(settings, TrainSettings) else ())]
 
 
-def test_the_command_for_tile_gives_what_the_workflow_takes():
-    for stem in ("10_features", "20_train_network"):
-        check_the_command_for_tile(stem)
-
-
-def check_the_command_for_tile(stem):
+@cases("stem", ["10_features", "20_train_network"])
+def test_the_command_for_tile_gives_what_the_workflow_takes(stem):
     (line,) = re.findall(r"^\.venv/bin/(papermill .*)$", read(FOLDER / f"{stem}.ipynb").cells[0].source, re.M)
     words = shlex.split(line)
     assert words[3] == f"notebooks/{stem}.ipynb" and (ROOT / words[3]).is_file()

@@ -17,6 +17,7 @@ from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network, train
+from helpers.cases import cases
 from helpers.competition_files import REAL, needs_real, npz_program
 from helpers.submission_files import write_submission
 
@@ -44,12 +45,8 @@ def test_choices_give_the_published_layouts():
             np.testing.assert_array_equal(restored, feat[part], err_msg=program.id)
 
 
-def test_features_of_every_file():
-    for program in PROGRAMS:
-        check_features(program)
-
-
-def check_features(program):
+@cases("program", PROGRAMS)
+def test_features_of_every_file(program):
     settings = features_config(program.collection)
     graph, names = build_graph(program, settings)
     file = npz_program(program.path, program.collection.kind, program.split != "test")

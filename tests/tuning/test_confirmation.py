@@ -127,15 +127,14 @@ def test_each_round_keeps_the_fastest_by_all_their_measurements():
             logs[codes] += [] if failed else [log]
         pool = {*contenders[number == 0 :]}
         if number == 0:
-            logs_of_failed = logs.pop(contenders[0])
-            assert len(logs_of_failed) == 1
+            del logs[contenders[0]]
     assert verdict(history, 100).proposal.codes == contenders[0]
 
 
 def test_the_verdict_is_the_interval_of_a_t_test_over_blocks(rng):
     history = searched(lambda codes, rng: 1.0, rng, 1)
     default, other = (tuple(codes) for codes in history.space.listed[::-1][:2].tolist())
-    logs = rng.normal(size=(5, 3))
+    logs = rng.normal(size=(5, 3)) - [0, 0, 2]  # the second default of a block looks faster
     for number, row in enumerate(logs):
         for codes, log in zip((default, other, default), row, strict=True):
             history.add(Proposal(codes, CONFIRMS, {"round": number}), Evaluation(float(np.exp(log))))
