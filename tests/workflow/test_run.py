@@ -5,11 +5,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import nbformat
 import numpy as np
-import psutil
 import pytest
 
 from fastslow import cli
@@ -25,7 +23,7 @@ from fastslow.views.data_report import DataReportSettings
 from fastslow.workflow import run as workflow
 from fastslow.workflow.steps import MODELS, Plan, Step
 from helpers.cases import cases
-from helpers.workspace import SERIAL, command, environment
+from helpers.workspace import SERIAL, command, environment, stopped
 
 LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]
 
@@ -147,28 +145,19 @@ def test_a_kernel_that_dies_is_told(home):
 LONG = ("gnn.tile.epochs=80", "gnn.tile.evaluate_every=10")
 
 
-def begin_and_stop(home, signal_number, status):
-    """Begin a long training, and stop it after a checkpoint that was not there before."""
-    checkpoint = home / "runs/smoke/training-tile-s0/checkpoint.pt"
-    before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
-    process = subprocess.Popen(command("train", *LONG), env=environment(home), stderr=subprocess.DEVNULL)
-    try:
-        while not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before:
-            assert process.poll() is None, "it must be stopped before it ends"
-            time.sleep(0.02)
-        notebooks = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(signal_number)
-        assert process.wait(timeout=5) == status
-    finally:
-        process.kill()
-    _, alive = psutil.wait_procs(notebooks, timeout=20)
-    assert notebooks and not alive, "a notebook must not go on alone"
-
-
 def test_an_interrupted_run_goes_on(home):
     complete, folder = set(manifests(home)), home / "runs/smoke/training-tile-s0"
-    for signal_number, status in ((signal.SIGINT, cli.INTERRUPTED), (signal.SIGKILL, -signal.SIGKILL)):
-        begin_and_stop(home, signal_number, status)
+    written = []
+
+    def has_another_checkpoint(_):
+        path = folder / "checkpoint.pt"
+        now = path.stat().st_mtime_ns if path.exists() else 0
+        written.append(now)
+        return now != written[0]
+
+    for number, status in ((signal.SIGINT, cli.INTERRUPTED), (signal.SIGKILL, -signal.SIGKILL)):
+        written.clear()
+        assert stopped(home, ("train", *LONG), has_another_checkpoint, number) == (status, [])
         runs = {"runs/smoke/training-tile-s0", "runs/smoke/gnn-tile-xla-s0"}
         assert complete - set(manifests(home)) == runs
         assert not list(home.rglob("failed.ipynb"))
