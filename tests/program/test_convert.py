@@ -351,7 +351,7 @@ def test_labels_are_the_compilers_estimates_for_the_same_configurations(model, t
     plain = convert(settings_of(f"{model}:make", tmp_path, configs=3, name="plain"))
     labelled = convert(settings_of(f"{model}:make", tmp_path, configs=3, name="labelled", label=True))
     assert (labelled.arrays["node_config_feat"] == plain.arrays["node_config_feat"]).all()
-    cycles = npz_program(labelled.npz, "layout", labelled=True).runtime
+    cycles = npz_program(labelled.path, "layout", labelled=True).runtime
     assert len(cycles) == 3
     assert summarise(labelled)["labels"] == "the compiler's estimated cycles"
     assert summarise(plain)["labels"] == "none"
