@@ -167,7 +167,7 @@ def test_a_disk_that_is_full_in_a_notebook(home, tmp_path, capsys):
 
 def is_worker(process):
     try:
-        return "loky" in " ".join(process.cmdline())
+        return "popen_loky" in " ".join(process.cmdline())  # not the tracker of their resources
     except psutil.Error:  # it has ended
         return False
 
