@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from fastslow.core.artifacts import MANIFEST
-from fastslow.core.errors import DataError
 from fastslow.evaluation.ensemble import EnsembleSettings, read_member
 from fastslow.evaluation.predictions import PREDICTIONS
 from fastslow.features.store import Features, read_graph
@@ -17,25 +16,9 @@ from fastslow.networks.training.run_folder import CHECKPOINT, WEIGHTS, load_chec
 from fastslow.networks.training.train import Training
 from fastslow.networks.training.trained import TrainedNetwork
 from fastslow.rankers.train import MODEL, read_ranker
-from helpers.bad_files import BINARY, DOOR, MARK, replace
+from helpers.bad_files import BINARY, DOOR, refused, replace, workplace
 from helpers.cases import cases
 from helpers.good_artifacts import change_arrays, change_json, change_tensors, network_config, reseal
-
-
-def workplace(tmp_path, monkeypatch):
-    """An empty working directory; afterwards, no code that a file hid was run."""
-    monkeypatch.chdir(tmp_path)
-    yield tmp_path
-    assert not (tmp_path / MARK).exists()
-
-
-def refused(read, name, said=None):
-    """Check that something is refused: the error names the file, says what is wrong and what to do."""
-    with pytest.raises(DataError, match=said) as caught:
-        read()
-    named, problem, remedy = caught.value.args
-    assert name in str(named) and problem and remedy
-    assert len(str(caught.value)) < 1000 and "\n" not in str(caught.value)
 
 
 def read_features(folder):
@@ -62,8 +45,12 @@ def test_a_damaged_file_of_a_graph_is_refused(good, workplace, file, name):
         refused(lambda: read_graph(workplace / "features", "train", "a"), file)
 
 
+def arrays(change):
+    return lambda path: change_arrays(path, change)
+
+
 def scalers(name, values):
-    return lambda path: change_arrays(path, lambda arrays: arrays.update({name: values(arrays[name])}))
+    return arrays(lambda own: own.update({name: values(own[name])}))
 
 
 def manifest(*keys, value=None):
@@ -94,26 +81,17 @@ OF_EVERY_MANIFEST = {
     "no data": manifest("inputs", "data"),
 }
 FEATURES = {
-    **OF_EVERY_MANIFEST,
-    **NOT_RECORDS,
-    "no columns": manifest("config_columns"),
-    "columns as text": manifest("config_columns", value="abc"),
+    **{name: (MANIFEST, change) for name, change in (OF_EVERY_MANIFEST | NOT_RECORDS).items()},
+    "no columns": (MANIFEST, manifest("config_columns")),
+    "columns as text": (MANIFEST, manifest("config_columns", value="abc")),
 }
-
-
-@cases("name", FEATURES, workplace=workplace)
-def test_a_manifest_that_is_not_that_of_features_is_refused(good, workplace, name):
-    shutil.copytree(good.root / "features", workplace / "features")
-    FEATURES[name](workplace / "features" / MANIFEST)
-    reseal(workplace / "features")
-    refused(lambda: read_features(workplace / "features"), "features")
 
 
 def rewrite(old, new):
     return lambda path: path.write_text(path.read_text().replace(old, new))
 
 
-FOLDER = {
+UNSEALED = {
     **{
         f"{file}: {name}": (file, change)
         for file in ("graphs.csv", "scalers.npz")
@@ -124,18 +102,6 @@ FOLDER = {
     "another fingerprint": (MANIFEST, manifest("fingerprint", value="x")),
     "another scaler": ("scalers.npz", scalers("config_mean", lambda v: v + 1)),
 }
-
-
-@cases("name", FOLDER, workplace=workplace)
-def test_a_changed_features_folder_is_refused(good, workplace, name):
-    shutil.copytree(good.root / "features", workplace / "features")
-    file, change = FOLDER[name]
-    change(workplace / "features" / file)
-    refused(lambda: read_features(workplace / "features"), file)
-
-
-def predictions(change):
-    return lambda path: change_arrays(path, change)
 
 
 RUN = {
@@ -149,31 +115,14 @@ RUN = {
     "a graph's score of NaN": (MANIFEST, manifest("valid", "per_graph", "v", value=NAN)),
     "other data": (MANIFEST, manifest("inputs", "data", value="other")),
     "another collection": (MANIFEST, manifest("settings", "collection", value="tile:xla")),
-    "predictions of NaN": (PREDICTIONS, predictions(lambda a: {k: v * np.nan for k, v in a.items()})),
-    "predictions of infinity": (PREDICTIONS, predictions(lambda a: {k: v / 0 for k, v in a.items()})),
-    "a prediction less": (PREDICTIONS, predictions(lambda a: {k: v[1:] for k, v in a.items()})),
-    "predictions in a table": (PREDICTIONS, predictions(lambda a: {k: v[None] for k, v in a.items()})),
-    "a graph less": (PREDICTIONS, predictions(lambda a: {"valid/v": a["valid/v"]})),
-    "a graph more": (PREDICTIONS, predictions(lambda a: a.update({"test/x": a["test/t"]}))),
+    "predictions of NaN": (PREDICTIONS, arrays(lambda a: {k: v * np.nan for k, v in a.items()})),
+    "predictions of infinity": (PREDICTIONS, arrays(lambda a: {k: v / 0 for k, v in a.items()})),
+    "a prediction less": (PREDICTIONS, arrays(lambda a: {k: v[1:] for k, v in a.items()})),
+    "predictions in a table": (PREDICTIONS, arrays(lambda a: {k: v[None] for k, v in a.items()})),
+    "a graph less": (PREDICTIONS, arrays(lambda a: {"valid/v": a["valid/v"]})),
+    "a graph more": (PREDICTIONS, arrays(lambda a: a.update({"test/x": a["test/t"]}))),
     **{f"predictions.npz: {name}": (PREDICTIONS, change) for name, change in BINARY.items()},
 }
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@cases("name", RUN, workplace=workplace)
-def test_a_damaged_run_folder_is_refused(good, workplace, name):
-    features = good.features()
-    shutil.copytree(good.root / "run", workplace / "run")
-    file, change = RUN[name]
-    change(workplace / "run" / file)
-    reseal(workplace / "run", PREDICTIONS)
-
-    def read():
-        settings = EnsembleSettings(features=str(features.folder), runs=[str(workplace / "run")])
-        (manifest,) = settings.read_inputs()[1].values()
-        read_member(workplace / "run", manifest, features)
-
-    refused(read, "run")
 
 
 def tensors(change):
@@ -274,14 +223,6 @@ RANKER = {
 }
 
 
-@cases("name", RANKER, workplace=workplace)
-def test_changed_trees_are_refused_before_lightgbm_reads_them(good, workplace, name):
-    shutil.copytree(good.root / "ranker", workplace / "ranker")
-    file, change = RANKER[name]
-    change(workplace / "ranker" / file)
-    refused(lambda: read_ranker(workplace / "ranker"), "ranker")
-
-
 NETWORK = {
     f"{MANIFEST}: a list": (MANIFEST, replace(b"[]")),
     "a width of 0": (MANIFEST, manifest("settings", "hidden_channels", value=0)),
@@ -294,10 +235,35 @@ NETWORK = {
 }
 
 
-@cases("name", NETWORK, workplace=workplace)
-def test_a_changed_network_is_refused(good, workplace, name):
-    shutil.copytree(good.root / "network", workplace / "network")
-    file, change = NETWORK[name]
-    change(workplace / "network" / file)
-    reseal(workplace / "network")
-    refused(lambda: TrainedNetwork(workplace / "network"), "network")
+def read_run(folder, features):
+    """Read a run as a member of an ensemble."""
+    settings = EnsembleSettings(features=str(features.folder), runs=[str(folder)])
+    (manifest,) = settings.read_inputs()[1].values()
+    return read_member(folder, manifest, features)
+
+
+READERS = {
+    "features": lambda folder, good: read_features(folder),
+    "run": lambda folder, good: read_run(folder, good.features()),
+    "ranker": lambda folder, good: read_ranker(folder),  # before LightGBM reads its trees
+    "network": lambda folder, good: TrainedNetwork(folder),
+}
+FOLDERS = {
+    **{("features", name): case for name, case in UNSEALED.items()},
+    **{("features", f"sealed: {name}"): case for name, case in FEATURES.items()},
+    **{("run", f"sealed: {name}"): case for name, case in RUN.items()},
+    **{("ranker", name): case for name, case in RANKER.items()},
+    **{("network", f"sealed: {name}"): case for name, case in NETWORK.items()},
+}
+"""Where a name begins with "sealed", checksums fit again: the content itself is refused."""
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@cases("kind, name", FOLDERS, workplace=workplace)
+def test_a_damaged_folder_is_refused(good, workplace, kind, name):
+    shutil.copytree(good.root / kind, workplace / kind)
+    file, change = FOLDERS[kind, name]
+    change(workplace / kind / file)
+    if name.startswith("sealed"):
+        reseal(workplace / kind, *([PREDICTIONS] if kind == "run" else []))
+    refused(lambda: READERS[kind](workplace / kind, good), file if name in UNSEALED else kind)

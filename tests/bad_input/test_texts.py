@@ -15,24 +15,14 @@ from fastslow.evaluation.ledger import read_record, update_record, write_ledger
 from fastslow.evaluation.report import ReportSettings, render_report
 from fastslow.evaluation.scores import read_solution
 from fastslow.features.configs.default_layouts import default_file
-from fastslow.kaggle.download import DownloadSettings
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.run import RunSettings, make_plan, run
 from fastslow.workflow.steps import parse_overrides
-from helpers.bad_files import ANY_FILE, DOOR, replace
+from helpers.bad_files import ANY_FILE, DOOR, refused, replace
 from helpers.cases import cases
 from helpers.competition_files import write_data_root
 from helpers.good_artifacts import COUNTS, change_json, distance_row, score_row
-
-
-def refused(read, path, said=None):
-    """Check that a file is refused: the error names it, says what is wrong and what to do."""
-    with pytest.raises(DataError, match=said) as caught:
-        read(path)
-    named, problem, remedy = caught.value.args
-    assert path.stem in str(named) and problem and remedy
-    assert len(str(caught.value)) < 1000
 
 
 def lines(change):
@@ -54,7 +44,7 @@ def test_a_broken_submission_is_refused(good, tmp_path, name):
     shutil.copy(good.root / "mine.csv", path)
     assert set(read_submission(path, COUNTS)) == set(COUNTS)
     ANY_FILE[name](path)
-    refused(lambda p: read_submission(p, COUNTS), path)
+    refused(lambda: read_submission(path, COUNTS), path)
 
 
 SOLUTION = {
@@ -71,7 +61,12 @@ def test_a_broken_solution_is_refused(good, tmp_path, name):
     shutil.copy(good.root / "solution.csv", path)
     assert {row_id: len(own) for row_id, own in read_solution(path).items()} == COUNTS
     SOLUTION[name](path)
-    refused(read_solution, path)
+    refused(lambda: read_solution(path), path)
+
+
+def copy_submission(good, folder):
+    for suffix in ("csv", "json"):
+        shutil.copy(good.root / f"mine.{suffix}", folder / f"mine.{suffix}")
 
 
 def entry(key, value=None):
@@ -111,21 +106,21 @@ RECORD = {
 
 @cases("name", RECORD)
 def test_a_broken_record_is_refused_and_left_out_of_the_ledger(good, tmp_path, capsys, name):
-    for suffix in ("csv", "json"):
-        shutil.copy(good.root / f"mine.{suffix}", tmp_path / f"mine.{suffix}")
+    copy_submission(good, tmp_path)
     RECORD[name](tmp_path / "mine.json")
-    refused(lambda path: read_record(path, "table", "valid_mean"), tmp_path / "mine.csv")
+    refused(lambda: read_record(tmp_path / "mine.csv", "table", "valid_mean"), "mine")
     if "report" not in name:
         rows = write_ledger(tmp_path).read_text().splitlines()
         assert len(rows) == 2
 
 
 def test_a_csv_that_changed_is_refused(good, tmp_path):
-    for suffix in ("csv", "json"):
-        shutil.copy(good.root / f"mine.{suffix}", tmp_path / f"mine.{suffix}")
+    copy_submission(good, tmp_path)
     with open(tmp_path / "mine.csv", "a") as handle:
         handle.write("\n")
-    refused(update_record, tmp_path / "mine.csv", "not the file its record was written for")
+    refused(
+        lambda: update_record(tmp_path / "mine.csv"), "mine.csv", "not the file its record was written for"
+    )
 
 
 NOTEBOOKS = {
@@ -140,8 +135,7 @@ NOTEBOOKS = {
 def run_to_report(good, tmp_path, monkeypatch):
     """A home with a submission and one executed notebook."""
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    for suffix in ("csv", "json"):
-        shutil.copy(good.root / f"mine.{suffix}", tmp_path / f"mine.{suffix}")
+    copy_submission(good, tmp_path)
     (tmp_path / "mine.png").write_bytes(b"png")
     made = {"fingerprint": "f", "settings": {"csv": "mine.csv"}, "inputs": {}}
     write_manifest(tmp_path / "runs" / "x" / "submission", made)
@@ -157,14 +151,14 @@ def test_a_broken_notebook_is_refused_by_the_report(run_to_report, name):
     path = run_to_report / "features" / "x" / "a" / "notebook.ipynb"
     (run_to_report / "runs" / "x" / "report" / "features" / "a.html").unlink()
     NOTEBOOKS[name](path)
-    refused(lambda _: render_report(ReportSettings(name="x")), path)
+    refused(lambda: render_report(ReportSettings(name="x")), path.stem)
 
 
 def test_a_lost_plot_is_refused_by_the_report(good, tmp_path, monkeypatch):
     home = run_to_report(good, tmp_path, monkeypatch)
     for change in ("a named pipe", "lost"):
         ANY_FILE[change](home / "mine.png")
-        refused(lambda _: render_report(ReportSettings(name="x")), home / "mine.png")
+        refused(lambda: render_report(ReportSettings(name="x")), "mine")
 
 
 @cases("name", ["a,b", 'a"b', "a\nb", "a\x1bb"])
@@ -256,14 +250,6 @@ OF_STEPS = [
     *(f"gnn.dropout={value}" for value in ("1", "-0.1", "2")),
     *(f"ranker.feature_fraction={value}" for value in ("0", "1.1", "nan")),
     *("gnn.epoch=1", "gnn.hidden=3", "ranker.leaves=10", "gnn.device=tpu", "ranker.objective=x"),
-    *(
-        "x.y=1",
-        "gnn=1",
-        "gnn.=1",
-        ".epochs=1",
-        "gnn.other.epochs=1",
-        "gnn.epochs",
-    ),
     "gnn.epochs=" + "(" * 3000,
     "gnn.epochs=" + "9" * 5000,
 ]
@@ -275,12 +261,6 @@ def test_a_wrong_setting_of_a_step_is_refused(typed):
         for section, settings in parse_overrides([typed]).items():
             (RankerSettings if section == "ranker" else TrainSettings)(**settings)
     assert len(str(caught.value)) < 4000
-
-
-@cases("typed", ["collections=x", "splits=all", "source=x", "root=\0", "keep_archives=1"])
-def test_a_wrong_setting_of_the_download_is_refused(typed):
-    with pytest.raises(SettingsError):
-        DownloadSettings.from_texts([typed])
 
 
 @cases("seed", [2**31, 2**64, 2**200, -1])

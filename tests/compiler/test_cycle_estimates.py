@@ -124,16 +124,24 @@ def test_bytes_are_padded_to_tiles(fields, size):
     assert padded_bytes(Instruction(shape=fields).shape) == size
 
 
-def test_an_estimate_of_zero_is_an_estimate(program):
+def test_an_estimate_of_zero_is_one_and_a_configuration_that_is_no_json_states_none(program):
     program.add("main", "fusion", 0)
     assert program.estimate() == Estimate(0, 1, 0)
-
-
-def test_a_configuration_that_is_no_json_states_nothing(program):
     program.add("main", "fusion", 7)
     program.add("main", "custom-call")
-    program.computation("main").instructions[1].backend_config = b"\x08\x01"
-    assert program.estimate() == Estimate(7 + ALONE, 1, 1)
+    program.computation("main").instructions[2].backend_config = b"\x08\x01"
+    assert program.estimate() == Estimate(7 + ALONE, 2, 1)
+
+
+def test_a_loop_that_never_runs_costs_nothing_and_a_bound_of_64_bits_counts(program):
+    program.add("main", "fusion", 3)
+    program.loop("main", "idle", "never", 0)
+    program.add("idle", "fusion", 10)
+    assert program.estimate().cycles == 3
+    program.loop("main", "body", "condition", None)
+    program.computation("condition").instructions[1].literal.s64s.append(6)
+    program.add("body", "fusion", 10)
+    assert program.estimate().cycles == 3 + 60
 
 
 def test_loops_within_loops_multiply(program):
@@ -144,20 +152,6 @@ def test_loops_within_loops_multiply(program):
     program.add("inner body", "fusion", 2)
     program.add("inner body", "copy")
     assert program.estimate() == Estimate(3 + 5 * (10 + 4 * (2 + ALONE)), 3, 1)
-
-
-def test_a_loop_that_never_runs_costs_nothing(program):
-    program.add("main", "fusion", 3)
-    program.loop("main", "body", "condition", 0)
-    program.add("body", "fusion", 10)
-    assert program.estimate().cycles == 3
-
-
-def test_a_bound_of_64_bits_counts(program):
-    program.loop("main", "body", "condition", None)
-    program.computation("condition").instructions[1].literal.s64s.append(6)
-    program.add("body", "fusion", 10)
-    assert program.estimate().cycles == 60
 
 
 def test_a_conditional_costs_its_slowest_branch_and_a_call_its_computation(program):

@@ -72,11 +72,7 @@ def imposed(layouts, defaults):
 
 
 DOT, THERE, BACK = 2, 3, 4  # numbers of the nodes
-KNOWN = {
-    DOT: [[1, 0], [1, 0], [1, 0]],
-    THERE: [[2, 1, 0], [1, 0]],
-    BACK: [[1, 0], [2, 1, 0]],
-}
+KNOWN = {DOT: [[1, 0], [1, 0], [1, 0]], THERE: [[2, 1, 0], [1, 0]], BACK: [[1, 0], [2, 1, 0]]}
 NOTHING = {"dot in": [], "dot out": [], "there out": [], "back out": []}
 
 

@@ -43,20 +43,13 @@ def test_interleaved_log_lines_are_separated_by_thread():
     assert convolution.cycles == {((4, 4), (8, 1, 2)): 400, ((4, 4), (4, 1, 2)): 300}, "the first look"
     assert convolution.chosen == 300
     assert loop.cycles == {((), (8, 128)): 70, ((), (16, 128)): 60} and loop.chosen == 60
+    just_fits = read_candidates(LOG.format(too_large=DOES_NOT_FIT - 1).splitlines())["fusion.1"]
+    assert just_fits.cycles == convolution.cycles | {((4, 4), (64, 64)): DOES_NOT_FIT - 1}
 
 
-def test_a_tile_that_just_fits_is_kept():
-    largest = DOES_NOT_FIT - 1
-    kernels = read_candidates(LOG.format(too_large=largest).splitlines())
-    assert kernels["fusion.1"].cycles[(4, 4), (64, 64)] == largest
-
-
-def test_a_log_without_window_selection_has_no_kernels():
+def test_a_log_has_only_whole_kernels():
     other = "I1121 10:00:00.1 4 other.cc:1] Generated Candidate: out=1 kern=1 cycles=1"
     assert read_candidates(["", other]) == {}
-
-
-def test_a_log_cut_short_has_only_whole_kernels():
     lines = LOG.format(too_large=DOES_NOT_FIT).splitlines()
     cut = next(n for n, line in enumerate(lines) if "returning config" in line)
     assert read_candidates(lines[:cut]) == {}

@@ -19,7 +19,7 @@ from fastslow.core.settings import resolve
 from fastslow.workflow import run as workflow
 from fastslow.workflow.steps import Plan, Step
 from helpers.cases import cases
-from helpers.workspace import SERIAL, command, environment
+from helpers.workspace import SERIAL, command, environment, stopped
 
 RESULTS = ("*.npz", "*.npy", "*.pt", "*.csv", "model.txt", "metrics.jsonl")
 TILE = ("features/smoke/tile-xla", "runs/smoke/training-tile-s0", "runs/smoke/ranker-tile-xla-s0")
@@ -167,36 +167,22 @@ def test_a_disk_that_is_full_in_a_notebook(home, tmp_path, capsys):
 
 def is_worker(process):
     try:
-        return "loky" in " ".join(process.cmdline())
+        return "popen_loky" in " ".join(process.cmdline())  # not the tracker of their resources
     except psutil.Error:  # it has ended
         return False
 
 
-def stop_while_features_are_built(home, number):
-    """Send a signal once two workers run; return the exit status and the processes that still live."""
-    process = subprocess.Popen(
-        command("features", "features.workers=2"), env=environment(home), stderr=subprocess.DEVNULL
-    )
-    try:
-        while True:
-            below = psutil.Process(process.pid).children(recursive=True)
-            if sum(map(is_worker, below)) >= 2:
-                break
-            assert process.poll() is None, "it must be stopped before it ends"
-            time.sleep(0.02)
-        process.send_signal(number)
-        status = process.wait(timeout=10)
-    finally:
-        process.kill()
-    _, alive = psutil.wait_procs(below, timeout=20)
-    return status, alive
+def has_two_workers(process):
+    return sum(map(is_worker, psutil.Process(process.pid).children(recursive=True))) >= 2
 
 
 def test_no_process_survives_a_run_stopped_while_features_are_built(home):
     whole = results(home)
     for number, status in ((signal.SIGINT, cli.INTERRUPTED), (signal.SIGKILL, -signal.SIGKILL)):
         shutil.rmtree(home / TILE[0], ignore_errors=True)
-        assert stop_while_features_are_built(home, number) == (status, []), number
+        assert stopped(home, ("features", "features.workers=2"), has_two_workers, number) == (status, []), (
+            number
+        )
     assert run("features") == 0
     assert results(home) == whole
     assert not list(home.rglob(".*.tmp*"))

@@ -3,9 +3,12 @@
 import ast
 import subprocess
 import sys
+from collections import defaultdict
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 import fastslow
 
@@ -138,6 +141,28 @@ def test_no_room_is_a_corridor():
 def test_modules_do_not_import_each_other_in_a_circle():
     order = list(TopologicalSorter({module: imports(module) for module in MODULES}).static_order())
     assert set(order) == MODULES.keys()
+
+
+def public_names(module):
+    """The names without an underscore that a module defines: functions, classes, constants."""
+    for node in ast.parse(MODULES[module].read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names = [node.name]
+        else:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+        yield from (name for name in names if not name.startswith("_"))
+
+
+@pytest.mark.xfail(strict=False, reason="the names that are left are renamed one after the other")
+def test_no_public_name_is_defined_in_two_modules_of_a_shelf():
+    """Nor anywhere else in it: one name, one thing. The front door passes names on, it defines none."""
+    found = defaultdict(list)
+    for module in MODULES:
+        for name in public_names(module):
+            found[shelf(module), name].append(module)
+    twice = [f"{name}: {', '.join(own)}" for (_, name), own in found.items() if len(own) > 1]
+    assert not twice, "\n".join(twice)
 
 
 def test_the_top_of_the_package_is_the_front_door_alone():

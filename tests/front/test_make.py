@@ -32,7 +32,7 @@ def called(tmp_path):
     script, log = tmp_path / "python", tmp_path / "log.json"
     record = f"import json, sys; json.dump(sys.argv[1:], open({str(log)!r}, 'w'))"
     # through a shell: a script's first line cannot name a Python whose path has a space
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(record)} "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -IS -c {shlex.quote(record)} "$@"\n')
     script.chmod(0o755)
 
     def call(*arguments, **variables):
@@ -66,54 +66,24 @@ def test_a_dry_run_shows_the_command():
     assert '"$PY" -m fastslow submit "data=$DATA"' in done.stdout
 
 
-HOSTILE = (
-    "$(shell touch {mark})",
-    "$$(touch {mark})",
-    "`touch {mark}`",
-    "x; touch {mark}",
-    "x && touch {mark}",
-    "x | touch {mark}",
-    "x & touch {mark} &",
-    "x > {mark}",
-    "x >> {mark}",
-    "x\ntouch {mark}",
-    "x\n\ttouch {mark}",
-    '"; touch {mark}; "',
-    "'; touch {mark}; '",
-    "$(eval $(shell touch {mark}))",
-    "${shell touch {mark}}",
-    "$(file >{mark},x)",
-    "$(info $(shell touch {mark}))",
-    "$(call shell,touch {mark})",
-    "$(error x)",
-    "$(if x,$(shell touch {mark}))",
-    "$",
-    "$$",
-    "$X$(Y)${HOME}",
-    "#x",
-    "x # y",
-    "\\",
-    '"',
-    "'",
-    "*",
-    "~",
-    "%",
-    "$(wildcard /*)",
-    "-n",
-    "a:b=c",
-    "x) touch {mark} (",
-)
+HOSTILE = [  # functions of make, commands of a shell, characters that either reads
+    *("$(shell touch {mark})", "$(eval $(shell touch {mark}))", "${shell touch {mark}}", "$(file >{mark},x)"),
+    *("$(info $(shell touch {mark}))", "$(call shell,touch {mark})", "$(if x,$(shell touch {mark}))"),
+    *("$(error x)", "$(wildcard /*)", "$", "$$", "$X$(Y)${HOME}"),
+    *("$$(touch {mark})", "`touch {mark}`", "x; touch {mark}", "x && touch {mark}", "x | touch {mark}"),
+    *("x & touch {mark} &", "x > {mark}", "x >> {mark}", "x\ntouch {mark}", "x\n\ttouch {mark}"),
+    *('"; touch {mark}; "', "'; touch {mark}; '", "x) touch {mark} ("),
+    *("#x", "x # y", "\\", '"', "'", "*", "~", "%", "-n", "a:b=c"),
+]
 
 
 def test_a_value_is_never_run_and_arrives_as_typed(called, tmp_path):
     mark = tmp_path / "mark"
     for value in HOSTILE:
         typed = value.replace("{mark}", str(mark))
-        assert called("submit", f"DATA={typed}", f"NAME={typed}", f"JOBS={typed}") == [
-            *("-m", "fastslow", "submit"),
-            *(f"data={typed}", f"name={typed}", f"jobs={typed}"),
-        ]
-        assert called("submit", f"SET={typed}")[4:] == typed.split()
+        given = called("submit", f"DATA={typed}", f"NAME={typed}", f"JOBS={typed}", f"SET={typed}")
+        assert given[3:6] == [f"data={typed}", f"name={typed}", f"jobs={typed}"]
+        assert given[6:] == typed.split()
         assert called("convert", f"SRC={typed}", f"OUT={typed}")[3:] == [typed, f"data_root={typed}"]
         assert not mark.exists(), value
 

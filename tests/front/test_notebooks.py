@@ -132,12 +132,8 @@ def written(settings):
     return [*folder, *(settings.run_folders() if isinstance(settings, TrainSettings) else ())]
 
 
-def test_the_command_for_tile_gives_what_the_workflow_takes():
-    for stem in ("10_features", "20_train_network"):
-        check_the_command_for_tile(stem)
-
-
-def check_the_command_for_tile(stem):
+@cases("stem", ["10_features", "20_train_network"])
+def test_the_command_for_tile_gives_what_the_workflow_takes(stem):
     (line,) = re.findall(r"^\.venv/bin/(papermill .*)$", read(FOLDER / f"{stem}.ipynb").cells[0].source, re.M)
     words = shlex.split(line)
     assert words[3] == f"notebooks/{stem}.ipynb" and (ROOT / words[3]).is_file()
@@ -181,13 +177,7 @@ MEASURE = {"evaluator": "command", "command": f"{shlex.quote(sys.executable)} -c
 BY_HAND = {  # parameters, and files that it makes
     "00_data": ({}, []),
     "12_violation_ratio": ({"features": XLA}, []),
-    "24_ranker_explanations": (
-        {
-            "features": XLA,
-            "run": "runs/smoke/ranker-layout-xla-random-s0",
-        },
-        [],
-    ),
+    "24_ranker_explanations": ({"features": XLA, "run": "runs/smoke/ranker-layout-xla-random-s0"}, []),
     "50_convert": ({"source": "{home}/small.pb", "configs": 8}, []),
     "52_rank": (
         {"source": "{home}/small.pb", "configs": 30, "run": "runs/smoke"},

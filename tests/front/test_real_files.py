@@ -45,12 +45,8 @@ def test_choices_give_the_published_layouts():
             np.testing.assert_array_equal(restored, feat[part], err_msg=program.id)
 
 
-def test_features_of_every_file():
-    for program in PROGRAMS:
-        check_features(program)
-
-
-def check_features(program):
+@cases("program", PROGRAMS)
+def test_features_of_every_file(program):
     settings = features_config(program.collection)
     graph, names = build_graph(program, settings)
     file = npz_program(program.path, program.collection.kind, program.split != "test")
@@ -95,65 +91,51 @@ def labelled_root(root, collection):
     return root
 
 
-@cases("name", ["layout:xla:default", "tile:xla"])
-def test_a_network_learns_from_the_labelled_and_scores_the_test_files(tmp_path, name):
-    collection = get_collection(name)
-    settings = features_config(collection, folder=str(tmp_path / "features")).replace(
-        data_root=str(labelled_root(tmp_path / "data", collection))
-    )
-    build_features(settings)
-    given = {
-        "hidden_channels": 16,
-        "epochs": 1,
-        "configs_per_step": 32,
-        "evaluate_every": 1,
-        "device": "cpu",
-    }
-    where = {"runs": [str(tmp_path / "run")], "folder": str(tmp_path / "training")}
-    manifest = train(TrainSettings(kind=collection.kind, features=[settings.folder], **where, **given))
-    scores, features = read_predictions(tmp_path / "run"), Features(settings.folder)
-    check_predictions(tmp_path / "run", scores, features)
-    tests = {p.name: p.path for p in PROGRAMS if (p.collection, p.split) == (collection, "test")}
-    assert scores["test"].keys() == tests.keys()
-    for name, path in tests.items():
-        file = npz_program(path, collection.kind)
-        rows = file.choices.values if collection.kind == "layout" else file.config_feat
-        distinct = len(np.unique(rows.reshape(len(rows), -1), axis=0))
-        assert len(scores["test"][name]) == len(rows)
-        assert (np.ptp(scores["test"][name]) > 1e-5) == (distinct > 1)
-    assert -1 <= manifest["valid"]["mean"] <= 2
-
-
-@pytest.mark.skipif(
-    not (REAL / "sample_submission.csv").is_file(), reason="no published sample_submission.csv"
-)
-def test_a_submission_of_every_published_test_file(tmp_path):
-    """Networks trained for one epoch on the labelled files rank the test files of every collection."""
-    scores = {}
+def test_networks_learn_from_the_labelled_and_rank_the_test_files_of_every_collection(tmp_path):
+    """A training on genuine files of each kind takes seconds."""
+    ranked = {}
     for name in ("layout:xla:default", "tile:xla"):
-        kind = get_collection(name).kind
-        settings = features_config(get_collection(name), folder=str(tmp_path / name)).replace(
-            data_root=str(labelled_root(tmp_path / "data", get_collection(name)))
+        collection = get_collection(name)
+        settings = features_config(collection, folder=str(tmp_path / collection.slug)).replace(
+            data_root=str(labelled_root(tmp_path / "data", collection))
         )
         build_features(settings)
-        where = {"runs": [str(tmp_path / "runs" / kind)], "folder": str(tmp_path / "training" / kind)}
-        small = {"epochs": 1, "hidden_channels": 16, "device": "cpu"}
-        run = TrainSettings(kind=kind, features=[settings.folder], **where, **small)
-        train(run)
-        inputs = make_dataset(run)
-        network = make_network(run, inputs).eval()
-        network.load_state_dict(torch.load(tmp_path / "runs" / kind / "model.pt", weights_only=True))
-        for program in PROGRAMS:
-            if (program.collection.kind, program.split) == (kind, "test"):
-                graph = build_graph(program, features_config(program.collection))[0]
-                scaled = PreparedGraph(graph, inputs.node_scaler, inputs.config_scaler)
-                with torch.no_grad():
-                    predicted = network(scaled.batch(np.arange(graph.num_configs), run.num_layers))
-                scores[program.id] = graph.expand(predicted.numpy())
+        where = {"runs": [str(tmp_path / "runs" / name)], "folder": str(tmp_path / "training" / name)}
+        small = {"epochs": 1, "hidden_channels": 16, "configs_per_step": 32, "evaluate_every": 1}
+        run = TrainSettings(kind=collection.kind, features=[settings.folder], device="cpu", **where, **small)
+        assert -1 <= train(run)["valid"]["mean"] <= 2
+        scores, features = read_predictions(tmp_path / "runs" / name), Features(settings.folder)
+        check_predictions(tmp_path / "runs" / name, scores, features)
+        tests = {p.name: p.path for p in PROGRAMS if (p.collection, p.split) == (collection, "test")}
+        assert scores["test"].keys() == tests.keys()
+        for test, path in tests.items():
+            file = npz_program(path, collection.kind)
+            rows = file.choices.values if collection.kind == "layout" else file.config_feat
+            distinct = len(np.unique(rows.reshape(len(rows), -1), axis=0))
+            assert len(scores["test"][test]) == len(rows)
+            assert (np.ptp(scores["test"][test]) > 1e-5) == (distinct > 1)
+        ranked |= predictions_of_tests(run, tmp_path / "runs" / name / "model.pt")
+    if not (REAL / "sample_submission.csv").is_file():
+        pytest.skip("no published sample_submission.csv")
     csv = tmp_path / "real.csv"
-    write_submission(csv, scores, REAL)
+    write_submission(csv, ranked, REAL)
     checked = check_submission(csv, REAL, partial=True)
     assert checked["rows"] == {collection.name: 1 for collection in COLLECTIONS}
     assert checked["without_npz"] == 0
     with pytest.raises(DataError, match="889 of 894 IDs have no row"):
         check_submission(csv, REAL)
+
+
+def predictions_of_tests(run, weights):
+    """Predictions of the test files of all collections of a training's kind, by ID."""
+    found, inputs = {}, make_dataset(run)
+    network = make_network(run, inputs).eval()
+    network.load_state_dict(torch.load(weights, weights_only=True))
+    for program in PROGRAMS:
+        if (program.collection.kind, program.split) == (run.kind, "test"):
+            graph = build_graph(program, features_config(program.collection))[0]
+            scaled = PreparedGraph(graph, inputs.node_scaler, inputs.config_scaler)
+            with torch.no_grad():
+                predicted = network(scaled.batch(np.arange(graph.num_configs), run.num_layers))
+            found[program.id] = graph.expand(predicted.numpy())
+    return found

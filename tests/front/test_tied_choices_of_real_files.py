@@ -14,6 +14,7 @@ from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.tied_choices import factorise
 from fastslow_programs.compiler.layout_choices import tie
 from fastslow_programs.compiler.layout_space import INPUT, ConfigurableNode, NodeChoice
+from helpers.cases import cases
 from helpers.competition_files import REAL, needs_real
 
 pytestmark = needs_real
@@ -74,12 +75,8 @@ def nodes_of_columns(codes, layouts, opcodes, inputs):
     return nodes
 
 
-def test_the_rule_gives_the_groups_of_the_file():
-    for path in PATHS:
-        check_groups(path)
-
-
-def check_groups(path):
+@cases("path", PATHS)
+def test_the_rule_gives_the_groups_of_the_file(path):
     codes, layouts, opcodes = read(path)
     choices = factorise(codes)
     of_file = {frozenset(zip(*np.nonzero(choices.group == group), strict=True)) for group in choices.varying}

@@ -4,8 +4,12 @@ import io
 import os
 import pickle
 import zipfile
+from pathlib import Path
 
 import numpy as np
+import pytest
+
+from fastslow.core.errors import DataError
 
 MARK = "executed"
 """Name of the file that code hidden in a file would create in the working directory."""
@@ -16,6 +20,22 @@ class Bomb:
 
     def __reduce__(self):
         return open, (MARK, "w")
+
+
+def workplace(tmp_path, monkeypatch):
+    """An empty working directory; afterwards, no code that a file hid was run."""
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    assert not (tmp_path / MARK).exists()
+
+
+def refused(read, path, said=None):
+    """Check that a file or folder is refused: the error names it, says what is wrong and what to do."""
+    with pytest.raises(DataError, match=said) as caught:
+        read()
+    named, problem, remedy = caught.value.args
+    assert Path(path).name in str(named) and problem and remedy
+    assert len(str(caught.value)) < 1000 and "\n" not in str(caught.value)
 
 
 def replace(content):

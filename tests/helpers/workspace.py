@@ -4,8 +4,10 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
@@ -45,6 +47,23 @@ def environment(home: Path) -> dict[str, str]:
     """The environment of a process whose data, features, runs and submissions lie under ``home``."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("KAGGLE_")}
     return {**inherited, "FASTSLOW_HOME": str(home), "OMP_NUM_THREADS": "1"}
+
+
+def stopped(home: Path, arguments: tuple[str, ...], begun, number: int) -> tuple[int, list[psutil.Process]]:
+    """Send a signal to a command once ``begun(process)``; return its status and what still lives below it."""
+    process = subprocess.Popen(command(*arguments), env=environment(home), stderr=subprocess.DEVNULL)
+    try:
+        while not begun(process):
+            assert process.poll() is None, "it must be stopped before it ends"
+            time.sleep(0.02)
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(number)
+        status = process.wait(timeout=10)
+    finally:
+        process.kill()
+    _, alive = psutil.wait_procs(below, timeout=20)
+    assert below, "a step has processes of its own"
+    return status, alive
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ import urllib3.exceptions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastslow.competition.catalog import COMPETITION
 from fastslow.core.errors import DataError
 from fastslow.evaluation.ledger import SubmissionResult
 from fastslow.kaggle import api_process, client, credentials
@@ -21,6 +20,9 @@ from helpers.cases import cases
 from helpers.kaggle_stub import DROP, KaggleStub, clean_environment
 
 CSV = b"ID,TopConfigs\ntile:xla:a,4;3;2;1;0\nlayout:xla:default:b,1;0\n"
+TOKEN = "KGAT_0123456789abcdef"
+BASIC = "Basic " + base64.b64encode(b"me:0123456789abcdef-secret").decode()
+"""What is sent for a token, as Bearer, and for the user and key of the stub."""
 LIMIT = "Submission not allowed: Your team has used its daily Submission allowance (5) today"
 
 
@@ -44,9 +46,14 @@ def csv(tmp_path):
 
 
 def test_submit_sends_the_file_and_finds_its_own_score(stub, csv):
+    """Under the name of the link to it; no earlier upload of that name, no other file is taken for it."""
+    csv = csv.with_name("latest.csv")
+    csv.symlink_to("gnn ensemble.csv")
     stub.add(csv.name, "-first try, ü", "COMPLETE", publicScore="0.1", privateScore="0.2")
+    stub.listed = False
     result = client.submit(csv, "-first try, ü")
-    assert stub.uploads == [CSV]
+    assert stub.uploads == [CSV] and client.find_submission(result) is None
+    stub.scored = stub.add(csv.name, "-first try, ü", "PENDING")
     stub.add("another.csv", "-first try, ü", "COMPLETE", publicScore="0.9", privateScore="0.9")
     lines = []
     ours = client.wait_for_score(result, poll_s=0.01, report=lines.append)
@@ -55,26 +62,17 @@ def test_submit_sends_the_file_and_finds_its_own_score(stub, csv):
     assert len(lines) == 1 and "pending" in lines[0]
 
 
-def test_an_earlier_upload_of_the_same_name_is_not_taken_for_ours(stub, csv):
-    stub.add(csv.name, "m", "COMPLETE", publicScore="0.1", privateScore="0.2")
-    stub.listed = False
-    assert client.find_submission(client.submit(csv, "m")) is None
-
-
-def test_a_link_is_submitted_under_its_own_name(stub, csv, tmp_path):
-    (tmp_path / "latest.csv").symlink_to(csv)
-    stub.progress = ["COMPLETE"]
-    result = client.submit(tmp_path / "latest.csv", "m")
-    assert stub.uploads == [CSV]
-    assert client.find_submission(result).status == "complete"
-
-
 def test_an_api_token_is_used_and_its_refusal_is_named(stub, monkeypatch):
-    monkeypatch.setenv("KAGGLE_API_TOKEN", "KGAT_0123456789abcdef")
+    monkeypatch.setenv("KAGGLE_API_TOKEN", TOKEN)
     monkeypatch.delenv("KAGGLE_USERNAME")
     monkeypatch.delenv("KAGGLE_KEY")
-    assert client.submissions() == []
-    assert "Bearer KGAT_0123456789abcdef" in stub.authorization
+    stub.add("a.csv", None, "PENDING")
+    (only,) = client.submissions()
+    assert (only.ref, only.status, only.message, only.public_score) == (101, "pending", "", None)
+    assert f"Bearer {TOKEN}" in stub.authorization
+    with pytest.raises(CallError, match="no_such_method") as missing:
+        call("no_such_method")
+    assert missing.value.kind == "package"
     stub.answers["IntrospectToken"] = [400] * 4
     with pytest.raises(KaggleError, match="refused the credentials of KAGGLE_API_TOKEN") as caught:
         client.submissions()
@@ -88,9 +86,7 @@ def test_a_home_that_cannot_be_written_is_named(stub, csv, monkeypatch):
 
 
 def test_failed_upload_is_a_failure_though_kaggle_raises_nothing(stub, csv):
-    stub.answers = {"/upload/blob-0": [500], "/upload/blob-1": [500]}
-    target = {"file_name": str(csv), "message": "m", "competition": COMPETITION}
-    assert "Could not submit to competition" in call("competition_submit", **target)["message"]
+    stub.answers = {"/upload/blob-0": [500]}
     with pytest.raises(KaggleError, match="upload failed, nothing was submitted"):
         client.submit(csv, "m")
     assert stub.calls["CreateSubmission"] == 0
@@ -110,12 +106,7 @@ def test_failed_upload_is_a_failure_though_kaggle_raises_nothing(stub, csv):
         ("CreateSubmission", 400, 0, "limit is reached"),
         ("CreateSubmission", 400, 4, "refused the request.*upload the file there"),
         ("CreateSubmission", 500, 4, "did not answer in full.*before a second upload"),
-        (
-            "CreateSubmission",
-            (200, {"message": "Thank you"}),
-            4,
-            "did not confirm .*Thank you.*/submissions",
-        ),
+        ("CreateSubmission", (200, {"message": "Thank you"}), 4, "did not confirm .*Thank you.*/submissions"),
     ],
 )
 def test_each_refusal_says_what_to_do(stub, csv, call, answer, remaining, message):
@@ -132,16 +123,12 @@ def test_no_network(stub, csv, monkeypatch):
     assert caught.value.transient
 
 
-def test_without_credentials_nothing_is_asked(stub, csv, monkeypatch):
+def test_without_a_file_or_credentials_nothing_is_asked(stub, csv, monkeypatch):
+    with pytest.raises(DataError, match="make submission"):
+        client.submit(csv.with_name("none.csv"), "m")
     monkeypatch.delenv("KAGGLE_KEY")
     with pytest.raises(KaggleError, match="no Kaggle credentials found.*export KAGGLE_API_TOKEN=<token>"):
         client.submit(csv, "m")
-    assert not stub.calls
-
-
-def test_wrong_input_is_refused_before_any_call(stub, csv, tmp_path):
-    with pytest.raises(DataError, match="make submission"):
-        client.submit(tmp_path / "none.csv", "m")
     assert not stub.calls
 
 
@@ -165,8 +152,10 @@ def test_waiting_ends_where_no_score_can_come(stub, csv):
     stub.add(csv.name, "m", "PENDING")
     with pytest.raises(KaggleError, match="no score after 0 s .last: pending"):
         client.wait_for_score(result_of(csv), timeout_s=0, **wait)
-    stub.add(csv.name, "m", "ERROR")
-    with pytest.raises(KaggleError, match="could not score gnn ensemble.csv.*/submissions"):
+    stub.add(csv.name, "m", "ERROR", errorDescription="Row 3: no such ID")
+    with pytest.raises(
+        KaggleError, match="could not score gnn ensemble.csv .Row 3: no such ID.*/submissions"
+    ):
         client.wait_for_score(result_of(csv), **wait)
     stub.answers["ListSubmissions"] = [401]
     with pytest.raises(KaggleError, match="refused the credentials"):
@@ -186,29 +175,21 @@ def test_download_resumes_within_kaggle_and_by_running_it_again(stub, tmp_path, 
     assert stub.ranges == [None, f"bytes={2 << 20}-"]  # kaggle keeps whole chunks of 1 MiB
 
 
-def test_download_gives_up_at_once_without_access(stub, tmp_path):
-    stub.answers["DownloadDataFiles"] = [403]
-    with pytest.raises(KaggleError, match="Accept the rules"):
-        client.download(tmp_path)
-    assert stub.calls["DownloadDataFiles"] == 1
-
-
 def test_nothing_shown_holds_a_credential(stub, monkeypatch, capfd):
     monkeypatch.setenv("VERBOSE", "true")
     assert call("competition_submissions", echo=True, competition="a") == []
     assert "".join(capfd.readouterr()) == "", "kaggle must not print its requests"
-    (sent,) = {"Basic " + base64.b64encode(b"me:0123456789abcdef-secret").decode()}
-    assert stub.authorization == {sent}, "the stub must have seen the credentials, or this tests nothing"
+    assert stub.authorization == {BASIC}, "the stub must have seen the credentials, or this tests nothing"
     monkeypatch.setattr(api_process, "_NOISY", ())
     assert call("competition_submissions", echo=True, competition="a") == []
     shown = "".join(capfd.readouterr())
     assert "Authorization: Basic [secret]" in shown, "kaggle must have printed its requests"
-    stub.answers["ListSubmissions"] = [(400, {"code": 400, "message": f"no {sent} 0123456789abcdef-secret"})]
+    stub.answers["ListSubmissions"] = [(400, {"code": 400, "message": f"no {BASIC} 0123456789abcdef-secret"})]
     with pytest.raises(CallError, match="no Basic") as caught:
         call("competition_submissions", competition="a")
     for text in (shown, str(caught.value)):
         assert "0123456789abcdef-secret" not in text
-    assert sent not in shown
+    assert BASIC not in shown
 
 
 def test_scrub(monkeypatch, tmp_path):
@@ -278,19 +259,6 @@ def test_credentials_are_found_where_kaggle_finds_them(monkeypatch, tmp_path, en
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert credentials.credentials() == (found and found.format(home=tmp_path))
-
-
-def test_a_row_without_message_and_score_and_an_empty_list(stub):
-    assert client.submissions() == []
-    stub.add("a.csv", None, "PENDING")
-    (only,) = client.submissions()
-    assert (only.ref, only.status, only.message, only.public_score) == (101, "pending", "", None)
-
-
-def test_the_reason_why_a_file_has_no_score_is_shown(stub, csv):
-    stub.add(csv.name, "m", "ERROR", errorDescription="Row 3: no such ID")
-    with pytest.raises(KaggleError, match="could not score gnn ensemble.csv .Row 3: no such ID"):
-        client.wait_for_score(result_of(csv))
 
 
 @pytest.fixture
@@ -375,24 +343,21 @@ def test_a_file_that_an_editor_renamed_is_named(monkeypatch, tmp_path):
         client.submissions()
 
 
-@cases("token", ["\ufeffKGAT_0123456789abcdef", '"KGAT_0123456789abcdef"', "KGAT_0123456789abcdef\r\n"])
-def test_a_token_is_used_as_an_editor_left_it(stub, token, monkeypatch):
+@cases(
+    "file, text, sent",
+    [
+        ("kaggle.json", '\ufeff{"username": "me", "key": "0123456789abcdef-secret"}', BASIC),
+        *(("access_token", f"{left}\r\n", f"Bearer {TOKEN}") for left in (f"\ufeff{TOKEN}", f'"{TOKEN}"')),
+    ],
+)
+def test_credentials_are_used_as_an_editor_left_them(stub, file, text, sent, monkeypatch):
     for name in ("KAGGLE_USERNAME", "KAGGLE_KEY"):
         monkeypatch.delenv(name)
-    path = Path("~/.kaggle/access_token").expanduser()
+    path = Path("~/.kaggle").expanduser() / file
     path.parent.mkdir(exist_ok=True)
-    path.write_text(token)
-    assert client.submissions() == [] and "Bearer KGAT_0123456789abcdef" in stub.authorization
-
-
-def test_a_key_file_with_a_byte_order_mark_is_used(stub, monkeypatch):
-    for name in ("KAGGLE_USERNAME", "KAGGLE_KEY"):
-        monkeypatch.delenv(name)
-    path = Path("~/.kaggle/kaggle.json").expanduser()
-    path.parent.mkdir(exist_ok=True)
-    path.write_text('\ufeff{"username": "me", "key": "0123456789abcdef-secret"}')
-    assert client.submissions() == []
-    assert stub.authorization == {"Basic " + base64.b64encode(b"me:0123456789abcdef-secret").decode()}
+    path.write_text(text)
+    stub.authorization.clear()
+    assert client.submissions() == [] and stub.authorization == {sent}
 
 
 @cases(
@@ -413,9 +378,3 @@ def test_a_key_file_with_a_byte_order_mark_is_used(stub, monkeypatch):
 )
 def test_exceptions_have_kinds(error, kind):
     assert api_process._kind(error) == kind
-
-
-def test_a_method_that_this_version_lacks_is_named(stub):
-    with pytest.raises(CallError, match="no_such_method") as caught:
-        call("no_such_method")
-    assert caught.value.kind == "package"

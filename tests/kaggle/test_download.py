@@ -21,11 +21,11 @@ from fastslow.kaggle.download import DownloadSettings, Split
 from fastslow.kaggle.provenance import PROVENANCE
 from fastslow.kaggle.unpacking import unpack
 from helpers.cases import cases
+from helpers.competition_files import REAL, needs_real
 from helpers.kaggle_stub import DROP, KaggleStub, clean_environment
 
 XLA = get_collection("layout:xla:default")
 VALID, TEST = Split(XLA, "valid"), Split(XLA, "test")
-REAL = Path(__file__).parents[3] / "shared" / "real"
 KAGGLE_ZIP = "/data/competition.zip"
 
 
@@ -238,7 +238,7 @@ def test_any_damage_is_one_kind_of_error(tmp_path, suffix):
     dice = random.Random(1)
     archive = tmp_path / f"a.{suffix}"
     refused = 0
-    for trial in range(150):
+    for trial in range(60):
         damaged = whole.copy()
         for _ in range(dice.randint(1, 20)):
             damaged[dice.randrange(len(damaged))] = dice.randrange(256)
@@ -247,7 +247,7 @@ def test_any_damage_is_one_kind_of_error(tmp_path, suffix):
             unpack(archive, tmp_path / "out", lambda member: "out.npz")
         except DataError:
             refused += 1
-    assert refused > 50
+    assert refused > 20
 
 
 def test_disk_space_is_checked_before_the_download_and_before_unpacking(stub, root, monkeypatch):
@@ -316,6 +316,7 @@ def test_kaggle_without_access_leaves_nothing(stub, root, monkeypatch, tmp_path)
     stub.answers["DownloadDataFiles"] = [403]
     with pytest.raises(KaggleError, match="Accept the rules at"):
         fetch(root, "auto", ["valid"], [XLA.name])
+    assert stub.calls["DownloadDataFiles"] == 1, "it was asked again"
     monkeypatch.delenv("KAGGLE_KEY")
     with pytest.raises(KaggleError, match="no Kaggle credentials found"):
         fetch(root, "kaggle", SPLITS, [c.name for c in COLLECTIONS])
@@ -342,16 +343,6 @@ def test_a_relative_root_is_under_the_home_that_other_commands_read(stub, tmp_pa
     assert content_of(tmp_path / "large disk" / "data" / "raw", VALID) == expected(VALID)
 
 
-def test_settings_by_default_ask_for_everything_and_say_what_they_are():
-    settings = DownloadSettings()
-    assert (settings.collections, settings.splits) == ([c.name for c in COLLECTIONS], list(SPLITS))
-    assert DownloadSettings(collections="tile:xla,layout:nlp:random").collections == [
-        "tile:xla",
-        "layout:nlp:random",
-    ]
-    assert all(setting.sentence for setting in DownloadSettings.describe())
-
-
 def test_interrupt_keeps_the_part(stub, root, monkeypatch):
     path = serve(stub, VALID, tar_of(members(VALID)))
     stub.cuts[path] = [4000]
@@ -370,12 +361,21 @@ def test_interrupt_keeps_the_part(stub, root, monkeypatch):
 
 @cases(
     "address",
-    ["ftp://me:hunter22@h/v0", "me:hunter22@h", "http://me:hun/ter22@h", "http://me:hunter22 @h", "hunter22"]
-    + [
-        "http://me:a@hunter22@h/",
-        "https://h/v0?key=hunter22",
-        "https://h/v0#hunter22",
-        "http://h/a hunter22",
+    [
+        *(
+            "ftp://me:hunter22@h/v0",
+            "me:hunter22@h",
+            "http://me:hun/ter22@h",
+            "http://me:hunter22 @h",
+            "hunter22",
+        ),
+        *(
+            "http://me:a@hunter22@h/",
+            "https://h/v0?key=hunter22",
+            "https://h/v0#hunter22",
+            "http://h/a hunter22",
+        ),
+        *("http://me:hunter22@127.0.0.1:9/data?key=hunter22", "http://me:a/hunter22 @a@127.0.0.1/#hunter22"),
     ],
 )
 def test_an_address_that_is_none_or_holds_a_secret_is_refused_and_not_shown(address):
@@ -389,6 +389,7 @@ def test_a_secret_in_the_path_of_an_address_is_not_shown(root, pauses, stub):
         with pytest.raises(DataError, match="127.0.0.1") as caught:
             fetch(root, "google", ["valid"], [XLA.name], base_url=url)
         assert "hunter22" not in str(caught.value) and VALID.archive in str(caught.value)
+    assert not any("hunter22" in path.read_text() for path in root.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize(
@@ -436,18 +437,26 @@ def test_foreign_files_in_the_way_are_refused(stub, root):
     assert (folder / "mine.npz").exists()
 
 
-@pytest.mark.parametrize(
-    ("source", "split", "collection", "message"),
+@cases(
+    "text, said",
     [
-        ("ftp", "train", "tile:xla", "source: 'ftp' is not one of auto"),
-        ("auto", "dev", "tile:xla", "splits: 'dev' is none of train"),
-        ("auto", "train", "tile", "collection: 'tile' is none of tile:xla"),
+        ("source=ftp", "source: 'ftp' is not one of auto"),
+        ("splits=dev", "splits: 'dev' is none of train"),
+        ("collections=tile", "collection: 'tile' is none of tile:xla"),
+        ("root=\0", "root"),
+        ("keep_archives=1", "keep_archives"),
     ],
 )
-def test_unknown_names_are_refused(root, source, split, collection, message):
-    with pytest.raises(SettingsError, match=message):
-        fetch(root, source, [split], [collection])
-    assert not root.exists()
+def test_a_wrong_setting_is_refused(text, said):
+    with pytest.raises(SettingsError, match=said):
+        DownloadSettings.from_texts([text])
+
+
+def test_settings_by_default_ask_for_everything_and_names_are_separated_by_commas():
+    settings = DownloadSettings()
+    assert (settings.collections, settings.splits) == ([c.name for c in COLLECTIONS], list(SPLITS))
+    two = DownloadSettings(collections="tile:xla,layout:nlp:random").collections
+    assert two == ["tile:xla", "layout:nlp:random"]
 
 
 def test_names_of_google_archives():
@@ -457,7 +466,7 @@ def test_names_of_google_archives():
     assert splits[-1].archive == "npz_layout_nlp_random_test.tar"
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="the genuine TpuGraphs files are not there (../shared/real)")
+@needs_real
 def test_counts_agree_with_the_real_sample_submission():
     ids = [line.rpartition(":")[0] for line in (REAL / "sample_submission.csv").read_text().splitlines()[1:]]
     for collection in COLLECTIONS:

@@ -105,10 +105,7 @@ ARRAYS = {
         put("node_feat", (1, 28), 1e30),
         r"\[1, 28\] is 1e\+30, 0 to 1e\+15 wanted",
     ),
-    "a negative product": (
-        put("node_feat", (1, 28), -64),
-        r"\[1, 28\] is -64, 0 to 1e\+15 wanted",
-    ),
+    "a negative product": (put("node_feat", (1, 28), -64), r"\[1, 28\] is -64, 0 to 1e\+15 wanted"),
     "no edges key": (lambda arrays: arrays.__delitem__("edge_index"), "key edge_index is missing"),
 }
 

@@ -1,4 +1,4 @@
-"""Rules, searches and exact solvers: legal decisions, and optima against enumeration."""
+"""Rules and searches: legal decisions, and optima against enumeration."""
 
 from itertools import product
 
@@ -12,7 +12,6 @@ from fastslow_placement.programs.list_placement import M_ETF, WEIGHTS, learned_w
 from fastslow_placement.programs.problems import PlacementProblem
 from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
-from helpers.exact_placement import placement_bound
 
 
 def every(problem):
@@ -120,21 +119,6 @@ def test_searches_keep_the_best_and_count(seed):
         assert costs == sorted(costs, reverse=True) and costs[-1] == found.cost
     assert anneal(problem, 600, seed).cost == optimum
     assert best_random(problem, 5, seed).cost >= optimum
-
-
-@cases("seed", range(4))
-def test_the_placement_programme_bounds_every_placement(seed):
-    problem = PlacementProblem(random_graph(seed, 5), 2, DEVICE)
-    best = problem.evaluate(every(problem)).order.min()
-    solution = placement_bound(problem)
-    assert problem.bound - 1e-6 <= solution.bound <= best + 1e-6
-    assert solution.cost >= best - 1e-9
-
-
-def test_without_edges_the_placement_programme_is_exact():
-    problem = PlacementProblem(random_graph(2, 6, density=0.0), 2, DEVICE)
-    best = problem.evaluate(every(problem)).order.min()
-    assert placement_bound(problem).bound == pytest.approx(best, rel=1e-4)
 
 
 def test_the_hierarchical_placer_learns_from_its_episodes():

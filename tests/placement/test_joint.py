@@ -38,10 +38,7 @@ def test_operators_that_share_weights_stay_together():
 def test_a_later_task_sees_the_actions_of_the_earlier_ones():
     torch.manual_seed(0)
     problem = JointProblem(random_graph(1, 8), 2, DEVICE)
-    policy, inputs = (
-        Policy(Shape(hidden=8, passes=1)),
-        Inputs(JointProblem(random_graph(1, 8), 2, DEVICE)),
-    )
+    policy, inputs = (Policy(Shape(hidden=8, passes=1)), Inputs(JointProblem(random_graph(1, 8), 2, DEVICE)))
     before = policy.passes(inputs)[0]
     with torch.no_grad():
         policy.score["fusion"].weight += 1  # other actions of the first task

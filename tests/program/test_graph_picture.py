@@ -108,13 +108,10 @@ def with_calls(size):
     return arrays | {"node_config_ids": np.array([size + 1])}
 
 
-def test_a_small_called_computation_is_left_out_and_said_so():
+def test_a_small_called_computation_is_left_out_and_a_large_one_hangs_on_a_dashed_line():
     figure = plot_graph(with_calls(3), "x")
     assert len(boxes(figure)) == 3
     assert figure.axes[0].get_title().endswith("; 3 of small called computations are not drawn")
-
-
-def test_a_large_called_computation_hangs_on_a_dashed_line():
     figure = plot_graph(with_calls(20), "x")
     dashed = [dashes for _, dashes in lines(figure).get_linestyle() if dashes]
     assert len(boxes(figure)) == 23 and len(dashed) == 1 and "call" in legend(figure)

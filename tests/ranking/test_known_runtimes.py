@@ -6,13 +6,13 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import kendalltau
+from scipy.stats import kendalltau, t
 from tests.helpers.cases import cases
 
 from fastslow.core.errors import DataError
 from fastslow.evaluation.ensemble_weights import min_max
 from fastslow_programs.ranking.known_models import Configurations, Encoder, GaussianProcess, Known
-from fastslow_programs.ranking.known_runtimes import check_known, posterior, read_known
+from fastslow_programs.ranking.known_runtimes import check_known, posterior, read_known, score
 
 CONFIGS, GROUPS, RULES = 300, 6, 8
 
@@ -140,6 +140,39 @@ def test_intervals_and_probabilities_are_calibrated_on_simulated_programs():
         right.append(((chance > 0.5) == (true[one] < true[other])).mean())
     assert 0.82 < np.mean(held) < 0.97
     assert abs(np.mean(expected) - np.mean(right)) < 0.06
+
+
+def test_intervals_are_of_the_level_asked_for_and_as_wide_as_the_models_errors_tell():
+    made, _, measure = program(9, noise=0.05)
+    known = drawn(measure, np.arange(30))
+    found = posterior(made, known)
+    average, (one, other) = found.average, np.arange(40, 80).reshape(2, 20)
+    mean, variance = found.difference(one, other)
+    for level, runs in ((0.5, 0), (0.9, 1), (0.99, 4)):
+        noise = 2 * found.noise**2 * average.inflation / runs if runs else 0
+        law = t(average.degrees, mean, np.sqrt(variance + noise))
+        low, high = found.interval(one, other, level, runs)
+        np.testing.assert_allclose([law.cdf(low), law.sf(high)], (1 - level) / 2)
+    np.testing.assert_array_equal(found.interval(one, other), found.interval(one, other, 0.9, 1))
+    np.testing.assert_allclose(
+        found.probability_faster(one, other), t(average.degrees, mean, np.sqrt(variance)).cdf(0)
+    )
+    for level, table in ((0.9, found.runtime()), (0.5, found.runtime(0.5))):
+        away = found.deviation * t.ppf(0.5 + level / 2, average.degrees)
+        for name, side in (("low", -1), ("runtime", 0), ("high", 1)):
+            ends = np.exp(found.scale.logs(found.mean + side * away))
+            np.testing.assert_allclose(table[name], ends)
+    inputs, process = found._inputs, average.process
+    roots = process.predict(inputs)[1]
+    whole = average.inflation * (process.covariance(inputs, inputs) - roots @ roots.T)
+    np.testing.assert_allclose(found.deviation**2, whole.diagonal(), atol=1e-8)
+    both = whole[one, one] + whole[other, other] - 2 * whole[one, other]
+    np.testing.assert_allclose(variance, both, atol=1e-8)
+    evidence = score(known["config"].to_numpy(), known["runtime"].to_numpy())[2]
+    left_out = sum(average.weights[name] * model.left_out for name, model in average._models.items())
+    squares = ((evidence.mean - left_out) ** 2 / process.left_out_variance).sum()
+    assert average.degrees > 30
+    assert average.inflation == pytest.approx((squares + average.degrees - 30) / average.degrees)
 
 
 def test_runtimes_are_in_the_unit_of_the_known_ones():

@@ -373,12 +373,6 @@ def test_wrong_settings_are_refused(change, said):
         SampleSettings(**change)
 
 
-def test_a_missing_compiler_is_said(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SettingsError, match="^libtpu, the TPU compiler, is not installed"):
-        make_sample(SampleSettings())
-
-
 def test_the_readme_of_the_committed_sample_is_the_generated_text():
     pattern = re.sub(r"\\{[^}]+\\}", ".+", re.escape(sample_readme._TEXT))
     committed = (SAMPLE / "README.md").read_text()

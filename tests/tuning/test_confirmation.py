@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, is_hopeless, sizes, verdict
 from fastslow_programs.tuning.history import Evaluation, History, Proposal
@@ -106,6 +107,46 @@ def test_a_gain_must_exceed_what_the_default_shows_against_itself():
     assert found.ratio == pytest.approx(0.9715 / np.sqrt(1.1), rel=1e-3), (
         "the geometric mean of both defaults"
     )
+
+
+def test_each_round_keeps_the_fastest_by_all_their_measurements():
+    rng = np.random.default_rng(0)
+    history = searched(lambda codes, rng: float(np.exp(rng.normal())), rng, 12)
+    default = tuple(history.space.default.tolist())
+    logs = {proposal.codes: [np.log(evaluation.value)] for proposal, evaluation in history.done}
+    pool = {*logs} - {default}
+    for number, size in enumerate([8, 8, 4, 4, 2, 2, 1, 1, 1]):
+        batch = [proposal.codes for proposal in Confirming(100).propose(history, 100, rng)]
+        contenders = sorted(pool, key=lambda codes: np.mean(logs[codes]))[:size]
+        assert sorted(batch) == sorted([*contenders, default, *[default] * (size == 1)]), number
+        for codes in batch:
+            log = 0.0 if codes == default else rng.normal()
+            failed = number == 0 and codes == contenders[0]  # it leaves, though it was the fastest
+            evaluation = Evaluation(None, "refused") if failed else Evaluation(float(np.exp(log)))
+            history.add(Proposal(codes, CONFIRMS, {"round": number}), evaluation)
+            logs[codes] += [] if failed else [log]
+        pool = {*contenders[number == 0 :]}
+        if number == 0:
+            del logs[contenders[0]]
+    assert verdict(history, 100).proposal.codes == contenders[0]
+
+
+def test_the_verdict_is_the_interval_of_a_t_test_over_blocks(rng):
+    history = searched(lambda codes, rng: 1.0, rng, 1)
+    default, other = (tuple(codes) for codes in history.space.listed[::-1][:2].tolist())
+    logs = rng.normal(size=(5, 3)) - [0, 0, 2]  # the second default of a block looks faster
+    for number, row in enumerate(logs):
+        for codes, log in zip((default, other, default), row, strict=True):
+            history.add(Proposal(codes, CONFIRMS, {"round": number}), Evaluation(float(np.exp(log))))
+    found, differences = verdict(history, 9), logs[:, 1] - logs[:, [0, 2]].mean(1)
+    low, high = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+    itself = abs((logs[:, 2] - logs[:, 0]).mean())
+    wanted = [differences.mean(), low, high, itself]
+    assert np.log([found.ratio, found.low, found.high, found.itself]) == pytest.approx(wanted)
+    # hopeless: one standard error better, the end of an interval of 5 + 3 such blocks is 0
+    half = stats.t.ppf(0.975, 7) * differences.std(ddof=1) / np.sqrt(8)
+    edge = differences - differences.mean() + differences.std(ddof=1) / np.sqrt(5) - half
+    assert is_hopeless([*(edge + 1e-9)], left=3) and not is_hopeless([*(edge - 1e-9)], left=3)
 
 
 def test_more_search_starts_the_rounds_again():

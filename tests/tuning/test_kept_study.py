@@ -193,10 +193,7 @@ with open_study(Path({str(path)!r}), {IDENTITY!r}, space) as study:
     assert process.stdout.readline() == "kept\n"
     second = "\n".join(line for line in code.splitlines() if "nowhere" not in line)
     waiting = subprocess.Popen(
-        [sys.executable, "-c", second],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", second], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert "another run is writing here" in waiting.stderr.readline()
     process.kill()

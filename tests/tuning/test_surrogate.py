@@ -41,18 +41,6 @@ def guide_by(space, prediction, features=0):
     return Guide(space, pretrained)
 
 
-def test_it_ranks_what_it_has_not_seen(space, rng):
-    known = rng.permutation(len(space.listed))[:60]
-    guide = Guide(space)
-    model = fit(guide, space.listed[known])
-    rest = np.setdiff1d(np.arange(len(space.listed)), known)
-    mean, deviation = predict(guide, model, space.listed[rest])
-    assert kendalltau(mean, costs(space.listed[rest]))[0] > 0.7
-    assert (deviation > 0).all()
-    deviation_known = predict(guide, model, space.listed[known])[1]
-    assert deviation_known.mean() < deviation.mean(), "it is surer of what it has seen"
-
-
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_sign_of_the_prediction_is_learnt(space, rng, sign):
     order = np.argsort(np.argsort(costs(space.listed)))

@@ -115,11 +115,6 @@ def test_cores_suffice_for_what_is_planned_together(cores, most, long, short):
     assert found.long >= found.short or not now
 
 
-def test_jobs_are_a_cap():
-    assert Trace(Resources(64, 512 * GB), [RANKER] * 6, jobs=2).together() <= 2
-    assert Trace(Resources(2, 512 * GB), [RANKER] * 6, jobs=64).together() <= 2
-
-
 NEEDS = st.builds(Need, st.integers(1, 12).map(GB.__mul__), st.booleans(), st.booleans())
 
 

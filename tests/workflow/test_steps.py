@@ -180,16 +180,26 @@ def test_chosen_models_alone_are_trained_and_combined(chosen):
         ("tpugraphs", "ranker", [], "models: preset tpugraphs has no 'ranker'; it has gnn"),
         ("sample", "ranker", ["gnn.epochs=1"], "gnn: this choice of models has no such step"),
         ("tpugraphs", "", ["ranker.num_leaves=9"], "ranker: preset tpugraphs has no such .*see models"),
+        *(
+            (
+                preset,
+                "",
+                [f"{section}=3"],
+                f"^{section.rpartition('.')[0]}: preset {preset} has no such step; it trains gnn of",
+            )
+            for preset, section in (
+                ("tpugraphs-mlp", "gnn.layout.epochs"),
+                ("tpugraphs-mlp", "features.layout.hops"),
+                ("harvard", "ranker.num_leaves"),
+            )
+        ),
     ],
 )
-def test_wrong_choices_of_models_are_refused(preset, chosen, overrides, said):
+def test_wrong_choices_of_models_and_settings_of_steps_that_are_not_chosen_are_refused(
+    preset, chosen, overrides, said
+):
     with pytest.raises(SettingsError, match=said):
-        Plan("sample", "r", preset, 1, parse_overrides(overrides), 1, chosen).steps("submission")
-
-
-@cases("data, root", [("sample", "data/sample"), ("kaggle", "data/raw"), ("/x", "/x")])
-def test_data_roots(data, root):
-    assert plan(data=data).data_root == root
+        Plan("sample", "r", preset, 1, parse_overrides(overrides), 1, chosen).steps("train")
 
 
 def test_from_general_to_particular(monkeypatch):
@@ -258,11 +268,8 @@ def test_a_setting_of_a_part_of_what_is_trained_together_is_refused(text, said):
         ("features.layout.hops=-1", "features.layout", {"hops": -1}),
     ],
 )
-def test_a_value_is_a_literal_or_a_string(text, section, value):
+def test_a_value_is_a_literal_or_a_string_and_the_last_counts(text, section, value):
     assert parse_overrides([text]) == {section: value}
-
-
-def test_settings_of_one_section_add_up_and_the_last_counts():
     texts = ["gnn.epochs=1", "gnn.hidden_channels=8", "gnn.epochs=2"]
     assert parse_overrides(texts) == {"gnn": {"epochs": 2, "hidden_channels": 8}}
 
@@ -349,27 +356,6 @@ def test_what_other_settings_leave_unread_is_refused_and_changes_no_fingerprint(
         assert not any(name in settings.identity() for settings in configs)
         with pytest.raises(SettingsError, match=f"^{section}.{name}: {value!r} has no effect with "):
             plan(preset, overrides=parse_overrides([*texts, f"{section}.{name}={value}"])).steps()
-
-
-def test_an_unknown_preset_is_refused():
-    with pytest.raises(SettingsError, match="preset: 'fast' is none of sample, smoke, kaggle"):
-        plan("fast").steps()
-
-
-@cases(
-    "preset, setting",
-    [
-        ("tpugraphs-mlp", "gnn.layout.epochs=3"),
-        ("tpugraphs-mlp", "features.layout.hops=1"),
-        ("harvard", "ranker.num_leaves=9"),
-    ],
-)
-def test_a_setting_of_a_step_that_the_preset_does_not_have_is_refused(preset, setting):
-    section = setting.rpartition(".")[0]
-    with pytest.raises(
-        SettingsError, match=f"^{section}: preset {preset} has no such step; it trains gnn of"
-    ):
-        plan(preset, overrides=parse_overrides([setting])).steps()
 
 
 def test_a_preset_of_one_kind_has_no_submission():
