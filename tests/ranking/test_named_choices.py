@@ -53,7 +53,7 @@ def test_a_configuration_in_words(layout):
     config = max(range(12), key=lambda c: len(differences(choices, c)))
     own = differences(choices, config)
     assert len(own) >= 2 and own[0].node.startswith("%n.")
-    told = in_words(choices, config, 1, {own[-1].where: 1.0})
+    told = in_words(choices, config, 1, {choices.index(own[-1]): 1.0})
     last = own[-1]
     words = f"{last.options[last.values[config]]} instead of {last.options[last.default]}"
     assert told == f"{last.where} {words}; and {len(own) - 1} more"
@@ -66,6 +66,7 @@ def test_bounds_of_a_tile(tmp_path):
     assert choices and all(choice.node == "kernel" for choice in choices)
     bounds = arrays["config_feat"].reshape(9, 3, 8)
     for choice in choices:
-        tensor, _, dimension = choice.tensor.split()
-        column = bounds[:, ("kernel", "output", "input").index(tensor), int(dimension)]
+        (tensor,) = choice.tensors
+        column = bounds[:, ("kernel", "output", "input").index(tensor), choice.bound]
+        assert choice.tensor == f"{tensor} bound {choice.bound}"
         assert [float(choice.options[value]) for value in choice.values] == column.tolist()

@@ -1,21 +1,23 @@
 """The sentences of a ranking: changes are sure and imposable, effects are sorted, agreement is counted."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.named_choices import NamedChoice
 from fastslow_programs.ranking.result import Imposed, Ranking, make_table
-from fastslow_programs.ranking.rules import Rule
+from fastslow_programs.ranking.rules import Rule, best_rule
 
 
-def ranking(imposed=("first: output", "second: output")):
+def ranking(imposed=(0, 1)):
     """All combinations of three choices: the first decides, the second helps, the third does not."""
     values = np.array([(a, b, c) for a in (0, 1) for b in (0, 1) for c in (0, 1)] * 20)
     rng = np.random.default_rng(0)
     prediction = -4.0 * values[:, 0] - 1.5 * values[:, 1] + rng.normal(0, 0.1, len(values))
     choices = [
-        NamedChoice(name, 0, "output", ("{1,0}", "{0,1}"), values[:, place], 0)
+        NamedChoice(name, 0, ("output",), ("{1,0}", "{0,1}"), values[:, place], 0)
         for place, name in enumerate(("first", "second", "third"))
     ]
     members = {"gnn-x-s0": prediction, "ranker-x-s0": -prediction}
@@ -29,7 +31,7 @@ def ranking(imposed=("first: output", "second: output")):
 
 def test_changes_are_the_sure_and_imposable_ones_fastest_first():
     assert ranking().changes()["where"].tolist() == ["first: output", "second: output"]
-    assert ranking(["second: output"]).changes()["where"].tolist() == ["second: output"]
+    assert ranking([1]).changes()["where"].tolist() == ["second: output"]
     words = ranking().words()
     change = [sentence for sentence in words if sentence.startswith("to change: ")]
     assert change[0].startswith("to change: first: output {0,1} instead of {1,0}, 50 points faster")
@@ -43,6 +45,21 @@ def test_members_and_the_rule_are_compared_with_the_ranking():
     assert "by Kendall's tau 1.00; its fastest configuration is in place 1 here" in words
     strongest = [w for w in ranking().words() if w.startswith("effect: ")]
     assert "first" in strongest[0] and "second" in strongest[1] and len(strongest) == 3
+
+
+def test_the_rule_is_read_from_the_records_of_a_manifest_and_not_from_its_words():
+    values = np.arange(12.0).reshape(4, 3) * [1, -1, 1]
+    graph = SimpleNamespace(config_feat=values, expand=lambda prediction: prediction)
+    graphs = SimpleNamespace(config_columns=["a", "b", "c"], graph=lambda split, name: graph)
+    good = {"valid": 0.7, "chosen": "whatever it says", "columns": ["a", "b"], "sign": -1}
+    bad = {"valid": 0.6, "chosen": "c, ascending", "columns": ["c"], "sign": 1}
+    ridge = {"valid": 0.9, "chosen": "a + b, ascending"}
+    run = SimpleNamespace(manifest={"valid": {"mean": 0.8}, "baselines": {"x": bad, "y": good, "z": ridge}})
+    rule = best_rule(run, graphs, "p")
+    assert rule[:3] == ("a + b, descending", 0.7, 0.8)
+    np.testing.assert_array_equal(rule.prediction, -(values[:, 0] + values[:, 1]))
+    run.manifest["baselines"] = {"z": ridge}
+    assert best_rule(run, graphs, "p") is None
 
 
 def test_it_is_shown_in_a_notebook_with_words_rows_and_figures():

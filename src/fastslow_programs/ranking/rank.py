@@ -174,10 +174,10 @@ def _imposed(
         return None
     outputs = program.arrays["node_config_feat"][:, :, :LAYOUT_WIDTH]
     tied = [choice for choice in tie(program.nodes) if len(choice.options) > 1]
-    bound = [choice for choice in choices if ROLES[OUTPUT] in choice.tensor.split(" and ")]
-    table = rank_groups(outputs.reshape(len(outputs), -1), prediction, choices, bound)
-    where = frozenset(choice.where for choice in bound)
-    return Imposed(len(tied), sum(is_imposed(choice.roles) for choice in tied), where, table)
+    bound = [number for number, choice in enumerate(choices) if ROLES[OUTPUT] in choice.tensors]
+    own = [choices[number] for number in bound]
+    table = rank_groups(outputs.reshape(len(outputs), -1), prediction, choices, own)
+    return Imposed(len(tied), sum(is_imposed(choice.roles) for choice in tied), frozenset(bound), table)
 
 
 def _defaults_remedy(run: FinishedRun, program: Program) -> str:

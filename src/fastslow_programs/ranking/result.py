@@ -28,13 +28,13 @@ class Imposed:
     Args:
         choices: Number of choices of the program.
         bound: Number of those that can be imposed, which a search proposes.
-        where: Their names (:attr:`fastslow_programs.ranking.named_choices.NamedChoice.where`).
+        numbers: Positions of those among the choices in which configurations differ.
         table: One row per group of configurations equal in these, see :func:`rank_groups`.
     """
 
     choices: int
     bound: int
-    where: frozenset[str]
+    numbers: frozenset[int]
     table: pd.DataFrame
 
 
@@ -136,7 +136,7 @@ class Ranking(Shown):
         own = self.effects
         rows = own[own["effect"] + _SURE * own["standard_error"] < 0].sort_values("effect", kind="stable")
         if self.imposed:
-            rows = rows[rows["where"].isin(self.imposed.where)]
+            rows = rows[rows["choice"].isin(self.imposed.numbers)]
         return rows.drop_duplicates("choice").reset_index(drop=True)
 
     def _changes(self) -> list[str]:
@@ -180,7 +180,7 @@ class Ranking(Shown):
             One row per configuration: ``rank``, ``config``, ``prediction``, and ``differs``: in what it
             differs from the default, the choices that explain most first.
         """
-        matters = dict(zip(self.effects["where"], self.effects["explained"], strict=True))
+        matters = dict(zip(self.effects["choice"], self.effects["explained"], strict=True))
         rows = self._ends(count)[["rank", "config", "prediction"]].copy()
         rows["differs"] = [in_words(self.choices, c, _SPELLED_OUT, matters) for c in rows["config"]]
         return rows
