@@ -5,19 +5,20 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
+from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.named_choices import NamedChoice
 from fastslow_programs.ranking.result import Imposed, Ranking, make_table
 from fastslow_programs.ranking.rules import Rule, best_rule
 
 
-def ranking(imposed=(0, 1)):
+def ranking(imposed=(0, 1), known=True):
     """All combinations of three choices: the first decides, the second helps, the third does not."""
     values = np.array([(a, b, c) for a in (0, 1) for b in (0, 1) for c in (0, 1)] * 20)
     rng = np.random.default_rng(0)
     prediction = -4.0 * values[:, 0] - 1.5 * values[:, 1] + rng.normal(0, 0.1, len(values))
     choices = [
-        NamedChoice(name, 0, ("output",), ("{1,0}", "{0,1}"), values[:, place], 0)
+        NamedChoice(name, 0, ("output",), ("{1,0}", "{0,1}"), values[:, place], 0, known=known)
         for place, name in enumerate(("first", "second", "third"))
     ]
     members = {"gnn-x-s0": prediction, "ranker-x-s0": -prediction}
@@ -26,7 +27,9 @@ def ranking(imposed=(0, 1)):
     bound = Imposed(3, len(imposed), frozenset(imposed), table)
     rule = Rule("copies, ascending", 0.7, 0.8, prediction)
     own = effects(choices, prediction)
-    return Ranking("p", "r", "m", table, weights, choices, own, 0, imposed=bound, rule=rule)
+    return Ranking(
+        "p", "r", "m", table, weights, choices, own, Default(0, "configuration 0"), imposed=bound, rule=rule
+    )
 
 
 def test_changes_are_the_sure_and_imposable_ones_fastest_first():
@@ -36,6 +39,7 @@ def test_changes_are_the_sure_and_imposable_ones_fastest_first():
     change = [sentence for sentence in words if sentence.startswith("to change: ")]
     assert change[0].startswith("to change: first: output {0,1} instead of {1,0}, 50 points faster")
     assert [w for w in ranking([]).words() if w.startswith("to change")][0].startswith("to change: nothing")
+    assert "to change: no advice, since the compiler's default is not known" in ranking(known=False).words()
 
 
 def test_members_and_the_rule_are_compared_with_the_ranking():

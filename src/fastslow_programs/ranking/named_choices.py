@@ -10,6 +10,7 @@ from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import Program
 from fastslow.competition.schema import TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
 from fastslow.competition.tensors import format_layout
+from fastslow_programs.program.default import Default
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class NamedChoice:
         options: Each option in words, such as ``{1,0}`` (minor-to-major) or ``128``.
         values: ``(C,)`` int, the option that each configuration takes.
         default: The option that others are compared with.
+        known: Whether that is the compiler's own option.
         bound: For tile, the dimension whose bound it sets.
     """
 
@@ -32,6 +34,7 @@ class NamedChoice:
     options: tuple[str, ...]
     values: np.ndarray
     default: int
+    known: bool = False
     bound: int | None = None
 
     @property
@@ -51,23 +54,32 @@ class NamedChoice:
         return f"{self.where} {self.options[option]} instead of {self.options[self.default]}"
 
 
-def name_choices(
-    program: Program, default: int | None = None, names: Sequence[str] | None = None
-) -> list[NamedChoice]:
+def name_choices(program: Program, default: Default, names: Sequence[str] | None = None) -> list[NamedChoice]:
     """Name the choices in which the configurations of a program differ.
 
     Args:
         program: A layout program or a tile kernel.
-        default: Position of the configuration that others are compared with; where it is not known, the
-            commonest option of each choice stands for it.
+        default: What others are compared with, see :func:`fastslow_programs.program.default.find_default`;
+            the commonest option of a choice stands for one that is not known.
         names: Name of each node of the graph; by default its opcode and number.
     """
-    named = _tile_choices(program) if program.choices is None else _layout_choices(program, names)
-    return [replace(choice, default=_default_of(choice.values, default)) for choice in named]
-
-
-def _default_of(values: np.ndarray, default: int | None) -> int:
-    return int(np.bincount(values).argmax() if default is None else values[default])
+    if program.choices is None:
+        named, own = list(_tile_choices(program)), None
+    else:
+        named, own = list(_layout_choices(program, names)), default.options
+        own = own if own is None else own[program.choices.varying]
+    if own is None and default.config is not None:
+        own = [choice.values[default.config] for choice in named]
+    if own is None:
+        own = np.full(len(named), -1)
+    return [
+        replace(
+            choice,
+            default=int(option if option >= 0 else np.bincount(choice.values).argmax()),
+            known=bool(default.known and option >= 0),
+        )
+        for choice, option in zip(named, own, strict=True)
+    ]
 
 
 def _layout_choices(program: Program, names: Sequence[str] | None) -> Iterator[NamedChoice]:

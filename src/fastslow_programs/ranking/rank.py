@@ -26,6 +26,7 @@ from fastslow_programs.compiler.layout_constraints import constrain, is_imposed
 from fastslow_programs.compiler.layout_space import OUTPUT, decode
 from fastslow_programs.compiler.libtpu import require_compiler
 from fastslow_programs.program.convert import ConvertedProgram, estimate_cycles, read_program, write_npz
+from fastslow_programs.program.default import Default, find_default
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.known_models import Configurations
@@ -93,7 +94,7 @@ def _describe(
     models: Models,
     run: FinishedRun,
     program: Program,
-    default: int | None,
+    default: Default,
     graphs: UnseenGraphs,
     predictions: dict[str, dict[str, np.ndarray]],
     known: pd.DataFrame | None,
@@ -111,7 +112,7 @@ def _describe(
     cycles, default_cycles = {}, None
     if settings.estimate:
         fastest = fastest_first(prediction, "layout")[: settings.estimate].tolist()
-        default_cycles, *best = _estimate(settings, converted, default, fastest)
+        default_cycles, *best = _estimate(settings, converted, default.config, fastest)
         cycles = dict(zip(fastest, best, strict=True))
     weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
     experience = models.experience(run.collection.kind) if known is None else None
@@ -126,10 +127,10 @@ def _describe(
         weights=weights or {run.name: 1.0},
         choices=choices,
         effects=effects(choices, prediction),
-        default=default,
+        compared_with=default,
         default_cycles=default_cycles,
-        defaults_remedy=_defaults_remedy(run, program),
-        imposed=_imposed(converted, choices, prediction) if default is not None and converted else None,
+        defaults_remedy=_defaults_remedy(run, program, default),
+        imposed=_imposed(converted, choices, prediction) if converted else None,
         learnt=learnt,
         rule=best_rule(run, graphs, name),
         trust=experience
@@ -149,7 +150,7 @@ def _learn(
     choices: Sequence[NamedChoice],
     members: dict[str, np.ndarray],
     known: pd.DataFrame,
-    default: int | None,
+    default: Default,
 ) -> tuple[np.ndarray, Learnt]:
     """Join the members' predictions with measured runtimes; equal configurations of a file share them."""
     (name,) = graphs.names(TEST)
@@ -161,8 +162,8 @@ def _learn(
     given = Configurations(options, rules, np.stack([own[first] for own in members.values()], 1))
     found = posterior(given, known.assign(config=row[known["config"]]))
     best, sure = int(found.mean.argmin()), None
-    if default is not None and best != row[default]:
-        sure = float(found.probability_faster(np.array([best]), row[[default]])[0])
+    if default.known and best != row[default.config]:
+        sure = float(found.probability_faster(np.array([best]), row[[default.config]])[0])
     return graph.expand(found.mean), Learnt(len(known), known["config"].nunique(), found.advice, sure)
 
 
@@ -180,7 +181,7 @@ def _imposed(
     return Imposed(len(tied), sum(is_imposed(choice.roles) for choice in tied), frozenset(bound), table)
 
 
-def _defaults_remedy(run: FinishedRun, program: Program) -> str:
+def _defaults_remedy(run: FinishedRun, program: Program, default: Default) -> str:
     """Return what would tell the compiler's own layouts; empty if they are known or no model reads them."""
     if run.collection.kind == "tile" or not read_recipe(run.folder)["settings"]["compiler_defaults"]:
         return ""
@@ -189,14 +190,12 @@ def _defaults_remedy(run: FinishedRun, program: Program) -> str:
     return _FROM_COMPILER if isinstance(program, ConvertedProgram) else _FROM_FILE
 
 
-def _default(settings: RankSettings, program: Program) -> int | None:
-    if settings.default >= 0:
-        configs = len(program.runtime)
-        settings.require(
-            settings.default < configs, "default", f"a position below {configs}, the configurations"
-        )
-        return settings.default
-    return 0 if isinstance(program, ConvertedProgram) and not program.measured else None
+def _default(settings: RankSettings, program: Program) -> Default:
+    if settings.default < 0:
+        return find_default(program)
+    configs = len(program.runtime)
+    settings.require(settings.default < configs, "default", f"a position below {configs}, the configurations")
+    return Default(settings.default, f"configuration {settings.default}, as set")
 
 
 def _estimate(

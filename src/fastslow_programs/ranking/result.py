@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from fastslow.competition.metrics import TOP_K, fastest_first, kendall_tau, ranking_tau, tile_score
 from fastslow.core.shown import Shown
+from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.experience import Trust
 from fastslow_programs.ranking.named_choices import NamedChoice, in_words
 from fastslow_programs.ranking.rules import Rule
@@ -75,7 +76,7 @@ class Ranking(Shown):
         weights: Weight by member.
         choices: What the configurations choose.
         effects: What each option does, see :func:`fastslow_programs.ranking.effects.effects`.
-        default: Position of the configuration that others are compared with, None where it is not known.
+        compared_with: The configuration that others are compared with, and whether it is the default.
         default_cycles: The compiler's estimate of its own default, None where it was not asked.
         defaults_remedy: What would tell the compiler's own layouts, where models read them and the program
             names none.
@@ -92,7 +93,7 @@ class Ranking(Shown):
     weights: Mapping[str, float]
     choices: list[NamedChoice]
     effects: pd.DataFrame
-    default: int | None
+    compared_with: Default
     default_cycles: int | None = None
     defaults_remedy: str = ""
     imposed: Imposed | None = None
@@ -100,13 +101,18 @@ class Ranking(Shown):
     rule: Rule | None = None
     trust: Trust | None = None
 
+    @property
+    def default(self) -> int | None:
+        """Position of the compiler's default, or of the one that is set; None where it is not known."""
+        return self.compared_with.config if self.compared_with.known else None
+
     def words(self) -> list[str]:
         """Return what was found: changes, effects, agreement, the trivial rule, and how far to trust it."""
         facts = self.summary()
         start = f"{self.program}: {len(self.table):,} configurations of {facts['choices']} choices"
         found = [
             f"models: {self.models}",
-            f"{start}; default: {facts['default']}" if "default" in facts else start,
+            f"{start}; default: {facts['default']}",
             *([self.learnt.words()] if self.learnt else []),
             *self._changes(),
             *self._largest_effects(),
@@ -130,10 +136,11 @@ class Ranking(Shown):
         """Return the options that are faster than the default's by more than two standard errors.
 
         Returns:
-            Rows of ``effects``, the fastest first, one per choice. Where configurations were drawn, only
-            choices that can be imposed on the compiler.
+            Rows of ``effects``, the fastest first, one per choice, only of choices whose default is known.
+            Where configurations were drawn, only choices that can be imposed on the compiler.
         """
-        own = self.effects
+        known = [number for number, choice in enumerate(self.choices) if choice.known]
+        own = self.effects[self.effects["choice"].isin(known)]
         rows = own[own["effect"] + _SURE * own["standard_error"] < 0].sort_values("effect", kind="stable")
         if self.imposed:
             rows = rows[rows["choice"].isin(self.imposed.numbers)]
@@ -141,6 +148,8 @@ class Ranking(Shown):
 
     def _changes(self) -> list[str]:
         rows = self.changes()
+        if self.choices and not any(choice.known for choice in self.choices):
+            return ["to change: no advice, since the compiler's default is not known"]
         if rows.empty:
             can = " that can be imposed" if self.imposed else ""
             return [f"to change: nothing; no option{can} is surely predicted faster than the default's"]
@@ -229,9 +238,11 @@ class Ranking(Shown):
             "choices": self.imposed.choices if self.imposed else len(self.choices),
             "fastest": f"configuration {table['config'].iloc[0]}",
         }
-        if self.default is not None:
-            place = int(table.loc[table["config"] == self.default, "rank"].iloc[0])
-            facts["default"] = f"configuration {self.default}, place {place}"
+        facts["default"] = self.compared_with.words
+        if (config := self.compared_with.config) is not None:
+            equal = [choice.values == choice.values[config] for choice in self.choices]
+            same = np.all(equal, axis=0) if equal else np.arange(len(table)) == config
+            facts["default"] += f", place {table.loc[same[table['config']], 'rank'].min()}"
         if self.defaults_remedy:
             remedy = self.defaults_remedy
             facts["compiler's own layouts"] = f"not known, which makes the ranking worse; {remedy}"
