@@ -14,11 +14,11 @@ from fastslow.evaluation.predictions import read_predictions
 from fastslow.evaluation.scores import read_solution, runtimes_of
 from fastslow.features.unseen import read_unseen
 from fastslow_programs.ranking import packaged
-from fastslow_programs.ranking.experience import Experience
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.models import load_models
 from fastslow_programs.ranking.pack import MOST_BYTES, PackSettings, pack_models
 from fastslow_programs.ranking.runs import runs_folder
+from fastslow_programs.ranking.trust import Seen
 from helpers.workspace import SAMPLE
 
 
@@ -32,14 +32,14 @@ def packed(home, tmp_path, monkeypatch):
     pack_models(PackSettings(name="smoke", folder=str(tmp_path / "models")))
     assert archive.read_bytes() == before, "the same run gives the same bytes"
     stored = {c.slug: read_predictions(resolve(f"runs/smoke/ensemble-{c.slug}"))[TEST] for c in COLLECTIONS}
-    experience = {kind: Experience.of(resolve("runs/smoke"), kind) for kind in ("layout", "tile")}
+    seen = {kind: Seen.of(resolve("runs/smoke"), kind) for kind in ("layout", "tile")}
     shutil.rmtree(resolve("runs"))
     shutil.rmtree(resolve("features"))
-    return archive, stored, experience
+    return archive, stored, seen
 
 
 def test_they_predict_as_the_run_did(packed):
-    _, stored, experience = packed
+    _, stored, seen = packed
     folder = runs_folder()
     assert folder.parent.name == "fastslow" and folder == runs_folder()
     for collection in COLLECTIONS:
@@ -49,8 +49,8 @@ def test_they_predict_as_the_run_did(packed):
         for name, prediction in stored[collection.slug].items():
             np.testing.assert_allclose(found[name], prediction, rtol=1e-5, atol=1e-6)
             np.testing.assert_array_equal(np.argsort(found[name]), np.argsort(prediction))
-    for kind, own in experience.items():
-        again = load_models().experience(kind)
+    for kind, own in seen.items():
+        again = load_models().seen(kind)
         assert all(np.array_equal(vars(own)[key], vars(again)[key]) for key in vars(own))
 
 

@@ -21,9 +21,9 @@ from fastslow.evaluation.score_tables import format_overview, pool_seeds
 from fastslow.features.store import SCALERS, Features
 from fastslow.networks.training.run_folder import WEIGHTS
 from fastslow.rankers.train import MODEL
-from fastslow_programs.ranking.experience import FILE, Experience
 from fastslow_programs.ranking.packaged import ARCHIVE
 from fastslow_programs.ranking.runs import find_members
+from fastslow_programs.ranking.trust import FILE, Seen
 
 CARD = "README.md"
 MOST_BYTES = 5_000_000
@@ -68,7 +68,7 @@ def pack_models(settings: PackSettings) -> Path:
                 for c in COLLECTIONS
                 if c.kind == kind
             }
-            Experience.gather(pairs).write(Path(temporary), kind)
+            Seen.gather(pairs).write(Path(temporary), kind)
             files[FILE.format(kind=kind)] = Path(temporary) / FILE.format(kind=kind)
         packed = lzma.compress(_archive(files), filters=[_FILTER])
     path = resolve(settings.folder) / ARCHIVE
@@ -143,7 +143,7 @@ fastest. The first rows are trivial rules. Valid programs chose the weights; no 
 - On measured programs the models may fail: Kendall's tau 0.69 on AlexNet, -0.02 and 0.23 on two 3-D U-Nets
   (`benchmarks/tables/zero_shot.md`). A single feature scored 0.65, 0.53 and 0.17 there.
 - The sample's programs are small. `fastslow rank` names opcodes and sizes that no train program has, the
-  distance to the nearest one, and the score to expect at that distance.
+  distance to the nearest one, and a band for the score at that distance.
 - The models rank for TPU v3. No table measures them on other generations.
 
 ## Licence

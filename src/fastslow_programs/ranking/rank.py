@@ -115,7 +115,7 @@ def _describe(
         default_cycles, *best = _estimate(settings, converted, default.config, fastest)
         cycles = dict(zip(fastest, best, strict=True))
     weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
-    experience = models.experience(run.collection.kind) if known is None else None
+    seen = models.seen(run.collection.kind) if known is None else None
     table = make_table(prediction, members, program.runtime, cycles, program.normalizers)
     if known is not None:
         table["known"] = table["config"].map(known.groupby("config")["runtime"].mean())
@@ -133,8 +133,7 @@ def _describe(
         imposed=_imposed(converted, choices, prediction) if converted else None,
         learnt=learnt,
         rule=best_rule(run, graphs, name),
-        trust=experience
-        and experience.judge(run.collection, graphs.graph(TEST, name), list(members.values())),
+        trust=seen and seen.judge(run.collection, graphs.graph(TEST, name)),
     )
 
 

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from fastslow.competition.metrics import TOP_K, fastest_first, kendall_tau, ranking_tau, tile_score
 from fastslow.core.shown import Shown
 from fastslow_programs.program.default import Default
-from fastslow_programs.ranking.experience import Trust
 from fastslow_programs.ranking.named_choices import NamedChoice, in_words
 from fastslow_programs.ranking.rules import Rule
+from fastslow_programs.ranking.trust import Trust
 
 _SENTENCES = 5  # of effects, and of changes
 _SURE = 2  # standard errors
