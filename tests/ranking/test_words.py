@@ -1,9 +1,11 @@
 """The sentences of a ranking: changes are sure and imposable, effects are sorted, agreement is counted."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.effects import effects
@@ -40,6 +42,17 @@ def test_changes_are_the_sure_and_imposable_ones_fastest_first():
     assert change[0].startswith("to change: first: output {0,1} instead of {1,0}, 50 points faster")
     assert [w for w in ranking([]).words() if w.startswith("to change")][0].startswith("to change: nothing")
     assert "to change: no advice, since the compiler's default is not known" in ranking(known=False).words()
+
+
+@pytest.mark.parametrize(
+    ("cycles", "left"), [({}, [0, 1]), ({0: 101, 4: 101}, [1]), ({6: 99, 7: 101}, [0, 1])]
+)
+def test_advice_that_the_estimates_refute_is_withdrawn(cycles, left):
+    """Configurations 4 to 7 take the first option, 2, 3, 6 and 7 the second; the default has 100 cycles."""
+    own = ranking()
+    rows = own.table["config"].map(cycles) if cycles else np.nan
+    estimated = replace(own, table=own.table.assign(estimated_cycles=rows), default_cycles=100)
+    assert estimated.changes()["choice"].tolist() == left
 
 
 def test_members_and_the_rule_are_compared_with_the_ranking():

@@ -137,14 +137,23 @@ class Ranking(Shown):
 
         Returns:
             Rows of ``effects``, the fastest first, one per choice, only of choices whose default is known.
-            Where configurations were drawn, only choices that can be imposed on the compiler.
+            Where configurations were drawn, only choices that can be imposed on the compiler. An option is
+            left out if the compiler estimates no configuration that takes it below the default's cycles.
         """
         known = [number for number, choice in enumerate(self.choices) if choice.known]
         own = self.effects[self.effects["choice"].isin(known)]
         rows = own[own["effect"] + _SURE * own["standard_error"] < 0].sort_values("effect", kind="stable")
         if self.imposed:
             rows = rows[rows["choice"].isin(self.imposed.numbers)]
+        refuted = [self._is_refuted(row.choice, row.option) for row in rows.itertuples()]
+        rows = rows[~np.array(refuted, bool)]
         return rows.drop_duplicates("choice").reset_index(drop=True)
+
+    def _is_refuted(self, number: int, option: str) -> bool:
+        """Return whether configurations that take an option were estimated, and none is below the default."""
+        choice, found = self.choices[number], self.estimates()
+        taken = choice.values[found["config"].to_numpy(int)] == choice.options.index(option)
+        return bool(taken.any() and found["vs_default"][taken].min() >= 1)
 
     def _changes(self) -> list[str]:
         rows = self.changes()
@@ -152,7 +161,8 @@ class Ranking(Shown):
             return ["to change: no advice, since the compiler's default is not known"]
         if rows.empty:
             can = " that can be imposed" if self.imposed else ""
-            return [f"to change: nothing; no option{can} is surely predicted faster than the default's"]
+            also = ", or the compiler's estimates refute it" if self.default_cycles else ""
+            return [f"to change: nothing; no option{can} is surely predicted faster than the default's{also}"]
         return [f"to change: {_effect_in_words(row)}" for row in rows.head(_SENTENCES).itertuples()]
 
     def _largest_effects(self) -> list[str]:
