@@ -42,7 +42,7 @@ STAMP = re.compile(
     r"(?P<seconds>\d+) s\."
 )
 OF_RUN = (FEATURES, NETWORK, RANKER, ENSEMBLE)
-"""What ``make submit`` runs: a table that needs its run is as old as this code."""
+"""The code of ``make submit``: a table that needs its run is as old as this code."""
 NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "run": (lambda: resolve("runs/sample/submission/manifest.json").is_file(), "make submit"),
     "real": (lambda: (REAL / "npz_all").is_dir(), f"published files in {REAL.relative_to(PROJECT.parent)}"),

@@ -16,8 +16,8 @@ the sample's valid programs and kernels (the same script, ``--split valid``), wi
 contains trees was also seen to pay on the measured files. The test split only reports. *Ceiling* is the tau
 that a perfect predictor would reach, given the noise of repeated configurations.
 
-A 90 % interval of a pair holds the difference of its held-out scores; the table shows how often. That
-intervals are of Student's t was also seen to pay on train and valid programs of ``LABELS=device``.
+A 90 % interval of a pair holds the difference of its held-out scores; the table shows how often. Student's t
+as distribution of the intervals also paid on train and valid programs of ``LABELS=device``.
 """
 
 import argparse
@@ -207,8 +207,8 @@ def margins(programs: list[dict]) -> tuple[list[dict], list[dict]]:
 
     Returns:
         A row per rival: how far the posterior is ahead in the mean over groups and counts, and over measured
-        programs and counts; and the points, a measured program or a group of the sample with a number, at
-        which the posterior is more than 0.01 behind the best rival.
+        programs and counts. Then the points at which the posterior is more than 0.01 behind the best rival. A
+        point is a measured program or a group of the sample with a number of known runtimes.
     """
     points = {}
     for row in mean_rows([p for p in programs if p["group"] != MEASURED]):

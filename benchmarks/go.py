@@ -3,9 +3,8 @@
 Sections: ``best`` (long searches, whose costs ``best_known.json`` keeps), ``unseen`` (the sample's test
 programs on drawn machines), ``zoo`` (the shape of GO's table), ``latency`` (the latency instances of
 dnn-partitioning, in ``../shared/placement``), ``hdp``, ``transfer``, ``tasks`` (multi-task against single
-tasks) and ``ablation``. Runtimes are of the models, not measured.
-With ``--keep FILE`` every row is kept as soon as it is there, and a second call goes on. The last line is one
-JSON object.
+tasks) and ``ablation``. Runtimes are computed by the models, not measured. With ``--keep FILE`` every row is
+kept as soon as it is there, and a second call goes on. The last line is one JSON object.
 """
 
 import argparse
@@ -98,7 +97,7 @@ def _compared(problem: PlacementProblem, options) -> dict:
 
 
 def without_learned_starts(problem: PlacementProblem) -> PlacementProblem:
-    """Return the problem whose starts lack those of the learned list scheduler."""
+    """Return the problem without the starts of the learned list scheduler."""
     plain = copy.copy(problem)
     plain.learned = False
     return plain
@@ -232,7 +231,7 @@ def _ablation(name: str, options) -> dict:
 
 
 def best(options) -> list[dict]:
-    """Long searches of every held-out problem and instance; ``best_known.json`` keeps what they find."""
+    """Long searches of every held-out problem and instance; ``best_known.json`` keeps their costs."""
     found = [*latency_problems(), *held_out(options.programs)][: 4 if options.quick else None]
     costs = {problem.name: problem for problem in found}
     return options.kept.rows("best", [*costs], lambda name: _best(costs[name], options))

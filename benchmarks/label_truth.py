@@ -1,7 +1,7 @@
-"""Compare the compiler's estimates with measured runs, under several rules of summing a program's cycles.
+"""Compare the compiler's estimates with measurements, under several rules of summing a program's cycles.
 
-``python benchmarks/label_truth.py [--quick] [--programs N] [--real ../shared/real]``. The measured runs are
-TpuGraphs' runs of ``alexnet_train_batch_32``. The program is written in JAX (``common/alexnet.py``) and
+``python benchmarks/label_truth.py [--quick] [--programs N] [--real ../shared/real]``. The measurements are
+TpuGraphs' runtimes of ``alexnet_train_batch_32``. The program is written in JAX (``common/alexnet.py``) and
 compiled for TPU v3. Configurations for which the same layouts are imposed, of outputs and reshapes, give one
 program. The commonest programs are compiled. Labels are kept: an interrupted call resumes.
 
@@ -96,13 +96,13 @@ def compile_commonest(
 def score_rule(
     rule: str, program: BoundProgram, measured: Measured, compiled: tuple[np.ndarray, list[dict], list[int]]
 ) -> dict:
-    """Compare the estimates of compiled programs by a rule with the measured runs.
+    """Compare the estimates of compiled programs by a rule with the measurements.
 
     Args:
         rule: Its short name.
         program: The program, matched with the measured file.
-        measured: The measured runs.
-        compiled: What :func:`compile_commonest` returns.
+        measured: The measurements.
+        compiled: As returned by :func:`compile_commonest`.
 
     Returns:
         The figures of the rule's row, ``effects`` by name of the tied choice, and ``estimate``, ``(C,)``

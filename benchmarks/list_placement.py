@@ -2,11 +2,11 @@
 
 ``python benchmarks/list_placement.py [--quick] [--seeds N ...] [--write]``. Problems to learn from: the
 sample's train and valid programs without the zoo's architectures, each on three drawn machines
-(``common/held_out_placement.py``). Learned are ten sets of weights, whose placements a program takes the best
-of: the ten of ``--drawn`` random sets, chosen one after the other, that make the mean logarithm of the best
-cost least, and then ``--steps`` changes of one set that lower it. No search, no policy and no start is
-involved, and costs are of the schedule's model, as everywhere in this package. The ablation learns from fewer
-programs, or without some of the weights, an eighth as long.
+(``common/held_out_placement.py``). Ten sets of weights are learned; a program takes the best of their ten
+placements. First ten of ``--drawn`` random sets are chosen one after the other, each so that the mean
+logarithm of the best cost is least. Then ``--steps`` changes of one set lower it. No search, no policy and no
+start is involved, and costs come from the schedule's model, as everywhere in this package. The ablation
+learns from fewer programs, or without some of the weights, an eighth as long.
 
 ``--write`` learns from train and valid and writes ``list_placement.json``. Otherwise the sets learn from
 train alone and are scored on valid too, where design and settings were chosen. Test programs and the zoo only
@@ -83,7 +83,7 @@ def learn(
     """Return ten sets of weights that are learned together: (10, 8).
 
     Args:
-        problems: What to learn from.
+        problems: The problems to learn from.
         drawn: Number of random sets.
         steps: Number of changes that are tried.
         seed: Seed of sets and changes.

@@ -6,7 +6,7 @@ of the base, the settings of ``make submit``. The architectures of train and val
 is cut to ``EPOCHS`` epochs, and its last weights are scored: nothing is selected on the held-out programs.
 
 *gain*: over the base with the same seed. *±*: its standard error over architectures, paired by program and
-seed. *time*: CPU seconds of a training over those of the base.
+seed. *time*: CPU seconds of a training over the base's.
 """
 
 import shutil
@@ -174,7 +174,7 @@ def standard_error(gains: list[Taus]) -> float:
 
 
 def variant_row(name: str, results: list[dict], base: list[dict]) -> dict:
-    """Return a variant's row of the table; ``results`` and ``base`` are of the same seeds."""
+    """Return a variant's row of the table; ``results`` and ``base`` have the same seeds."""
     means = [collection_means(one["taus"]) for one in results]
     gains = [
         {c: {name: tau - two["taus"][c][name] for name, tau in own.items()} for c, own in one["taus"].items()}

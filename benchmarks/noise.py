@@ -4,8 +4,8 @@
 get noise, repeated configurations and blocks of rows that jump (``common/noisy_sample.py``). For each seed,
 noise and network are drawn anew. One network learns from all four collections with the settings of ``make
 submit``. Weights are selected on the valid labels of the arm; scores are on the exact labels of test.
-The first table is of genuine files: a run of each repeated configuration is held out, and labels are made
-from the other runs and the exact labels of the sample's train programs. Finished trainings are kept in
+The first table is about genuine files: one measurement of each repeated configuration is held out, and labels
+are made from the others and the exact labels of the sample's train programs. Finished trainings are kept in
 ``benchmarks/results/noise``: an interrupted call resumes.
 """
 

@@ -3,11 +3,11 @@
 ``python benchmarks/tune.py [--quick] [--run runs/sample] [--real ../shared/real]``, after ``make submit``. An
 evaluation is a look-up, so searches are exact and fast:
 
-(a) every real file with measured runs: the best of 16, 64 and 256 measurements over the best of all;
-(b) programs of architectures that training has not seen, by the compiler's estimates: the evaluations until
-    the best is within 5 % and 1 % of the best known configuration, and until it is that configuration, for
-    fused kernels with all their tiles and for the layouts of whole programs in the sample;
-(c) the evaluations that trivial rules need on the test programs, evaluated in the order of their predictions.
+(a) Every real file with measurements: the best of 16, 64 and 256 measurements over the best of all. (b)
+Programs of architectures that training has not seen, by the compiler's estimates: the evaluations until the
+best is within 5 % and 1 % of the best known configuration, and until it is that configuration. These are
+fused kernels with all their tiles and the layouts of whole programs in the sample. (c) The evaluations that
+trivial rules need on the test programs, evaluated in the order of their predictions.
 
 Every search starts from the same random configuration of its seed, not from the compiler's default, which is
 the best known configuration of most programs by the compiler's own estimate. The start counts as the first

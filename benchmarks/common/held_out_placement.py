@@ -30,7 +30,7 @@ _LARGEST = 1500  # units of a problem to learn from
 
 
 def held_out(zoo: list[str]) -> list[PlacementProblem]:
-    """Return the placements of these zoo programs, then those of the sample's test programs."""
+    """Return the placements of these zoo programs, then of the sample's test programs."""
     drawn = (problem for path in _programs(TEST) for problem in _on_machines(path, 1))
     return [*(zoo_placement(name, DEVICES["p100"]) for name in zoo), *drawn]
 

@@ -1,7 +1,7 @@
 """HDP, the prior art that GO is compared with: a grouper and a placer trained with REINFORCE.
 
 Mirhoseini et al., "A hierarchical model for device placement" (ICLR 2018), as published with TensorFlow
-(grappler's hierarchical_controller): the grouper gives every unit to one of G groups, the placer, a sequence
+(grappler's hierarchical_controller). The grouper gives every unit to one of G groups. The placer, a sequence
 model over the groups, gives every group to a device.
 """
 
@@ -22,7 +22,7 @@ class Hierarchical(nn.Module):
     """Grouper and placer.
 
     Args:
-        problem: Where every unit chooses one of k devices.
+        problem: A problem in which every unit chooses one of k devices.
         hidden: Width of the LSTMs; 512 as published.
     """
 
@@ -91,7 +91,7 @@ def train_hierarchical(problem: Problem, episodes: int, seed: int = 0, hidden: i
     0.95 every 50 steps after 400; exploration in the first 750 steps; failed episodes are ignored after 1000.
 
     Args:
-        problem: Where every unit chooses one of k devices.
+        problem: A problem in which every unit chooses one of k devices.
         episodes: Evaluations.
         seed: Seed.
         hidden: Width of the LSTMs; 512 as published.

@@ -18,7 +18,7 @@ def labelled_sample(folder: Path, split: str) -> Iterator[tuple[Collection, Path
 
     Args:
         folder: Folder of the files.
-        split: ``train``, ``valid`` or ``test``, whose labels are those of ``solution.csv``.
+        split: ``train``, ``valid`` or ``test``, whose labels are in ``solution.csv``.
 
     Yields:
         The collection, of a layout program the one of the random search, and the file.

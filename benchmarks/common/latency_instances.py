@@ -1,8 +1,8 @@
 """The latency instances of dnn-partitioning (Tarnawski et al., NeurIPS 2020) as placements of programs.
 
 Format: README of github.com/msr-fiddle/dnn-partitioning. A node has a time on an accelerator, a size, and a
-time to transfer its output between an accelerator and the host. Costs are those of ``fastslow place``, the
-runtime of one sample by the list schedule, where an output goes to the host and from there to each other
+time to transfer its output between an accelerator and the host. Costs are the same as in ``fastslow place``:
+the runtime of one sample by the list schedule, where an output goes to the host and from there to each other
 accelerator. The authors run a whole contiguous part at a time, so their latencies cannot be compared. The
 accelerators hold all of a public instance, so that no CPU is used.
 """

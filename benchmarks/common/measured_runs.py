@@ -27,7 +27,7 @@ programs, tau of the rule of the labels: {interval}. All programs come from Alex
 
 @dataclass(frozen=True)
 class Measured:
-    """Measured runs of one program.
+    """Measurements of one program.
 
     Args:
         runtime: ``(C,)`` nanoseconds.
@@ -118,9 +118,9 @@ def choose_on_half(
         draws: Number of random halves, and of bootstraps.
 
     Returns:
-        ``programs`` and ``configurations`` used; ``chosen``, how often each rule was the best of a half;
-        ``held_out``, mean tau of the best on the other half, with its 2.5 and 97.5 percentiles; and
-        ``interval``, these percentiles of the tau of the rule of the labels over bootstraps of programs.
+        ``programs`` and ``configurations`` used. ``chosen``: how often each rule was the best of a half.
+        ``held_out``: mean tau of the best on the other half, with its 2.5 and 97.5 percentiles. ``interval``:
+        these percentiles of the tau of the rule of the labels over bootstraps of programs.
     """
     rng = np.random.default_rng(0)
     known = np.all([np.isfinite(estimate) for estimate in estimates.values()], axis=0)

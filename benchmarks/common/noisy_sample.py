@@ -1,4 +1,4 @@
-"""The sample competition with labels as noisy and as damaged as those of the genuine TpuGraphs files."""
+"""The sample competition with labels as noisy and as damaged as the genuine TpuGraphs files'."""
 
 import shutil
 import zlib
@@ -18,9 +18,9 @@ class Level:
     """The repeated measurements of a genuine file.
 
     Args:
-        tau: Kendall's tau between two runs of its repeated configurations.
+        tau: Kendall's tau between two measurements of its repeated configurations.
         repeated: Share of its configurations that were measured more than once.
-        runs: Mean runs of these.
+        runs: Mean number of measurements of these.
     """
 
     tau: float
@@ -35,7 +35,8 @@ LEVELS = {
 }
 """Measured with ``fastslow data-quality`` on the files of layout:xla:default."""
 DEFAULT_RUNS = 8
-"""Runs of the default configuration: 25, 47 and 43 in the three files, of 681 to 18,154 configurations."""
+"""Measurements of the default configuration: 25, 47 and 43 in the three files, of 681 to 18,154
+configurations."""
 FASTER = 0.75
 """Share of the configurations, the fastest, of which some are repeated: a search returns to good ones."""
 DAMAGED = 0.1
@@ -44,12 +45,12 @@ BLOCKS = 4
 
 
 def noise_for(values: np.ndarray, tau: float, rng: np.random.Generator) -> float:
-    """Return the standard deviation of noise at which two runs of some values agree with a tau.
+    """Return the standard deviation of noise at which two measurements of some values agree with a tau.
 
     Args:
         values: ``(n,)`` true values.
         tau: Kendall's tau, above 0.
-        rng: What draws the runs.
+        rng: Source of the random numbers.
     """
     runs = rng.normal(size=(2, 32, len(values)))
     low, high = np.log(1e-4), np.log(10 * values.std() + 1e-3)
@@ -69,7 +70,7 @@ def noisy_rows(
 
     Args:
         runtime: ``(C,)`` true runtimes of distinct configurations, the default first.
-        level: How noisy, and how often repeated.
+        level: Size of the noise, and number of repeats.
         damaged: Whether the runtimes jump in blocks of rows.
         rng: Source of randomness.
 

@@ -1,9 +1,9 @@
 """A sample competition whose labels are measured on this machine (``make sample LABELS=device``).
 
-Programs are inference of each family of the zoo in float32, and products. Configurations are drawn as for
-the ``random`` search of the sample, of the outputs alone: the local XLA decides what it does with operands.
-All configurations of a program run in interleaved rounds. The labels join the rounds; labels of both halves
-of the rounds are kept beside them, so that each graph has a replicate tau. Every measurement is cached: an
+Programs are inference of each family of the zoo in float32, and products. Configurations are drawn as for the
+``random`` search of the sample, but only for outputs: the local XLA decides on the layouts of operands. All
+configurations of a program run in interleaved rounds. The labels join the rounds; labels of both halves of
+the rounds are kept beside them, so that each graph has a replicate tau. Every measurement is cached: an
 interrupted call resumes.
 """
 
@@ -52,7 +52,7 @@ from fastslow_programs.compiler.layout_choices import (
 )
 from fastslow_programs.compiler.layout_constraints import is_imposed
 from fastslow_programs.compiler.layout_space import ConfigurableNode, configurable_nodes
-from fastslow_programs.tuning.search.layout_search import Search
+from make_sample.layout_search import Search
 from make_sample.sample_files import (
     SampleGraph,
     layout_graphs,
@@ -91,7 +91,7 @@ programs are in one collection, `{collection}`; splits are by family, as in the 
 
 
 class MeasuredSampleSettings(Settings):
-    """Settings of a sample competition that is measured on this machine."""
+    """Settings of ``make sample LABELS=device``: a sample competition that is measured on this machine."""
 
     out: str = unkeyed("data/device")
     """Folder to write."""
@@ -102,9 +102,9 @@ class MeasuredSampleSettings(Settings):
     configurations: Positive = 24
     """Configurations of a program."""
     rounds: Positive = 30
-    """Times that each configuration runs."""
+    """Number of times that each configuration is executed."""
     seconds: PositiveFloat = 120.0
-    """Time limit in seconds of the compile and the runs of one configuration."""
+    """Time limit in seconds of compiling and executing one configuration."""
     hours: NonNegativeFloat = unkeyed(0.0)
     """Begin no program after this many hours, and write what is measured; a later run resumes there. 0 for
     no limit."""
@@ -139,7 +139,7 @@ class MeasuredProgram:
         searches: The ``random`` search, with labels in nanoseconds, None where there is none.
         halves: By configuration with a label, its labels of the two halves of the rounds, in nanoseconds.
         seconds: Median time of the unconstrained program.
-        noise: Median difference of two runs of the unconstrained program in one round, as a fraction.
+        noise: Median difference of two times of the unconstrained program in one round, as a fraction.
     """
 
     program: ZooProgram

@@ -16,7 +16,7 @@ from make_sample.zoo.families import Family, train
 
 
 class Recipe(NamedTuple):
-    """How a program is made: network of the zoo, its sizes, shapes of its inputs, kind of block."""
+    """The recipe of a program: network of the zoo, its sizes, shapes of its inputs, kind of block."""
 
     network: str
     width: int

@@ -30,7 +30,7 @@ from fastslow_programs.compiler.layout_choices import layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import ConfigurableNode, configurable_nodes
 from fastslow_programs.compiler.libtpu import TOPOLOGIES, lower, require_compiler
-from fastslow_programs.tuning.search.layout_search import SEARCHES, Search
+from make_sample.layout_search import SEARCHES, Search
 from make_sample.sample_files import (
     KERNELS,
     SampleGraph,
@@ -78,7 +78,11 @@ class SampleSettings(Settings):
     """Seed of the searches for configurations and of the order of rows."""
 
     def check(self) -> None:
-        """Check that the programs exist."""
+        """Check that the programs exist.
+
+        Raises:
+            SettingsError: The zoo has no program of a name in ``programs``.
+        """
         unknown = [name for name in self.programs.split() if name not in PROGRAMS]
         self.require(not unknown, "programs", f"a list of programs of the zoo ({' '.join(unknown)} are not)")
 
@@ -115,7 +119,7 @@ class LabelledProgram:
         split: Its split, decided by its family.
         module: The program before layout assignment, on which configurations are imposed.
         nodes: Its configurable nodes, with the compiler's own layouts.
-        searches: By name, see :data:`fastslow_programs.tuning.search.layout_search.SEARCHES`.
+        searches: By name, see :data:`make_sample.layout_search.SEARCHES`.
         tiles: Record of :func:`fastslow_programs.compiler.compile_pool.tile_label`.
         compiles: Records of all layout compiles, including failures.
     """
@@ -136,7 +140,7 @@ class LabelledProgram:
 def label_programs(settings: SampleSettings) -> tuple[list[LabelledProgram], dict[str, str]]:
     """Label the configurations of both searches and the tile candidates of every kernel.
 
-    A program with a small layout space, or with failures, gets fewer labels than wanted.
+    A program with a small layout space, or with failures, has fewer labels than wanted.
 
     Returns:
         The labelled programs, and the reason by name of each program that did not compile, or not in time.

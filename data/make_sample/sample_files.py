@@ -23,7 +23,7 @@ from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.layout_choices import Configuration, default_configuration, layouts_of
 from fastslow_programs.compiler.layout_space import encode
 from fastslow_programs.compiler.tile_log import kernel_module
-from fastslow_programs.tuning.search.layout_search import Search
+from make_sample.layout_search import Search
 
 MIN_SPREAD = 1.05  # largest label over smallest
 MIN_DISTINCT = 1 / 6  # distinct labels over labels

@@ -24,21 +24,22 @@ ALL = "--all"
 FLAGS = ("plan",)  # options that may be given without a value
 FACTORY = "make_sample"
 _CHECKOUT = Path(__file__).resolve().parents[2]
-INTERRUPTED = 130  # exit status after Ctrl-C, as a shell has it
+INTERRUPTED, PIPE_CLOSED = 130, 141  # exit status after Ctrl-C, and without a reader, as a shell has them
 
 
 class Command(NamedTuple):
     """One command.
 
     Args:
-        summary: What it does, in a sentence.
+        summary: Its effect, in a sentence.
         settings: Class of its settings, as ``module:Class``.
         run: Function of the settings, as ``module:function``.
-        fixed: Settings that the command stands for.
+        fixed: Settings that the command sets to these values itself.
         first: Settings whose values may be given first, without their names, separated by spaces.
         main: Settings that its help shows, separated by spaces, a step's with its dotted name; ``--all``
             shows the others too. Empty: all of them.
         examples: Command lines without ``fastslow COMMAND``.
+        repository: Whether it needs the repository, whose notebooks it executes, or its data.
     """
 
     summary: str
@@ -48,6 +49,7 @@ class Command(NamedTuple):
     first: str = ""
     main: str = ""
     examples: tuple[str, ...] = ()
+    repository: bool = False
 
 
 _RUN_MAIN = (
@@ -65,7 +67,7 @@ _RUN_EXAMPLES = (
 def _stage(target: str, summary: str, **fixed) -> Command:
     fixed = {"target": target, **fixed}
     place = "fastslow.workflow.run_settings:RunSettings", "fastslow.workflow.run:run"
-    return Command(summary, *place, fixed, main=_RUN_MAIN, examples=_RUN_EXAMPLES)
+    return Command(summary, *place, fixed, main=_RUN_MAIN, examples=_RUN_EXAMPLES, repository=True)
 
 
 COMMANDS = {
@@ -85,6 +87,7 @@ COMMANDS = {
         "Render the executed notebooks of a run to HTML with an index page",
         "fastslow.evaluation.report:ReportSettings",
         "fastslow.evaluation.report:render_report",
+        repository=True,
     ),
     "convert": Command(
         "Convert a program (HLO file or JAX function) to a competition file",
@@ -125,6 +128,7 @@ COMMANDS = {
         "Tune many programs with one budget, spent where it saves most",
         "fastslow_programs.tuning.fleet_settings:FleetSettings",
         "fastslow_programs.commands.tune:tune_programs",
+        repository=True,
         first="fleet",
         main="fleet run evaluator command evaluations budget_seconds strategy batch processes data_root name",
         examples=("list.csv evaluations=500",),
@@ -133,8 +137,9 @@ COMMANDS = {
         "Place, schedule or fuse a program on several devices with GO and compare it with other methods",
         "fastslow_placement.settings:PlaceSettings",
         "fastslow_placement.command:place_program",
+        repository=True,
         first="source",
-        main="source devices task device memory policy updates search seconds seed out",
+        main="source devices task device memory policy updates search seed out",
         examples=("program.hlo devices=4", "zoo:transformer_2 task=joint"),
     ),
     "pack-models": Command(
@@ -147,11 +152,13 @@ COMMANDS = {
         "Rebuild the sample competition with the TPU compiler (an hour or two; size=large: days)",
         "make_sample.sample:SampleSettings",
         "make_sample.sample:make_sample",
+        repository=True,
     ),
     "measured-sample": Command(
         "Make a sample competition of runtimes measured on this machine, which should be idle (half an hour)",
         "make_sample.measured_sample:MeasuredSampleSettings",
         "make_sample.measured_sample:make_measured_sample",
+        repository=True,
     ),
     "data": Command(
         "Download, check and unpack the real competition's data; resumes where it stopped",
@@ -167,6 +174,7 @@ COMMANDS = {
         "Draw the figures of the README from a finished run",
         "fastslow.workflow.readme_figures:FiguresSettings",
         "fastslow.workflow.readme_figures:make_figures",
+        repository=True,
     ),
 }
 
@@ -175,24 +183,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        arguments: Words of the command line; those of the process by default.
+        arguments: Words of the command line; by default the arguments of the process.
 
     Returns:
-        The exit status: 0, 1 after an error whose message names the remedy, 130 after Ctrl-C.
+        The exit status: 0, 1 after an error whose message names the remedy, 130 after Ctrl-C, 141 where the
+        reader of the output has closed it.
     """
     words = sys.argv[1:] if arguments is None else arguments
     if ALL in words:  # of a command's help, before or after --help
         words = [*(word for word in words if word not in (ALL, "--help", "-h")), ALL]
-    options = _parser().parse_args(_as_settings(words))
-    command = COMMANDS[options.command]
-    dashed = [text for text in options.words if text not in words]
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
+        options = _parser().parse_args(_as_settings(words))
+        command = COMMANDS[options.command]
+        if command.repository and not (_CHECKOUT / "notebooks").is_dir():
+            raise SettingsError(
+                f"`fastslow {options.command}` needs the repository: clone it and type it there"
+            )
+        dashed = [text for text in options.words if text not in words]
         settings = _load(command.settings).from_texts(options.words, command.fixed, command.first, dashed)
         _load(command.run)(settings)
     except FastslowError as error:
         print(f"error: {_load('fastslow.kaggle.credentials:scrub')(str(error))}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # of `| head`, which has read enough
+        return PIPE_CLOSED
     except OSError as error:
         print(f"error: {describe_storage(error)}", file=sys.stderr)
         return 1
@@ -205,8 +220,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_process() -> None:
     """Run the command of this process and end it; after Ctrl-C at once, whatever its threads do."""
     status = main()
-    if status == INTERRUPTED:
+    try:
         sys.stdout.flush()
+    except BrokenPipeError:
+        status = PIPE_CLOSED
+    if status in (INTERRUPTED, PIPE_CLOSED):
         os._exit(status)
     sys.exit(status)
 
@@ -227,18 +245,9 @@ def _as_settings(words: Sequence[str]) -> list[str]:
 
 def _load(name: str):
     module, _, attribute = name.partition(":")
-    if module.startswith(f"{FACTORY}."):
-        _find_factory()
+    if module.startswith(f"{FACTORY}.") and (folder := str(_CHECKOUT / "data")) not in sys.path:
+        sys.path.append(folder)  # the factory stands beside the data that it makes
     return getattr(importlib.import_module(module), attribute)
-
-
-def _find_factory() -> None:
-    """Let the sample's factory be imported, which stands beside the data that it makes."""
-    folder = _CHECKOUT / "data"
-    if not (folder / FACTORY).is_dir():
-        raise SettingsError("this command needs the repository: clone it and run `make` there")
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
 
 
 class _Parser(argparse.ArgumentParser):

@@ -62,7 +62,10 @@ PLACEMENT_RULES: dict[str, Callable[[PlacementProblem], np.ndarray]] = {
 
 
 def rules_of(problem: Problem) -> dict[str, Callable[[Any], np.ndarray]]:
-    """Return the rules that apply to a problem; METIS where pymetis is installed."""
+    """Return the rules that apply to a problem, by name; METIS where pymetis is installed.
+
+    Each takes the problem and returns a decision (U,).
+    """
     rules: dict[str, Callable] = {"default": by_hand}
     if isinstance(problem, PlacementProblem):
         rules = dict(PLACEMENT_RULES)

@@ -1,4 +1,4 @@
-"""What a decision does, in words and tables: what goes where, and why it takes as long as it does."""
+"""A decision in words and tables: the device of each operator, and the reasons for its runtime."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,7 @@ from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, peak_memory
 
-LEARNED = "learned list scheduler"
+LEARNED, ONE_DEVICE = "learned list scheduler", "one device"
 _EXACT = 1e-9  # of the runtime: times closer than this are alike
 _SKETCH = '''"""A sketch of a placement that `make place` found. Its times were a model's: measure first."""
 
@@ -55,7 +55,12 @@ def decision_table(problem: Problem, decision: np.ndarray) -> pd.DataFrame:
 
 
 def device_table(problem: PlacementProblem | SchedulingProblem, decision: np.ndarray) -> pd.DataFrame:
-    """Return a row for each device: operators, share of the time that it computes, memory, what it sends."""
+    """Return a row for each device: operators, share of the time that it computes, memory, bytes sent.
+
+    Args:
+        problem: The placement problem.
+        decision: (U,) the device of each unit.
+    """
     graph, timeline, count = problem.graph, problem.timeline(decision), problem.scheduler.devices
     sent = np.zeros(count)
     for transfer in timeline.transfers:
@@ -75,7 +80,15 @@ def device_table(problem: PlacementProblem | SchedulingProblem, decision: np.nda
 
 
 def critical_path(graph: CostGraph, timeline: Timeline) -> tuple[list[int], list[int]]:
-    """Return operators and transfers (positions in the timeline) of a chain that fills the runtime."""
+    """Return a chain of operators and transfers that fills the runtime.
+
+    Args:
+        graph: The operators.
+        timeline: The schedule of a placement.
+
+    Returns:
+        Numbers of the operators, and positions of the transfers in the timeline.
+    """
     latest, end = timeline.latest, timeline.seconds
     begins = timeline.start, timeline.times[:, 0]
     ends = timeline.finish, timeline.times[:, 1]
@@ -122,7 +135,7 @@ def explain(placed) -> str:
     table = device_table(problem, best.decision)
     device, peak, limit = table.loc[table["peak MB"].idxmax(), ["device", "peak MB", "limit MB"]]
     lines = [
-        f"{placed.best} takes {best.cost * 1e3:.3f} ms, {best.cost / problem.baseline:.3f} of the default.",
+        f"{placed.best} takes {best.cost * 1e3:.3f} ms{_beside_others(placed)}.",
         f"Times are a model's (roofline and links of {name}): nothing ran on a device.",
         *_schedule_words(problem, "It", best.decision),
         *(_schedule_words(problem, "The default", hand) if (hand != best.decision).any() else ()),
@@ -136,9 +149,20 @@ def _learned_words(placed) -> list[str]:
     """Return a sentence on the learned list scheduler, where GO started from its placements."""
     if LEARNED not in placed.found:
         return []
-    ratio = placed.found[LEARNED].cost / placed.problem.baseline
-    words = "The list scheduler with weights learned on other programs, from which GO starts too,"
-    return [f"{words} takes {ratio:.3f} of the default."]
+    words, cost = "The list scheduler with weights learned on other programs", placed.found[LEARNED].cost
+    if not np.isfinite(cost):
+        return [f"{words} finds no placement that fits."]
+    return [f"{words}, from which GO starts too, takes {cost * 1e3:.3f} ms."]
+
+
+def _beside_others(placed) -> str:
+    """Return the cost of the best decision beside the default's and one device's, as far as these fit."""
+    problem, cost = placed.problem, placed.found[placed.best].cost
+    words = ", and the default does not fit"
+    if problem.evaluate(problem.default[None]).valid[0]:
+        words = f", {cost / problem.baseline:.3f} of the default"
+    one = placed.found.get(ONE_DEVICE)
+    return words + (f", {cost / one.cost:.3f} of one device" if one and np.isfinite(one.cost) else "")
 
 
 def _schedule_words(problem, subject: str, decision: np.ndarray) -> list[str]:

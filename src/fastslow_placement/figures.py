@@ -57,7 +57,7 @@ def _gantt(axes: Axes, timeline: Timeline) -> int:
 
 
 def plot_memory(placed, method: str = "") -> Figure:
-    """Plot the memory in use over time and its limit.
+    """Plot the memory in use over time on each device, and its limit.
 
     Args:
         placed: A :class:`fastslow_placement.place.Placed`.

@@ -68,7 +68,7 @@ def read_problem(settings: PlaceSettings) -> Problem:
         SettingsError: There is no such zoo program, or no valid decision.
         DataError: The file is missing, of no known kind, or holds a graph that is wrong.
     """
-    device, path = settings.machine, settings.path
+    device, path = settings.device_model, settings.path
     if path is None:
         graph = read_zoo_graph(settings.source.removeprefix(ZOO), device)
     else:

@@ -20,7 +20,7 @@ _KINDS = "Give an HLO file, a competition npz, or zoo:NAME"
 class LearningSettings(Shape, Schedule):
     """Settings of the policy and of PPO that training and placing share."""
 
-    group_title = "machine"
+    group_title = "devices"
 
     devices: Annotated[int, Ge(1), Le(256)] = 4
     """Number of devices."""
@@ -28,7 +28,7 @@ class LearningSettings(Shape, Schedule):
     """Device whose roofline and links give times: p100 (as GO), v100, tpu-v3 (a core of a pod slice), cpu, or
     a JSON file of its constants (``help(Device)`` lists them)."""
     memory: NonNegativeFloat = 0.0
-    """Memory limit of each device in bytes; 0 takes that of the device."""
+    """Memory limit of each device in bytes; 0 takes the device's own."""
     seed: NonNegative = 0
     """Seed of weights, samples and searches."""
     threads: Annotated[int, Ge(0), Le(256)] = unkeyed(1)
@@ -41,8 +41,12 @@ class LearningSettings(Shape, Schedule):
         self.require(known, "device", f"one of {', '.join(DEVICES)}, or a JSON file")
 
     @property
-    def machine(self) -> Device:
-        """The device; raises :class:`DataError` where its file is missing or wrong."""
+    def device_model(self) -> Device:
+        """The constants of the device.
+
+        Raises:
+            DataError: Its file is missing or wrong.
+        """
         return read_device(self.device if self.device in DEVICES else str(resolve(self.device)))
 
     @property
@@ -96,7 +100,7 @@ class PlaceSettings(LearningSettings):
     allow_unknown: bool = False
     """Count operators that the competition does not number as element-wise instead of refusing them."""
     out: str = unkeyed("runs/placement")
-    """Folder under which the result gets a folder of its own."""
+    """Folder under which the result has a folder of its own."""
 
     def check(self) -> None:
         """Validate constraints between fields."""
@@ -128,5 +132,5 @@ class PlaceSettings(LearningSettings):
 
     @property
     def folder(self) -> str:
-        """Folder of the table, the decision, the figures and the executed notebook."""
+        """Folder of table, decision, figures and executed notebook: ``OUT/NAME-TASK-DEVICES``."""
         return f"{self.out}/{self.name}-{self.task}-{self.devices}"

@@ -29,7 +29,7 @@ class Trained:
 
     Args:
         policy: The policy.
-        problems: What it learned on, then the held-out problem.
+        problems: The problems that it learned on, then the held-out one.
         found: Best decision of each of the former in training.
         table: One row per program.
     """
@@ -41,14 +41,23 @@ class Trained:
 
 
 def train_placer(settings: PolicySettings) -> Trained:
-    """Train a policy on the programs and write ``policy.pt``, a table and a figure.
+    """Train a placement policy on the programs, or resume its training.
+
+    ``policy.pt``, ``programs.csv`` (a row per program) and ``training.png`` are written to the ``folder`` of
+    the settings.
+
+    Args:
+        settings: The programs, the machine and the training.
+
+    Returns:
+        The policy, its problems, the best decision of each and the table.
 
     Raises:
         SettingsError: No placement of a program is valid.
         DataError: The folder holds the checkpoint of another training.
     """
     names = [*settings.programs, settings.held_out]
-    limits = settings.machine, settings.devices, settings.memory
+    limits = settings.device_model, settings.devices, settings.memory
     *problems, held_out = (zoo_placement(name, *limits) for name in names)
     inputs = {name: file_digest(program_path(name)) for name in names} | settings.device_inputs
     artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)

@@ -122,7 +122,7 @@ def rank(
         *arguments: Arguments of the function: arrays or ``jax.ShapeDtypeStruct``; nothing is computed.
         known: Runtimes that you measured: a table or a CSV file with the columns ``config`` (position, from
             0) and ``runtime``; repeated rows are repeated measurements.
-        models: What :func:`load_models` returned, or its path.
+        models: As returned by :func:`load_models`, or their path.
         out: Folder to write tables, figures and a page to; by default nothing is written.
         **settings: Settings of ``fastslow rank``, such as ``configs=5000``.
 

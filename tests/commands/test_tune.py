@@ -36,3 +36,12 @@ def test_a_finished_fleet_is_printed(program, tmp_path, capsys):
     settings = FleetSettings(fleet=str(listed), run="none", evaluations=6, data_root=str(tmp_path / "out"))
     folder = tune_command.tune_programs(settings)
     assert str(folder / "programs.csv") in capsys.readouterr().out
+
+
+def test_a_relative_path_starts_at_the_working_folder_wherever_the_output_goes(
+    program, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(program.parent)
+    settings = TuneSettings(source=program.name, run="none", evaluations=2, data_root=str(tmp_path / "out"))
+    assert settings.origin.path == program and settings.is_npz
+    assert tune_command.tune_program(settings).is_dir()

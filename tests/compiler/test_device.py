@@ -104,6 +104,26 @@ def test_a_tuned_program_is_a_function_like_the_one_that_was_tuned(program, tmp_
         tuned(arguments[0])
 
 
+def test_a_tuned_program_lives_in_a_program_and_checks_every_leaf(program, tmp_path):
+    (tmp_path / TUNED).write_bytes(serialised(other_layouts(program)[1]))
+    write_signature(tmp_path, program)
+    tuned, arguments = load_tuned(tmp_path), example()
+    inside = jax.jit(lambda *own: tuned(*own)["scores"] * 2)
+    np.testing.assert_allclose(inside(*arguments), 2 * predict(*arguments)["scores"], rtol=1e-4, atol=1e-4)
+    assert inside.lower(*arguments).as_text().count("@LayoutConstraint") == 3
+    leaves, tree = jax.tree.flatten(arguments)
+    for change in (lambda x: x.astype(np.int32), lambda x: x[None], lambda x: x[:1], lambda x: x.T):
+        for number, leaf in enumerate(leaves):
+            if change(leaf).shape != leaf.shape or change(leaf).dtype != leaf.dtype:
+                others = jax.tree.unflatten(tree, [*leaves[:number], change(leaf), *leaves[number + 1 :]])
+                with pytest.raises(TypeError, match=r"arguments\[.* but float32\[.*\] was tuned"):
+                    tuned(*others)
+    with pytest.raises(TypeError, match="no gradient; tune the function"):
+        jax.grad(lambda *own: tuned(*own)["scores"].sum())(*arguments)
+    with pytest.raises(TypeError, match="no batching rule; tune jax.vmap"):
+        jax.vmap(tuned)(*jax.tree.map(lambda x: np.stack([x, x]), arguments))
+
+
 def test_an_hlo_file_has_drawn_inputs_and_a_list_of_outputs(program, tmp_path):
     drawn = draw_inputs(program.module)
     assert [(v.shape, v.dtype) for v in drawn] == [(v.shape, v.dtype) for v in program.inputs]

@@ -1,6 +1,7 @@
 """The command line: what its help shows, how settings are given, and how it ends on an error."""
 
 import re
+import shlex
 import subprocess
 import sys
 from importlib import import_module
@@ -145,3 +146,28 @@ def test_the_first_two_words_may_be_the_runs_and_dashes_are_allowed():
     assert (named.one, named.other) == ("runs/a", "runs/b")
     with pytest.raises(SettingsError, match="other: .. is not a run or submission: fastslow compare ONE"):
         CompareSettings.from_texts(["runs/a"], first="one other")
+
+
+def test_a_command_of_the_repository_says_so_in_an_installed_package(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "_CHECKOUT", tmp_path)
+    commands = [name for name, command in cli.COMMANDS.items() if command.repository]
+    assert {"submit", "train", "report", "place", "sample"} <= {*commands}
+    for name in commands:
+        assert cli.main([name]) == 1
+        assert f"`fastslow {name}` needs the repository" in capsys.readouterr().err
+
+
+def test_help_whose_settings_cannot_be_imported_is_one_line(monkeypatch, capsys):
+    def fail(name):
+        raise SettingsError("numba is not installed")
+
+    original = cli._load
+    monkeypatch.setattr(cli, "_load", lambda name: fail(name) if "placement" in name else original(name))
+    assert cli.main(["place", "--help"]) == 1
+    assert capsys.readouterr().err == "error: numba is not installed\n"
+
+
+def test_a_closed_pipe_ends_a_command_without_a_word():
+    command = f"set -o pipefail; {shlex.quote(sys.executable)} -m fastslow submit --all | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stdout.startswith("usage:") and not done.stderr and done.returncode in (0, 141)

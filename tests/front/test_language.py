@@ -1,14 +1,34 @@
-"""Plain English in pages and notebooks: no dialect, "0.65" in full, sentences of at most 40 words."""
+"""Plain English in pages, tables, notebooks, docstrings and the sentences of settings.
 
+No dialect, "0.65" in full, sentences of at most 40 words.
+"""
+
+import ast
+import inspect
 import re
 
 from helpers.competition_files import ROOT
 from helpers.notebook_parameters import NOTEBOOKS, read
 
-FOLDERS = [".", "benchmarks", "data", "data/sample", "docs", "features", "notebooks", "submissions"]
+FOLDERS = [
+    ".",
+    "benchmarks",
+    "benchmarks/tables",
+    "data",
+    "data/sample",
+    "docs",
+    "features",
+    "notebooks",
+    "submissions",
+]
 PAGES = [page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))]
 PAGES += sorted((ROOT / "src").rglob("*.md"))
-PAGES.remove(ROOT / "CHANGELOG.md")
+PAGES = [
+    page for page in PAGES if page.name != "CHANGELOG.md" and not page.read_text().startswith("> Record of")
+]
+MODULES = [
+    path for folder in ("src", "data/make_sample", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+]
 LONGEST = 40
 FORBIDDEN = [  # as regular expressions, between boundaries of words
     r"(that|those) of",
@@ -28,13 +48,30 @@ FORBIDDEN = [  # as regular expressions, between boundaries of words
 def without_code(page):
     """The text of a page with its figures, code and the targets of its links left out."""
     page = re.sub(r"^( *)```.*?^ *```", "", page, flags=re.S | re.M)
-    page = re.sub(r"`[^`]*`", "CODE", page)
+    page = re.sub(r"`+[^`]*`+", "CODE", page)
     page = re.sub(r"!\[[^\]]*\]\([^)]*\)|<https?:[^>]*>", "", page)
     return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", page)
 
 
+def texts_in(node):
+    """The docstrings in a module, class or function, and the sentences below its settings and constants."""
+    for statement in node.body:
+        if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from texts_in(statement)
+        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            yield inspect.cleandoc(str(statement.value.value))
+
+
+def docstrings(source):
+    """The texts of a module as one page; an argument, an error or a key is an item of a list."""
+    page = "\n\n".join(texts_in(ast.parse(source))) + "\n"
+    page = re.sub(r"::\n\n(?: .*\n|\n)+", ":\n\n", page)  # a literal block
+    return re.sub(r"^ +\**\w+(, \**\w+)*: ", "- ", page, flags=re.M)
+
+
 def sentences(text):
     """Sentences of paragraphs and of items of lists; tables and headings are none."""
+    text = re.sub(r"^(=+ +)+=+\n.*^(=+ +)+=+$", "", text, flags=re.M | re.S)
     text = re.sub(r"^ *(\|.*|#.*)$", "", text, flags=re.M)
     text = re.sub(r"^ *([-*+]|\d+\.) ", "\n\n", text, flags=re.M)
     for paragraph in re.split(r"\n\s*\n", text):
@@ -64,6 +101,13 @@ def test_pages_and_notebooks_are_plain_english():
     assert not found, "\n".join(found)
 
 
+def test_docstrings_and_sentences_of_settings_are_plain_english():
+    found = [
+        f"{m.relative_to(ROOT)}: {fault}" for m in MODULES for fault in faults(docstrings(m.read_text()))
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_each_kind_of_fault_is_noticed():
     for page, fault in (
         ("It scores .65 on\nAlexNet.", "no leading zero: .65"),
@@ -76,3 +120,35 @@ def test_each_kind_of_fault_is_noticed():
     ):
         (found,) = faults(page) or [""]
         assert found.startswith(fault) and bool(found) == bool(fault), page
+
+
+def test_each_kind_of_text_in_a_module_is_read():
+    source = """
+'''A module.
+
+==========  ====
+``.65``     says
+==========  ====
+
+Such as::
+
+    says .65
+
+The words of one item are a sentence of its own.
+'''
+class Settings:
+    '''A class.'''
+    rate: float = 0.1
+    '''Rate.'''
+    def method(self):
+        '''Return a number.
+
+        Args:
+            one: %s
+            *two, three: %s
+        '''
+        x = "says"
+""" % (("word " * 35,) * 2)
+    assert [fault.split(":")[0] for fault in faults(docstrings(source))] == ["forbidden"]  # of the table
+    for old in ("A module.", "A class.", "Rate.", "Return a number.", "*two, three: "):
+        assert len(faults(docstrings(source.replace(old, f"{old} It scores .65 alone.")))) == 3, old

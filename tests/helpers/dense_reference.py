@@ -1,7 +1,7 @@
 """Dense forms of states, layers and the ranking network: every (configuration, node) pair on its own.
 
 Written from the formulas, in float64, with a row for each of the C x N pairs and dense N x N matrices;
-nothing is shared between pairs. ``config_states.py``, ``layers.py`` and ``model.py`` must agree with it.
+nothing is shared between pairs. ``config_states.py``, ``layers.py`` and ``network.py`` must agree with it.
 """
 
 from functools import cache

@@ -3,7 +3,7 @@
 import base64
 import errno
 import os
-import sys
+from pathlib import Path
 
 import pytest
 import requests
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fastslow.competition.catalog import COMPETITION
 from fastslow.core.errors import DataError
 from fastslow.evaluation.ledger import SubmissionResult
-from fastslow.kaggle import api_call, api_process, client, credentials
+from fastslow.kaggle import api_process, client, credentials
 from fastslow.kaggle.api_process import CallError, call
 from fastslow.kaggle.client import KaggleError
 from helpers.cases import cases
@@ -293,38 +293,106 @@ def test_the_reason_why_a_file_has_no_score_is_shown(stub, csv):
         client.wait_for_score(result_of(csv))
 
 
-def test_a_silent_call_is_stopped_and_its_echo_is_scrubbed(monkeypatch, tmp_path, capfd):
+@pytest.fixture
+def package(monkeypatch, tmp_path):
+    """A function that puts a package in the place of kaggle's, whose method ``run`` does what it is told."""
     clean_environment(monkeypatch, tmp_path)
     monkeypatch.setenv("KAGGLE_KEY", "0123456789abcdef")
-    script = tmp_path / "python"
-    script.write_text("#!/bin/sh\necho begun with $KAGGLE_KEY >&2\nexec sleep 60\n")
-    script.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(script))
-    monkeypatch.setattr(api_process, "_IDLE_S", 0.3)
-    with pytest.raises(CallError, match="timed out") as caught:  # the script would sleep longer and succeed
-        call("competitions_list", echo=True)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def put(does):
+        (tmp_path / "kaggle" / "api").mkdir(parents=True)
+        for folder in ("kaggle", "kaggle/api"):
+            (tmp_path / folder / "__init__.py").touch()
+        source = "import os, time\nclass KaggleApi:\n    def authenticate(self): pass\n"
+        source += f"    def run(self): print('begun with', os.environ['KAGGLE_KEY']); {does}\n"
+        (tmp_path / "kaggle" / "api" / "kaggle_api_extended.py").write_text(source)
+
+    return put
+
+
+def test_a_silent_call_is_stopped_and_its_echo_is_scrubbed(package, monkeypatch, capfd):
+    package("time.sleep(60)")
+    monkeypatch.setattr(api_process, "_IDLE_S", 2.0)
+    with pytest.raises(CallError, match="timed out: it printed nothing for 2 s") as caught:
+        call("run", echo=True)
     assert caught.value.kind == "network"
-    assert capfd.readouterr().err.startswith("begun with [secret]\n")
+    assert capfd.readouterr().err == "begun with [secret]\n"
 
 
-def test_a_call_that_dies_is_an_error_with_its_last_words(monkeypatch, tmp_path):
-    clean_environment(monkeypatch, tmp_path)
-    monkeypatch.setenv("KAGGLE_KEY", "0123456789abcdef")
-    script = tmp_path / "python"
-    script.write_text("#!/bin/sh\necho killed with $KAGGLE_KEY >&2\nkill -9 $$\n")
-    script.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(script))
-    with pytest.raises(CallError, match=r"status -9: killed with \[secret\]"):
-        call("competitions_list")
+def test_a_call_that_dies_is_an_error_with_its_last_words(package):
+    package("os.abort()")
+    with pytest.raises(CallError, match=r"its process ended with SIGABRT: begun with \[secret\]"):
+        call("run")
 
 
 def test_a_missing_package_is_named(monkeypatch, tmp_path):
     clean_environment(monkeypatch, tmp_path)
     monkeypatch.setenv("KAGGLE_API_TOKEN", "KGAT_1")
     (tmp_path / "kaggle.py").write_text("raise ModuleNotFoundError(\"No module named 'kaggle'\")\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(KaggleError, match="missing or too old .ModuleNotFoundError: No module.*pip install"):
         client.submissions()
+
+
+BAD_FILES = {
+    "pipe": lambda path: os.mkfifo(path),
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "large": lambda path: path.touch() or os.truncate(path, 3 << 30),
+    "list": lambda path: path.write_text('["key"]'),
+    "number": lambda path: path.write_text(f'{{"key": {"9" * 5000}}}'),
+    "surrogate": lambda path: path.write_text('{"username": "me", "key": "\\ud800"}'),
+    "deep": lambda path: path.write_text("[" * 100_000),
+    "page": lambda path: path.write_text("<!DOCTYPE html>"),
+    "no key": lambda path: path.write_text('{"username": "me", "key": ""}'),
+    "bytes": lambda path: path.write_bytes(b"\xff\xfe{"),
+}
+
+
+@cases("bad", BAD_FILES)
+def test_a_file_of_credentials_that_cannot_be_used_is_named_and_hides_no_error(bad, monkeypatch, tmp_path):
+    clean_environment(monkeypatch, tmp_path)
+    (tmp_path / ".kaggle").mkdir()
+    for name in ("kaggle.json", "access_token"):
+        path = tmp_path / ".kaggle" / name
+        if name == "kaggle.json" or bad in ("pipe", "device", "large", "bytes"):
+            BAD_FILES[bad](path)
+            with pytest.raises(KaggleError, match=f"no Kaggle credentials found; .*{name}: "):
+                client.submissions()
+            assert credentials.scrub("an error") == "an error"
+            path.unlink()
+    monkeypatch.setenv("KAGGLE_API_TOKEN", str(path))
+    if bad in ("pipe", "device", "large"):
+        BAD_FILES[bad](path)
+        assert credentials.credentials() is None and credentials.scrub("an error") == "an error"
+
+
+def test_a_file_that_an_editor_renamed_is_named(monkeypatch, tmp_path):
+    clean_environment(monkeypatch, tmp_path)
+    (tmp_path / ".kaggle").mkdir()
+    (tmp_path / ".kaggle" / "kaggle.json.txt").write_text("{}")
+    with pytest.raises(KaggleError, match=r"kaggle.json.txt: .*Rename it to kaggle.json"):
+        client.submissions()
+
+
+@cases("token", ["\ufeffKGAT_0123456789abcdef", '"KGAT_0123456789abcdef"', "KGAT_0123456789abcdef\r\n"])
+def test_a_token_is_used_as_an_editor_left_it(stub, token, monkeypatch):
+    for name in ("KAGGLE_USERNAME", "KAGGLE_KEY"):
+        monkeypatch.delenv(name)
+    path = Path("~/.kaggle/access_token").expanduser()
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(token)
+    assert client.submissions() == [] and "Bearer KGAT_0123456789abcdef" in stub.authorization
+
+
+def test_a_key_file_with_a_byte_order_mark_is_used(stub, monkeypatch):
+    for name in ("KAGGLE_USERNAME", "KAGGLE_KEY"):
+        monkeypatch.delenv(name)
+    path = Path("~/.kaggle/kaggle.json").expanduser()
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('\ufeff{"username": "me", "key": "0123456789abcdef-secret"}')
+    assert client.submissions() == []
+    assert stub.authorization == {"Basic " + base64.b64encode(b"me:0123456789abcdef-secret").decode()}
 
 
 @cases(
@@ -338,11 +406,13 @@ def test_a_missing_package_is_named(monkeypatch, tmp_path):
         (ConnectionResetError("reset"), "network"),
         (ValueError("Downloaded file size (1) does not match expected size (2)"), "network"),
         (SystemExit(1), "credentials"),
+        (requests.exceptions.InvalidHeader("a line feed"), "credentials"),
+        (requests.exceptions.ProxyError("Tunnel connection failed: 407 Proxy Authentication"), "proxy"),
         (KeyError("x"), "other"),
     ],
 )
 def test_exceptions_have_kinds(error, kind):
-    assert api_call._kind(error) == kind
+    assert api_process._kind(error) == kind
 
 
 def test_a_method_that_this_version_lacks_is_named(stub):

@@ -46,10 +46,16 @@ def drawn(sizes):
     return [(f"g{n}", rng.permutation(100)[:size], None) for n, size in enumerate(sizes)]
 
 
+def take(examples, count, fits, work):
+    """Work on the next step, again on fewer configurations where memory runs out."""
+    examples.begin(count)
+    return fits.run(lambda size: work(examples))
+
+
 def take_all(machine, items, steps, start):
     fits = Shrinking(start, "configs_per_step")
     examples = StepExamples(machine.make, items, fits, [0, 1])
-    assert [examples.take(count, machine.work) for count in steps] == list(steps)
+    assert [take(examples, count, fits, machine.work) for count in steps] == list(steps)
     return fits.size, [pair for step in machine.worked for pair in step]
 
 
@@ -83,8 +89,9 @@ def test_every_graph_is_worked_on_once_with_what_fits(steps, fits_making, fits_w
 
 def test_its_thread_ends_with_it():
     """At once, without the garbage collector, which may run in any thread and wait there for this one."""
-    before, examples = threading.active_count(), StepExamples(list, drawn([8] * 4), Shrinking(8, "x"), [0])
-    assert examples.take(2, lambda own: len(list(own))) == 2 and threading.active_count() > before
+    before, fits = threading.active_count(), Shrinking(8, "x")
+    examples = StepExamples(list, drawn([8] * 4), fits, [0])
+    assert len(take(examples, 2, fits, list)) == 2 and threading.active_count() > before
     gc.disable()
     try:
         del examples
@@ -99,9 +106,9 @@ def test_what_never_fits_and_other_errors_are_raised():
         def fail(_, error=error):
             raise error
 
-        examples = StepExamples(fail, drawn([8, 8]), Shrinking(8, "x"), [0])
+        fits = Shrinking(8, "x")
         with pytest.raises(type(error)):
-            examples.take(2, list)
+            take(StepExamples(fail, drawn([8, 8]), fits, [0]), 2, fits, list)
 
 
 @pytest.fixture

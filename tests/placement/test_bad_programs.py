@@ -30,7 +30,26 @@ def calling(opcode, *called, operands=(1,)):
     return module
 
 
+def taking(index):
+    """A module whose root is an element of a pair."""
+    module = small_module(1)
+    main = module.computations[0]
+    pair = add(main, "tuple", (), 1, 1)
+    main.root_id = add(main, "get-tuple-element", (8, 4), pair, tuple_index=index)
+    return module
+
+
+def numbered(number):
+    """A module with one more parameter, of this number."""
+    module = small_module(1)
+    add(module.computations[0], "parameter", (8, 4), parameter_number=number)
+    return module
+
+
 MODULES = {
+    "an element beyond its tuple": (taking(10**6), "takes element 1000000 of a tuple of 2"),
+    "an element before its tuple": (taking(-1), "takes element -1 of a tuple of 2"),
+    "a parameter of no number": (numbered(-1), "the parameters of computation .* have the numbers"),
     "a call of itself": (calling("call", 1), "recursive|calls itself"),
     "a call of nothing": (calling("call"), "call.* names 0 computations, it needs 1"),
     "a loop without a condition": (calling("while", 2), "while.* names 1 computations, it needs 2"),
@@ -125,7 +144,7 @@ GOOD |= {"launch_seconds": 1e-6, "link_bytes_per_second": 1e10, "link_seconds": 
 def test_a_device_is_read_from_a_file_and_its_faults_named(tmp_path, changed, said):
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(GOOD))
-    assert PlaceSettings(device=str(path)).machine.transfer_seconds(1e10) == 1.0
+    assert PlaceSettings(device=str(path)).device_model.transfer_seconds(1e10) == 1.0
     path.write_text(json.dumps(GOOD | changed))
     with pytest.raises(DataError, match=rf"mine\.json: is no device: {said}"):
         read_device(str(path))

@@ -1,5 +1,6 @@
 """Figures and words of a placed program: the memory limit, names that do not collide, tables that add up."""
 
+import copy
 import dataclasses
 from itertools import pairwise
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fastslow_placement.explain import (
     LEARNED,
+    ONE_DEVICE,
     decision_table,
     device_table,
     explain,
@@ -71,7 +73,16 @@ def test_the_words_and_tables_are_of_the_decision():
     assert "list scheduler" not in text
     learned = {LEARNED: SimpleNamespace(cost=0.75 * problem.baseline), **placing.found}
     told = explain(SimpleNamespace(problem=problem, best=placing.best, found=learned))
-    assert "The list scheduler" in told and "takes 0.750 of the default." in told
+    assert "The list scheduler with" in told and f"takes {750 * problem.baseline:.3f} ms." in told
+    one = {ONE_DEVICE: SimpleNamespace(cost=2 * problem.baseline), **placing.found}
+    assert "1.000 of the default, 0.500 of one device." in explain(
+        SimpleNamespace(problem=problem, best=placing.best, found=one)
+    )
+    tight = copy.copy(problem)
+    tight.memory = -1.0
+    assert "ms, and the default does not fit." in explain(
+        SimpleNamespace(problem=tight, best=placing.best, found=placing.found)
+    )
     assert "nothing ran on a device" in text and "critical path" in text and "The default" not in text
 
 

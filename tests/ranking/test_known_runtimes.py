@@ -1,5 +1,6 @@
 """The posterior over a program's configurations after some of their runtimes are known."""
 
+import os
 import warnings
 
 import numpy as np
@@ -203,8 +204,16 @@ def test_known_files_are_read(tmp_path):
     assert known["config"].tolist() == [3, 0, 3] and known["runtime"].tolist() == [2.5, 1000.0, 2.75]
     with pytest.raises(DataError, match="no such file"):
         read_known(tmp_path / "other.csv", 4)
-    with pytest.raises(DataError, match="cannot be read"):
+    path.write_text("\ufeffconfig,runtime\n1,2\n")
+    assert read_known(path, 4)["config"].tolist() == [1], "with a byte-order mark"
+    with pytest.raises(DataError, match="is no UTF-8 text .byte 128.*Write a CSV file"):
         (tmp_path / "binary.csv").write_bytes(bytes(range(256)))
         read_known(tmp_path / "binary.csv", 4)
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(DataError, match="pipe.csv: is a named pipe"):
+        read_known(tmp_path / "pipe.csv", 4)
+    os.truncate(path, 3 << 30)
+    with pytest.raises(DataError, match="has 3,221,225,472 bytes, at most"):
+        read_known(path, 4)
     with pytest.raises(DataError, match="no column"):
         check_known(pd.DataFrame({"config": [0]}), 4)

@@ -162,6 +162,8 @@ def test_the_fastest_are_estimated_by_the_compiler(home, dots, monkeypatch):
     assert found["rank"].tolist() == [2, 3, 5] and found["vs_default"].tolist() == [1.02, 1.03, 1.05]
     assert ranking.summary()["best estimate"].endswith("1.020 of the default's cycles")
     assert "compiler's own layouts" not in ranking.summary()
+    refused = "the compiler's estimates: 2 of 5 configurations have none (2 refused: no)"
+    assert refused in ranking.words()
 
 
 def test_a_single_model_ranks_too(home, dots):

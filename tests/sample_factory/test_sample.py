@@ -21,12 +21,12 @@ from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.layout_choices import default_configuration, layouts_of, tie
 from fastslow_programs.compiler.layout_space import configurable_nodes, encode
-from fastslow_programs.tuning.search.layout_search import SEARCHES, Search
 from helpers.cases import cases
 from helpers.competition_files import competition_arrays, npz_program
 from helpers.dot_module import add, rich_module
 from helpers.workspace import SAMPLE
 from make_sample import sample, sample_readme
+from make_sample.layout_search import SEARCHES, Search
 from make_sample.sample import LabelledProgram, SampleSettings, make_sample
 from make_sample.sample_files import (
     MAX_CANDIDATES,

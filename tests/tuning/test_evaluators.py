@@ -1,10 +1,7 @@
 """Evaluators: values and every kind of failure, which is an outcome and never an error."""
 
 import json
-import os
 import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -86,26 +83,9 @@ def test_a_failing_command_is_an_outcome(script, source, said):
         assert outcome.value is None and said in outcome.failure
 
 
-def test_a_hanging_command_is_killed_with_all_that_it_started(script, tmp_path):
-    source = f"""
-import subprocess
-child = subprocess.Popen(['sleep', '600'])
-open({str(tmp_path / "pid")!r}, 'w').write(str(child.pid))
-time.sleep(600)
-"""
-    (outcome,) = outcomes(script(source, seconds=3.0), PROPOSALS[:1])
-    assert outcome.value is None and "timed out" in outcome.failure
-    child = int((tmp_path / "pid").read_text())
-    for _ in range(100):
-        try:
-            if Path(f"/proc/{child}/stat").read_text().split()[2] == "Z":
-                break
-            os.kill(child, 0)
-        except (ProcessLookupError, FileNotFoundError):
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail("its child runs on")
+def test_a_hanging_command_is_killed(script):
+    (outcome,) = outcomes(script("time.sleep(600)", seconds=1.0), PROPOSALS[:1])
+    assert outcome.value is None and outcome.failure == "timed out: it took longer than 1 s"
 
 
 def test_a_command_that_fails_once_is_tried_again(script, tmp_path):

@@ -1,4 +1,9 @@
-"""Image classifiers: convolutions, repeated blocks, transformers over patches and windows."""
+"""Image classifiers: convolutions, repeated blocks, transformers over patches and windows.
+
+A network ``(p, x, *, width, depth)`` takes weights and images as ``layers.py`` describes, and returns logits
+(batch, classes). A block ``(p, x, features, stride)`` of :func:`staged` takes an image. It returns one of
+``features`` features, or twice as many (ResNeXt, BoTNet), with height and width divided by ``stride``.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -178,7 +183,11 @@ def resnext(p, x, features, stride, groups=8):
 
 
 def regnet(p, x, features, stride):
-    """RegNetY: grouped convolutions with squeeze-and-excitation (arXiv:2003.13678)."""
+    """RegNetY: grouped convolutions with squeeze-and-excitation (arXiv:2003.13678).
+
+    Returns:
+        The image with ``features`` features, a multiple of 4, and height and width divided by ``stride``.
+    """
     y = relu(conv(p, x, features, 1))
     y = squeeze_excite(p, relu(conv(p, y, features, 3, stride, groups=4)))
     return relu(shortcut(p, x, conv(p, y, features, 1), stride))
@@ -193,14 +202,22 @@ def efficientnet(p, x, features, stride):
 
 
 def mnasnet(p, x, features, stride):
-    """MnasNet: an inverted bottleneck with a 5x5 depthwise convolution (arXiv:1807.11626)."""
+    """MnasNet: an inverted bottleneck with a 5x5 depthwise convolution (arXiv:1807.11626).
+
+    Returns:
+        The image with ``features`` features, and height and width divided by ``stride``.
+    """
     y = relu(depthwise_conv(p, relu(conv(p, x, 3 * x.shape[-1], 1)), 5, stride))
     y = frozen_norm(p, conv(p, y, features, 1))
     return x + y if x.shape == y.shape else y
 
 
 def efficientnet_v2(p, x, features, stride):
-    """EfficientNetV2: inverted bottlenecks with one 3x3 convolution (arXiv:2104.00298)."""
+    """EfficientNetV2: inverted bottlenecks with one 3x3 convolution (arXiv:2104.00298).
+
+    Returns:
+        The image with ``features`` features, and height and width divided by ``stride``.
+    """
     y = conv(p, jax.nn.silu(conv(p, x, 2 * x.shape[-1], 3, stride)), features, 1)
     return x + y if x.shape == y.shape else y
 
@@ -279,13 +296,21 @@ def sknet(p, x, features, stride):
 
 
 def network_in_network(p, x, features, stride):
-    """Network in Network: each convolution is followed by two of size 1x1 (arXiv:1312.4400)."""
+    """Network in Network: each convolution is followed by two of size 1x1 (arXiv:1312.4400).
+
+    Returns:
+        The image with ``features`` features, and height and width divided by ``stride``.
+    """
     x = relu(conv(p, x, features, 3, stride))
     return relu(conv(p, relu(conv(p, x, features, 1)), features, 1))
 
 
 def botnet(p, x, features, stride, heads=4):
-    """BoTNet: self-attention between all pixels in a bottleneck, from one projection (arXiv:2101.11605)."""
+    """BoTNet: self-attention between all pixels in a bottleneck, from one projection (arXiv:2101.11605).
+
+    Returns:
+        The image with twice ``features`` features, and height and width divided by ``stride``.
+    """
     y = relu(conv(p, x, features, 1, stride))
     shape = (len(y), -1, heads, features // heads)
     q, k, v = (part.reshape(shape) for part in jnp.split(conv(p, y, 3 * features, 1), 3, -1))
@@ -294,7 +319,11 @@ def botnet(p, x, features, stride, heads=4):
 
 
 def coatnet(p, x, features, stride):
-    """CoAtNet: inverted bottlenecks in the first stage, transformer layers after it (arXiv:2106.04803)."""
+    """CoAtNet: inverted bottlenecks in the first stage, transformer layers after it (arXiv:2106.04803).
+
+    Returns:
+        The image with ``features`` features, and height and width divided by ``stride``.
+    """
     if x.shape[1] > 4 and stride == 1:
         return efficientnet(p, x, features, stride)
     x = x if stride == 1 else conv(p, x, features, 1, stride)
@@ -334,7 +363,11 @@ def patches(p, x, width, size=4):
 
 
 def mixer(p, x, *, width, depth):
-    """MLP-Mixer: MLPs over patches and over features in turn (arXiv:2105.01601)."""
+    """MLP-Mixer: MLPs over patches and over features in turn (arXiv:2105.01601).
+
+    Returns:
+        Logits (batch, 50).
+    """
     x = patches(p, x, width)
     for _ in range(depth):
         x = x + mlp(p, layer_norm(p, x).swapaxes(1, 2), 96).swapaxes(1, 2)

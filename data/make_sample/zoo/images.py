@@ -1,4 +1,8 @@
-"""Networks that map images or volumes to images, codes, boxes or classes; generators and discriminators."""
+"""Networks that map images or volumes to images, codes, boxes or classes; generators and discriminators.
+
+A network ``(p, x, *, width, depth)`` takes weights and images or volumes as ``layers.py`` describes. It
+returns an image of some features, logits (batch, classes), or the parts that its docstring names.
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,9 @@
-"""Language models: kinds of attention, encoders, decoders and encoder-decoders."""
+"""Language models: kinds of attention, encoders, decoders and encoder-decoders.
+
+A network ``(p, tokens, *, width, depth)`` takes weights and tokens (batch, time) as ``layers.py`` describes.
+A decoder returns logits (batch, time, vocabulary), a classifier logits (batch, classes). A kind of attention
+``(p, x, heads)`` takes and returns a sequence (batch, time, features).
+"""
 
 import jax
 import jax.numpy as jnp
@@ -158,7 +163,7 @@ def random_features_attention(p, x, heads, features=32):
 
 
 def landmarks_attention(p, x, heads, size=4):
-    """Apply Nyström attention: means of ``size`` tokens stand for the sequence (arXiv:2102.03902)."""
+    """Apply Nyström attention: means of ``size`` tokens represent the sequence (arXiv:2102.03902)."""
     q, k, v = (to_heads(p, x, heads, x.shape[-1]) for _ in range(3))
     few_q, few_k = (y.reshape(len(y), -1, size, *y.shape[2:]).mean(2) for y in (q, k))
     read = softmax(jnp.einsum("bthd,bmhd->bhtm", q, few_k))
@@ -202,7 +207,18 @@ def perceiver(p, tokens, *, width, depth, heads=4, latents=24):
 
 
 def sentence_pair(p, premise, hypothesis, *, width, depth):
-    """Decomposable attention: two sentences are aligned, compared and summed (arXiv:1606.01933)."""
+    """Decomposable attention: two sentences are aligned, compared and summed (arXiv:1606.01933).
+
+    Args:
+        p: The weights.
+        premise: Tokens (batch, time).
+        hypothesis: Tokens (batch, time) of the other sentence.
+        width: Features of a token.
+        depth: Number of comparisons.
+
+    Returns:
+        Logits (batch, 3).
+    """
     x, table = embed(p, premise, width)
     y = table[hypothesis]
     for _ in range(depth):
@@ -215,7 +231,11 @@ def sentence_pair(p, premise, hypothesis, *, width, depth):
 
 
 def bert(p, tokens, *, width, depth, heads=4):
-    """BERT: post-norm transformer encoder with a token predictor (arXiv:1810.04805)."""
+    """BERT: post-norm transformer encoder with a token predictor (arXiv:1810.04805).
+
+    Returns:
+        Logits (batch, time, vocabulary).
+    """
     x, table = embed(p, tokens, width)
     x = layer_norm(p, x + p(tokens.shape[1], width))
     for _ in range(depth):

@@ -1,9 +1,12 @@
 """Layers of the zoo's networks, in plain jax.numpy, and the steps that make programs of networks.
 
-A network is a function ``network(parameters, *inputs, width, depth, ...)``. It requests each weight from
-``parameters`` by shape, so that one definition yields both the list of weights and the program. Images are
-(batch, height, width, features), volumes and videos (batch, depth or time, height, width, features),
-sequences (batch, time, features).
+A network is a function ``network(p, *inputs, width, depth, ...)``. ``p`` is :class:`Parameters`: the network
+requests each weight by shape, ``p(3, 3, 8, 16)``, so that one definition yields both the list of weights and
+the program. ``width`` is the number of features of the first layer, and ``depth`` the number of layers or
+blocks. It returns an array, or a tuple of arrays, whose first axis is the batch: logits where the network
+classifies. Images are (batch, height, width, features), volumes and videos (batch, depth or time, height,
+width, features), sequences (batch, time, features), tokens (batch, time) int32. A layer takes ``p`` and an
+array ``x`` of one of these shapes, and returns an array of the same rank.
 """
 
 import jax
@@ -40,7 +43,7 @@ def parameter_shapes(network, *inputs, dtype) -> list[jax.ShapeDtypeStruct]:
 
 
 def shared(p, network, x):
-    """Return ``network`` as a function of its input alone; all calls share the weights requested here."""
+    """Return ``network`` as a function of only its input; all calls share the weights requested here."""
     weights = [p(*s.shape) for s in parameter_shapes(network, x, dtype=p.dtype)]
     return lambda x: network(Parameters(weights, p.dtype), x)
 
@@ -112,7 +115,7 @@ def batch_norm(p, x):
 
 
 def frozen_norm(p, x):
-    """Apply batch normalisation with fixed statistics, which leaves a scale and a shift of each feature."""
+    """Scale and shift each feature of ``x`` (..., features): batch normalisation with fixed statistics."""
     return x * p(x.shape[-1]) + p(x.shape[-1])
 
 

@@ -1,4 +1,8 @@
-"""Networks over time: recurrent ones as scans, and convolutions of audio, speech and other signals."""
+"""Networks over time: recurrent ones as scans, and convolutions of audio, speech and other signals.
+
+A network ``(p, x, *, width, depth)`` takes weights and a sequence, a video or tokens, as ``layers.py``
+describes. It returns logits (batch, classes), or (batch, time, classes) where it labels every moment.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +64,11 @@ def gru(p, x, *, width, depth):
 
 
 def conv_lstm(p, x, *, width, depth):
-    """ConvLSTM on a video (batch, time, height, width, features) (arXiv:1506.04214)."""
+    """ConvLSTM on a video (batch, time, height, width, features) (arXiv:1506.04214).
+
+    Returns:
+        Logits (batch, time, 20).
+    """
     for _ in range(depth):
         kernels = p(3, 3, x.shape[-1], 4 * width), p(3, 3, width, 4 * width)
 

@@ -1,1 +1,1 @@
-"""What the organisers define: collections, file schema, node columns, opcodes, metrics."""
+"""The organisers' definitions: collections, file schema, node columns, opcodes, metrics."""

@@ -65,7 +65,7 @@ def get_collection(name: str) -> Collection:
 
 
 TRAIN_ON = ("collection", "source", "layout")
-"""Which collections' train graphs a model learns from, from few to many."""
+"""Choices of the collections whose train graphs a model learns from, from few to many."""
 _SHARED = dict(zip(TRAIN_ON, (3, 2, 1), strict=True))  # leading parts of the name that they share
 
 
@@ -82,7 +82,16 @@ def trained_together(own: Collection, train_on: str) -> list[Collection]:
 def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:
     """Group the collections of a kind into those that one network learns from together and predicts.
 
-    Keys are the shared part of their names: ``layout``, ``layout-xla`` or ``layout-xla-random``.
+    Args:
+        kind: ``layout`` or ``tile``.
+        train_on: One of ``TRAIN_ON``: ``collection``, ``source`` or ``layout``.
+
+    Returns:
+        The collections by the shared part of their names: ``layout``, ``layout-xla`` or
+        ``layout-xla-random``.
+
+    Raises:
+        SettingsError: ``train_on`` is none of these.
     """
     if train_on not in TRAIN_ON:
         raise SettingsError(f"train_on: {train_on!r} is not one of {', '.join(TRAIN_ON)}")
@@ -114,7 +123,12 @@ class ProgramFile:
 
 
 def list_programs(root: Path, collection: Collection, split: str) -> list[ProgramFile]:
-    """List the programs of one split, sorted by file name; ``root`` is the folder that holds ``npz_all/``.
+    """Return the files of one split of a collection, sorted by name.
+
+    Args:
+        root: Folder that holds ``npz_all/``.
+        collection: The collection.
+        split: ``train``, ``valid`` or ``test``.
 
     Raises:
         DataError: The folder contains no npz file, or is missing and not optional.

@@ -1,7 +1,8 @@
-"""How good the labels of a graph are: repeated configurations, their noise, and the score nobody can exceed.
+"""Quality of the labels of a graph: repeated configurations, their noise, and the score nobody can exceed.
 
-TpuGraphs measured many configurations more than once. How far two runs of an equal configuration differ tells
-how much of a graph's order is noise, hence what a perfect predictor would score on it.
+TpuGraphs measured many configurations more than once. The difference of two measurements of an equal
+configuration shows how much of a graph's order is noise, hence the score that a perfect predictor would reach
+on it.
 """
 
 from dataclasses import dataclass
@@ -12,13 +13,13 @@ from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import Program, config_groups
 
 MIN_RUNS = 10
-"""Runs beyond the first of a configuration that an estimate of noise needs; 10 determine it to a quarter
-of itself. Where a search measured only the default again, one configuration has them all."""
+"""Measurements beyond the first of a configuration that an estimate of noise needs; 10 determine it to a
+quarter of itself. Where a search measured only the default again, one configuration has them all."""
 MIN_REPEATED = 20
-"""Repeated configurations that the tau between two runs needs, for its interval."""
+"""Repeated configurations that the tau between two measurements needs, for its interval."""
 LOW_CEILING, JUMPS, DRIFT, ENOUGH_ROWS = 0.6, 0.05, 0.3, 500
-"""Bounds of :attr:`Quality.doubts`. The jumps of AlexNet are 0.001, those of the two U-Nets at hand 0.09
-and 0.12; the 2nd place left U-Nets out of validation."""
+"""Bounds of :attr:`Quality.doubts`. The jumps of AlexNet are 0.001; the two U-Nets at hand have jumps of 0.09
+and 0.12. The 2nd place left U-Nets out of validation."""
 _DRAWS, _RESAMPLES, _NEAREST, _BLOCKS, _BLOCK_ROWS = 16, 200, 50, 50, 20
 
 
@@ -43,7 +44,7 @@ class Quality:
 
     @property
     def doubts(self) -> str:
-        """What speaks against these labels, in words; empty if nothing does."""
+        """Reasons to doubt these labels, in words; empty if there are none."""
         said = []
         if self.ceiling < LOW_CEILING:
             said.append(f"a perfect predictor would reach {self.ceiling:.2f}")
@@ -60,9 +61,12 @@ def measure_quality(program: Program, seed: int = 0) -> Quality:
 
 
 def quality_of(runtime: np.ndarray, group: np.ndarray, seed: int = 0) -> Quality:
-    """Measure ``(C,)`` runtimes above 0, in the order of the rows, by the number of their configuration.
+    """Measure the labels of one graph.
 
-    The seed draws the resampling and the simulated noise.
+    Args:
+        runtime: ``(C,)`` runtimes above 0, in the order of the rows.
+        group: ``(C,)`` number of each row's configuration, from 0.
+        seed: Seed of the resampling and the simulated noise.
     """
     values, rng = np.log(np.asarray(runtime, np.float64)), np.random.default_rng(seed)
     counts = np.bincount(group)
@@ -85,7 +89,7 @@ def quality_of(runtime: np.ndarray, group: np.ndarray, seed: int = 0) -> Quality
 
 
 def label_noise(runtime: np.ndarray, group: np.ndarray) -> float:
-    """Return the noise of a single run, see :class:`Quality`; NaN with fewer than :data:`MIN_RUNS` repeats.
+    """Return the noise of a measurement, see :class:`Quality`; NaN below :data:`MIN_RUNS` repeats.
 
     Args:
         runtime: ``(C,)`` runtimes above 0.
@@ -114,9 +118,16 @@ def share_of_close_pairs(values: np.ndarray, distance: float) -> float:
 def two_runs(
     values: np.ndarray, group: np.ndarray, repeated: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the values ``(2, R)`` of two random rows of each of the ``(R,)`` repeated configurations.
+    """Draw two random rows of each repeated configuration.
 
-    Rows have a value ``(C,)`` and the number ``(C,)`` of their configuration.
+    Args:
+        values: ``(C,)`` value of each row.
+        group: ``(C,)`` number of each row's configuration.
+        repeated: ``(R,)`` numbers of configurations that have two rows or more.
+        rng: Source of the random numbers.
+
+    Returns:
+        ``(2, R)`` their values.
     """
     shuffled = rng.permutation(len(values))
     order = shuffled[np.argsort(group[shuffled], kind="stable")]
@@ -141,12 +152,13 @@ def _ceiling(
 ) -> float:
     r"""Return the tau between true and measured runtimes, by simulation extrapolation (SIMEX).
 
-    The mean of a configuration's runs carries the noise of one run over their number. More noise of
-    :math:`\zeta` times that variance is added to the means, a run is simulated for every row, and their tau
-    is extrapolated as a parabola from :math:`\zeta = 0, 1, 2` to -1, means without noise (Cook and Stefanski,
-    "Simulation-extrapolation estimation in parametric measurement error models", JASA 1994). Noise is drawn
-    from the deviations of repeated configurations of a similar mean. Where noise is as large as the spread of
-    the runtimes, the estimate is up to 0.06 too high (``tests/competition/test_data_quality.py``).
+    The mean of a configuration's measurements carries the noise of one measurement over their number. More
+    noise of :math:`\zeta` times that variance is added to the means, and a measurement is simulated for every
+    row. Their tau is extrapolated as a parabola from :math:`\zeta = 0, 1, 2` to -1, which stands at means
+    without noise (Cook and Stefanski, "Simulation-extrapolation estimation in parametric measurement error
+    models", JASA 1994). Noise is drawn from the deviations of repeated configurations of a similar mean.
+    Where noise is as large as the spread of the runtimes, the estimate is up to 0.06 too high
+    (``tests/competition/test_data_quality.py``).
     """
     own = np.flatnonzero(counts[group] > 1)
     own = own[np.argsort(means[group[own]], kind="stable")]

@@ -21,7 +21,7 @@ _BLOCK = 1 << 20  # keys that are sorted at once, 8 bytes each
 
 @dataclass(frozen=True)
 class Classes:
-    """The T classes of C configurations under Q sets of groups; those of a set are adjacent."""
+    """The T classes of C configurations under Q sets of groups; the classes of one set are adjacent."""
 
     index: np.ndarray  # (Q, C) int32, class of each configuration under each set, 0 to T - 1
     start: np.ndarray  # (Q + 1,) int64, first class of each set, and T
@@ -86,7 +86,7 @@ class GroupSets:
         self._known_steps: dict[int, list[_Step]] = {}
 
     def take(self, rows: np.ndarray) -> "GroupSets":
-        """Return the sets of ``(n,)`` some of the M."""
+        """Return the sets at the positions ``rows`` ``(n,)`` of the M."""
         used, index = np.unique(self.index[rows], return_inverse=True)
         part = copy(self)
         part.index, part.num_sets = index, len(used)
@@ -94,7 +94,14 @@ class GroupSets:
         return part
 
     def union(self, part: np.ndarray) -> "GroupSets":
-        """Return the union of the sets of each part, with ``(M,)`` part 0 to J - 1 of each of the M."""
+        """Return one set of groups for each part of the M: the union of the sets of its entries.
+
+        Args:
+            part: ``(M,)`` part of each entry, 0 to J - 1, each of them at least once.
+
+        Returns:
+            The sets of the J parts.
+        """
         pairs = (np.ones(len(part), np.int64), (part, self.index))
         members = sparse.csr_matrix(pairs, shape=(int(part.max()) + 1, self.num_sets)) @ self._members
         return GroupSets(sparse.csr_matrix(members), self._options)
@@ -106,7 +113,7 @@ class GroupSets:
             values: ``(C, G)`` option that each configuration chooses for each group.
 
         Returns:
-            The classes; those of a set are in no particular order.
+            The classes; within a set they are in no particular order.
         """
         num_configs = len(values)
         choices = np.ascontiguousarray(np.asarray(values).T, np.int64)

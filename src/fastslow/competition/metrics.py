@@ -115,8 +115,14 @@ def ranking_tau(runtime: ArrayLike, prediction: ArrayLike) -> float:
 def ranking_taus(runtime: ArrayLike, predictions: ArrayLike) -> np.ndarray:
     """Compute :func:`ranking_tau` of many predictions of one graph at once, O(C^2 V) in time and memory.
 
-    For the few hundred configurations of a graph that is many times faster than one call per column of the
-    predictions ``(C, V)``. Returns ``(V,)`` float64.
+    For the few hundred configurations of a graph that is many times faster than one call per column.
+
+    Args:
+        runtime: ``(C,)`` runtimes.
+        predictions: ``(C, V)``, a prediction in each column.
+
+    Returns:
+        ``(V,)`` float64, -1 to 1.
 
     Examples:
         >>> ranking_taus([30, 10, 20], [[0.3, 5], [0.1, 5], [0.2, 5]])
@@ -197,6 +203,11 @@ def slowdown(runtime: ArrayLike, prediction: ArrayLike, k: int = TOP_K) -> float
 def tile_score(runtime: ArrayLike, prediction: ArrayLike, k: int = TOP_K) -> float:
     """Compute the tile collection's metric of one graph, ``1 - slowdown``: at most 1, without a lower bound.
 
+    Args:
+        runtime: ``(C,)`` runtimes above 0.
+        prediction: ``(C,)``, lower = predicted faster.
+        k: Configurations that are tried.
+
     Examples:
         >>> tile_score([40, 10, 20, 30], [1, 4, 3, 2], k=3)
         0.0
@@ -218,7 +229,14 @@ the others are better when higher."""
 
 
 def mean_metrics(runtimes: Mapping[str, ArrayLike], predictions: Mapping[str, ArrayLike]) -> dict[str, float]:
-    """Compute the mean of every metric of :data:`ALL_METRICS` over graphs, all of which have predictions.
+    """Compute the mean over graphs of every metric of :data:`ALL_METRICS`.
+
+    Args:
+        runtimes: ``(C,)`` by graph.
+        predictions: ``(C,)`` by graph, lower = predicted faster; every graph has one.
+
+    Returns:
+        The means by name of the metric.
 
     Examples:
         >>> mean_metrics({"a": [1, 2], "b": [1, 2]}, {"a": [1, 2], "b": [2, 1]})["top_1_error"]

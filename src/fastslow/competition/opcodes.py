@@ -34,7 +34,7 @@ RESHAPE = OPCODES["reshape"]
 
 
 def opcode_name(opcode: int) -> str:
-    """Return the HLO name of an opcode id; ``unknown`` for 0 and for ids beyond the table."""
+    """Return the HLO name of an opcode number, such as ``dot``; ``unknown`` for 0 and above 120."""
     return _NAMES[opcode - 1] if 1 <= opcode <= len(_NAMES) else "unknown"
 
 

@@ -79,9 +79,14 @@ class Program:
 
 
 def config_groups(program: Program) -> tuple[np.ndarray, np.ndarray]:
-    """Return runtime (of a tile in units of its normaliser) and number of the configuration of each row.
+    """Return the runtimes of a labelled program, and which of its rows have equal configurations.
 
-    Both are ``(C,)``; rows of equal configurations have equal numbers, from 0.
+    Args:
+        program: A program with runtimes.
+
+    Returns:
+        Runtimes ``(C,)`` float64, of a tile file divided by its normaliser; and the number ``(C,)`` of each
+        row's configuration, from 0: rows of equal configurations have equal numbers.
     """
     rows = program.config_feat if program.choices is None else program.choices.values
     runtime = program.runtime if program.normalizers is None else program.runtime / program.normalizers
@@ -102,7 +107,7 @@ def read_npz(file: ProgramFile, labelled: bool = False) -> Program:
     nothing here needs, is not read. Tensors of more than six dimensions may occur in ``node_feat``.
 
     Args:
-        file: The file; its collection says which keys it must have.
+        file: The file; its collection determines which keys it must have.
         labelled: Require every runtime to be positive (train and valid).
 
     Raises:
@@ -119,7 +124,7 @@ def program_of(file: ProgramFile, arrays: Mapping[str, np.ndarray], labelled: bo
     """Check arrays in memory and return their program; arguments and errors as for :func:`read_npz`.
 
     Args:
-        file: Where the program would be stored: its collection, split and name.
+        file: The file that would hold the program: its collection, split and name.
         arrays: The arrays of a competition file by key.
         labelled: As for :func:`read_npz`.
     """
@@ -127,11 +132,11 @@ def program_of(file: ProgramFile, arrays: Mapping[str, np.ndarray], labelled: bo
     check_schema(file.path, file.collection.kind, headers)
     rows = arrays.get("node_config_feat", np.empty(0))
     many = max(1, _CHUNK_BYTES * len(rows) // max(1, rows.nbytes))
-    return _checked(file, arrays, (rows[n : n + many] for n in range(0, len(rows), many)), labelled)
+    return _checked(file, {**arrays}, (rows[n : n + many] for n in range(0, len(rows), many)), labelled)
 
 
 def _checked(
-    file: ProgramFile, arrays: Mapping[str, np.ndarray], rows: Iterable[np.ndarray], labelled: bool
+    file: ProgramFile, arrays: dict[str, np.ndarray], rows: Iterable[np.ndarray], labelled: bool
 ) -> Program:
     """Return the program of arrays whose types and shapes are checked; ``rows``: ``node_config_feat``."""
     check_values(file.path, arrays, labelled)
@@ -156,7 +161,17 @@ def _checked(
 
 
 def read_checked(path: Path, kind: str, keys: Iterable[str]) -> dict[str, np.ndarray]:
-    """Read some arrays of a competition file; types, shapes and sizes are checked before, values are not."""
+    """Read some arrays of a competition file, after a check of their types, shapes and sizes.
+
+    Args:
+        path: The npz file.
+        kind: ``layout`` or ``tile``.
+        keys: Names of the arrays.
+
+    Raises:
+        DataError: The file is broken, or an array is missing or has another type or shape. Values are not
+            checked.
+    """
     check_schema(path, kind, read_headers(path), keys)
     return read_arrays(path, keys)
 
@@ -169,7 +184,7 @@ def read_graph_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _default_layouts(path: Path, row: np.ndarray) -> np.ndarray:
-    """Return the compiler's own layouts ``(K, 3, 6)`` int8, checked as those of the configurations."""
+    """Return the compiler's own layouts ``(K, 3, 6)`` int8, checked like the configurations' layouts."""
     return layouts_of(_layout_numbers(path, row[None], 0, DEFAULTS).ravel()).reshape(
         -1, len(ROLES), LAYOUT_WIDTH
     )

@@ -18,12 +18,13 @@ from fastslow.core.npz_io import stream_rows
 from fastslow.core.progress import progress
 
 Release = Literal["launch", "reordered", "unknown"]
-"""``launch``: a file has the order of August 2023. ``reordered``: one has the same configurations in another
-order, and none that of the launch. ``unknown``: none of the known files is there."""
+"""``launch``: a file has its rows in the order of August 2023. ``reordered``: a file has the same
+configurations in another order, and no file has the order of the launch. ``unknown``: none of the known files
+is there."""
 
 
 class RowOrder(NamedTuple):
-    """What identifies the rows of a layout file: two digests of 16 hexadecimal digits."""
+    """Two digests of 16 hexadecimal digits that identify the rows of a layout file."""
 
     order: str  # of the rows in their order
     rows: str  # of the same rows in any order
@@ -58,7 +59,11 @@ def read_row_orders(root: Path) -> dict[str, RowOrder]:
 
 
 def release_of(orders: Mapping[str, RowOrder]) -> Release:
-    """Return which release files are of, as far as the known ones among them tell."""
+    """Return the release that the known files belong to.
+
+    Args:
+        orders: Row orders by ID of the file, as :func:`read_row_orders` returns them.
+    """
     if any(orders.get(key) == known for key, known in LAUNCH.items()):
         return "launch"
     same = [key for key, known in LAUNCH.items() if key in orders and orders[key].rows == known.rows]

@@ -56,8 +56,8 @@ LARGEST = {
     "K": ("configurable nodes", 100_000),
     "C": ("configurations", 1_000_000),
 }
-"""What each letter counts, and the largest number that is read: 10 to 30 times what TpuGraphs has (43,614
-nodes, 3,143 configurable ones, 100,040 configurations); a small file can inflate to far more."""
+"""Meaning of each letter, and the largest number that is read: 10 to 30 times the largest of TpuGraphs
+(43,614 nodes, 3,143 configurable ones, 100,040 configurations); a small file can inflate to far more."""
 _STREAMED_OR_UNUSED = ("node_config_feat", "node_splits")
 _COPIES = 3  # of an array, while it is checked and brought to its type
 

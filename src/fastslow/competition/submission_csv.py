@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,7 +33,7 @@ def format_submission(
     """Return the content of a submission; check it with :func:`check_submission` before it is uploaded.
 
     Args:
-        path: Where it will be stored, for messages.
+        path: Its future path, for messages.
         predictions: (C,) predictions by ID (``<collection>:<file stem>``), lower = predicted faster.
         data_root: Folder whose ``sample_submission.csv`` gives the order of rows; without one, or for IDs
             that it does not list, rows are in the order of collections, then of names.
@@ -56,7 +57,7 @@ def format_submission(
 
 
 def read_lines(path: Path) -> list[str]:
-    """Read the lines of a text file, without line ends; DataError where it is not plain UTF-8, or empty."""
+    """Read the lines of a text file, without line ends; a DataError if it is empty or no plain UTF-8."""
     check_regular(path, MAX_TEXT_BYTES)
     try:
         data = Path(path).read_bytes()
@@ -80,7 +81,7 @@ def _read_rows(path: Path) -> dict[str, tuple[int, str]]:
     if header.replace('"', "") != HEADER:
         remedy = f"The first line is {HEADER}; pandas writes it with to_csv(index=False)"
         raise DataError(path, f"line 1: the header is {header[:80]!r}", remedy)
-    rows = {}
+    rows: dict[str, tuple[int, str]] = {}
     for number, line in enumerate(lines, start=2):
         match = _ROW.fullmatch(line)
         if match is None:
@@ -192,7 +193,7 @@ def read_submission(
             example = next(iter(counts))
             raise DataError(path, f"{where}: no test graph has this ID", f"IDs are like {example}")
         try:
-            rankings[row_id] = _indices(top_configs, collection_of(row_id).kind, counts[row_id])
+            rankings[row_id] = _indices(top_configs, row_id.partition(":")[0], counts[row_id])
         except ValueError as error:
             raise DataError(path, f"{where}: {error}", "Write the row again from its prediction") from None
     missing = [row_id for row_id in counts if row_id not in rows]
@@ -229,7 +230,7 @@ def _indices(top_configs: str, kind: str, count: int | None) -> np.ndarray:
     return np.array(indices, dtype=np.int64)
 
 
-def check_submission(path: Path, data_root: Path, partial: bool = False) -> dict:
+def check_submission(path: Path, data_root: Path, partial: bool = False) -> dict[str, Any]:
     """Read a submission back and check it against the competition's test files.
 
     Args:
@@ -238,9 +239,9 @@ def check_submission(path: Path, data_root: Path, partial: bool = False) -> dict
         partial: Allow missing IDs. Such a CSV is for trying the pipeline; Kaggle refuses it.
 
     Returns:
-        ``rows``: number of rows by collection; ``without_npz``: number of rows whose number of
-        configurations could not be checked for lack of an npz; ``file_order``: number of layout rows in the
-        order of the file, as a constant prediction gives them.
+        ``rows``: number of rows by collection. ``without_npz``: number of rows whose number of configurations
+        could not be checked, since their npz is missing. ``file_order``: number of layout rows in the order
+        of the file, as a constant prediction gives them.
 
     Raises:
         DataError: As for :func:`expected_counts` and :func:`read_submission`.
@@ -248,7 +249,7 @@ def check_submission(path: Path, data_root: Path, partial: bool = False) -> dict
     counts = expected_counts(data_root, partial)
     rankings = read_submission(path, counts, partial)
     collections = {row_id: collection_of(row_id) for row_id in rankings}
-    layout = [order for row_id, order in rankings.items() if collections[row_id].kind == "layout"]
+    layout = [order for row_id, order in rankings.items() if row_id.startswith("layout:")]
     return {
         "rows": {c.name: list(collections.values()).count(c) for c in COLLECTIONS},
         "without_npz": sum(counts[row_id] is None for row_id in rankings),

@@ -130,7 +130,7 @@ def factorise(codes: np.ndarray) -> Choices:
 
 
 def no_choices(num_configs: int) -> Choices:
-    """Return what :func:`factorise` does for configurations without tensors, as those of a tile kernel."""
+    """Return the result of :func:`factorise` for configurations without tensors, such as a tile kernel's."""
     return Choices(
         values=np.zeros((num_configs, 0), np.uint8),
         group=np.zeros((0, len(ROLES)), np.int32),

@@ -125,7 +125,8 @@ def check_ranks(
     """Refuse an output layout that names an axis which the tensor does not have.
 
     Published layouts leave axes out, so that a layout may be shorter than the rank, and its axes have gaps.
-    Ranks of inputs and kernels are inferred, and those of tuples and empty tensors unknown: not checked.
+    Ranks of inputs and kernels are inferred, and ranks of tuples and empty tensors are unknown: neither is
+    checked.
 
     Takes the features ``(K, 140)`` of the configurable nodes, the distinct layouts ``(L, 6)``, and the
     compiler's own layouts ``(K, 3, 6)``, if the file has them.

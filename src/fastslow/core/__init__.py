@@ -1,1 +1,1 @@
-"""What every step needs and no competition knows: settings, whole-or-absent files, artifacts, progress."""
+"""The base of all steps, without a competition: settings, whole-or-absent files, artifacts, progress."""

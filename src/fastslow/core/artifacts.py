@@ -47,13 +47,13 @@ def commit() -> str:
 
 
 def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write the manifest of a folder with a checksum of itself, so that an edited one is refused."""
+    """Write the manifest of a folder with a checksum of itself, so that reading an edited one is an error."""
     facts = json.loads(json.dumps(dict(facts)))  # as it is read again: keys are texts
     write_json(Path(folder) / MANIFEST, {**facts, CHECKSUM: digest(facts)})
 
 
 def read_manifest(folder: Path, remedy: str = "Run the step that makes it") -> dict[str, Any]:
-    """Read the manifest of a finished artifact; the remedy says how to make it.
+    """Read the manifest of a finished artifact; ``remedy`` is the advice of the error, how to make it.
 
     Raises:
         DataError: The folder is missing or was never finished, or its manifest lacks a key or was edited.
@@ -78,10 +78,15 @@ def _altered(manifest: Mapping[str, Any]) -> str:
 
 
 def finished_file(folder: Path, name: str, remedy: str, manifest: Mapping[str, Any] | None = None) -> Path:
-    """Return a file of a finished folder, once it is as its step wrote it.
+    """Return the path of a file of a finished folder, after a check that it is as its step wrote it.
 
-    Weights and trees are read by libraries that trust them; an edited ``model.txt`` ends LightGBM. Give the
-    manifest where it was read already.
+    Weights and trees are read by libraries that trust them; an edited ``model.txt`` ends LightGBM.
+
+    Args:
+        folder: The folder.
+        name: Name of the file in it.
+        remedy: Advice for the message.
+        manifest: The folder's manifest, where it was read already.
 
     Raises:
         DataError: The folder is not finished, or the file is lost, not listed, or was changed.
@@ -172,8 +177,8 @@ class Artifact:
     def building(self) -> Iterator[bool]:
         """Lock the folder for writing and yield whether its content must be made; :meth:`finish` comes last.
 
-        Where it is out of date its manifest goes first, and those of its parts, and what is damaged in it.
-        Temporary files of killed runs are removed.
+        Where it is out of date, its manifest goes first, then the manifests of its parts and its damaged
+        files. Temporary files of killed runs are removed.
         """
         folders = [self.folder, *sorted(part.folder for part in self.parts)]  # always in the same order
         with contextlib.ExitStack() as locks:

@@ -76,7 +76,7 @@ def storage_error(error: OSError, path: str | Path = "") -> StorageError | None:
 
 @contextlib.contextmanager
 def explain_storage(path: str | Path) -> Iterator[None]:
-    """Raise :class:`StorageError` for what the operating system refuses in a block about this file."""
+    """Turn an error of the operating system in this block, about the file ``path``, into a StorageError."""
     try:
         yield
     except OSError as error:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fastslow.core.errors import DataError, StorageError, explain_storage
-from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
+from fastslow.core.errors import StorageError, explain_storage
+from fastslow.core.input_files import MAX_TEXT_BYTES, parse_json, read_text
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]+\.tmp(\..*)?")
 
@@ -78,7 +78,7 @@ def remove_abandoned(folder: Path) -> None:
     """Remove temporary files that :func:`atomic_path` made below a folder and whose owner has ended.
 
     An owner that lives, on this machine or another one, holds the lock of its file. A file that this user may
-    not write is left alone.
+    not write stays.
     """
     for path in Path(folder).rglob(".*"):
         if not (_TEMPORARY.fullmatch(path.name) and os.access(path, os.W_OK)):
@@ -100,13 +100,8 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """Read a JSON file; DataError where it is missing or not JSON."""
-    check_regular(path, MAX_TEXT_BYTES)
-    try:
-        return json.loads(Path(path).read_text())
-    except FileNotFoundError:
-        raise DataError(path, "no such file", "Run the step that writes it first") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(path, f"not JSON ({error})", "Delete it and run the step again") from None
+    remedy, missing = "Delete it and run the step again", "Run the step that writes it first"
+    return parse_json(path, read_text(path, remedy, MAX_TEXT_BYTES, missing), remedy)
 
 
 def digest(value: Any) -> str:

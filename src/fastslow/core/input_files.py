@@ -1,9 +1,12 @@
 """Input files are regular files: no pipe is waited for, and no device fills the memory."""
 
 import errno
+import json
 import os
+import re
 import stat
 from pathlib import Path
+from typing import Any
 
 from fastslow.core.errors import DataError, storage_error
 
@@ -17,6 +20,9 @@ _KINDS = {
 }
 MAX_TEXT_BYTES = 1 << 28
 """Largest text file that is read whole: a submission has 32 MB, a record or manifest less than 1 MB."""
+SMALL_BYTES = 1 << 23
+"""Largest file that a user writes: credentials, a table of measured runtimes."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def check_regular(path: Path, max_bytes: int | None = None) -> None:
@@ -58,3 +64,46 @@ def is_there(path: Path, max_bytes: int | None = None) -> bool:
     if not os.path.exists(path):
         raise DataError(path, "is a link that leads nowhere", _IN_PLACE)
     return True
+
+
+def read_text(path: Path, remedy: str, max_bytes: int = SMALL_BYTES, missing: str = "") -> str:
+    """Return the text of a file from outside: UTF-8, with or without a byte-order mark.
+
+    Args:
+        path: The file.
+        remedy: Advice where it is missing or no text.
+        max_bytes: Largest size.
+        missing: Advice where it is missing, if it differs.
+
+    Raises:
+        DataError: As for :func:`check_regular`, or it is missing or not UTF-8.
+    """
+    check_regular(path, max_bytes)
+    try:
+        with open(path, "rb") as file:
+            # what grows meanwhile is cut off; a buffer of the largest size would be made for every file
+            data = file.read(min(max_bytes, os.fstat(file.fileno()).st_size))
+        return data.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise DataError(path, "no such file", missing or remedy) from None
+    except OSError as error:
+        if explained := storage_error(error, path):
+            raise explained from None
+        raise
+    except UnicodeDecodeError as error:
+        raise DataError(path, f"is no UTF-8 text (byte {error.start})", remedy) from None
+
+
+def parse_json(path: Path, text: str, remedy: str) -> Any:
+    """Return the JSON value of a file's text.
+
+    Raises:
+        DataError: It is no JSON, too deep, or holds a number of thousands of digits or half a character.
+    """
+    try:
+        value = json.loads(text)
+        if _SURROGATE.search(text):  # a lone one cannot be written again
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise DataError(path, f"not JSON ({error})", remedy) from None
+    return value

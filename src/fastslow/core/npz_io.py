@@ -98,7 +98,7 @@ class Header:
 
 @contextmanager
 def readable(path: Path, remedy: str) -> Iterator[None]:
-    """Turn any error that a broken array file can cause into a DataError with this remedy."""
+    """Turn any error of reading the broken array file ``path`` in this block into a DataError."""
     try:
         with explain_storage(path):
             yield
@@ -174,7 +174,7 @@ def _parse_header(read: Callable[..., Any], text: bytes) -> Header:
 def read_headers(path: Path, remedy: str = "") -> dict[str, Header]:
     """Return shape and type of every array in an npz file, without reading the arrays.
 
-    In all functions ``remedy`` says what to do about a broken file; by default it depends on the folder.
+    In all functions ``remedy`` is the advice for a broken file; by default it depends on the folder.
 
     Raises:
         DataError: The file is missing or not an npz.

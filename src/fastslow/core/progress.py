@@ -20,7 +20,15 @@ def progress(iterable: Iterable[Any] | None = None, **options: Any) -> tqdm:
 
 @contextmanager
 def boosting_progress(rounds: int, title: str) -> Iterator[Report]:
-    """Show a bar over boosting iterations and yield the function to call after each."""
+    """Show a bar over boosting iterations.
+
+    Args:
+        rounds: Number of iterations.
+        title: Text before the bar.
+
+    Yields:
+        The function to call after each iteration.
+    """
     with progress(total=rounds, desc=title, unit="round") as bar:
 
         def report(_: int, valid: float) -> None:

@@ -1,4 +1,4 @@
-"""JSON records with required keys: a manifest that someone edited is refused by the name of the key."""
+"""JSON records with required keys: the error for an edited manifest names the key."""
 
 import os
 from pathlib import Path
@@ -38,7 +38,7 @@ class Record(BaseModel):
 
 
 def is_valid(wanted: Any, value: Any) -> bool:
-    """Return whether a value is of an annotated type."""
+    """Return whether a value has an annotated type, such as ``Annotated[int, Ge(0)]``."""
     try:
         TypeAdapter(wanted).validate_python(value, strict=True)
     except ValidationError:
@@ -47,10 +47,16 @@ def is_valid(wanted: Any, value: Any) -> bool:
 
 
 def check_record(path: Path, value: Any, wanted: type[Record], remedy: str) -> dict[str, Any]:
-    """Return the JSON value of a file, once it is an object with the keys that are wanted.
+    """Return the JSON value of a file, after a check of its keys.
+
+    Args:
+        path: The file, for the message.
+        value: The value that was read from it.
+        wanted: The keys and their types; there may be more keys.
+        remedy: Advice for the message.
 
     Raises:
-        DataError: It is no object, lacks a key, or a value is of another type or out of range.
+        DataError: It is no object, lacks a key, or a value has another type or is out of range.
     """
     if not isinstance(value, dict):
         raise DataError(path, f"a JSON object is wanted, not {type(value).__name__}", remedy)

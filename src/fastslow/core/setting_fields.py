@@ -21,7 +21,7 @@ class Setting(NamedTuple):
         kind: Name of its type.
         default: Default value.
         allowed: Range or choices in words; empty where every value of the type is accepted.
-        sentence: What it does, with unit and when to change it.
+        sentence: Its effect, with its unit and the reason to change it.
         group: Title of its group; empty for a main field.
     """
 
@@ -34,7 +34,7 @@ class Setting(NamedTuple):
 
 
 def kind_of(field: FieldInfo) -> Any:
-    """Return the type of a field; that of its choices for a ``Literal``, ``list`` for ``list[str]``."""
+    """Return the type of a field: of a ``Literal`` the type of its choices, of ``list[str]`` ``list``."""
     origin = get_origin(field.annotation)
     return type(get_args(field.annotation)[0]) if origin is Literal else origin or field.annotation
 
@@ -58,7 +58,7 @@ def allowed_of(field: FieldInfo) -> str:
 
 
 def nearest(text: Any, known: Iterable[Any]) -> str:
-    """Return the question whether the most similar of some texts was meant; empty where none is similar."""
+    """Return ``; did you mean 'epochs'?`` for the most similar of ``known``, empty where none is similar."""
     near = difflib.get_close_matches(str(text), [*map(str, known)], 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 

@@ -37,7 +37,7 @@ def resolve(path: str) -> Path:
     Where there is no repository, since the package was installed from a wheel, at the working folder.
 
     The environment variable ``FASTSLOW_HOME`` names another folder for ``data/``, ``features/``, ``runs/``
-    and ``submissions/``: a larger disk, or a test that must leave the repository alone.
+    and ``submissions/``: on a larger disk, or for a test that must not touch the repository.
 
     Raises:
         SettingsError: The path starts with ``~`` and a user that there is not, or ``FASTSLOW_HOME`` is none.
@@ -46,6 +46,12 @@ def resolve(path: str) -> Path:
         return _home(os.environ.get("FASTSLOW_HOME", "")) / Path(path).expanduser()
     except RuntimeError:
         raise SettingsError(f"{path}: there is no such user's home; write the whole path") from None
+
+
+def find_typed(path: str) -> Path:
+    """Return what a user typed: a file or folder of the working folder, else as :func:`resolve` has it."""
+    here = Path.cwd() / Path(path).expanduser()
+    return here if path and here.exists() else resolve(path)
 
 
 @lru_cache(1)
@@ -100,7 +106,7 @@ def unkeyed(default: Any) -> Any:
 class Settings(BaseModel):
     """Base class of the settings of every stage: fields of int, float, str, bool, list and dict.
 
-    Types are strict (an int is accepted for a float), unknown names are refused, instances are immutable.
+    Types are strict (an int is accepted for a float), unknown names raise an error, instances are immutable.
     """
 
     model_config = ConfigDict(
@@ -141,7 +147,7 @@ class Settings(BaseModel):
         cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}\n\nArgs:\n{fields}\n"
 
     def unread(self) -> Unread:
-        """Return the fields that these settings do not read: they are refused unless they have their default.
+        """Return the fields that these settings do not read: they must have their default.
 
         It may be asked before values are checked, see :meth:`unread_of`.
         """
@@ -149,7 +155,11 @@ class Settings(BaseModel):
 
     @classmethod
     def unread_of(cls, settings: Mapping[str, Any]) -> Unread:
-        """Return what :meth:`unread` would of these values and the defaults, without checking them."""
+        """Return the fields that :meth:`unread` would return for these values.
+
+        Args:
+            settings: Values by field, not checked; other fields have their defaults.
+        """
         return cls.model_construct(**settings).unread()
 
     def require_defaults(self, unread: Unread) -> None:
@@ -196,13 +206,14 @@ class Settings(BaseModel):
 
         A variable of another name is an error where papermill injected it or where the name looks like a
         misspelt setting. It is deleted then, so that the corrected cell can be run. A printed line names all
-        other numbers, texts and lists. Settings of a notebook that ran before in the same kernel are ignored.
+        other numbers, texts and lists. Settings of a notebook that was executed before in the same Jupyter
+        kernel are ignored.
 
         Args:
             variables: The notebook's ``globals()``.
 
         Raises:
-            SettingsError: A variable is refused, or a value is.
+            SettingsError: A variable is no setting, or a value is not allowed.
         """
         injected, unused = _injected(variables), []
         for name in cls._unknown(variables):
@@ -237,12 +248,12 @@ class Settings(BaseModel):
         Args:
             texts: Each ``NAME=VALUE``, the value a Python literal (``1e-3``, ``True``) or a string. Those
                 with a dotted name are settings of steps and are collected in the field ``set``.
-            fixed: Settings that are given already; giving one again is refused.
+            fixed: Settings that are given already; giving one again is an error.
             first: Fields whose values may come first without their names, separated by spaces.
-            dashed: Those of the texts that were given as options (``--NAME VALUE``): never such a value.
+            dashed: The texts that were given as options (``--NAME VALUE``): they are never such a value.
 
         Raises:
-            SettingsError: A text is of another form, a setting is given twice, or a value is refused.
+            SettingsError: A text has another form, a setting is given twice, or a value is not allowed.
         """
         settings, dotted = dict(fixed or {}), []
         for place, text in enumerate(texts):
@@ -273,8 +284,8 @@ class Settings(BaseModel):
         """Return the settings that a run of this version or a former one recorded.
 
         Raises:
-            SettingsError: A value is refused, or this code does something else than what a setting of a
-                former version asked for.
+            SettingsError: A value is not allowed, or this code cannot do what a setting of a former version
+                asked for.
         """
         for name, value in cls.former.items():
             if recorded.get(name, value) != value:
@@ -304,7 +315,7 @@ class Settings(BaseModel):
         }
 
     def require(self, condition: bool, field: str, wanted: str) -> None:
-        """Refuse a field's value where a condition does not hold; ``wanted`` says what it must be."""
+        """Raise an error for a field where a condition does not hold; ``wanted`` describes allowed values."""
         if not condition:
             raise SettingsError(f"{field}: {getattr(self, field)!r} is not {wanted}")
 

@@ -1,1 +1,1 @@
-"""What every model writes, and what is built from it: ensemble, submission, tables, plots, HTML report."""
+"""Predictions of every model, and their products: ensemble, submission, tables, plots, HTML report."""

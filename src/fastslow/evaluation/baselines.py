@@ -7,10 +7,10 @@
     Ridge regression of the standardised log runtime of a graph on all columns of ``config_feat``,
     standardised over its configurations.
 ``product of bounds``
-    Tile alone: the product of all bounds of a tile, ascending or descending as on train.
+    Tile only. The product of all bounds of a tile, ascending or descending as on train.
 
-They are run folders like those of the models (:mod:`fastslow.evaluation.predictions`), so their scores are
-computed as the models' are; they are no members of an ensemble.
+They are run folders as the models write them (:mod:`fastslow.evaluation.predictions`), so their scores are
+computed like the models' scores. They are no members of an ensemble.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ class Baseline(Protocol):
         """Return predictions ``(C,)`` from the features ``(C, V)`` of a graph's distinct configurations."""
 
     def describe(self, columns: Sequence[str]) -> str:
-        """Return what was chosen, in words; ``columns`` are the V names."""
+        """Return the chosen rule in words; ``columns`` are the names of the V columns of ``config_feat``."""
 
     def record(self, columns: Sequence[str]) -> dict:
         """Return what makes it again, as JSON; nothing for a rule that is not applied to new programs."""
@@ -101,7 +101,10 @@ class Example(NamedTuple):
 
 
 def read_examples(features: Features) -> list[Example]:
-    """Read what the baselines are chosen on: train and valid graphs that carry a ranking signal.
+    """Read the graphs that the baselines are chosen on: train and valid graphs that carry a ranking signal.
+
+    Args:
+        features: The features of a collection.
 
     Returns:
         One example per graph, of at most ``MAX_CONFIGS`` configurations.
@@ -120,12 +123,12 @@ def read_examples(features: Features) -> list[Example]:
 
 
 def choose_column(examples: Sequence[Example]) -> Columns:
-    """Choose the column, with its sign, that has the best mean Kendall's tau over graphs."""
+    """Return the column of the best mean Kendall's tau over the examples, with its sign."""
     return best_column(np.mean([ranking_taus(runtime, values) for values, runtime in examples], 0))
 
 
 def best_column(taus: np.ndarray) -> Columns:
-    """Return the column whose Kendall's tau, of those of all columns ``(V,)``, is largest either way."""
+    """Return the column whose Kendall's tau, of the taus ``(V,)`` of all columns, is largest either way."""
     best = int(np.abs(taus).argmax())
     return Columns((best,), 1 if taus[best] >= 0 else -1)
 
@@ -155,7 +158,7 @@ def fit_ridge(examples: Sequence[Example], labels: Callable[[np.ndarray], np.nda
 
 
 def choose_bounds(features: Features) -> Columns:
-    """Choose whether small or large tiles are predicted faster, by the mean Kendall's tau on train."""
+    """Return the product of bounds of tiles, with the sign of the better mean Kendall's tau on train."""
     positions = tuple(features.config_columns.index(name) for name in BOUND_PRODUCTS)
     ascending, source = Columns(positions, 1), {"": features}
     drawn = draw_graphs(source, TRAIN, trainable(source), MAX_CONFIGS, seed=0)
@@ -166,7 +169,13 @@ def choose_bounds(features: Features) -> Columns:
 
 
 def fit_baselines(features: Features) -> dict[str, Baseline]:
-    """Choose every baseline of a collection on its train and valid graphs, in the order of ``BASELINES``.
+    """Choose every baseline of a collection on its train and valid graphs.
+
+    Args:
+        features: The features of the collection.
+
+    Returns:
+        The rules by name, in the order of ``BASELINES``; the product of bounds for tile only.
 
     Raises:
         DataError: No train graph carries a ranking signal.
@@ -177,7 +186,11 @@ def fit_baselines(features: Features) -> dict[str, Baseline]:
 
 
 def write_baselines(features: Features, folder: str) -> dict[str, dict]:
-    """Write a run folder for each baseline, in a folder that is named as in the settings.
+    """Fit the baselines of a collection, and write a run folder of predictions for each.
+
+    Args:
+        features: The features of the collection.
+        folder: Folder of the run folders, named as in the settings.
 
     Returns:
         By name ``valid`` (mean score), ``folder``, ``chosen`` (in words) and what its ``record`` gives.
@@ -199,5 +212,13 @@ def write_baselines(features: Features, folder: str) -> dict[str, dict]:
 
 
 def predict_configs(baseline: Baseline, graph: Graph) -> np.ndarray:
-    """Predict every configuration of a graph's file, ``(C_file,)`` float64, lower = predicted faster."""
+    """Predict every configuration of a graph's file.
+
+    Args:
+        baseline: A fitted rule.
+        graph: The graph, of the same collection as the rule's graphs.
+
+    Returns:
+        ``(C_file,)`` float64, lower = predicted faster.
+    """
     return graph.expand(baseline.predict(np.asarray(graph.config_feat)))

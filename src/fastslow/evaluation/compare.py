@@ -1,4 +1,4 @@
-"""Paired comparison of two models or two runs, per graph, with the sentence that says which is better."""
+"""Paired comparison of two models or two runs, per graph, with a sentence on which is better."""
 
 import math
 from pathlib import Path
@@ -28,7 +28,7 @@ class CompareSettings(Settings):
     one: str = ""
     """Run such as ``runs/mine``, folder of one model or ensemble in it, or a submission (CSV)."""
     other: str = ""
-    """What to compare it with, of the same sort."""
+    """The one to compare it with, of the same sort."""
     metric: Literal["competition", *ALL_METRICS] = "competition"
     """Score per graph: the competition's (tau for layout, 1 - slowdown of the top 5 for tile) or another one;
     of a ``top_K_error`` a negative difference is better. Not read for submissions."""
@@ -84,7 +84,7 @@ def verdict(facts: dict[str, float], graphs: int, names: tuple[str, str], metric
 
 
 def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
-    """Return the two folders of models, or those of the ensembles of each collection that two runs have.
+    """Return the two folders of models, or of two runs the ensembles of each collection that both have.
 
     Raises:
         SettingsError: One is a run and the other a model, or two runs have no collection in common.
@@ -116,7 +116,7 @@ def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataF
         A row per graph, worst for ``one`` first: ``one``, ``other``, ``difference``.
 
     Raises:
-        SettingsError: The models are of different collections.
+        SettingsError: The models belong to different collections.
         DataError: A model, its features or the solution is missing or broken.
     """
     folders = one, other
@@ -142,7 +142,13 @@ def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataF
 
 
 def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> Figure:
-    """Plot both scores of each graph of :func:`compare_table`, joined by a line."""
+    """Plot both scores of each graph, joined by a line.
+
+    Args:
+        table: As returned by :func:`compare_table`.
+        names: Names of the two.
+        title: Title of the figure.
+    """
     figure = Figure(figsize=(8, 1.8 + 0.22 * min(len(table), _MAX_LABELS)), layout="constrained")
     axes = figure.subplots()
     places = np.arange(len(table))
@@ -158,10 +164,20 @@ def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> 
 
 
 def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
-    """Print :func:`compare_table` of each pair with its sentence, and write a plot of it; return the tables.
+    """Compare two runs or two models on the same graphs, with a table, a sentence and a plot per pair.
 
-    A pair is called by the folders that hold its models: ``mine/ensemble-tile-xla``. Each plot is named by
-    both, by the metric and by the split.
+    A pair is called by the folders that hold its models: ``mine/ensemble-tile-xla``. Plots are in
+    ``runs/comparisons``, named by both, by the metric and by the split.
+
+    Args:
+        settings: The two folders, the metric and the split.
+
+    Returns:
+        :func:`compare_table` of each pair, by the folder name of the first one.
+
+    Raises:
+        SettingsError: One is a run and the other a model, or they have no collection in common.
+        DataError: A model, its features or the solution is missing or broken.
     """
     tables = {}
     for one, other in pairs_of_models(settings):

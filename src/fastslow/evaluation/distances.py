@@ -35,7 +35,7 @@ def nearest_train(stores: Sequence[Features], split: str) -> dict[str, dict[str,
 
 
 def _opcode_shares(features: Features, split: str) -> np.ndarray:
-    """Return the opcode shares of a split's graphs, from their opcodes alone."""
+    """Return the opcode shares of a split's graphs; only their opcodes are read."""
     files = (files_of(features.folder, split, name)[0] for name in features.names(split))
     return opcode_shares(read_arrays(file, ["node_opcode"])["node_opcode"] for file in files)
 

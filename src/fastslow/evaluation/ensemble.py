@@ -42,7 +42,7 @@ class EnsembleSettings(Settings):
     runs: list[str] = [f"runs/sample/{m}-layout-xla-random-s0" for m in ("gnn", "ranker")]
     """Run folders of the members: networks, rankers, other ensembles."""
     folder: str = unkeyed("runs/play/ensemble")
-    """Folder to write; it is a run folder like those of its members."""
+    """Folder to write; it is a run folder like its members' folders."""
     weighting: Literal["guarded", "equal", "search"] = "guarded"
     """``equal`` for every model, ``search`` on valid, or ``guarded``: equal, unless the searched weights are
     ahead on valid by more than two standard errors, as where a model has failed."""
@@ -70,7 +70,10 @@ class EnsembleSettings(Settings):
         }
 
     def read_inputs(self) -> tuple[Features, dict[str, dict]]:
-        """Open the features and read the manifest of each member, by name.
+        """Open the features and read the manifest of each member.
+
+        Returns:
+            The features, and the manifests by name of the member, see :meth:`members`.
 
         Raises:
             DataError: The features folder or a run is not finished.
@@ -92,7 +95,7 @@ def read_member(folder: Path, manifest: Mapping, features: Features) -> Predicti
     """Read the predictions of one run, by its folder and manifest, for an ensemble on these features.
 
     Raises:
-        DataError: The run is of another collection or of other data, or its predictions are incomplete.
+        DataError: The run belongs to another collection or to other data, or its predictions are incomplete.
     """
     collection = manifest["settings"].get("collection")
     if collection != features.collection.name:
@@ -109,7 +112,7 @@ def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
     """Group runs, given the manifest of each, that differ only in their seed: they are one model.
 
     Returns:
-        Runs by name of the model: that of its first run without collection and seed (``gnn`` for
+        Runs by name of the model, which is the name of its first run without collection and seed (``gnn`` for
         ``gnn-tile-xla-s0``), or the run's full name where two models would share a name.
     """
     groups: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""How members are combined: their predictions normalised, with equal weights or weights searched on valid."""
+"""Ways to combine members: predictions are normalised, and weights are equal or searched on valid."""
 
 import math
 from collections import Counter
@@ -14,7 +14,7 @@ SURE = 2.0  # standard errors by which searched weights must be ahead of equal o
 
 
 def min_max(prediction: np.ndarray) -> np.ndarray:
-    """Rescale the predictions ``(C,)`` of one graph to 0 (fastest) .. 1; all 0 where they are equal."""
+    """Rescale the predictions ``(C,)`` of one graph to 0 (fastest) to 1; all 0 where they are equal."""
     span = prediction.max() - prediction.min()
     return (prediction - prediction.min()) / span if span > 0 else np.zeros_like(prediction)
 

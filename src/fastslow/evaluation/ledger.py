@@ -168,11 +168,17 @@ def update_record(path: Path, **facts) -> dict:
 
 
 def write_ledger(folder: Path) -> Path:
-    """Write ``ledger.md``, a table with one row per submission in a folder, oldest first; return its path.
+    """Write ``ledger.md``, a table with one row per submission in a folder, oldest first.
 
     It is always rebuilt from the records: nothing is lost where two submissions are written at once, and a
     submission that is written again has one row. Unknown scores are blank; the mean needs all five
     collections. A JSON file beside a CSV that is no record is left out with a message.
+
+    Args:
+        folder: Folder of the submissions, such as ``submissions``.
+
+    Returns:
+        The path of ``ledger.md`` in the folder.
     """
     folder = Path(folder)
     records = []

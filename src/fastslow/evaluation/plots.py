@@ -55,7 +55,12 @@ def plot_training(history: pd.DataFrame, title: str) -> Figure:
 
 
 def plot_per_graph(per_graph: Mapping[str, float], title: str) -> Figure:
-    """Plot the score of each graph, worst first, and the mean of all; of many graphs only the worst 40."""
+    """Plot the score of each graph, worst first, and the mean of all.
+
+    Args:
+        per_graph: Score by graph. Of many graphs only the worst 40 are shown.
+        title: Title of the figure.
+    """
     names = sorted(per_graph, key=per_graph.get)
     shown, mean = names[:_MAX_LABELS], np.mean(list(per_graph.values()))
     if len(shown) < len(names):
@@ -95,7 +100,7 @@ def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping
 
 
 def _bar_centre(table: pd.DataFrame, models: list[str], collection: str, model: str, width: float) -> float:
-    """Return the position of a model's bar: those of a collection are side by side around its number."""
+    """Return the position of a model's bar: bars of a collection are side by side around its number."""
     own = set(table.loc[table["collection"] == collection, "model"])
     shown = [name for name in models if name in own]
     number = list(table["collection"].unique()).index(collection)
@@ -150,7 +155,13 @@ def plot_results(table: pd.DataFrame) -> Figure:
 
 
 def plot_importance(importance: pd.DataFrame, title: str, top: int = 20) -> Figure:
-    """Plot the gain of the columns that a ranker used most; ``importance`` as of ``read_importance``."""
+    """Plot the total gain of the columns that a ranker used most.
+
+    Args:
+        importance: ``column`` and ``gain``, as of ``read_importance``.
+        title: Title of the figure.
+        top: Number of columns.
+    """
     rows = importance.head(top)[::-1]
     figure = Figure(figsize=(8, 1 + 0.25 * len(rows)), layout="constrained")
     axes = figure.subplots()

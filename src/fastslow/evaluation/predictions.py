@@ -1,7 +1,7 @@
 """Predictions of a model: what every run folder holds and the ensemble reads, whatever framework made it.
 
-A run folder has two files; :func:`write_run` writes both, with checksums. One that was edited, or written by
-hand, is refused.
+A run folder has two files; :func:`write_run` writes both, with checksums. To read one that was edited, or
+written by hand, is an error.
 
 ``predictions.npz``: one array per graph, named ``valid/<graph>`` or ``test/<graph>`` (the graph's file name
 without ``.npz``), ``(C_file,)`` float64, finite, one value per configuration in the order of the competition
@@ -14,11 +14,11 @@ submission, equal predictions in the order of the file; an ensemble also uses th
 key                    value                           read by
 =====================  ==============================  ====================================================
 ``fingerprint``        string                          ensemble and submission: redone when it changes
-``settings``           object                          ensemble, to find runs that differ in ``seed`` alone
-``.collection``        such as ``layout:xla:random``   ensemble: a run of another collection is refused
+``settings``           object                          ensemble, to find runs that differ only in ``seed``
+``.collection``        such as ``layout:xla:random``   ensemble: another collection is an error
 ``.seed``              integer, optional               ensemble: seeds of one model share a weight
 ``inputs``             object                          ensemble, with ``settings``
-``.data``              ``Features(...).data``          ensemble: a run on other competition files is refused
+``.data``              ``Features(...).data``          ensemble: other competition files are an error
 ``valid``              object                          table of results
 ``.mean``              number                          table of results
 ``.per_graph``         object of numbers per graph     table of results: the range over graphs
@@ -33,8 +33,8 @@ For a model of any framework::
     predictions = {split: {} for split in PREDICTED_SPLITS}
     for split in PREDICTED_SPLITS:
         for name in features.names(split):
-            graph = features.graph(split, name)  # distinct configurations; expand gives those of the file
-            predictions[split][name] = graph.expand(my_model(graph))
+            graph = features.graph(split, name)  # of distinct configurations
+            predictions[split][name] = graph.expand(my_model(graph))  # of all configurations of the file
     write_run("runs/mine-layout-xla-random-s0", features, predictions, model="mine", seed=0)
 
 Name the folder in the ``runs`` of the ensemble's settings, and it takes part.
@@ -103,7 +103,7 @@ def write_run(
     """Write the run folder of a custom model, so that it can be a member of an ensemble.
 
     Args:
-        folder: Run folder; a relative path starts where those of the settings do.
+        folder: Run folder; a relative path starts at the same folder as in the settings.
         features: Features of the collection that is predicted.
         predictions: Split (``valid`` and ``test``) to graph to ``(C,)`` values, lower = predicted faster.
         **settings: For the manifest, anything JSON can hold. Runs that differ in ``seed`` alone share a
@@ -198,10 +198,10 @@ def check_predictions(
     """Refuse predictions that do not fit the features: missing, unknown, of another length, not finite.
 
     Args:
-        source: Where the predictions come from, for the message.
-        predictions: What :func:`read_predictions` returned.
+        source: Origin of the predictions, for the message.
+        predictions: As returned by :func:`read_predictions`.
         features: Features of the same collection.
-        remedy: What to do about it, for the message.
+        remedy: Advice for the message.
 
     Raises:
         DataError: Names the split and the graph.

@@ -1,4 +1,4 @@
-"""What a folder of runs was started with (``runs/NAME/run.json``), and whether its models are for use."""
+"""Record of data and preset of a folder of runs (``runs/NAME/run.json``), and the use of its models."""
 
 import contextlib
 from pathlib import Path
@@ -19,7 +19,7 @@ class _Run(Record):
 
 
 def record_run(folder: Path, data: str, preset: str) -> None:
-    """Write down which data and preset a folder of runs is started with; an equal record is left alone.
+    """Write down which data and preset a folder of runs is started with; an equal record stays as it is.
 
     Raises:
         SettingsError: The folder is for notebooks that are run by hand.

@@ -1,7 +1,7 @@
 """Scores in one place: the truth of each split, and the scores of rules, models, ensembles and submissions.
 
-The true runtimes of the splits that are labelled are in the features; those of test are in ``solution.csv``
-where they are known, as in the embedded sample competition.
+The true runtimes of the labelled splits are in the features. The true runtimes of test are in
+``solution.csv`` where they are known, as in the embedded sample competition.
 """
 
 import re
@@ -102,7 +102,7 @@ def score_submission(
     the best of its five configurations. Tile runtimes are not normalised, which changes nothing where all
     normalizers of a graph are equal, as in the sample.
 
-    With ``partial`` only the graphs that have a row are scored; by default a missing ID is refused.
+    With ``partial`` only the graphs that have a row are scored; by default a missing ID is an error.
 
     Returns:
         For each collection name that has rows: ``mean``, and ``per_graph`` by ID; higher = better.
@@ -135,7 +135,7 @@ def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd
         One row per collection and run: ``collection``, ``model`` (shared by its seeds), ``run``, ``weight``
         (NaN: a baseline), ``valid``, ``valid_min``, ``valid_max`` (over graphs), for tile ``valid_top1`` and,
         where the solution is known, the same for ``test``. Kendall's tau for layout, 1 - slowdown of the top
-        5 (or 1) for tile; test scores are those of a submission, which breaks ties by file order.
+        5 (or 1) for tile; test scores are scores of a submission, which breaks ties by file order.
     """
     rows = []
     for features, folder in pairs:
@@ -178,7 +178,8 @@ def compare_graphs(ensemble: Path) -> pd.DataFrame:
     """Compare an ensemble, given its folder, with its baselines and each of its models on every valid graph.
 
     Returns:
-        One row per graph, worst for the ensemble first: its score and that of each other, seeds averaged.
+        One row per graph, worst for the ensemble first: the score of the ensemble and of each model, seeds
+        averaged.
     """
     scores: dict[str, list[dict]] = {}
     for model, _, _, path in list_runs(ensemble):
@@ -201,7 +202,7 @@ def as_submitted(predictions: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def short_name(name: str, collection: Collection) -> str:
-    """Return ``gnn s0`` for ``gnn-layout-xla-random-s0``, ``ensemble`` for ``ensemble-layout-xla-random``."""
+    """Return a run's name without its collection: ``gnn s0`` for ``gnn-layout-xla-random-s0``."""
     return name.replace(f"-{collection.slug}", "").replace("-", " ")
 
 
@@ -225,7 +226,7 @@ def metric_table(features: Features, ensemble: Path, truth: Truth) -> pd.DataFra
 
 
 def valid_metrics(features: str, ensemble: str) -> pd.DataFrame:
-    """Return :func:`metric_table` of the valid split alone; arguments are folders as settings name them."""
+    """Return :func:`metric_table` of only the valid split; arguments are folders as settings name them."""
     source = Features(resolve(features))
     return metric_table(source, resolve(ensemble), {VALID: source.labels(VALID)}).drop(columns="split")
 

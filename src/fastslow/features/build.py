@@ -15,8 +15,8 @@ from fastslow.competition.row_order import row_order
 from fastslow.competition.tied_choices import distinct_rows, no_choices
 from fastslow.core.cluster.dask_cluster import map_on_cluster
 from fastslow.core.files import atomic_path, digest
+from fastslow.core.isolated import end_with_parent
 from fastslow.core.memory import step_cores, step_memory
-from fastslow.core.processes import end_with_parent
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.core.source import source_digest
@@ -78,7 +78,7 @@ def build_graph(file: ProgramFile, settings: FeatureSettings) -> tuple[Graph, li
     """Read a program from its file and build its graph, see :func:`graph_of`.
 
     Raises:
-        DataError: The file is broken (the message names the key), or its protobuf is of another program.
+        DataError: The file is broken (the message names the key), or its protobuf belongs to another program.
     """
     return graph_of(read_npz(file, file.split in LABELLED_SPLITS), settings)
 
@@ -96,7 +96,7 @@ def graph_of(program: Program, settings: FeatureSettings) -> tuple[Graph, list[s
         The graph and the V names of its ``config_feat`` columns.
 
     Raises:
-        DataError: Its protobuf is of another program, or the file with its default layouts is broken.
+        DataError: Its protobuf belongs to another program, or the file with its default layouts is broken.
     """
     is_layout, protobuf = program.collection.kind == "layout", settings.protobuf(program.file)
     exact = read_exact_graph(protobuf, program) if protobuf else None

@@ -1,4 +1,4 @@
-"""What several models compute from the same graph, computed once while the graph is in memory."""
+"""Values that several models compute from the same graph, computed once while the graph is in memory."""
 
 from collections.abc import Callable, Hashable
 from typing import TypeVar
@@ -9,13 +9,16 @@ Value = TypeVar("Value")
 
 
 def derived(graph: Graph, key: Hashable, make: Callable[[], Value]) -> Value:
-    """Return what a key names of a graph, made where the graph does not have it yet.
+    """Return a value that is computed from a graph, from the graph's cache where it was computed before.
 
-    The members of an ensemble read a graph of their own from a features folder, and share those of
-    :class:`~fastslow.features.unseen.UnseenGraphs`. Values last as long as the graph; they are not in copies
-    of it (``dataclasses.replace``).
+    The members of an ensemble read a graph of their own from a features folder, and share the derived values
+    of :class:`~fastslow.features.unseen.UnseenGraphs`. Values last as long as the graph; they are not in
+    copies of it (``dataclasses.replace``).
 
-    The key names the value, with every setting that it depends on. Nobody may change the value afterwards.
+    Args:
+        graph: The graph.
+        key: Names the value, with every setting that it depends on.
+        make: Computes the value. Nobody may change it afterwards.
     """
     kept = vars(graph).setdefault("derived", {})
     if key not in kept:

@@ -1,4 +1,4 @@
-"""Scaling of node and configuration features, fitted on the train split alone, and of a graph's labels."""
+"""Scaling of node and configuration features, fitted on the train split, and of a graph's labels."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _SIZES = np.r_[node_columns.SHAPE]
 _WIDTHS = (node_columns.LAYOUT.start, 2 * len(_SIZES), len(DEPTH_NAMES), len(EXTRA_NAMES))
 _ENDS = np.cumsum([0, *_WIDTHS]).tolist()
 NUMERIC, TILES, DEPTHS, ATTRIBUTES = (slice(*ends) for ends in pairwise(_ENDS))
-"""Columns of :func:`expand_node_features`: the 134 numbers, the six dimensions by 128, then those of
+"""Columns of :func:`expand_node_features`: the 134 numbers, the six dimensions by 128, then the columns of
 ``node_encodings.EXTRA_COLUMNS``."""
 NODE_BLOCKS = (slice(TILES.stop), slice(TILES.stop, None))
 """Blocks of expanded node features whose moments are computed apart, see :class:`ScalerFit`."""
@@ -142,7 +142,7 @@ class Scaler:
 class ScalerFit:
     """Fits a scaler matrix by matrix, each weighing the same.
 
-    One program with many nodes or configurations must not set the scale alone.
+    A single program with many nodes or configurations must not determine the scale.
 
     Args:
         *blocks: Columns whose moments are computed apart, :data:`NODE_BLOCKS` for expanded node features;

@@ -30,7 +30,7 @@ class KindSettings(Settings):
     """Fields that are read for layout only."""
 
     def unread(self) -> Unread:
-        """Return the fields that the kind does not read."""
+        """Return the fields of ``layout_only`` if the kind is tile, each with the reason and a remedy."""
         names = () if self.kind == "layout" else self.layout_only
         return dict.fromkeys(names, (f"for {self.kind}", "set it for layout only"))
 
@@ -47,7 +47,7 @@ class FeatureSettings(KindSettings):
     former: ClassVar[dict[str, Any]] = {"direction": "both", "default_layout": "row_major"}
 
     collection: str = "layout:xla:random"
-    """Which of the five collections: tile:xla, layout:xla:default, layout:xla:random, layout:nlp:default or
+    """One of the five collections: tile:xla, layout:xla:default, layout:xla:random, layout:nlp:default or
     layout:nlp:random."""
     data_root: str = unkeyed("data/sample")
     """Folder that holds ``npz_all/``."""
@@ -62,7 +62,7 @@ class FeatureSettings(KindSettings):
     """Value after the end of a list feature: -1 distinguishes padding from a true 0, 0 is as published."""
     hlo_folder: str = unkeyed("")
     """Folder of TpuGraphs' ``.pb`` files, flat or in TpuGraphs' tree; empty for none. A graph whose
-    ``<name>.pb`` is found gets its exact padding and the exact order of its operands."""
+    ``<name>.pb`` is found has its exact padding and the exact order of its operands."""
     skip_valid: Names = unkeyed([])
     """Valid programs that are left out, so that no model is selected on them: patterns of their IDs
     (``layout:xla:default:*unet*``; ``*`` any letters), separated by commas."""
@@ -72,8 +72,8 @@ class FeatureSettings(KindSettings):
     """Layout only. Keep nodes within this many hops of a configurable node; -1 keeps the whole graph. More
     hops show the model more of the program and cost time."""
     compiler_defaults: bool = True
-    """Layout only. Compare each layout with the compiler's own, which the commonest one of a ``default`` file
-    stands for, also in the program's ``random`` file; False leaves these columns 0."""
+    """Layout only. Compare each layout with the compiler's own. The commonest layout of the ``default`` file
+    is taken for it, also in the program's ``random`` file; False leaves these columns 0."""
     copies_through: Annotated[NonNegative, Le(1000)] = 8
     """Layout only. Maximum number of element-wise nodes and transposes between two configurable nodes whose
     layouts are compared."""
@@ -84,7 +84,7 @@ class FeatureSettings(KindSettings):
         return get_collection(self.collection).kind
 
     def programs(self) -> list[ProgramFile]:
-        """Return the programs of all splits, without those of ``skip_valid``."""
+        """Return the programs of all splits, without the programs of ``skip_valid``."""
         collection = get_collection(self.collection)
         every = [p for split in SPLITS for p in list_programs(resolve(self.data_root), collection, split)]
         found = [program for program in every if not self._skips(program)]

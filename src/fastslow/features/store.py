@@ -3,8 +3,8 @@
 A graph is one ``<name>.npz`` of small arrays beside two plain ``.npy`` files, choices and packed features of
 the configurations, whose rows are read when they are indexed and which are never kept open. The store has one
 row per *distinct* configuration; models compute these, and :meth:`Graph.expand` repeats their predictions for
-every configuration of the competition file. The manifest has a checksum of every file: one that was damaged
-or edited is refused, never computed with.
+every configuration of the competition file. The manifest has a checksum of every file: to read a damaged or
+edited one is an error.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -79,12 +79,12 @@ class Graph:
 
     @property
     def count(self) -> np.ndarray:
-        """``(C,)`` number of configurations of the file that each row stands for, 1 or more."""
+        """``(C,)`` number of configurations of the file that each row represents, 1 or more."""
         return np.bincount(self.config_row, minlength=self.num_configs)
 
     @property
     def config_ids(self) -> np.ndarray:
-        """``(C,)`` position in the file of the first configuration that each row stands for."""
+        """``(C,)`` position in the file of the first configuration that each row represents."""
         return np.unique(self.config_row, return_index=True)[1]
 
     def expand(self, values: np.ndarray) -> np.ndarray:
@@ -237,7 +237,7 @@ class Features:
 
     @property
     def collection(self) -> Collection:
-        """The collection these features belong to."""
+        """The collection that these features belong to."""
         return get_collection(self.manifest["settings"]["collection"])
 
     @property
@@ -258,7 +258,7 @@ class Features:
 
     @property
     def recipe(self) -> dict:
-        """What builds other graphs as these were; a model's manifest keeps it, see ``features/unseen.py``."""
+        """Settings to build other graphs like these; a model's manifest keeps them (``unseen.py``)."""
         return {key: self.manifest[key] for key in RECIPE}
 
     @property
@@ -271,7 +271,10 @@ class Features:
         return self.index.loc[self.index["split"] == split, "name"].tolist()
 
     def num_configs(self, split: str) -> dict[str, int]:
-        """Return the number of configurations of each competition file, without reading the graphs."""
+        """Return the number of configurations of each competition file of a split, by name of the graph.
+
+        Graphs are not read. The number counts repeated configurations, as a prediction for the file must.
+        """
         rows = self.index[self.index["split"] == split]
         return dict(zip(rows["name"], (rows["configs"] + rows["merged"]).astype(int), strict=True))
 
@@ -307,6 +310,6 @@ class Features:
         return {name: self.read_labels(split, name, array) for name in self.names(split)}
 
     def read_labels(self, split: str, name: str, array: str) -> np.ndarray:
-        """Read the array ``runtime`` or ``file_runtime`` of a labelled graph alone."""
+        """Read only the array ``runtime`` or ``file_runtime`` of a labelled graph."""
         path, *_ = files_of(self.folder, split, name)
         return read_arrays(self._finished(path), [array], _AGAIN)[array]

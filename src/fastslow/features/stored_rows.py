@@ -18,7 +18,7 @@ class StoredRows:
 
     Raises:
         OSError: The file is missing or cannot be opened.
-        ValueError: It is not a plain array, or shorter than its header says.
+        ValueError: It is not a plain array, or shorter than its header announces.
     """
 
     def __init__(self, path: Path):

@@ -1,4 +1,4 @@
-"""Which train graphs and which of their configurations a model learns from."""
+"""The train graphs, and the configurations of them, that a model learns from."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence

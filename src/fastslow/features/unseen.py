@@ -20,7 +20,7 @@ class UnseenGraphs(Features):
     """Graphs, each with its own name, as the test split of the features that a run learned from.
 
     Whatever predicts a test split predicts these graphs, exactly as if they had been among the features. The
-    folder is that of the run, whose manifest keeps how its features were built, or of the features.
+    folder is the run's, whose manifest keeps how its features were built, or the features' own.
 
     Raises:
         DataError: The folder is not finished, or does not keep how features are built.
@@ -37,7 +37,7 @@ class UnseenGraphs(Features):
         self.index = pd.DataFrame(rows, columns=["split", "name", "configs", "merged"])
 
     def graph(self, split: str, name: str) -> Graph:
-        """Return one of the graphs; they are in the split ``test``."""
+        """Return the graph ``name``; all are in the split ``test``."""
         return self._graphs[name]
 
 
@@ -45,7 +45,7 @@ def read_recipe(folder: Path) -> dict:
     """Return how the features of a run, or of a features folder, are built: the keys ``store.RECIPE``.
 
     Raises:
-        DataError: The folder is not finished, or is of a run that does not keep them.
+        DataError: The folder is not finished, or belongs to a run that does not keep them.
     """
     own = read_manifest(folder)
     recipe = own.get("features", own)
@@ -67,7 +67,7 @@ def read_unseen(folder: Path, paths: Iterable[Path], hlo_folder: str = "") -> Un
 
 
 def build_unseen(folder: Path, programs: Iterable[Program], hlo_folder: str = "") -> UnseenGraphs:
-    """Build graphs of programs as those of a run were built.
+    """Build graphs of programs in the same way as a run's graphs were built.
 
     Runtimes of the programs, if any, are in the graphs; no model reads them.
 

@@ -1,7 +1,7 @@
 """Convert an HLO module to the arrays of a competition file, and to features that those lack.
 
 Nodes are the instructions of the module, computation by computation, in the module's order. The 140 features
-are those of TpuGraphs (arXiv 2308.13490, appendix) and equal its npz files in every value.
+are TpuGraphs' features (arXiv 2308.13490, appendix) and equal its npz files in every value.
 """
 
 import math
@@ -73,11 +73,11 @@ def graph_arrays(module: Module, fill: float = 0, extra: bool = False) -> dict[s
         extra: Add ``node_extra_feat``, attributes that the 140 columns lack.
 
     Returns:
-        ``node_feat`` (N, 140) float32, see :mod:`fastslow.competition.node_columns`; ``node_opcode`` (N,)
-        uint8, 0 for an opcode that TpuGraphs does not number; ``edge_index`` (E, 2) int64, rows (consumer,
-        operand) and (caller, root of the called computation), sorted and distinct; ``node_splits`` (1, S)
-        int64, ends of the computations named cluster, while or cond; and with ``extra``
-        ``node_extra_feat`` (N, X) float32 with columns :data:`EXTRA_NAMES`.
+        ``node_feat`` (N, 140) float32, see :mod:`fastslow.competition.node_columns`. ``node_opcode`` (N,)
+        uint8, 0 for an opcode that TpuGraphs does not number. ``edge_index`` (E, 2) int64, rows (consumer,
+        operand) and (caller, root of the called computation), sorted and distinct. ``node_splits`` (1, S)
+        int64, ends of the computations named cluster, while or cond. With ``extra`` also ``node_extra_feat``
+        (N, X) float32 with columns :data:`EXTRA_NAMES`.
     """
     nodes = [inst for part in module.computations for inst in part.instructions]
     arrays = {
@@ -211,7 +211,7 @@ def tile_config_feat(*windows: Sequence[int]) -> list[int]:
 
 
 def _extra_lists(inst: Instruction) -> Iterator[tuple[str, Sequence[int]]]:
-    """Yield the lists of ``node_extra_feat`` that depend on the instruction alone."""
+    """Yield the lists of ``node_extra_feat`` that depend on nothing but the instruction."""
     for kind, names in _DIMENSION_NUMBERS.items():
         if inst.HasField(kind):
             for name in names:

@@ -1,4 +1,4 @@
-"""Read HLO files: the compiler's dumps, as protobuf or text, and TpuGraphs' files with measured runs.
+"""Read HLO files: the compiler's dumps, as protobuf or text, and TpuGraphs' files with measurements.
 
 The kind of a file is recognised by its content, not by its name:
 
@@ -8,14 +8,12 @@ kind                written by
 HloModuleProto      XLA's ``HloModule::ToProto``; JAX's ``as_serialized_hlo_module_proto``
 HloProto            the compiler under ``--xla_dump_to=FOLDER --xla_dump_hlo_as_proto`` (``*.hlo.pb``)
 HLO text            the compiler under ``--xla_dump_to=FOLDER`` (``*.txt``)
-ModuleTuningData    TpuGraphs: a layout program with its measured runs
-TuningData          TpuGraphs: tile kernels with their measured runs
+ModuleTuningData    TpuGraphs: a layout program with its measurements
+TuningData          TpuGraphs: tile kernels with their measurements
 ==================  ==================================================================================
 """
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -29,7 +27,7 @@ from google.protobuf.message import DecodeError
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import check_regular
-from fastslow.hlo import text_parser
+from fastslow.core.isolated import TIMED_OUT, Killed, run
 from fastslow.hlo.graph_arrays import tile_config_feat
 from fastslow.hlo.messages import Instruction, Module, ModuleTuningData, TuningData
 
@@ -46,7 +44,7 @@ _LISTED = 20  # names of kernels in a message
 
 @dataclass(frozen=True)
 class HloProgram:
-    """An HLO module and its measured runs.
+    """An HLO module and its measurements.
 
     Args:
         module: A :class:`fastslow.hlo.messages.Module` message.
@@ -136,7 +134,10 @@ def _as_text(data: bytes) -> str | None:
 
 
 def _parse_text(path: Path, text: str) -> Module:
-    """Parse an HLO text dump with XLA's own parser, in a process of its own: some inputs end it."""
+    """Parse an HLO text dump with XLA's own parser, in a process of its own: some inputs end it.
+
+    Some inputs fail a check of the parser, which ends its process; others take any amount of memory.
+    """
     if re.match(r"\s*(module\b|#\w+ = loc|func\.func)", text):
         remedy = (
             "Save lowered.compiler_ir('hlo').as_serialized_hlo_module_proto() instead of lowered.as_text()"
@@ -144,21 +145,32 @@ def _parse_text(path: Path, text: str) -> Module:
         raise DataError(path, "is StableHLO text, expected HLO", remedy)
     if not re.search(r"^\s*HloModule\s", text, re.MULTILINE):
         raise DataError(path, "is not HLO", _KINDS)
-    command = [sys.executable, "-P", text_parser.__file__, str(_PARSER_BYTES)]
     try:
-        done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=_PARSER_SECONDS)
-    except subprocess.TimeoutExpired:
-        problem = f"is HLO text that XLA's parser does not finish in {_PARSER_SECONDS:.0f} s"
-        raise DataError(path, problem, _DUMP) from None
-    if done.returncode == text_parser.MISSING:
+        return Module.FromString(
+            run(_module_of_text, path.absolute(), seconds=_PARSER_SECONDS, memory=_PARSER_BYTES)
+        )
+    except Killed as error:
+        if error.kind == TIMED_OUT:
+            problem = f"is HLO text that XLA's parser does not finish in {_PARSER_SECONDS:.0f} s"
+            raise DataError(path, problem, _DUMP) from None
+        raise DataError(path, f"is HLO text that XLA's parser ends on: {error}", _WRITE_AGAIN) from None
+    except ImportError:
         problem = "is HLO text, which only XLA's own parser reads, and jaxlib is not installed"
-        raise DataError(path, problem, f"{_DUMP}, or pip install 'fastslow[compiler]'")
-    if done.returncode:
-        said = " ".join(done.stderr.decode(errors="replace").split()) or f"status {done.returncode}"
-        if done.returncode != text_parser.REFUSED:
-            said = f"XLA's parser ends on it: {said}"
-        raise DataError(path, f"is not HLO text: {said[:500]}", _WRITE_AGAIN)
-    return Module.FromString(done.stdout)
+        raise DataError(path, problem, f"{_DUMP}, or pip install 'fastslow[compiler]'") from None
+    except ValueError as error:
+        raise DataError(path, f"is not HLO text: {str(error)[:500]}", _WRITE_AGAIN) from None
+
+
+def _module_of_text(path: Path) -> bytes:
+    """Return the serialised module of an HLO text; run in a process of its own."""
+    from jaxlib.xla_client import hlo
+
+    try:
+        return hlo.hlo_module_from_text(path.read_text("utf-8")).as_serialized_hlo_module_proto()
+    except MemoryError:
+        raise
+    except Exception as error:  # of a type that only jaxlib can unpickle
+        raise ValueError(" ".join(str(error).split())) from None
 
 
 def _parse(data: bytes) -> list[ModuleTuningData]:

@@ -22,9 +22,10 @@ def agreement(one: Path, other: Path) -> pd.DataFrame:
     """Compare two submissions row by row.
 
     Returns:
-        For each ID that both have: ``id``, ``collection``, ``configs`` (that ``one`` lists), ``tau``
-        (Kendall's tau of the two rankings, -1 to 1; NaN for a tile row, and where one lists other
-        configurations) and ``top_5`` (share of the first five that both have, 0 to 1).
+        For each ID that both have: ``id``, ``collection``, ``configs`` (number that ``one`` lists), ``tau``
+        and ``top_5``. ``tau`` is Kendall's tau of the two rankings, -1 to 1; NaN for a tile row, and where
+        the two list different configurations. ``top_5`` is the share of the first five that both have, 0 to
+        1.
 
     Raises:
         DataError: A CSV is missing or broken, or the two have no row in common.

@@ -2,26 +2,20 @@
 
 import json
 import os
-import re
-import select
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from fastslow.competition.catalog import COMPETITION
 from fastslow.core.errors import FastslowError
+from fastslow.core.isolated import TIMED_OUT, Killed, run
 from fastslow.core.progress import LOG_SECONDS
-from fastslow.kaggle.credentials import credentials, scrub
+from fastslow.kaggle.credentials import credentials, environment, scrub
 
 PAGE = f"https://www.kaggle.com/competitions/{COMPETITION}"
 HOW_TO_AUTHENTICATE = (
     "Make a token at https://www.kaggle.com/settings/api and type `export KAGGLE_API_TOKEN=<token>`,"
     " or save it as ~/.kaggle/access_token, or run `kaggle auth login`"
 )
-_SCRIPT = Path(__file__).with_name("api_call.py")
 _IDLE_S = 600.0  # kaggle itself repeats a lost upload for six minutes without printing anything
 _NOISY = ("VERBOSE", "VERBOSE_OUTPUT")  # they make kaggle print its requests, credentials included
 MEANINGS = {  # by kind of failure: the problem and the remedy
@@ -36,6 +30,14 @@ MEANINGS = {  # by kind of failure: the problem and the remedy
         "Kaggle could not be reached or did not answer in full",
         f"Check the network and proxy and run it again; before a second upload look at {PAGE}/submissions",
     ),
+    "missing": (
+        f"Kaggle finds no competition {COMPETITION!r}, or not what was asked of it",
+        f"Look whether {PAGE} is there, and run it again",
+    ),
+    "proxy": (
+        "the proxy refuses the connection",
+        "Give its user and password in http_proxy and https_proxy (http://USER:PASSWORD@HOST:PORT)",
+    ),
     "access": (
         f"Kaggle gives no access to the competition {COMPETITION!r}",
         f"Accept the rules at {PAGE}/rules as the owner of the credentials, and check the name",
@@ -47,6 +49,10 @@ MEANINGS = {  # by kind of failure: the problem and the remedy
     "unconfirmed": ("Kaggle did not confirm the submission", f"See {PAGE}/submissions"),
     "package": ("the kaggle package is missing or too old", "Run `pip install 'kaggle>=2.2.4,<3'`"),
     "other": ("the kaggle package failed", f"See {PAGE}/submissions"),
+}
+_STATUS = {
+    **{400: "request", 401: "credentials", 403: "access", 404: "missing", 407: "proxy"},
+    **dict.fromkeys((408, 429), "network"),
 }
 
 
@@ -80,52 +86,68 @@ def call(method: str, echo: bool = False, **arguments: Any) -> Any:
     Raises:
         CallError: The method raised an exception, the process was stopped, or it ended without an answer.
     """
-    command = [sys.executable, "-P", str(_SCRIPT), json.dumps([method, arguments])]
-    environment = {name: value for name, value in os.environ.items() if name not in _NOISY}
-    environment |= {"PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"}
+    variables = {name: value for name, value in environment().items() if name not in _NOISY}
     if not sys.stderr.isatty():  # kaggle's own bar would flood a log
-        environment |= {"TQDM_MININTERVAL": f"{LOG_SECONDS}", "TQDM_MAXINTERVAL": f"{LOG_SECONDS}"}
-    printed = ""
-    with (
-        tempfile.TemporaryFile() as answer,
-        subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=answer, stderr=subprocess.PIPE, env=environment
-        ) as process,
-    ):
-        try:
-            for piece in _pieces(process):
-                printed += piece
-                if echo:
-                    print(scrub(piece), end="", file=sys.stderr, flush=True)
-            process.wait()
-        except TimeoutError as error:
-            raise CallError("network", str(error)) from None
-        finally:
-            process.kill()  # does nothing once it has ended
-        answer.seek(0)
-        text = answer.read()
-    if not text:
-        said = " / ".join(printed.strip().split("\n")[-5:])
-        raise CallError("other", f"status {process.returncode}: {said or 'it printed nothing'}")
-    value = json.loads(text)
-    if "failure" in value:
-        raise CallError(*value["failure"])
-    return value["result"]
+        variables |= {"TQDM_MININTERVAL": f"{LOG_SECONDS}", "TQDM_MAXINTERVAL": f"{LOG_SECONDS}"}
+
+    def hear(piece: str) -> None:
+        if echo:
+            print(scrub(piece), end="", file=sys.stderr, flush=True)
+
+    try:
+        failure, answer = run(_call, method, arguments, variables, hear=hear, silence=_IDLE_S)
+    except Killed as error:
+        raise CallError("network" if error.kind == TIMED_OUT else "other", f"{error.kind}: {error}") from None
+    if failure:
+        raise CallError(failure, answer)
+    return json.loads(answer)
 
 
-def _pieces(process: subprocess.Popen) -> Iterator[str]:
-    """Yield what a process prints to stderr, cut after each line feed or carriage return.
+def _call(method: str, arguments: dict[str, Any], variables: dict[str, str]) -> tuple[str, str]:
+    """Call a method in this process.
 
-    Raises:
-        TimeoutError: It printed nothing for too long.
+    Returns:
+        The kind of failure, empty where there is none; and what kaggle said, or its result as JSON.
     """
-    buffer = b""
-    while select.select([process.stderr], [], [], _IDLE_S)[0]:
-        chunk = os.read(process.stderr.fileno(), 65536)
-        *whole, buffer = re.split(rb"(?<=[\r\n])", buffer + chunk)
-        if not chunk:
-            whole.append(buffer)
-        yield from (piece.decode(errors="replace") for piece in whole)
-        if not chunk:
-            return
-    raise TimeoutError(f"timed out: kaggle printed nothing for {_IDLE_S:.0f} s")
+    os.environ.clear()
+    os.environ.update(variables)
+    try:
+        from kaggle.api.kaggle_api_extended import KaggleApi  # importing it authenticates and may fail
+
+        api = KaggleApi()
+        api.authenticate()  # exits where there are no credentials or Kaggle refuses them
+        return "", json.dumps(getattr(api, method)(**arguments), default=_plain)
+    except (Exception, SystemExit) as error:
+        said = "kaggle exits" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
+        return _kind(error), said
+
+
+def _plain(value: Any) -> Any:
+    """Return one of kaggle's objects as a dict, with a key for every field."""
+    return value.to_dict(ignore_defaults=False)
+
+
+def _kind(error: BaseException) -> str:
+    """Return the kind of failure, as :data:`MEANINGS` lists it."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status is not None:
+        return _STATUS.get(status, "network" if status >= 500 else "other")
+    import requests
+    import urllib3.exceptions
+
+    if isinstance(error, requests.exceptions.ProxyError) and "407" in str(error):
+        return "proxy"
+    kinds = {  # in this order: most of the network's errors are subclasses of OSError
+        # a header cannot hold them: another attempt would not pass either
+        "credentials": (SystemExit, requests.exceptions.InvalidHeader, UnicodeError),
+        "package": (ImportError, AttributeError),
+        "network": (
+            ConnectionError,
+            TimeoutError,
+            requests.RequestException,
+            urllib3.exceptions.HTTPError,
+            ValueError,  # a download of the wrong size, an answer that is not JSON
+        ),
+        "file": OSError,
+    }
+    return next((kind for kind, types in kinds.items() if isinstance(error, types)), "other")

@@ -30,7 +30,7 @@ BYTES = {"unit": "B", "unit_scale": True}  # of a progress bar
 
 
 class _Known(Record):
-    """Which version of the remote file a part belongs to: its size, and its ETag or date."""
+    """The version of the remote file that a part belongs to: its size, and its ETag or date."""
 
     size: NonNegativeInt
     validator: Annotated[str, StringConstraints(pattern=r"^([!-~][ -~]*)?$")]
@@ -70,9 +70,13 @@ def download(url: str, target: Path) -> None:
     The part on disk (``<target>.part``) is continued only if the server still has the same file: same size,
     and same ETag or Last-Modified where it sends one. The target appears when its size is right.
 
+    Args:
+        url: Address of the file, ``http`` or ``https``.
+        target: Path to write.
+
     Raises:
         DataError: The server does not have the file or does not send its size, or the connection was lost
-            eight times in a row without a new byte; the part stays for the next run.
+            eight times in a row without a new byte; the part stays for the next call.
     """
     part = _part(target)
     target.parent.mkdir(parents=True, exist_ok=True)

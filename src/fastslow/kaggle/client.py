@@ -15,7 +15,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
 from fastslow.evaluation.ledger import SubmissionResult
 from fastslow.kaggle.api_process import HOW_TO_AUTHENTICATE, PAGE, CallError, KaggleError, call
-from fastslow.kaggle.credentials import credentials
+from fastslow.kaggle.credentials import credentials, unusable
 
 SUCCESS = "Successfully submitted"
 _UPLOAD_FAILED = "Could not submit to competition"  # an answer of kaggle's, not an exception
@@ -49,7 +49,7 @@ def submit(
     Raises:
         DataError: The file is missing or empty.
         KaggleError: No credentials, refused credentials (401), no permission (403), submission limit
-            reached, failed upload, or no network; nothing was submitted unless the message says otherwise.
+            reached, failed upload, or no network. Nothing was submitted unless the message states it.
     """
     csv = Path(csv)
     if not is_there(csv, MAX_TEXT_BYTES) or not csv.stat().st_size:
@@ -110,7 +110,7 @@ def wait_for_score(
     """Wait until Kaggle has scored our submission; a lost connection in between is only reported.
 
     Args:
-        result: What :func:`submit` returned.
+        result: As returned by :func:`submit`.
         timeout_s: Time limit, seconds.
         poll_s: First pause, seconds; each later one is 1.5 times as long, up to 30.
         report: Called with one line of progress before each pause.
@@ -171,7 +171,8 @@ def download(folder: Path) -> Path:
 
 def _require_credentials() -> None:
     if credentials() is None:
-        raise KaggleError("no Kaggle credentials found", HOW_TO_AUTHENTICATE)
+        problem = f"; {found}" if (found := unusable()) else ""
+        raise KaggleError(f"no Kaggle credentials found{problem}".rstrip("."), HOW_TO_AUTHENTICATE)
 
 
 def _is_limit(said: str) -> bool:

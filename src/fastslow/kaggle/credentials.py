@@ -1,6 +1,5 @@
 """Find the user's Kaggle credentials, and keep them out of everything that is shown."""
 
-import json
 import os
 import re
 import sys
@@ -9,6 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from fastslow.core.errors import DataError
+from fastslow.core.input_files import is_there, parse_json, read_text
+
+_REMEDY = "Download it again at https://www.kaggle.com/settings/api"
 _SHORTEST_SECRET = 8  # characters; a shorter value cannot be a real credential
 
 
@@ -18,6 +21,8 @@ class _Place(NamedTuple):
     name: str
     complete: bool
     secrets: list[str]
+    variables: dict[str, str] = {}  # that give the kaggle package what is there
+    problem: str = ""  # why a file that is there cannot be used
 
 
 def credentials() -> str | None:
@@ -29,6 +34,23 @@ def credentials() -> str | None:
         ``KAGGLE_API_TOKEN``, ``~/.kaggle/access_token`` or another place; None where there are none.
     """
     return next((place.name for place in _places() if place.complete), None)
+
+
+def environment() -> dict[str, str]:
+    """Return the variables of this process, with the credentials as the kaggle package takes them.
+
+    Byte-order marks, quotes and line ends around a value are gone.
+    """
+    places = [*_places()]
+    found = next((place.variables for place in places if place.complete), {})
+    if any(place.problem and place.name.endswith("kaggle.json") for place in places):
+        found = {**found, "KAGGLE_CONFIG_DIR": os.devnull}  # the package would wait for a pipe, or fail
+    return {**os.environ, **found}
+
+
+def unusable() -> str:
+    """Return which files of credentials are there but cannot be used, and why; empty where there are none."""
+    return "; ".join(place.problem for place in _places() if place.problem)
 
 
 def scrub(text: str) -> str:
@@ -59,26 +81,38 @@ def _without(text: str, secrets: list[str]) -> str:
 def _places() -> Iterator[_Place]:
     """Yield the places in the order in which the kaggle package looks."""
     home = Path("~/.kaggle").expanduser()
-    token = os.environ.get("KAGGLE_API_TOKEN", "")  # the token, or the path of a file that holds it
-    stored = _read(Path(token))
-    yield _Place("KAGGLE_API_TOKEN", bool(token), [stored or token])
+    given = _clean(os.environ.get("KAGGLE_API_TOKEN", ""))  # the token, or the path of a file that holds it
+    named = given and os.path.exists(given)
+    token, problem = _read(Path(given)) if named else (given, "")
+    yield _Place("KAGGLE_API_TOKEN", bool(token), [token], {"KAGGLE_API_TOKEN": token}, problem)
     for name in ("access_token", "access_token.txt"):
-        token = _read(home / name)
-        yield _Place(f"~/.kaggle/{name}", bool(token), [token])
-    user, key = os.environ.get("KAGGLE_USERNAME", ""), os.environ.get("KAGGLE_KEY", "")
-    yield _Place("KAGGLE_USERNAME and KAGGLE_KEY", bool(user and key), _keys(user, key))
-    legacy = _read_json(_legacy_path(home))
-    owner, own_key = user or legacy.get("username", ""), key or legacy.get("key", "")
-    secrets = [*_keys(owner, own_key), *_keys(legacy.get("username", ""), legacy.get("key", ""))]
-    yield _Place(str(_legacy_path(home)), bool(owner and own_key), secrets)
-    tokens = _read_json(home / "credentials.json")
+        token, problem = _read(home / name)
+        yield _Place(f"~/.kaggle/{name}", bool(token), [token], {"KAGGLE_API_TOKEN": token}, problem)
+    user, key = _clean(os.environ.get("KAGGLE_USERNAME", "")), _clean(os.environ.get("KAGGLE_KEY", ""))
+    yield _pair("KAGGLE_USERNAME and KAGGLE_KEY", user, key)
+    path = _legacy_path(home)
+    legacy, problem = _read_json(path)
+    own_user, own_key = legacy.get("username", ""), legacy.get("key", "")
+    misnamed = path.with_name(f"{path.name}.txt")
+    if os.path.exists(misnamed) and not os.path.lexists(path):
+        problem = f"{misnamed}: the kaggle package does not read it. Rename it to {path.name}"
+    elif not problem and os.path.lexists(path) and not (own_user and own_key):
+        problem = f"{path}: it has no {'key' if own_user else 'username'}. {_REMEDY}"
+    place = _pair(str(path), user or own_user, key or own_key)
+    yield place._replace(secrets=[*place.secrets, *_keys(own_user, own_key)], problem=problem)
+    tokens, problem = _read_json(home / "credentials.json")
     found = [tokens.get("refresh_token", ""), tokens.get("access_token", "")]
-    yield _Place("kaggle auth login", bool(found[0]), found)
+    yield _Place("kaggle auth login", bool(found[0]), found, problem=problem)
+
+
+def _pair(name: str, user: str, key: str) -> _Place:
+    given = {"KAGGLE_USERNAME": user, "KAGGLE_KEY": key}
+    return _Place(name, bool(user and key), _keys(user, key), given)
 
 
 def _keys(user: str, key: str) -> list[str]:
     """Return a key as it is and as servers echo it: user and key, or the key, in base64."""
-    texts = [f"{user}:{key}".encode(), key.encode()] if key else []
+    texts = [text.encode(errors="replace") for text in (f"{user}:{key}", key)] if key else []
     return [key, *(encode(text).decode() for text in texts for encode in (b64encode, urlsafe_b64encode))]
 
 
@@ -91,17 +125,28 @@ def _legacy_path(home: Path) -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "kaggle" / "kaggle.json"
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
+def _clean(text: str) -> str:
+    """Return a value without what editors and shells leave around it."""
+    return text.strip("\ufeff\"' \t\r\n")
 
 
-def _read_json(path: Path) -> dict[str, str]:
-    """Return the entries of a JSON object that have a value, as strings; empty where there is none."""
+def _read(path: Path) -> tuple[str, str]:
+    """Return a value that a file holds, empty where there is none, and why the file cannot be used."""
     try:
-        value = json.loads(_read(path))
-    except json.JSONDecodeError:
-        return {}
-    return {name: str(entry) for name, entry in value.items() if entry} if isinstance(value, dict) else {}
+        return (_clean(read_text(path, _REMEDY)), "") if is_there(path) else ("", "")
+    except (DataError, OSError) as error:
+        return "", str(error)
+
+
+def _read_json(path: Path) -> tuple[dict[str, str], str]:
+    """Return the entries of a JSON object that have a value, as strings, and why the file cannot be used."""
+    text, problem = _read(path)
+    if not text:
+        return {}, problem
+    try:
+        value = parse_json(path, text, _REMEDY)
+    except DataError as error:
+        return {}, str(error)
+    if not isinstance(value, dict):
+        return {}, f"{path}: it holds no JSON object. {_REMEDY}"
+    return {name: _clean(str(entry)) for name, entry in value.items() if entry}, ""

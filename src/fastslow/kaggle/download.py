@@ -1,4 +1,4 @@
-"""Download, check and unpack the real competition's data; what is complete is left alone.
+"""Download, check and unpack the real competition's data; a complete part stays as it is.
 
 Two sources: Kaggle through its package (one zip with everything, needs credentials) and Google's public tar
 files (one per split, no account). Both were tested against a loopback server only; the folders inside
@@ -47,7 +47,7 @@ _ADDRESS = re.compile(r"https?://([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?(/[^\s?#@
 
 
 class DownloadSettings(Settings):
-    """What to download of the real competition, from where and to where."""
+    """Settings of a download of the real competition: its parts, its source and its folder."""
 
     root: str = "data/raw"
     """Folder for the data; a relative one is under FASTSLOW_HOME, by default the repository."""
@@ -69,7 +69,11 @@ class DownloadSettings(Settings):
     """Address of the folder of Google's tar files; change it for a mirror."""
 
     def check(self) -> None:
-        """Refuse unknown collections and splits."""
+        """Check the names of collections and splits, and the form of the address.
+
+        Raises:
+            SettingsError: A collection or split does not exist, or ``base_url`` is no address of a folder.
+        """
         for name in self.collections:
             get_collection(name)
         for name in self.splits:

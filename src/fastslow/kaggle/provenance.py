@@ -1,4 +1,4 @@
-"""Where the data are from and in which row order, and whether a submission made from them may be uploaded."""
+"""Origin and row order of the data, and a check before a submission made from them is uploaded."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -92,7 +92,7 @@ def check_release(csv: Path, record: Mapping, root: Path, unproven_order: bool) 
         unproven_order: Whether the user accepts an order that is not known to be the scored one.
 
     Raises:
-        DataError: The data are of the launch release, or of another one than the submission.
+        DataError: The data belong to the launch release, or to another release than the submission.
         SettingsError: The order is unproven, and nobody said that it is accepted.
     """
     orders = read_row_orders(root)

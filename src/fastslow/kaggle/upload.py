@@ -25,7 +25,8 @@ def upload(csv: Path, data_root: Path, unproven_order: bool = False) -> None:
         DataError: The CSV is not as it must be, not the one its record was written for, or made from data of
             a row order that Kaggle does not score.
         SettingsError: The row order is unproven and was not accepted.
-        KaggleError: Nothing was uploaded, or there is no score yet; the message says which and what to type.
+        KaggleError: Nothing was uploaded, or there is no score yet; the message names the cause and the
+            command to type.
     """
     with writer_lock(csv.parent):  # a second run waits, and finds it uploaded
         _upload(csv, data_root, unproven_order)

@@ -30,7 +30,7 @@ def boost(
         settings: Settings; of these ``num_iterations``, ``evaluate_every`` and ``early_stopping_rounds``.
         update: Grows one tree; returns whether none could be grown, which ends the training.
         predict: Valid predictions ``(C,)`` per graph of ``num_iteration`` trees from ``start_iteration`` on,
-            its two arguments. Those of consecutive trees add up, so each tree is evaluated once.
+            its two arguments. Predictions of consecutive trees add up, so each tree is evaluated once.
         kind: ``layout`` or ``tile``, which decides the metric.
         labels: Valid runtimes ``(C,)`` per graph.
         report: Called with the iteration and the latest valid score after every iteration.
@@ -58,7 +58,7 @@ def boost(
 
 
 def kept_trees(settings: RankerSettings, history: History) -> int:
-    """Return how many trees a model has: all, or those up to the (first) best valid score."""
+    """Return the number of trees of a model: all, or with early stopping up to the first best valid score."""
     if not settings.early_stopping_rounds:
         return history[-1][0]
     return max(history, key=lambda entry: entry[1])[0]

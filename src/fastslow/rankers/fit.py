@@ -73,7 +73,7 @@ class Fitted:
     history: History
 
     def predict(self, table: Table) -> dict[str, np.ndarray]:
-        """Return predictions ``(C,)`` float64 per graph, lower = predicted faster."""
+        """Return predictions ``(C,)`` float64 per graph of a table, lower = predicted faster."""
         return booster_predictions(self.objective, self.booster, table, 0, self.num_trees)
 
     def predict_split(self, features: Features, split: str) -> dict[str, np.ndarray]:
@@ -103,6 +103,11 @@ def predict_split(
 ) -> dict[str, dict[str, np.ndarray]]:
     """Predict every configuration of a split with several rankers, holding the table of one graph at a time.
 
+    Args:
+        fits: Rankers by name.
+        features: Features of the collection.
+        split: ``train``, ``valid`` or ``test``.
+
     Returns:
         ``(C_file,)`` float64 per ranker and graph, lower = predicted faster.
     """
@@ -121,7 +126,15 @@ def booster_predictions(
     start_iteration: int,
     num_iteration: int,
 ) -> dict[str, np.ndarray]:
-    """Return predictions ``(C,)`` per graph of some of the trees; those of consecutive trees add up."""
+    """Return predictions ``(C,)`` per graph of some of the trees; predictions of consecutive trees add up.
+
+    Args:
+        objective: One of ``OBJECTIVES``.
+        booster: The trees.
+        table: Rows of the graphs, with the columns that the trees read.
+        start_iteration: The first tree, from 0.
+        num_iteration: Number of trees.
+    """
 
     def raw_output(rows: np.ndarray) -> np.ndarray:
         return predict_trees(booster, rows, start_iteration, num_iteration)

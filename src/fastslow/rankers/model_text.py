@@ -37,7 +37,7 @@ def read_booster_text(text: str) -> "lightgbm.Booster":
     """Return the trees of a model text.
 
     Args:
-        text: What ``Booster.save_model`` wrote: one output, numerical splits, constant leaves.
+        text: As ``Booster.save_model`` writes it: one output, numerical splits, constant leaves.
 
     Raises:
         ValueError: The text is not such a model; the tree and the key are named.

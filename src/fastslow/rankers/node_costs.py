@@ -1,4 +1,4 @@
-"""What a configurable node costs under its layouts: tiles, work on padding, reordered and moved bytes.
+"""Costs of a configurable node under its layouts: tiles, work on padding, reordered and moved bytes.
 
 Everything is computed per distinct combination of layouts of a node
 (:class:`fastslow.rankers.node_layouts.LayoutStates`), a few thousand per graph, summed per class of

@@ -56,7 +56,7 @@ class Objective:
 
     Args:
         lightgbm: LightGBM's name of the objective.
-        label: Computes the labels of a graph from its runtimes; None: labels are those of pairs.
+        label: Computes the labels of a graph from its runtimes; None: the pairs have labels.
         sign: Factor that turns the trees' output into a prediction, lower = faster.
         ranks: LightGBM takes each graph as a query and labels as relevance.
         reads: Settings that only some objectives read and this one does.
@@ -105,7 +105,7 @@ def draw_pairs(
 
     Args:
         runtime: ``(C,)`` runtimes of a graph.
-        per_config: Configurations sampled for each one, with replacement; those of equal runtime are dropped.
+        per_config: Configurations sampled for each one, with replacement; pairs of equal runtime are dropped.
         rng: Source of randomness.
 
     Returns:
@@ -118,7 +118,7 @@ def draw_pairs(
 
 
 def pair_features(first: np.ndarray, second: np.ndarray, shared: np.ndarray) -> np.ndarray:
-    """Return the features of pairs.
+    """Return the features of pairs of configurations.
 
     Args:
         first: Features ``(..., F)`` of the first configuration of each pair.
@@ -126,7 +126,8 @@ def pair_features(first: np.ndarray, second: np.ndarray, shared: np.ndarray) -> 
         shared: Positions of the H columns that describe the graph, equal for both.
 
     Returns:
-        ``(..., F)`` differences, with the common value in the ``shared`` columns.
+        ``(..., F)`` features of the first minus features of the second; the ``shared`` columns keep their
+        common value.
     """
     result = first - second
     result[..., shared] = first[..., shared]
@@ -142,7 +143,7 @@ def make_dataset(
 ) -> "lightgbm.Dataset":
     """Combine a table with an objective's labels, with the same total weight for every graph.
 
-    What is sampled for a graph depends on the seed and its name alone.
+    The pairs sampled for a graph depend only on the seed and its name.
 
     Args:
         table: Rows with runtimes.
@@ -222,7 +223,7 @@ def predict_table(
 ) -> dict[str, np.ndarray]:
     """Turn the output of trees into predictions.
 
-    Predictions are linear in the trees' output, so those of disjoint sets of trees add up.
+    Predictions are linear in the trees' output, so predictions of disjoint sets of trees add up.
 
     Args:
         objective: One of ``OBJECTIVES``.

@@ -60,7 +60,7 @@ class RankerSettings(Settings):
     seed: NonNegative = 0
     """Seed of the sampled rows, columns, configurations and pairs."""
     train_on: Literal[*TRAIN_ON] = "source"
-    """Collections whose train graphs are learned from: the ``collection`` alone, both searches of its
+    """Collections whose train graphs are learned from: only the ``collection``, both searches of its
     ``source`` (xla or nlp), or every ``layout`` collection. The trees are the same whichever of them is
     predicted. The features folders of the others are expected beside its own; layout only."""
     num_iterations: Annotated[Positive, Le(100_000)] = 150
@@ -86,13 +86,13 @@ class RankerSettings(Settings):
     objective: Literal[*OBJECTIVES, BEST] = "pairwise"
     """``regression`` (z-scored log runtime per graph), ``quantile`` (rank in the graph), ``lambdarank``,
     ``rank_xendcg``, ``pairwise`` (which of two configurations is slower, from the difference of their
-    features: the best on the sample and the 11th place's), or ``best``: train all and keep the one with the
+    features: the best on the sample and the 11th place's). ``best`` trains all and keeps the one with the
     best valid score."""
     pairs_per_config: Annotated[Positive, Le(1000)] = 16
     """Configurations that each train configuration is compared with (``pairwise``)."""
 
     def unread(self) -> Unread:
-        """Return the fields that the objective does not read, and those of early stopping without it."""
+        """Return the fields that the objective does not read, and without early stopping its fields."""
         names = () if self.early_stopping_rounds else ("evaluate_every", "valid_configs")
         kept = dict.fromkeys(names, ("with early_stopping_rounds=0", "choose early_stopping_rounds"))
         why = f"with objective={self.objective!r}"
@@ -113,7 +113,7 @@ class RankerSettings(Settings):
             self.require_defaults({"train_on": (f"for {kind}", remedy)})
 
     def artifact(self) -> Artifact:
-        """Return the run folder, with those of ``runs`` as its parts; each depends on the features.
+        """Return the run folder, with the folders of ``runs`` as its parts; each depends on the features.
 
         Raises:
             SettingsError: A setting is not read for collections of this kind, and has another value than its

@@ -1,7 +1,7 @@
 """The ranker's table: one row of physical features for every configuration of a graph.
 
 No column depends on the order of the configurations, nor on how often a layout occurs in the graph's data,
-but for the compiler's own layouts, which the commonest ones stand for (``default_layouts.py``).
+except for the compiler's own layouts, which are taken to be the commonest ones (``default_layouts.py``).
 """
 
 import numpy as np
@@ -43,7 +43,7 @@ def tabulate(
         graph: The graph.
         kind: ``layout`` or ``tile``, the kind of its collection.
         config_columns: Names of its ``config_feat`` columns.
-        rows: Positions of the configurations; by default all of them. The rest counts in the minima alone.
+        rows: Positions of the configurations; by default all of them. The others only count in the minima.
 
     Returns:
         ``(rows, F)`` float32 and the F names, described in ``features/README.md``: ``config_feat`` and, for
@@ -76,9 +76,10 @@ def physical_sums(graph: Graph, chunk_bytes: int = 1 << 22) -> tuple[np.ndarray,
         chunk_bytes: Working memory for one chunk of configurations; changes no value.
 
     Returns:
-        ``(C, V)`` float32 and the V names. Bytes and FLOPs are shares of those of all configurable tensors,
-        unpadded, and nodes: a difference of two configurations then weighs the same in a program of any size.
-        (That of log(1 + x) is the same large step from nothing to something, however little it is.)
+        ``(C, V)`` float32 and the V names. Bytes and FLOPs are shares of the unpadded bytes of all
+        configurable tensors and of the FLOPs of all nodes. A difference of two configurations then weighs the
+        same in a program of any size. (With log(1 + x), the step from nothing to something is equally large,
+        however little it is.)
     """
     kinds = graph.node_opcode[graph.config_index]
     parts, names = [], []

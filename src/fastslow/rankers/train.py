@@ -48,9 +48,9 @@ class _Manifest(Record):
 
 
 def train_ranker(settings: RankerSettings) -> dict:
-    """Train the ranker of one collection and write its run folder, and those of ``runs`` from the same trees.
+    """Train the ranker of a collection; write its run folder, and the folders of ``runs`` from its trees.
 
-    The folder, and each of ``runs``, gets ``metrics.jsonl``, ``training.png``, ``model.txt``,
+    The folder, and each of ``runs``, then holds ``metrics.jsonl``, ``training.png``, ``model.txt``,
     ``importance.csv``, ``predictions.npz`` and, last, ``manifest.json``. Training takes seconds to minutes;
     an interrupted run starts again.
 
@@ -117,7 +117,7 @@ def write_trees(
 
     Args:
         folder: Run folder.
-        fits: What was boosted, by objective.
+        fits: The boosted trees, by objective.
         metrics: Every metric on valid of the trees that are used, by objective.
         best: The objective whose trees are kept.
     """
@@ -153,6 +153,12 @@ def read_booster(folder: Path) -> "lightgbm.Booster":
 
 def read_ranker(folder: Path) -> Fitted:
     """Read the ranker of a run folder.
+
+    Args:
+        folder: A run folder that :func:`train_ranker` wrote.
+
+    Returns:
+        The trees, which predict graphs with :meth:`~fastslow.rankers.fit.Fitted.predict_split`.
 
     Raises:
         DataError: The run is not finished, or is not a ranker's.

@@ -1,4 +1,4 @@
-"""How configurations are drawn, in a few numbers per layout file: of the real files, and of any other."""
+"""A few numbers per layout file that show how its configurations are drawn: of real files, and of others."""
 
 from pathlib import Path
 
@@ -72,11 +72,11 @@ def choice_statistics(choices: Choices, opcodes: np.ndarray) -> dict[str, float]
 
     Returns:
         Counts of ``configs``, configurable ``nodes``, ``columns`` that vary and ``groups`` of columns that
-        determine each other; ``largest_1`` to ``largest_5``, the columns of the largest groups; means over
+        determine each other; ``largest_1`` to ``largest_5``, the columns of the largest groups. Means over
         the columns that vary, 0 without any: number of ``layouts``, share of the ``commonest`` layout (fewer
-        configurations raise it) and ``hamming``, the share of pairs of configurations that differ; the share
+        configurations raise it) and ``hamming``, the share of pairs of configurations that differ. The share
         ``left`` to the compiler of all entries, of operands of dots (``left_dots``) and of outputs and
-        operands of reshapes (``left_reshapes``), NaN without such nodes; the share of ``reshapes`` among the
+        operands of reshapes (``left_reshapes``), NaN without such nodes. The share of ``reshapes`` among the
         nodes.
     """
     num_configs = len(choices)

@@ -1,4 +1,4 @@
-"""What notebook 00 shows of competition files: sizes, a program, choices, runtimes, quality of labels."""
+"""Tables and figures of notebook 00: sizes of files, a program, choices, runtimes, quality of labels."""
 
 from dataclasses import asdict
 from typing import Literal
@@ -162,12 +162,18 @@ def _in_words(order: list[int], sizes: np.ndarray) -> str:
 
 
 def compare_programs(settings: DataReportSettings) -> pd.DataFrame:
-    """Read runtimes and configurations of the programs of a split.
+    """Compare runtimes and configurations of the first train programs of a collection.
+
+    Args:
+        settings: The data and the collection.
 
     Returns:
         One row per program, widest spread first: ``name``, ``nodes``, ``configs``, ``distinct`` (different
         configurations), ``repeated`` (the others), ``runtimes`` (different ones), ``median`` and ``slowest``
-        runtime over the fastest.
+        runtime as multiples of the fastest.
+
+    Raises:
+        DataError: A file is missing, broken or has no runtimes.
     """
     rows = []
     for file in progress(_programs(settings)[:_MAX_PROGRAMS], desc="runtimes", unit="file"):
@@ -190,7 +196,10 @@ def compare_programs(settings: DataReportSettings) -> pd.DataFrame:
 
 
 def compare_labels(settings: DataReportSettings) -> pd.DataFrame:
-    """Measure the labels of the programs of a split.
+    """Measure the labels of the first train programs of a collection.
+
+    Args:
+        settings: The data and the collection.
 
     Returns:
         One row per program, the lowest ceiling first: ``name`` and the fields of
@@ -268,7 +277,11 @@ def plot_runtimes(program: Program) -> Figure:
 
 
 def plot_programs(programs: pd.DataFrame) -> Figure:
-    """Plot distinct and repeated configurations of each program of :func:`compare_programs`, and runtimes."""
+    """Plot each program's number of distinct and repeated configurations, and its spread of runtimes.
+
+    Args:
+        programs: The table of :func:`compare_programs`.
+    """
     rows = programs[::-1]
     figure = Figure(figsize=(10, 1.4 + 0.22 * len(rows)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
@@ -287,10 +300,13 @@ def plot_programs(programs: pd.DataFrame) -> Figure:
 
 
 def plot_quality(program: Program) -> Figure:
-    """Plot the ranks of a labelled file's runtimes over its rows, and of two runs of repeated configurations.
+    """Plot ranks of a labelled file's runtimes over its rows, and of repeated configurations' measurements.
 
-    Blocks of rows that are slower than their neighbours, or a slope, are a machine that changed. Points far
-    from the diagonal are configurations whose order is noise.
+    Blocks of rows that are slower than their neighbours, or a slope, show that the machine's speed changed.
+    Points far from the diagonal are configurations whose order is noise.
+
+    Args:
+        program: A layout program with runtimes.
     """
     figure = Figure(figsize=(10, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[2, 1])

@@ -1,4 +1,4 @@
-"""What notebooks 10 and 12 show of a features folder: pruning, configurations, features against runtime."""
+"""Figures of notebooks 10 and 12, of a features folder: pruning, configurations, features against runtime."""
 
 import numpy as np
 import pandas as pd
@@ -147,7 +147,13 @@ def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]
 
 
 def plot_columns(settings: FeatureSettings, graph: str = "", panels: int = 6) -> Figure:
-    """Draw the features of the largest absolute Kendall's tau in one train graph against its runtimes."""
+    """Draw the features of the largest absolute Kendall's tau in one train graph against its runtimes.
+
+    Args:
+        settings: Settings of finished features.
+        graph: Name of a train graph; empty for the one with the most configurations.
+        panels: Number of features.
+    """
     features, shown = _read(settings, graph)
     drawn = np.linspace(0, shown.num_configs - 1, min(_DOTS, shown.num_configs)).astype(int)
     values, runtime = np.asarray(shown.config_feat[drawn]), shown.runtime[drawn]
@@ -186,7 +192,7 @@ class ViolationSettings(Settings):
     """Column of ``config_feat`` to plot against runtime."""
 
     def position(self, names: list[str]) -> int:
-        """Return the position of the column among those of the features; one that is not there is refused."""
+        """Return the position of the column among the features' columns; an unknown column is an error."""
         self.require(self.column in names, "column", f"one of {', '.join(names)}")
         return names.index(self.column)
 
@@ -211,7 +217,7 @@ def plot_violation(settings: ViolationSettings) -> Figure:
     """Plot a configuration feature against runtime, one panel per graph, with Kendall's tau of the two.
 
     Returns:
-        The figure; runtimes are over that of the graph's fastest configuration.
+        The figure; runtimes are divided by the runtime of the graph's fastest configuration.
 
     Raises:
         SettingsError: The features have no such column.

@@ -1,4 +1,4 @@
-"""What notebook 24 shows of a ranker: which columns it needs, and which layouts it predicts to be slow."""
+"""Figures of notebook 24, of a ranker: the columns that it needs, the layouts that it predicts to be slow."""
 
 from functools import cached_property
 
@@ -114,7 +114,8 @@ class Explanation:
     def contributions(self) -> pd.DataFrame:
         """SHAP values of the graph: one row per configuration, one column per feature, most important first.
 
-        Those of a feature and its min-subtracted column are added up; constant features are left out.
+        The importances of a feature and of its min-subtracted column are added up; constant features are left
+        out.
         """
         values = self.fitted.contributions(self.one_graph)[self.name]
         names = pd.Index(self.table.columns).str.removesuffix(ABOVE_LEAST)
@@ -131,7 +132,8 @@ class Explanation:
         Returns:
             One row per node, tensor and layout, slowest first: ``node``, ``opcode``, ``tensor``, ``sizes``,
             ``layout`` (minor to major, ``compiler`` where left to it), ``configs`` that have it and
-            ``effect``, mean prediction with it minus without it, in standard deviations of the predictions.
+            ``effect``. The effect is the mean prediction with the layout minus without it, in standard
+            deviations of the predictions.
         """
         graph = self.features.graph(VALID, self.name)
         chosen = draw_configs(len(graph.config_row), _CONFIGS, 0, self.name)

@@ -44,7 +44,7 @@ def plot_states(graph: Graph, depth: int = 1) -> Figure:
 
 
 def _name_nodes(axes: Axes, graph: Graph) -> None:
-    """Name all nodes, configurable ones in bold; of many nodes the configurable ones alone."""
+    """Name all nodes, configurable ones in bold; of many nodes only the configurable ones."""
     nodes, meaning = np.arange(graph.num_nodes), "node (bold: configurable)"
     if len(nodes) > _MAX_LABELS:
         nodes, meaning = graph.config_index, "node (named: configurable)"

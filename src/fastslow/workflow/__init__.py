@@ -1,4 +1,4 @@
-"""What ``make submit`` runs: presets, the steps of a run, their order and the pools that run them."""
+"""The steps of ``make submit``: presets, the steps of a run, their order and the pools that run them."""
 
 import sys
 

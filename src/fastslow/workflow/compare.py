@@ -1,4 +1,4 @@
-"""The command ``compare``: two runs, two models or two submissions, recognised by what they are."""
+"""The command ``compare``: two runs, two models or two submissions; their files show which."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def compare(settings: CompareSettings) -> None:
     """Print which of two is better (runs, models), or how far they rank alike (submissions).
 
     Raises:
-        SettingsError: The two are of different sorts, or of different collections.
+        SettingsError: The two are not of one sort, or belong to different collections.
         DataError: One of them is missing or broken.
     """
     one, other = resolve(settings.one), resolve(settings.other)

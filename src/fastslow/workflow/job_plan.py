@@ -1,8 +1,9 @@
-"""Which notebooks run side by side, by the memory, cores and GPUs that each needs and the machine has."""
+"""Plans the notebooks that run side by side, by the memory, cores and GPUs that each needs and there are."""
 
 import contextvars
 import math
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -13,7 +14,6 @@ from jupyter_client import AsyncKernelManager
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_cores, machine_memory
-from fastslow.core.processes import check_loopback
 from fastslow.core.settings import resolve
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
@@ -29,6 +29,7 @@ _COLUMNS = 256  # of a ranker's table, rounded up
 _STATE_TENSORS = 20  # tensors of a state that a training step keeps for its gradient, per layer together
 _CONFIGS_PER_STATE = 8  # measured on published files: 4 to 12 configurations of a node share a state
 _USABLE = 0.9  # share of the memory that is planned with
+_LOOPBACK, _LOOPBACK_SECONDS = "127.0.0.1", 5.0
 _LONG_SHARE = 0.8  # of the cores, as about of the CPU time of the preset kaggle
 
 environment: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar(
@@ -39,7 +40,7 @@ environment: contextvars.ContextVar[dict[str, str] | None] = contextvars.Context
 
 @dataclass(frozen=True)
 class Resources:
-    """What a machine has.
+    """Resources of a machine.
 
     Args:
         cores: Number of cores that this process may use.
@@ -54,7 +55,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Need:
-    """What a step needs.
+    """Needs of a step.
 
     Args:
         memory: Bytes.
@@ -69,7 +70,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Cores:
-    """How the cores are shared by the steps that wait.
+    """Shares of the cores for the steps that wait.
 
     Args:
         long: Cores of a long step.
@@ -158,28 +159,28 @@ def _ranker_bytes(settings: RankerSettings) -> int:
 
 
 class PlannedKernel(AsyncKernelManager):
-    """Starts a notebook's kernel with the variables of :data:`environment`."""
+    """Starts a notebook's Jupyter kernel with the variables of :data:`environment`."""
 
     async def start_kernel(self, **options: Any) -> None:
-        """Start the kernel.
+        """Start the Jupyter kernel.
 
         Raises:
-            RuntimeError: This machine does not reach itself; the kernel would be waited for in vain.
+            RuntimeError: This machine does not reach itself, so the Jupyter kernel could not be reached.
         """
-        check_loopback()
+        _check_loopback()
         await super().start_kernel(**options, env={**os.environ, **(environment.get() or {})})
 
 
 class PlannedPool(Executor):
     """Runs steps in threads, each when the memory, cores and GPUs that it needs are free.
 
-    A step that needs more than the machine has runs alone. How the cores are shared says :func:`share_cores`;
-    a network takes a GPU of its own where there are any.
+    A step that needs more than the machine has runs while no other step does. :func:`share_cores` shares the
+    cores. A network takes a GPU of its own where there are any.
 
     Args:
-        resources: What there is.
+        resources: The resources of this machine.
         jobs: Maximum number of steps at a time; 0 for as many as fit.
-        need: What a step needs.
+        need: Returns the needs of a step.
     """
 
     def __init__(self, resources: Resources, jobs: int = 0, need: Callable[[Step], Need] = step_need):
@@ -259,3 +260,13 @@ class PlannedPool(Executor):
         share = {STEP_CORES: str(cores), STEP_MEMORY: str(memory)}
         share["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(cores))
         return share if device is None else share | {"CUDA_VISIBLE_DEVICES": device}
+
+
+def _check_loopback() -> None:
+    """Raise RuntimeError where this machine cannot reach itself, as Jupyter kernels must."""
+    try:
+        with socket.create_server((_LOOPBACK, 0)) as server:
+            socket.create_connection(server.getsockname(), _LOOPBACK_SECONDS).close()
+    except OSError as error:
+        problem = f"this machine does not reach itself at {_LOOPBACK} ({error})"
+        raise RuntimeError(f"{problem}; bring it up: ip link set lo up") from None

@@ -1,4 +1,4 @@
-"""What the commands share that run one notebook for a program of the user and print what it found."""
+"""Common parts of the commands that execute one notebook for a program of the user and print its result."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a run would do: which steps are outdated and why, how long, and which results it would replace."""
+"""The plan of a run: its outdated steps with reasons and time, and the results that it would replace."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,8 @@ def print_outlook(steps: list[Step], preset: str, replaced: str = "") -> None:
     Args:
         steps: In the order of their stages.
         preset: Name of the preset.
-        replaced: What the run would be refused for, see :func:`replaces`.
+        replaced: The reason for which the run would raise an error, see :func:`replaces`; empty if it would
+            not.
     """
     outdated: dict[str, str] = {}  # name of the step that will write a folder
     due = []

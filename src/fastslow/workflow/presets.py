@@ -22,7 +22,7 @@ BASE: dict[str, dict] = {
     # a kernel is small and its graph is embedded once: more layers and graphs a step are affordable
     "gnn.tile": {"num_layers": 2, "dropout": 0.1, "epochs": 10, "graphs_per_step": 4},
 }
-"""What every preset starts from: the defaults of the network's settings suit layout."""
+"""Settings that every preset starts from: the defaults of the network's settings suit layout."""
 
 # docs/kaggle_preset.md: what each place used, what was measured on the real data, and why ours departs.
 _KAGGLE: dict[str, dict] = {
@@ -108,7 +108,7 @@ def preset_seeds(preset: str, kind: str) -> int:
 
 
 def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:
-    """Return the models that are trained, by kind; a published baseline trains networks alone.
+    """Return the models that are trained, by kind; a published baseline trains only networks.
 
     Args:
         preset: Name of a preset.
@@ -129,7 +129,7 @@ def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:
 
 
 class NetworkSection(TrainSettings):
-    """Settings of section ``gnn``: those of the network notebook, and which networks are trained."""
+    """Settings of section ``gnn``: the settings of the network notebook, and which networks are trained."""
 
     layout_only: ClassVar[tuple[str, ...]] = (*TrainSettings.layout_only, "train_on")
 
@@ -154,7 +154,7 @@ SCOPES = tuple(
         for length in range(1, len(parts) + 1)
     )
 )
-"""What a section may be restricted to: a kind, a source, a collection."""
+"""Scopes that a section may be restricted to: a kind, a source, a collection."""
 
 
 def sections_of(step: str, scope: str) -> list[str]:
@@ -200,7 +200,7 @@ def network_settings(preset: str, overrides: dict[str, dict], scope: str) -> tup
     Arguments and errors as for :func:`preset_settings`.
 
     Raises:
-        SettingsError: ``train_on`` is refused.
+        SettingsError: ``train_on`` is not allowed.
     """
     settings = preset_settings(preset, overrides, "gnn", scope)
     own = {name: settings.pop(name) for name in ("train_on",) if name in settings}

@@ -59,8 +59,8 @@ class Published:
 
     Args:
         what: The network in a few words.
-        source: Where it was published.
-        departs: Where this preset departs from its source, beside the departures that all presets of its kind
+        source: The publication.
+        departs: Departures of this preset from its source, beside the departures that all presets of its kind
             share (``docs/baselines.md``), and whether it runs densely.
         settings: Settings by section, as in every preset. Sections with a kind say which kinds it trains.
     """

@@ -42,7 +42,7 @@ START_SECONDS = 300  # a kernel that dies is noticed at once; many on a busy mac
 _KERNEL_DIED = "the kernel was killed; where memory ran out, run fewer notebooks at a time (JOBS=1)"
 _KERNEL_OPTIONS = (
     "--IPKernelApp.log_level=CRITICAL",  # it warns of its own shutdown
-    "--IPKernelApp.exec_lines=__import__('fastslow.core.processes', fromlist='x').end_with_parent({parent})",
+    "--IPKernelApp.exec_lines=__import__('fastslow.core.isolated', fromlist='x').end_with_parent({parent})",
 )
 
 
@@ -57,7 +57,8 @@ def run_step(step: Step) -> float:
         Seconds that it took.
 
     Raises:
-        StepError: A cell failed, or the kernel died. The notebook up to there is kept as ``failed.ipynb``.
+        StepError: A cell failed, or the Jupyter kernel died. The notebook up to there is kept as
+            ``failed.ipynb``.
         StorageError: The operating system refuses a file.
     """
     folder, began = resolve(step.settings.folder), time.monotonic()
@@ -98,11 +99,11 @@ def _reason(error: Exception) -> str:
 
 
 def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
-    """Run the steps stage by stage, those of a stage in parallel, and skip what is up to date.
+    """Run the steps stage by stage, steps of one stage in parallel, and skip steps that are up to date.
 
     Args:
         steps: In the order of their stages.
-        jobs: Maximum number of notebooks that run in parallel; 0: planned by what they need.
+        jobs: Maximum number of notebooks that run in parallel; 0: planned by their needs.
         cluster: Dask cluster that runs them, see :class:`RunSettings`; empty for this machine.
 
     Raises:
@@ -167,8 +168,11 @@ def _score_of(step: Step) -> str:
 def report(plan: Plan) -> None:
     """Print the table of scores, read the submission back and print its path.
 
+    Args:
+        plan: The plan of the finished run.
+
     Raises:
-        DataError: The CSV is not as it must be.
+        DataError: The CSV is missing, or a row is missing, unknown or no ranking.
     """
     csv = resolve(plan.csv)
     record = read_record(csv, "table", "distances", "valid_mean", "test_mean")

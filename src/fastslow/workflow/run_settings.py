@@ -18,11 +18,11 @@ class RunSettings(Settings):
     data: str = "sample"
     """``sample``, ``kaggle`` (``data/raw``), or a folder that holds ``npz_all/``."""
     preset: Literal["", *PRESETS] = ""
-    """Settings to start from; that of the data if empty (``kaggle`` for a folder). From ``tpugraphs-mlp`` on
-    they are published baselines (``docs/baselines.md``), networks alone, most of them for one kind."""
+    """Settings to start from; if empty, the data's preset (``kaggle`` for a folder). From ``tpugraphs-mlp``
+    on they are published baselines (``docs/baselines.md``): only networks, most of them for one kind."""
     name: str = ""
-    """Name of the run: its features, runs and submission are stored under it; that of the data if empty, or
-    of a published baseline. A finished run of other settings is replaced only where it is named."""
+    """Name of the run: its features, runs and submission are stored under it; if empty, the name of the data
+    or of a published baseline. A finished run of other settings is replaced only where it is named."""
     seeds: Count = 0
     """Seeds of each model; 0 for 3, but 1 for tile in the preset ``sample`` and for all in ``smoke``, 5 in
     ``kaggle-full``."""
@@ -46,7 +46,15 @@ class RunSettings(Settings):
 
 
 def make_plan(settings: RunSettings) -> Plan:
-    """Return the plan of a run; preset and name default to those of its data."""
+    """Return the plan of a run: its data, preset, name and steps.
+
+    Args:
+        settings: An empty preset is the data's (``kaggle`` for a folder). An empty name is the data's, or a
+            published baseline's.
+
+    Raises:
+        SettingsError: The name is no plain folder name.
+    """
     known = settings.data in DATA_ROOTS
     preset = settings.preset or (settings.data if known else "kaggle")
     folder = settings.data if known else resolve(settings.data).resolve().name

@@ -1,4 +1,4 @@
-"""Where the notebooks of steps run: threads of this machine, or the workers of a Dask cluster."""
+"""Executors of the notebooks of steps: threads of this machine, or the workers of a Dask cluster."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -8,8 +8,8 @@ from typing import Any
 
 from fastslow.core.cluster.dask_cluster import Cluster, open_cluster
 from fastslow.core.cluster.worker import GPU, MEMORY
+from fastslow.core.isolated import ended_by_interrupt
 from fastslow.core.memory import machine_cores
-from fastslow.core.processes import ended_by_interrupt
 from fastslow.core.settings import PROJECT
 from fastslow.features.settings import FeatureSettings
 from fastslow.networks.settings.train_settings import TrainSettings
@@ -21,9 +21,9 @@ class ClusterPool(Executor):
     """Runs functions of a step on workers: a network on one with a GPU where there are any.
 
     A worker declares ``GPU=1``; one that declares none computes on its CPU, so that the precision of a
-    network does not depend on who gets it. Where workers declare ``MEMORY`` (bytes), a step runs on one that
-    has as much left as the step needs; one that needs more than any has takes a whole worker's. Steps of
-    features hand their graphs out to all workers.
+    network does not depend on the worker. Where workers declare ``MEMORY`` (bytes), a step runs on one that
+    has as much left as the step needs. A step that needs more than any worker has takes a whole worker's
+    memory. Steps of features hand their graphs out to all workers.
 
     Args:
         cluster: A connected cluster.

@@ -59,15 +59,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run: data, preset, seeds and settings, from which the steps follow.
+    """A plan: data, preset, seeds and settings, from which the steps follow.
 
     Args:
         data: ``sample``, ``kaggle``, or a folder that holds ``npz_all/``.
         name: Name of the run: its features, runs and submission are stored under it.
-        preset: Which preset.
+        preset: Name of the preset.
         seeds: Number of seeds of each model; 0 for the preset's.
         overrides: Settings by section, which take precedence over the preset's.
-        jobs: Maximum number of notebooks that run in parallel; 0: planned by what they need.
+        jobs: Maximum number of notebooks that run in parallel; 0: planned by their needs.
         models: Models to train, separated by commas; empty for the preset's.
     """
 
@@ -113,7 +113,7 @@ class Plan:
 
     @contextlib.contextmanager
     def _naming(self, section: str, scope: str) -> Iterator[None]:
-        """Name a setting that is refused by the path that was typed for it."""
+        """Name a setting in an error by the path that was typed for it."""
         try:
             yield
         except SettingsError as error:
@@ -131,8 +131,8 @@ class Plan:
             last: Stage to end with; empty for the last one that the preset has.
 
         Raises:
-            SettingsError: A setting is refused, is set by the workflow, or belongs to a step that is not run;
-                or a submission is wanted of models that do not predict all collections.
+            SettingsError: A setting is not allowed, is set by the workflow, or belongs to a step that is not
+                run; or a submission needs models that predict all collections.
         """
         models = trained_models(self.preset, self.models)
         self._check_overrides(models)
@@ -255,10 +255,18 @@ def sections() -> dict[str, type[Settings]]:
 
 
 def parse_overrides(texts: list[str]) -> dict[str, dict]:
-    """Return settings by section, parsed from ``section.setting=value`` or ``section.scope.setting=value``.
+    """Read settings of steps from texts such as ``gnn.epochs=20`` or ``gnn.layout.epochs=20``.
+
+    Args:
+        texts: Each ``SECTION.NAME=VALUE`` or ``SECTION.SCOPE.NAME=VALUE``, the value as
+            :func:`fastslow.core.settings.parse_value` reads it.
+
+    Returns:
+        Values by name, by section, such as ``{"gnn.layout": {"epochs": 20}}``. Names and values are not
+        checked.
 
     Raises:
-        SettingsError: The text is not of that form, or there is no such section.
+        SettingsError: A text has another form, or there is no such section or scope.
     """
     overrides: dict[str, dict] = {}
     for text in texts:

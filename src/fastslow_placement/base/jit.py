@@ -1,4 +1,4 @@
-"""numba, which compiles the inner loops, or an error that says how to install it."""
+"""numba, which compiles the inner loops, or an error with the command that installs it."""
 
 from fastslow.core.errors import SettingsError
 

@@ -1,4 +1,4 @@
-"""What every decision problem over a graph offers to the policy and the searches."""
+"""The common interface of all decision problems over a graph, for the policy and the searches."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -13,11 +13,11 @@ _CERTAIN = 0.9  # probability of a decision that the policy starts from
 
 
 class Outcome(NamedTuple):
-    """What decisions cost.
+    """Costs of decisions.
 
     Args:
-        cost: (B,) what is minimised, in seconds.
-        excess: (B,) by how much a limit is exceeded; 0 for a valid decision.
+        cost: (B,) cost to minimise, in seconds.
+        excess: (B,) excess over a limit; 0 for a valid decision.
     """
 
     cost: np.ndarray
@@ -97,7 +97,7 @@ class Problem(ABC):
 
     @property
     def parts(self) -> list[tuple[str, slice]]:
-        """Tasks that are decided one after the other, and their units in a decision; one task by default."""
+        """Tasks that are decided one after the other: name, and slice of the decision. By default one."""
         return [(self.task, slice(0, len(self.choices)))]
 
     @property
@@ -117,7 +117,7 @@ class Problem(ABC):
         return np.where(outcome.valid, -np.sqrt(ratio), INVALID_REWARD)
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Return random decisions: (count, U) int64."""
+        """Return ``count`` random decisions (count, U) int64: any option of a unit is equally likely."""
         return (rng.random((count, len(self.choices))) * self.choices).astype(np.int64)
 
 
@@ -199,9 +199,10 @@ def device_options(
 ) -> np.ndarray:
     """Return option features where every unit chooses one of k devices or levels: (U * k, 8) float32.
 
-    Signed and squared distance of the unit's position from the option's slot of k equal slots; the share of
-    the unit's neighbours there by weight; the work there relative to the mean; the previous probability; the
-    relative work times the unit's own; distance and neighbours times the unit's slack.
+    The eight columns are the signed and the squared distance of the unit's position from the option's slot of
+    k equal slots, the share of the unit's neighbours there by weight, and the work there relative to the
+    mean. Then come the previous probability, the relative work times the unit's own, and distance and
+    neighbours times the unit's slack.
 
     Args:
         probabilities: (U * k,) of the previous decision.

@@ -17,7 +17,7 @@ class Found:
     Args:
         decision: (U,).
         cost: Its cost; infinite if no valid one was seen.
-        evaluations: How many decisions were evaluated.
+        evaluations: Number of decisions that were evaluated.
         history: Pairs (evaluations, best cost so far), one per improvement.
     """
 
@@ -36,7 +36,7 @@ class Found:
 
 
 def best_of(problem: Problem, decisions: np.ndarray) -> Found:
-    """Return the best of some decisions (B, U); the first where none is valid."""
+    """Return the cheapest valid one of some decisions (B, U) of a problem; the first where none is valid."""
     found = Found(decisions[0].copy())
     found.see(decisions, problem.evaluate(decisions).order)
     return found
@@ -45,7 +45,7 @@ def best_of(problem: Problem, decisions: np.ndarray) -> Found:
 def best_random(problem: Problem, evaluations: int, seed: int = 0) -> Found:
     """Return the best of random decisions, one or more; the first where none is valid.
 
-    The arguments are those of :func:`anneal`.
+    The arguments are the same as for :func:`anneal`.
     """
     rng, found = np.random.default_rng(seed), None
     for begin in range(0, evaluations, _BATCH):

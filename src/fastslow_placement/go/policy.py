@@ -1,10 +1,10 @@
 """The policy of GO (Zhou et al., "Transferable graph optimizers for ML compilers", NeurIPS 2020).
 
-Every unit of a problem decides at once. GraphSAGE with max pooling embeds the graph (arXiv:1706.02216),
-segments of the topologically ordered units attend to themselves and to the cached states of the segment
-before (Transformer-XL, arXiv:1901.02860, without positional encoding), the input features modulate the
-states, and the decision is made in several passes, each of which sees the one before. Each task has a
-recurrent attention layer of its own with a residual connection and sees the actions of the tasks before it.
+All units of a problem decide at once. GraphSAGE with max pooling embeds the graph (arXiv:1706.02216).
+Segments of the topologically ordered units attend to themselves and to the cached states of the segment
+before (Transformer-XL, arXiv:1901.02860, without positional encoding). The input features modulate the
+states. The decision is made in several passes, each of which sees the one before. Each task has a recurrent
+attention layer of its own with a residual connection and sees the actions of the tasks before it.
 
 Options have features of their own (such as the share of a unit's neighbours that the previous pass put
 there), so one set of weights serves any number of devices. Probabilities of the previous pass
@@ -50,7 +50,7 @@ class Shape(Settings):
     hidden: Annotated[int, Ge(1), Le(4096)] = 32
     """Width of the policy; a multiple of 4, the number of attention heads."""
     passes: Annotated[int, Ge(1), Le(64)] = 2
-    """How often the decision is made, each time seeing the one before."""
+    """Number of passes: each sees the decision of the one before."""
     attention: bool = True
     """Whether there is attention over segments."""
     modulation: bool = True
@@ -189,7 +189,7 @@ class Policy(nn.Module):
 
         Args:
             inputs: The problem.
-            count: Number of passes; by default that of the shape.
+            count: Number of passes; by default the shape's.
             start: (U,) decision that the first pass sees as the previous one; the problem's default if none.
         """
         base = self._embed(inputs)

@@ -3,12 +3,12 @@
 The reward is GO's, -sqrt(cost / baseline) or -10. First come the problem's starts and the decisions of the
 policy as it is (:func:`zero_shot`), so training ends with nothing worse. From the best of them on, every
 sample changes a few units of the current decision, which the first pass of the update saw as the previous
-one, and takes its place if it is better, or by the rule of simulated annealing. The policy learns which units
-to change and to what. Their probability among all units cannot vanish for all of them, unlike the probability
-of any change at all, since most changes are for the worse. The ratio is exact: it scores each draw with the
-mixture that made it (:func:`log_chance`). The advantage is the gain over the changed decision, less its
-running mean, relative to its usual size. The ratio is clipped per unit: the ratio of a whole graph, a product
-over all units, would always be out of bounds.
+one. The sample takes the place of the decision if it is better, or by the rule of simulated annealing. The
+policy learns which units to change and to what. Most changes make the decision worse, so the probability of
+any change at all could vanish. The probability of a unit among all units cannot vanish for all of them. The
+ratio is exact: it scores each draw with the mixture that made it (:func:`log_chance`). The advantage is the
+gain over the changed decision, less its running mean, relative to its usual size. The ratio is clipped per
+unit: the ratio of a whole graph, a product over all units, would always be out of bounds.
 """
 
 from collections.abc import Callable
@@ -41,9 +41,9 @@ _HOT, _COOLING = 0.05, 1e-3  # first temperature over the mean loss of the first
 def zero_shot(policy: Policy, problem: Problem, samples: int = 10, starts: bool = True) -> Found:
     """Return the best decision after some steps of the policy, without search.
 
-    In each step the policy sees the best decision so far, and the units change of which it is surest: at
-    first all that it would change, half as many after a step that did not gain, twice as many after one that
-    did. Each step counts as an evaluation, and so does each start.
+    In each step the policy sees the best decision so far, and the units change of which it is surest. At
+    first these are all units that it would change. After a step without gain half as many change, after a
+    step with gain twice as many. Each step counts as an evaluation, and so does each start.
 
     Args:
         policy: The policy.
@@ -81,7 +81,7 @@ def _surest(logs: list[torch.Tensor], decision: np.ndarray) -> tuple[np.ndarray,
 
 
 class Schedule(Settings):
-    """How the policy learns."""
+    """Settings of the policy's learning."""
 
     group_title = "learning"
 
@@ -96,11 +96,11 @@ class Schedule(Settings):
 
 
 class _Standing:
-    """What the trainer knows of one problem.
+    """The trainer's state of one problem.
 
     Attributes:
         inputs: The problem.
-        changes: What draws changes of its decisions.
+        changes: Draws changes of its decisions.
         found: Best decision so far.
         current: (U,) decision that is changed next.
         reward: Its reward.
@@ -137,7 +137,7 @@ class Trainer:
 
     Args:
         policy: The policy; changed in place.
-        problems: What it learns on.
+        problems: The problems that it learns on.
         schedule: How.
         seed: Seed of the samples.
     """
@@ -265,7 +265,7 @@ class Trainer:
         """Continue where :meth:`save` was called; from the beginning if there is no file or it is damaged.
 
         Raises:
-            DataError: The file is of another policy, schedule or other problems.
+            DataError: The file belongs to another policy, schedule or other problems.
         """
         state = read_checkpoint(path, self._mark)
         if state is None:

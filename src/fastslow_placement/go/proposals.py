@@ -47,10 +47,10 @@ class Change(NamedTuple):
 
 
 def log_chance(logs: list[torch.Tensor], change: Change, movable: torch.Tensor) -> torch.Tensor:
-    """Return the exact log-probability of each draw of a change, given those before it: (K,).
+    """Return the exact log-probability of each draw of a change, given the draws before it: (K,).
 
-    A draw is a unit, without replacement, and its new option: a neighbour's or the policy's. How many units
-    change, and how a region grows from its first unit, does not depend on the policy.
+    A draw is a unit, without replacement, and its new option: a neighbour's or the policy's. The number of
+    changed units, and the growth of a region from its first unit, do not depend on the policy.
 
     Args:
         logs: Log-probabilities of each part, (units, largest choice).
@@ -70,8 +70,9 @@ def log_chance(logs: list[torch.Tensor], change: Change, movable: torch.Tensor) 
 def _eagerness(logs: list[torch.Tensor], origin: torch.Tensor) -> torch.Tensor:
     """Return the logits with which units are drawn to change in each of the origins: (count, U).
 
-    They are the log-odds of another option over their mean, so that a policy that is sure to keep everything
-    still says where to begin, within a hyperbolic tangent (arXiv:1611.09940), so that no unit is left out.
+    They are the log-odds of another option over their mean, so that even a policy that is sure to keep
+    everything gives units to begin with. A hyperbolic tangent (arXiv:1611.09940) bounds them, so that no unit
+    is left out.
     """
     odds = _log_change(logs, origin) - log_probability(logs, origin)
     return _CLIP * torch.tanh((odds - odds.mean(1, keepdim=True)) / _CLIP)
@@ -107,13 +108,16 @@ class Changes:
     def draw(self, logs: list[torch.Tensor], start: np.ndarray, generator: torch.Generator) -> Change:
         """Return a decision that changes some units of a start.
 
-        How many is uniform in the logarithm. Units that the policy would rather change are drawn first, and
-        new options follow the policy, or a neighbour. Of a region only the first unit is drawn.
+        The logarithm of their number is uniform. Units that the policy would rather change are drawn first,
+        and new options follow the policy, or a neighbour. Of a region only the first unit is drawn.
 
         Args:
             logs: Log-probabilities of each part, (units, largest choice).
-            start: (U,) the decision.
-            generator: Where randomness comes from.
+            start: (U,) the decision, an option number for each unit.
+            generator: Source of the random numbers.
+
+        Returns:
+            The changed decision, with all that :func:`log_chance` needs to score the draw.
         """
         own = torch.from_numpy(start)
         noise = -torch.log(-torch.log(torch.rand(len(own), generator=generator).clamp(1e-9, 1 - 1e-7)))

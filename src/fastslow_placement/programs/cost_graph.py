@@ -64,9 +64,7 @@ class CostGraph:
 
     @cached_property
     def upward_rank(self) -> np.ndarray:
-        """(N,) seconds of the longest path from a node's start to the end of the program, without
-        transfers.
-        """
+        """(N,) seconds of the longest path from a node's start to the end, without transfers."""
         rank = self.seconds.astype(float).copy()
         for node in range(len(self) - 1, -1, -1):
             after = self.consumers[node]
@@ -117,7 +115,7 @@ def topological_order(edges: np.ndarray, count: int, source: str | Path, names: 
     Args:
         edges: (E, 2) distinct rows (producer, consumer).
         count: Number of nodes N.
-        source: Where the graph is from, for the message.
+        source: Origin of the graph, for the message.
         names: Name of each node, for the message.
 
     Raises:
@@ -174,7 +172,7 @@ def build(
     """Return a checked graph with its nodes renumbered in topological order.
 
     Args:
-        source: Where the graph is from, for messages.
+        source: Origin of the graph, for messages.
         name: Name of the graph.
         opcodes: Opcode of each node.
         shapes: Output dimensions of each node; more than six are cut.

@@ -1,4 +1,4 @@
-"""Where the time of a schedule goes: what may be later without delaying the end, and what fits elsewhere."""
+"""Slack and idle time of a schedule: the operators that may be later, and the devices where they fit."""
 
 import numpy as np
 
@@ -10,12 +10,13 @@ _SCALE = 0.1  # share of the runtime at which a slack counts as tanh(1)
 
 
 def device_feedback(graph: CostGraph, timeline: Timeline, units: np.ndarray, send: np.ndarray) -> np.ndarray:
-    """Return what the schedule of a placement says of every unit on every device: (U * k, 4) float32.
+    """Return features of every unit on every device from the schedule of a placement: (U * k, 4) float32.
 
-    With everything else where it is: whether the unit fits there (the smaller of the next two); the slack
-    between its inputs' arrival and when its outputs are due; the idle time of the device in between, less the
-    work; and the device's idle share. The first three are of the unit's worst operator, in tenths of the
-    runtime within a hyperbolic tangent, at most 0 where the end would be later.
+    All other units stay where they are. Column 1 is whether the unit fits there: the smaller of the next two.
+    Column 2 is the slack between its inputs' arrival and the time when its outputs are due. Column 3 is the
+    idle time of the device in between, less the work. Column 4 is the device's idle share. The first three
+    describe the unit's worst operator, in tenths of the runtime within a hyperbolic tangent. They are at most
+    0 where the end would be later.
 
     Args:
         graph: The operators.

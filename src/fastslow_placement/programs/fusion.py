@@ -119,8 +119,8 @@ def fuse(graph: CostGraph, priorities: np.ndarray, device: Device) -> Clusters:
 
     Args:
         graph: The operators.
-        priorities: (N,) integers; nodes of a higher one are visited first, ties in topological order, and
-            those of priority 0 never.
+        priorities: (N,) integers; nodes of a higher priority are visited first, ties in topological order.
+            Nodes of priority 0 are never visited.
         device: Whose roofline gives the time of a cluster.
     """
     clusters = Clusters(graph, device)
@@ -141,7 +141,7 @@ def ordered_clusters(graph: CostGraph, of: np.ndarray) -> np.ndarray:
 
 
 def contract(graph: CostGraph, device: Device, of: np.ndarray | None = None) -> CostGraph:
-    """Return the graph whose nodes are clusters; those of one operator keep its time.
+    """Return the graph whose nodes are clusters; a cluster of one operator keeps its time.
 
     A cluster brings the co-location groups of its operators together.
 

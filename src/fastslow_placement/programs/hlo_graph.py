@@ -39,7 +39,7 @@ def graph_of_module(
     Args:
         module: A sound module, such as :mod:`fastslow.hlo.reader` gives. An instruction with the compiler's
             ``estimated_cycles`` takes that many cycles of the device's clock, all others the roofline's time.
-        source: Where it is from, for messages.
+        source: Its origin, for messages.
         name: Name of the graph.
         device: Whose roofline gives the times.
         allow_unknown: Count operators that the competition does not number as element-wise.
@@ -57,13 +57,18 @@ def graph_of_module(
 
 
 def _check_calls(module: Module, source: str | Path) -> None:
-    """Raise :class:`DataError` where an instruction lacks operands or called computations."""
+    """Raise :class:`DataError` where operands, called computations or parameters are missing."""
     for inst in (inst for computation in module.computations for inst in computation.instructions):
         if inst.opcode in _FED and not inst.operand_ids:
             raise DataError(source, f"{inst.opcode} {inst.name!r} has no operand", "Write the file again")
         called, needed = len(inst.called_computation_ids), _CALLED.get(inst.opcode, 0)
         if called < needed:
             problem = f"{inst.opcode} {inst.name!r} names {called} computations, it needs {needed}"
+            raise DataError(source, problem, "Write the file again")
+    for computation in module.computations:
+        numbers = [i.parameter_number for i in computation.instructions if i.opcode == "parameter"]
+        if sorted(numbers) != list(range(len(numbers))):
+            problem = f"the parameters of computation {computation.name!r} have the numbers {sorted(numbers)}"
             raise DataError(source, problem, "Write the file again")
 
 
@@ -75,6 +80,7 @@ class _Evaluation:
         self.recorder = recorder
         self._orders: dict[int, list[int]] = {}
         self._costs: dict[int, tuple[float, float]] = {}
+        self._shapes: dict[int, dict] = {}
 
     def leaf_of(self, shape) -> Value:
         """Return a leaf of a shape; for a tuple a list of leaves."""
@@ -110,7 +116,12 @@ class _Evaluation:
         if opcode == "tuple":
             return values
         if opcode == "get-tuple-element":
-            return values[0][inst.tuple_index] if isinstance(values[0], list) else values[0]
+            if not isinstance(values[0], list):
+                return values[0]
+            if not 0 <= inst.tuple_index < len(values[0]):
+                problem = f"{inst.name!r} takes element {inst.tuple_index} of a tuple of {len(values[0])}"
+                raise DataError(self.recorder.source, problem, "Write the file again")
+            return values[0][inst.tuple_index]
         if opcode in PASS:
             return values[0]
         if opcode in OF_LEAVES and all(isinstance(v, frozenset) for v in values):
@@ -139,7 +150,7 @@ class _Evaluation:
 
     def _cost(self, inst, computation) -> tuple[float, float]:
         """Return FLOPs and seconds of one instruction; seconds 0 where the operands' roofline decides."""
-        shape_of = {i.id: i.shape for i in computation.instructions} if inst.operand_ids else {}
+        shape_of = self._shapes_of(computation)
         operands = [list(shape_of[i].dimensions) for i in inst.operand_ids]
         cycles = own_cycles(inst)
         flops, seconds = _own_flops(inst, operands), 0.0
@@ -155,11 +166,17 @@ class _Evaluation:
             seconds = cycles / self.recorder.device.clock
         return flops, seconds
 
+    def _shapes_of(self, computation) -> dict:
+        """Return the shapes of a computation's instructions by ID, made once: it may have 100,000."""
+        if computation.id not in self._shapes:
+            self._shapes[computation.id] = {i.id: i.shape for i in computation.instructions}
+        return self._shapes[computation.id]
+
     def _body_cost(self, computation) -> tuple[float, float]:
         """Return the sums of FLOPs and seconds over the instructions of a computation."""
         if computation.id not in self._costs:
             total_flops = total_seconds = 0.0
-            shape_of = {i.id: i.shape for i in computation.instructions}
+            shape_of = self._shapes_of(computation)
             for inst in computation.instructions:
                 if inst.opcode in LEAVES | PASS | {"parameter", "tuple", "get-tuple-element"}:
                     continue
@@ -174,7 +191,7 @@ class _Evaluation:
 
 
 def _name_of(inst) -> str:
-    """Return an instruction's name, and in parentheses that of the framework's operation if known."""
+    """Return an instruction's name, and in parentheses the framework's operation if known."""
     with contextlib.suppress(DecodeError):  # metadata that is none explains nothing
         if source := OpMetadata.FromString(inst.metadata).op_name:
             return f"{inst.name} ({source})"

@@ -2,9 +2,9 @@
 
 Operators are placed one after the other, as HEFT (Topcuoglu et al. 2002) and Baechi's m-ETF (Jeon et al.,
 SoCC 2020) do: the ready operator of the lowest priority number goes to the device of the lowest cost. Both
-numbers are sums of what is known at that moment, times :data:`WEIGHTS`. m-ETF is one set of weights. Ten sets
-in ``list_placement.json`` were learned together: each program takes the best of its ten placements.
-``benchmarks/list_placement.py`` learns them.
+numbers are sums of features that are known at that moment, times :data:`WEIGHTS`. m-ETF is one set of
+weights. Ten sets in ``list_placement.json`` were learned together: each program takes the best of its ten
+placements. ``benchmarks/list_placement.py`` learns them.
 """
 
 from functools import cache
@@ -17,10 +17,11 @@ from fastslow.core.files import read_json
 from fastslow_placement.base.jit import njit
 
 WEIGHTS = ("start", "rank", "device start", "load", "neighbours", "layers", "bisection", "memory")
-"""Of the priority: the earliest start on any device, and the longest path to the end (lower for a longer
-one). Of a device's cost: the start there; its load with the fair share as unit; the share of the unit's
-neighbours there by what they exchange (lower for more); the squared distance from a split by layers and from
-one by spectral bisection; and its share of memory in use. Times are relative to the bound of the runtime."""
+"""The first two belong to the priority: the earliest start on any device, and the longest path to the end
+(lower for a longer one). The others belong to a device's cost. They are the start there, the device's load
+with the fair share as unit, and the share of the unit's neighbours there by their exchange (lower for more).
+Then come the squared distance from a split by layers and from one by spectral bisection, and the device's
+share of memory in use. Times are relative to the bound of the runtime."""
 M_ETF = np.array([1.0, 0, 1, 0, 0, 0, 0, 0])
 _LEARNED = Path(__file__).with_suffix(".json")
 _FAR = 9.0  # a squared distance from a split counts up to this
@@ -78,7 +79,7 @@ class _Units(NamedTuple):
         of: (N,) int64 unit of each operator.
         begins: (U + 1,) where the neighbours of each unit begin.
         near: Neighbours of all units.
-        exchange: What is exchanged with each of them.
+        exchange: Exchange with each of them.
         work: (U,) seconds.
         held: (U,) bytes.
         layers: (U, k) squared distance from a split by layers.

@@ -125,7 +125,7 @@ class GraphProblem(Problem):
 
 
 class PlacementProblem(GraphProblem):
-    """Which device runs each co-location group; the cost is the runtime of the list schedule.
+    """A device for each co-location group; the cost is the runtime of the list schedule.
 
     Args:
         graph: The operators, usually contracted (:func:`fastslow_placement.programs.fusion.contract`).
@@ -160,7 +160,7 @@ class PlacementProblem(GraphProblem):
 
     @property
     def starts(self) -> np.ndarray:
-        """Those of rules and, if wanted, the learned ones: (24 or 14, U)."""
+        """The placements of rules and, if wanted, the learned ones: (24 or 14, U)."""
         return np.concatenate([self.rule_starts, self.learned_starts]) if self.learned else self.rule_starts
 
     @cached_property
@@ -214,7 +214,7 @@ class PlacementProblem(GraphProblem):
 
 
 class SchedulingProblem(GraphProblem):
-    """Which priority each operator has in the list schedule, at a fixed placement.
+    """A priority for each operator in the list schedule, at a fixed placement.
 
     Within a priority the longest path to the end is first, so that this is the default.
 
@@ -256,7 +256,7 @@ class SchedulingProblem(GraphProblem):
 
 
 class FusionProblem(GraphProblem):
-    """Which priority each operator has in fusion; the cost is the summed roofline time of the clusters.
+    """A priority for each operator in fusion; the cost is the summed roofline time of the clusters.
 
     Args:
         graph: Operators before fusion.
@@ -284,7 +284,11 @@ class FusionProblem(GraphProblem):
         return np.argsort(np.argsort(moved)) / max(len(graph) - 1, 1)
 
     def options(self, probabilities: np.ndarray) -> np.ndarray:
-        """Return features of every (operator, priority)."""
+        """Return features of every (operator, priority), float32, one row for each in this order.
+
+        Args:
+            probabilities: Probability of each option in the previous decision.
+        """
         return super().options(probabilities, self._saving)
 
     @property

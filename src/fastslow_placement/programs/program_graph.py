@@ -28,7 +28,7 @@ def graph_of_arrays(
     Args:
         arrays: ``node_feat`` (N, 140), ``node_opcode`` (N,) and ``edge_index`` (E, 2), rows (consumer,
             operand).
-        source: Where it is from, for messages.
+        source: Its origin, for messages.
         name: Name of the graph.
         device: Whose roofline gives the times.
 

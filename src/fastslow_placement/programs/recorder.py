@@ -13,11 +13,11 @@ from fastslow_placement.programs.roofline import Device, names
 
 _SHARED = 16_384  # bytes of a parameter from which on all its readers must be on one device
 PASS = names("bitcast opt-barrier domain copy-done add-dependency")
-"""Opcodes whose value is that of their first operand."""
+"""Opcodes whose value is the value of their first operand."""
 LEAVES = names("constant iota after-all partition-id replica-id rng-get-and-update-state")
 """Opcodes that every device can do for itself."""
 OF_LEAVES = names("broadcast reshape bitcast-convert")
-"""Opcodes that, of parameters and constants alone, are done again where they are needed."""
+"""Opcodes that are done again where they are needed if they read only parameters and constants."""
 SPARSE = names("gather dynamic-slice dynamic-update-slice slice")
 """Opcodes that read no more than they write."""
 
@@ -30,7 +30,7 @@ class Recorder:
     """The operators found so far.
 
     Args:
-        source: Where the program is from, for messages.
+        source: Origin of the program, for messages.
         device: Whose roofline gives the times.
         allow_unknown: Count operators that the competition does not number as element-wise.
     """

@@ -1,8 +1,8 @@
 """Simulated annealing of placements by moves of connected regions, compiled (numba).
 
 No policy is involved. A move gives a region of units, which have one device and are connected, another
-device: that of a neighbour half the time, else any. ``benchmarks/go.py`` takes the best of long searches for
-*best known*.
+device: half the time a neighbour's, else any. ``benchmarks/go.py`` takes the best of long searches for *best
+known*.
 """
 
 import numpy as np

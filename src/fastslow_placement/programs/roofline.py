@@ -2,7 +2,7 @@
 
 Sources of the constants: NVIDIA's white papers of P100 (WP-08019) and V100 (WP-08608); TPU v3 from Jouppi et
 al., "A domain-specific supercomputer for training deep neural networks" (CACM 2020), per core. Latencies of
-launches and links are assumptions; that of the TPU is the smallest estimate of its compiler, 260 cycles.
+launches and links are assumptions; the TPU's latency is the smallest estimate of its compiler, 260 cycles.
 ``cpu`` is one core of a server with AVX-512, and shared memory as its link; all its numbers are assumptions.
 """
 
@@ -74,7 +74,7 @@ def read_device(name: str) -> Device:
     """Return a device by its name, or from a JSON file of the fields of :class:`Device`.
 
     Raises:
-        SettingsError: There is no such device, and the name is not that of a JSON file.
+        SettingsError: There is neither a device nor a JSON file of that name.
         DataError: The file is missing, or a field is missing, unknown, of another type or out of range.
     """
     if name in DEVICES:

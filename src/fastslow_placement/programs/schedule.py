@@ -29,7 +29,7 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """When everything happens.
+    """Times of all operators and transfers.
 
     Args:
         arrays: The graph.
@@ -64,7 +64,7 @@ class Timeline:
 
     @cached_property
     def latest(self) -> tuple[np.ndarray, np.ndarray]:
-        """When operators (N,) and transfers (T,) must start at the latest, so that the end stays.
+        """Latest starts of operators (N,) and transfers (T,) that keep the end.
 
         Devices and links keep their order. The difference to the start is the slack, 0 on critical paths
         (Kelley and Walker 1959).
@@ -134,7 +134,7 @@ def refined(graph: CostGraph, levels: np.ndarray) -> np.ndarray:
 def memory_profile(timeline: Timeline) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the memory in use over time per device, as (seconds, bytes from then on).
 
-    Parameters are resident from the start; :func:`simulation.occupancy` says when outputs are held.
+    Parameters are resident from the start; :func:`simulation.occupancy` describes when outputs are held.
     """
     arrays, place, devices = timeline.arrays, timeline.placement, timeline.devices
     first, last = simulation.occupancy(

@@ -1,8 +1,8 @@
 """The compiled core of schedules: list scheduling, memory by liveness, latest starts, annealing (numba).
 
 Placement evaluates tens of thousands of decisions of one graph. ``tests/helpers/cost_graphs.py`` has slow
-forms of the same rules. Arrays of a graph are those of :class:`Arrays`. All is in one file, since numba looks
-at the time of a function's own file alone to see that it is stale.
+forms of the same rules. Arrays of a graph are described at :class:`Arrays`. All is in one file, since numba
+looks only at the time of a function's own file to see that it is stale.
 """
 
 from heapq import heappop, heappush
@@ -144,9 +144,9 @@ def held_at_most(arrays, place, routes, devices):
 def occupancy(arrays, place, start, finish, routes, times, devices):
     """Return when outputs come to a device and leave it: (N, devices) twice, infinite where they never do.
 
-    An output is held where it is produced from the start of its operator to the end of its last local
-    consumer and last transfer, and where it is sent from the start of the transfer to the end of the last
-    consumer there; an output without consumers stays to the end.
+    Where an output is produced, it is held from the start of its operator to the end of its last local
+    consumer and last transfer. Where it is sent, it is held from the start of the transfer to the end of the
+    last consumer there. An output without consumers stays to the end.
     """
     count, end = len(place), finish.max()
     first, last = np.full((count, devices), np.inf), np.full((count, devices), -np.inf)

@@ -34,9 +34,10 @@ def spectral_order(
     Args:
         work: (U,) work of each unit, which the halves share.
         edges: (M, 2) pairs of units.
-        weight: (M,) what a pair exchanges.
-        floor: What a unit counts above its work, of the mean work; larger keeps small units in the middle.
-        halvings: How often the parts are halved; 0 sorts by one vector.
+        weight: (M,) exchange of each pair.
+        floor: Addition to the work of each unit, as a share of the mean work; larger keeps small units in the
+            middle.
+        halvings: Number of times that the parts are halved; 0 sorts by one vector.
     """
     mass = work + floor * max(float(work.mean()), 1e-300)
     mean = float(weight.mean()) if len(weight) else 1.0

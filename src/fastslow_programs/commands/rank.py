@@ -23,8 +23,8 @@ def rank_program(settings: RankSettings) -> Path:
         The CSV that was written.
 
     Raises:
-        SettingsError: A setting is wrong, or the source is of no kind that can be ranked.
-        DataError: The source does not exist, no run was trained, or the run is of another collection.
+        SettingsError: A setting is wrong, or a source of this kind cannot be ranked.
+        DataError: The source does not exist, no run was trained, or the run belongs to another collection.
     """
     settings = with_absolute_paths(settings, "source", "data_root", "hlo_folder", "known", "run")
     Source.of(settings.source, settings.kernel)  # a missing source is refused before models are read

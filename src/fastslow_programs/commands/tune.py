@@ -27,8 +27,8 @@ def tune_program(settings: TuneSettings) -> Path:
         The folder of the study.
 
     Raises:
-        SettingsError: A setting is wrong, or the source is of no kind that can be tuned.
-        DataError: The source does not exist, no run was trained, or the run is of another collection.
+        SettingsError: A setting is wrong, or a source of this kind cannot be tuned.
+        DataError: The source does not exist, no run was trained, or the run belongs to another collection.
     """
     settings = with_absolute_paths(settings, "source", "data_root", "run")
     Source.of(settings.source, settings.kernel)  # refused before models are read

@@ -8,22 +8,14 @@ import contextlib
 import hashlib
 import json
 import math
-import multiprocessing
 import os
-import resource
-import signal
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from concurrent.futures import as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
 from fastslow.core.errors import SettingsError
-from fastslow.core.processes import end_with_parent
+from fastslow.core.isolated import OUT_OF_MEMORY, TIMED_OUT, Killed, Workers, own_log
 from fastslow.core.progress import progress
 from fastslow_programs.compiler.cycle_estimates import estimate
 from fastslow_programs.compiler.label_cache import (
@@ -36,20 +28,11 @@ from fastslow_programs.compiler.label_cache import (
 from fastslow_programs.compiler.libtpu import Compiler, CompilerError, topology_of
 from fastslow_programs.compiler.tile_log import LOGGING, read_candidates
 
-REFUSED, CRASHED, TIMED_OUT, OUT_OF_MEMORY = "refused", "crashed", "timed out", "out of memory"
-"""Kinds of failure; the last two depend on the machine and are not cached."""
+REFUSED = "refused"
+"""Failure of a program that the compiler refuses; the others are the kinds of :class:`Killed`."""
 NOT_TRIED = "not tried"
 """Failure of a program that is not in the cache after the deadline."""
-
-_OUT_OF_MEMORY_SIGNS = (
-    "bad_alloc",
-    "Cannot allocate memory",
-    "MemoryError",
-    "mmap error: 12",
-    "out of memory",
-)
-
-_STACK_TRACE = ("@", "PC:", "https://symbolize")
+_CALLS = 200  # of a worker: the compiler never frees its memory
 
 
 def layout_label(compiler: Compiler, module: bytes, log: Path) -> dict:
@@ -94,34 +77,19 @@ Task = Callable[[Compiler, bytes, Path], dict]
 
 _RECORDS = {layout_label: CyclesRecord, tile_label: KernelsRecord, program_before_layout: ModuleRecord}
 
-_worker: tuple[Compiler, Path]  # of a worker process
+_compiler: Compiler  # of a worker process
 
 
-def _start_worker(
-    generation: str, environment: dict[str, str], memory: int, folder: str, compiler: type[Compiler]
-) -> None:
-    global _worker
-    end_with_parent(multiprocessing.parent_process().pid)
+def _start_worker(generation: str, environment: dict[str, str], compiler: type[Compiler]) -> None:
+    global _compiler
     os.environ.update(environment)
-    tempfile.tempdir = folder  # files of a killed compile are removed with the run's folder
-    if memory:
-        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-    log = Path(folder, f"{os.getpid()}.log")
-    # the compiler logs to the process's stderr; the last lines before an abort are the only explanation
-    with log.open("ab") as stream:
-        os.dup2(stream.fileno(), sys.stderr.fileno())
-    _worker = compiler(generation), log
-
-
-def _ready() -> None:
-    """Do nothing: a worker that runs this has started."""
+    _compiler = compiler(generation)
 
 
 def _work(task: Task, module: bytes) -> dict:
-    compiler, log = _worker
     start = time.perf_counter()
     try:
-        result = task(compiler, module, log)
+        result = task(_compiler, module, own_log())
     except CompilerError as error:
         result = {"failure": REFUSED, "message": str(error)}
     return result | {"seconds": round(time.perf_counter() - start, 3)}
@@ -138,12 +106,12 @@ class Labeller:
             topology. Several runs may share it.
         generation: TPU generation to compile for, one of
         :data:`fastslow_programs.compiler.libtpu.TOPOLOGIES`.
-        task: What to do with a program: :func:`layout_label`, :func:`tile_label` or
+        task: The work on a program: :func:`layout_label`, :func:`tile_label` or
             :func:`program_before_layout`.
         processes: Worker processes; 0 for one per core.
         seconds: Time limit of one compile.
         memory: Limit of a worker's data segment in bytes; 0 for none.
-        attempts: How often to try a program that crashes the compiler.
+        attempts: Number of attempts at a program that crashes the compiler.
         compiler: Class of the compiler; every worker creates one instance.
         deadline: Time, as of ``time.monotonic``, after which programs are no longer compiled, only looked up.
     """
@@ -163,25 +131,22 @@ class Labeller:
         """Start the workers and yield a function from a list of serialised modules to their records.
 
         A record is what the task returns plus ``compiler``, ``topology`` and ``seconds``; or it has
-        ``failure``, one of the kinds of this module, and ``message``. Every result is cached as soon as it is
-        there, so an interrupted run resumes where it stopped.
+        ``failure`` (:data:`REFUSED`, :data:`NOT_TRIED` or a kind of :class:`Killed`) and ``message``. Every
+        result is cached as soon as it is there, so an interrupted run resumes where it stopped.
 
         Raises:
             SettingsError: libtpu is not installed, the generation is unknown, or a worker cannot start.
             DataError: The cache is not a file of this kind, or a record in it is damaged.
         """
-        from pebble import ProcessPool
-
         identity = f"{self.task.__name__} {self.compiler.version()} {topology_of(self.generation)}"
         environment = LOGGING if self.task is tile_label else {}
-        with tempfile.TemporaryDirectory() as folder, open_cache(self.cache) as cache:
-            pool = ProcessPool(
-                max_workers=self.processes or os.cpu_count() or 1,
-                max_tasks=200,  # the compiler never frees its memory
-                initializer=_start_worker,
-                initargs=(self.generation, environment, self.memory, folder, self.compiler),
-                context=multiprocessing.get_context("spawn"),
-            )
+        workers = Workers(
+            self.processes or os.cpu_count() or 1,
+            self.memory,
+            calls=_CALLS,
+            start=(_start_worker, self.generation, environment, self.compiler),
+        )
+        with workers, open_cache(self.cache) as cache:
 
             def label(modules: list[bytes], title: str = "compiling") -> list[dict]:
                 """Return the record of each module, compiling those that are not in the cache.
@@ -196,75 +161,30 @@ class Labeller:
                     late = {"failure": NOT_TRIED, "message": "the time given was over"}
                     records |= dict.fromkeys(missing, late)
                     missing = {}
-                if missing:
-                    _require_workers(pool, Path(folder))
-                for key, record in self._compile(pool, missing, Path(folder), title):
+                for key, record in self._compile(workers, missing, title):
                     text = json.dumps(record)
                     records[key] = json.loads(text)  # as the next run will read it from the cache
                     if record.get("failure") not in (TIMED_OUT, OUT_OF_MEMORY):
                         cache.write(key, text)
                 return [records[key] for key in keys]
 
-            try:
-                yield label
-            finally:
-                pool.stop()
-                pool.join()
+            yield label
 
-    def _compile(self, pool, modules: dict[str, bytes], folder: Path, title: str) -> Iterator:
+    def _compile(self, workers: Workers, modules: dict[str, bytes], title: str) -> Iterator:
         """Yield (key, record) of every module, in the order of completion."""
         origin = {
             "compiler": f"libtpu {self.compiler.version()}",
             "topology": topology_of(self.generation),
         }
         silent = not modules or not title
+        calls = {key: (self.task, module) for key, module in modules.items()}
         with progress(total=len(modules), desc=title, unit="compile", disable=silent) as bar:
-            pending = list(modules)
-            for attempt in range(self.attempts):
-                futures = {
-                    pool.schedule(_work, args=(self.task, modules[key]), timeout=self.seconds): key
-                    for key in pending
-                }
-                pending = []
-                for future in as_completed(futures):
-                    key = futures[future]
-                    record = _result(future, folder)
-                    if record.get("failure") == CRASHED and attempt + 1 < self.attempts:
-                        pending.append(key)
-                        continue
+            try:
+                for key, found in workers.each(_work, calls, self.seconds, self.attempts):
                     bar.update()
-                    yield key, record | origin
-
-
-def _require_workers(pool, folder: Path) -> None:
-    """Raise if workers end while they start: tasks of such a pool might never return."""
-    try:
-        pool.schedule(_ready).result()
-    except BrokenProcessPool:
-        logs = sorted(folder.glob("*.log"), key=lambda log: log.stat().st_mtime)
-        said = _last_words(logs[-1]) if logs else "it wrote no message"
-        raise SettingsError(f"the compiler does not start, possibly for lack of memory: {said}") from None
-
-
-def _result(future, folder: Path) -> dict:
-    from pebble import ProcessExpired
-
-    try:
-        return future.result()
-    except FutureTimeoutError:
-        return {"failure": TIMED_OUT, "message": "the compile took longer than the time limit"}
-    except MemoryError:
-        return {"failure": OUT_OF_MEMORY, "message": "the compile needed more than the memory limit"}
-    except ProcessExpired as error:
-        said = _last_words(folder / f"{error.pid}.log")
-        # the kernel kills a process with SIGKILL when memory runs out
-        memory = error.exitcode == -signal.SIGKILL or any(sign in said for sign in _OUT_OF_MEMORY_SIGNS)
-        message = f"the compiler's process ended with {error.exitcode}: {said}"
-        return {"failure": OUT_OF_MEMORY if memory else CRASHED, "message": message}
-
-
-def _last_words(log: Path) -> str:
-    """Return the end of a worker's log, without stack traces."""
-    text = log.read_bytes()[-20_000:].decode(errors="replace") if log.exists() else ""
-    lines = [line for line in text.splitlines() if not line.strip().startswith(_STACK_TRACE)]
-    return "\n".join(lines)[-1000:].strip()
+                    if isinstance(found, Killed):
+                        found = {"failure": found.kind, "message": str(found)}
+                    yield key, found | origin
+            except Killed as error:
+                problem = "the compiler does not start, possibly for lack of memory"
+                raise SettingsError(f"{problem}: {error}") from None

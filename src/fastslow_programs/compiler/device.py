@@ -2,7 +2,7 @@
 
 A round runs the unconstrained program twice and every candidate once, in random order. A candidate's value
 is the median over rounds of its time over the unconstrained program's time in the same round, so that a
-machine that becomes slower in between changes no value. The second run of the unconstrained program tells
+machine that becomes slower in between changes no value. The second time of the unconstrained program shows
 how far two equal programs differ here. A candidate whose outputs differ from the unconstrained program's is
 disqualified. All of it runs in a process of its own: a compile that aborts fails one configuration.
 """
@@ -10,20 +10,16 @@ disqualified. All of it runs in a process of its own: a compile that aborts fail
 import base64
 import contextlib
 import importlib.util
-import json
-import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.files import write_json
-from fastslow.core.processes import end_with_parent
+from fastslow.core.errors import SettingsError
+from fastslow.core.files import read_json, write_json
+from fastslow.core.isolated import Killed, Workers
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.compiler.layout_constraints import is_default, layout_constraint
@@ -93,7 +89,10 @@ def lower_function(function: Callable, arguments: Sequence, seed: int = 0) -> Lo
 
 
 def draw_inputs(module: Module, seed: int = 0) -> tuple[np.ndarray, ...]:
-    """Draw a value for each parameter of a module's entry computation, by its shape and type."""
+    """Draw a value for each parameter of a module's entry computation, by its shape and type.
+
+    The same ``seed`` gives the same values.
+    """
     (entry,) = (c for c in module.computations if c.id == module.entry_computation_id)
     parameters = [i for i in entry.instructions if i.opcode == "parameter"]
     parameters.sort(key=lambda parameter: parameter.parameter_number)
@@ -159,9 +158,9 @@ class Times:
     """Times of a batch of programs.
 
     Args:
-        seconds: ``(rounds, 2 + n)`` of one run: the unconstrained program twice, then each candidate; NaN
-            where it was not run.
-        failures: Why a candidate was not run, empty where it was.
+        seconds: ``(rounds, 2 + n)`` of one execution: the unconstrained program twice, then each candidate;
+            NaN where it was not run.
+        failures: Reason for which a candidate was not executed, empty where it was.
     """
 
     seconds: np.ndarray
@@ -174,7 +173,7 @@ class Times:
 
     @property
     def noise(self) -> np.ndarray:
-        """``(rounds,)`` difference between the two runs of the unconstrained program, as a fraction."""
+        """``(rounds,)`` difference between the two times of the unconstrained program, as a fraction."""
         one, other = self.seconds[:, :2].T
         return np.abs(one - other) / np.minimum(one, other)
 
@@ -185,7 +184,7 @@ class Bench:
     Args:
         program: The unconstrained program and its inputs.
         rounds: Rounds of one measurement.
-        seconds: Time limit of the compile and the run of one candidate; a batch gets as much for each.
+        seconds: Time limit of compiling and executing one candidate; the limit of a batch is the sum.
     """
 
     def __init__(self, program: LocalProgram, rounds: int, seconds: float):
@@ -194,18 +193,15 @@ class Bench:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Callable[[Sequence[Module]], Times]]:
-        """Give a function that times candidates; one that ends the process or takes too long has failed."""
-        from pebble import ProcessPool
+        """Start the process, and give a function that times candidates in it.
 
-        pool = ProcessPool(
-            max_workers=1,
-            context=multiprocessing.get_context("spawn"),
-            initializer=end_with_parent,
-            initargs=(os.getpid(),),
-        )
+        Yields:
+            A function from constrained modules of the program to their :class:`Times`. A candidate that ends
+            the process or exceeds the time limit is a failure of its own, with the times NaN.
+        """
 
         def times(modules: Sequence[Module]) -> Times:
-            found = self._ask(pool, modules)
+            found = self._ask(workers, modules)
             if isinstance(found, Times):
                 return found
             if len(modules) == 1:
@@ -215,26 +211,18 @@ class Bench:
             columns = [first, *(t.ratios * first.mean(1, keepdims=True) for t in own)]
             return Times(np.concatenate(columns, 1), [t.failures[0] for t in own])
 
-        try:
+        with Workers() as workers:
             yield times
-        finally:
-            pool.stop()
-            pool.join()
 
-    def _ask(self, pool, modules: Sequence[Module]) -> "Times | str":
-        from pebble import ProcessExpired
-
+    def _ask(self, workers: Workers, modules: Sequence[Module]) -> "Times | str":
         self._calls += 1
         codes = [m.SerializeToString(deterministic=True) for m in (self._program.module, *modules)]
         arguments = (codes, self._program.inputs, self._rounds, self._calls)
+        limit = self._seconds * (1 + len(modules))
         try:
-            seconds, failures = pool.schedule(
-                run_rounds, args=arguments, timeout=self._seconds * (1 + len(modules))
-            ).result()
-        except FutureTimeoutError:
-            return f"timed out: it took longer than {self._seconds:g} s"
-        except ProcessExpired as error:
-            return f"crashed: the process ended with {error.exitcode}"
+            seconds, failures = workers.call(run_rounds, *arguments, seconds=limit)
+        except Killed as error:
+            return f"{error.kind}: {error}"[:_SHOWN]
         return Times(seconds, failures)
 
 
@@ -314,13 +302,13 @@ class Executable:
         return [np.asarray(value) for value in self(buffers)]
 
     def run(self, buffers: list) -> None:
-        """Run to the end."""
+        """Execute the program on buffers of its parameters, and wait for the end."""
         for value in self(buffers):
             value.block_until_ready()
 
 
 def difference(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> str:
-    """Return how outputs differ by more than :data:`TOLERANCE`, empty if they agree."""
+    """Return in words how outputs differ from the wanted ones by more than :data:`TOLERANCE`, else ``""``."""
     for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
         tolerance = TOLERANCE.get(one.dtype.name)
         if tolerance is None:
@@ -342,14 +330,18 @@ def write_signature(folder: Path, program: LocalProgram) -> None:
 
 
 def load_tuned(folder: str | Path) -> Callable:
-    """Return the tuned program of a study as a function, compiled for the first device of this machine.
+    """Return the tuned program of a study as a JAX function; its layouts are constraints of the compiler.
+
+    It can be called under ``jax.jit``, alone or within a larger function. It has no gradient and no batching
+    rule: tune the function that computes them, such as ``jax.grad(loss)`` or a whole training step.
 
     Args:
         folder: Folder of a study with ``evaluator=device``.
 
     Returns:
         A function with the arguments and results of the JAX function that was tuned; of an HLO file, of its
-        parameters, with a list of outputs.
+        parameters, with a list of outputs. It raises TypeError where an argument has another structure, shape
+        or type than the one that was tuned, or under ``jax.grad`` and ``jax.vmap``.
 
     Raises:
         SettingsError: JAX is not installed.
@@ -357,27 +349,72 @@ def load_tuned(folder: str | Path) -> Callable:
     """
     require_jax()
     import jax
+    import jax.numpy as jnp
 
     path = Path(folder) / SIGNATURE
     module = read_hlo(path.parent / TUNED).module
-    try:
-        signature = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        remedy = "Name the folder of a study of make tune with SET=evaluator=device"
-        raise DataError(path, f"is not readable ({error})", remedy) from None
-    compiled = Executable(module.SerializeToString())
     registry = jax.tree_util.default_registry
     trees = {
         name: jax.tree_util.PyTreeDef.deserialize_using_proto(registry, base64.b64decode(text))
-        for name, text in signature.items()
+        for name, text in read_json(path).items()
     }
+    parameters, results = _entry_shapes(module)
+    run = _jax_function(module, parameters, results)
 
     def tuned(*arguments):
         """Run the tuned program."""
         leaves, tree = jax.tree.flatten(arguments)
-        if trees and tree != trees["arguments"]:
-            raise TypeError(f"the arguments are {tree}, but {trees['arguments']} was tuned")
-        outputs = compiled(compiled.put(leaves))
+        if tree != trees.get("arguments", jax.tree.structure((*parameters,))):
+            wanted = trees.get("arguments", f"{len(parameters)} arrays")
+            raise TypeError(f"the arguments are {tree}, but {wanted} was tuned")
+        for (place, leaf), wanted in zip(jax.tree.leaves_with_path(arguments), parameters, strict=True):
+            shape, kind = jnp.shape(leaf), jnp.result_type(leaf)
+            if (shape, kind) != (wanted.shape, wanted.dtype):
+                given = f"{kind.name}{list(shape)}, but {wanted.dtype.name}{list(wanted.shape)} was tuned"
+                raise TypeError(f"arguments{jax.tree_util.keystr(place)} is {given}")
+        outputs = run(*leaves)
         return jax.tree.unflatten(trees["results"], outputs) if trees else outputs
 
     return tuned
+
+
+def _entry_shapes(module: Module) -> tuple[list, list]:
+    """Return ``jax.ShapeDtypeStruct`` of the parameters of a module, and of its outputs."""
+    import jax
+
+    (entry,) = (c for c in module.computations if c.id == module.entry_computation_id)
+    (root,) = (i.shape for i in entry.instructions if i.id == entry.root_id)
+    parameters = sorted((i.parameter_number, i.shape) for i in entry.instructions if i.opcode == "parameter")
+
+    def structs(shapes) -> list:
+        return [jax.ShapeDtypeStruct(tuple(s.dimensions), _dtype(s.element_type)) for s in shapes]
+
+    return structs(shape for _, shape in parameters), structs(root.tuple_shapes or [root])
+
+
+def _jax_function(module: Module, parameters: Sequence, results: Sequence) -> Callable:
+    """Return a module as a function of arrays, which JAX calls as it calls an exported function."""
+    import jax
+    import jax.numpy as jnp
+    from jaxlib import _hlo, _jax
+    from jaxlib.mlir.dialects import stablehlo
+
+    code = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(module.SerializeToString()))
+    frame = jax.jit(lambda *_: [jnp.zeros(r.shape, r.dtype) for r in results], keep_unused=True)
+    portable = _jax.mlir.serialize_portable_artifact(code, stablehlo.get_minimum_version())
+    exported = replace(jax.export.export(frame)(*parameters), mlir_module_serialized=portable, _get_vjp=None)
+    batched = jax.custom_batching.custom_vmap(exported.call)
+
+    @batched.def_vmap
+    def refuse_batch(axis_size, in_batched, *leaves):
+        raise TypeError("a tuned program has no batching rule; tune jax.vmap of the function")
+
+    run = jax.custom_vjp(batched)
+
+    def refuse_gradient(*leaves):
+        raise TypeError(
+            "a tuned program has no gradient; tune the function that computes it, as jax.grad(loss)"
+        )
+
+    run.defvjp(refuse_gradient, refuse_gradient)
+    return jax.jit(run)

@@ -18,7 +18,7 @@ Base64 = Annotated[str, Field(pattern="^[A-Za-z0-9+/]+={0,2}$")]
 
 
 class LabelRecord(Record):
-    """What every record has: the compiler and the topology that it is of."""
+    """Keys that every record has: the compiler and the topology that it belongs to."""
 
     compiler: str
     topology: str
@@ -45,7 +45,7 @@ class _Kernel(Record):
 
 
 class KernelsRecord(LabelRecord):
-    """Tile candidates by fused kernel, and the optimised module."""
+    """The record of a program's fused kernels: tile candidates by kernel, and the optimised module."""
 
     kernels: dict[str, _Kernel]
     module: Base64
@@ -100,7 +100,7 @@ def open_cache(path: Path) -> Iterator[LabelCache]:
     """Open a cache, made if it is not there.
 
     Raises:
-        DataError: The file is of another kind.
+        DataError: The file has another kind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path, timeout=60, isolation_level=None)  # another run may write

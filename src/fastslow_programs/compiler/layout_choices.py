@@ -3,7 +3,7 @@
 Convolutions and dots that agree in opcode, in the options of each tensor and in the compiler's default layout
 of each tensor share one choice per tensor; reshapes that agree in their options share one choice. Read off
 the public files, whose groups of columns (:mod:`fastslow.competition.tied_choices`) this rule gives; where a
-file does not tell the compiler's default, its commonest layout stands for it.
+file does not name the compiler's default, its commonest layout is taken for it.
 """
 
 import random
@@ -70,7 +70,7 @@ def _are_default(node: ConfigurableNode, roles: tuple[int, ...], option: tuple[L
 
 
 def default_configuration(choices: list[TiedChoice]) -> Configuration:
-    """Return the configuration that takes the compiler's own option everywhere."""
+    """Return the configuration that takes the compiler's own option of each of these choices."""
     return tuple(choice.default for choice in choices)
 
 

@@ -1,13 +1,13 @@
 """Impose layouts on a module, so that the compiler's estimate behaves as measured runtimes do.
 
-On the measured runs of AlexNet's training step (TpuGraphs, 23,856 configurations) the layouts of operands of
-convolutions and dots have no effect on the runtime (Kendall tau within 0.02 of 0). Those of outputs have,
-wherever they differ from the compiler's own; those of reshapes a small one. A ``LayoutConstraint`` binds a
-value, and the compiler folds it away, or carries it on to producers and consumers: a barrier keeps it. So
-the operands of convolutions and dots are left to the compiler; their outputs are bound, and followed by a
-barrier where they differ from the default; a reshape that differs from the default is bound between barriers,
-with default layouts on their far side. ``benchmarks/label_truth.py`` compares the estimates under this rule
-with the measured runs.
+On the measurements of AlexNet's training step (TpuGraphs, 23,856 configurations) the layouts of operands of
+convolutions and dots have no effect on the runtime (Kendall tau within 0.02 of 0). The layouts of outputs
+have an effect wherever they differ from the compiler's own; the layouts of reshapes have a small one. A
+``LayoutConstraint`` binds a value, and the compiler folds it away, or carries it on to producers and
+consumers: a barrier keeps it. So the operands of convolutions and dots are left to the compiler. Their
+outputs are bound, and followed by a barrier where they differ from the default. A reshape that differs from
+the default is bound between barriers, with default layouts on their far side. ``benchmarks/label_truth.py``
+compares the estimates under this rule with the measurements.
 """
 
 import itertools

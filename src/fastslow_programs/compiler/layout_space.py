@@ -1,6 +1,6 @@
 """The layout space of an HLO module: configurable nodes and the choices of each.
 
-The space is that of TpuGraphs (Phothilimthana et al. 2023, arXiv 2308.13490), read off its public files.
+The space is the same as TpuGraphs' (Phothilimthana et al. 2023, arXiv 2308.13490), read off its public files.
 Configurable are convolutions, dots and reshapes.
 
 - A convolution orders batch and feature of its output and input, and the two feature dimensions of its

@@ -46,6 +46,7 @@ from fastslow_programs.program.user_program import refuse_failure
 PICTURE = "graph.png"
 TABLE = "nodes.csv"
 _TRIES = 500  # draws in a row without a new configuration, after which the space counts as exhausted
+_SHOWN, _REASONS = 200, 3  # characters of the compiler's message, and different messages, that are shown
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class ConvertedProgram(Program):
         module: Its HLO.
         nodes: Its configurable nodes.
         arrays: Its arrays as a competition file holds them, by key.
-        labels: What ``config_runtime`` holds, in words.
+        labels: Meaning of ``config_runtime``, in words.
         measured: Whether the configurations are the source's own, with measured runtimes.
     """
 
@@ -118,9 +119,11 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
         cycles, labels = [0] * len(drawn), "none"
         if settings.label:
             programs = [constrain(module, layouts, nodes) for layouts in drawn]
-            estimated = estimate_cycles(source.path, programs, labeller)
+            estimated, failures = estimate_cycles(source.path, programs, labeller)
             drawn, cycles = zip(*((d, e) for d, e in zip(drawn, estimated, strict=True) if e), strict=True)
             labels = "the compiler's estimated cycles"
+            if failures:
+                labels += f"; {count_failures(failures, len(programs))}"
         arrays["node_config_ids"] = np.array([node.node for node in nodes], np.int64)
         arrays["node_config_feat"] = np.stack([encode(layouts, nodes) for layouts in drawn])
         arrays["config_runtime"] = np.array(cycles, np.int64)
@@ -201,7 +204,16 @@ def _is_dynamic(shape) -> bool:
 
 
 def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> list[Configuration]:
-    """Sample at most ``count`` distinct configurations of tied choices, the default first."""
+    """Sample distinct configurations of tied choices, the default first.
+
+    Args:
+        choices: The choices of the program.
+        count: Maximum number of configurations. There are fewer where the space is small.
+        seed: Seed of the draw.
+
+    Returns:
+        The configurations, as :func:`fastslow_programs.compiler.layout_space.draw` makes them.
+    """
     rng = random.Random(seed)
     found = {default_configuration(choices): None}  # a set in the order drawn
     in_vain = 0
@@ -212,8 +224,18 @@ def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> lis
     return list(found)
 
 
-def estimate_cycles(path: Path, programs: list[Module], labeller: Labeller) -> list[int | None]:
-    """Return the cycles of constrained modules, the default first; None where the compiler refused.
+def estimate_cycles(
+    path: Path, programs: list[Module], labeller: Labeller
+) -> tuple[list[int | None], list[str]]:
+    """Ask the compiler for the cycles of constrained modules.
+
+    Args:
+        path: The source, for the messages.
+        programs: The modules, the default first.
+        labeller: Compiles them, or reads earlier results.
+
+    Returns:
+        The cycles, None where the compile failed; and the failures, each its kind and the compiler's message.
 
     Raises:
         SettingsError: libtpu is not installed.
@@ -223,7 +245,15 @@ def estimate_cycles(path: Path, programs: list[Module], labeller: Labeller) -> l
         codes = [program.SerializeToString(deterministic=True) for program in programs]
         records = label(codes, "configurations")
     refuse_failure(path, records[0])
-    return [record.get("cycles") for record in records]
+    failures = [f"{record['failure']}: {record['message']}" for record in records if "failure" in record]
+    return [record.get("cycles") for record in records], failures
+
+
+def count_failures(failures: list[str], configurations: int) -> str:
+    """Return in one line how many compiles failed, and the reasons, the commonest first."""
+    reasons = Counter(" ".join(failure.split())[:_SHOWN] for failure in failures)
+    listed = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common(_REASONS))
+    return f"{len(failures)} of {configurations} configurations have none ({listed})"
 
 
 def summarise(program: ConvertedProgram) -> pd.Series:

@@ -1,6 +1,6 @@
 """Draw the graph of a program: operands before their users, configurable nodes in colour.
 
-Nodes of a small graph and of the neighbourhood of one node are boxes; those of a large graph are dots. The
+Nodes of a small graph and of the neighbourhood of one node are boxes; nodes of a large graph are dots. The
 arrays of a competition file are all that is needed.
 """
 

@@ -9,7 +9,7 @@ from annotated_types import Le
 from pydantic import BaseModel, PrivateAttr
 
 from fastslow.competition.catalog import TEST, get_collection
-from fastslow.core.settings import NonNegative, PositiveFloat, Settings, resolve, unkeyed
+from fastslow.core.settings import NonNegative, PositiveFloat, Settings, find_typed, resolve, unkeyed
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.libtpu import TOPOLOGIES
 from fastslow_programs.program.user_program import Source
@@ -29,9 +29,9 @@ class SourceSettings(Settings):
     source: str = ""
     """The program."""
     kernel: str = ""
-    """Which kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
+    """The kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
     name: str = ""
-    """Its name; that of the source if empty."""
+    """Its name; the source's if empty."""
 
     _given: Source | None = PrivateAttr(None)
 
@@ -54,7 +54,7 @@ class SourceSettings(Settings):
     @property
     def is_npz(self) -> bool:
         """Whether the source is a competition file."""
-        path = resolve(self.source)
+        path = find_typed(self.source)
         return path.suffix == ".npz" or (path.is_file() and zipfile.is_zipfile(path))
 
 
@@ -70,7 +70,7 @@ class ProgramSettings(SourceSettings):
     """Layout collection to write to, whose models will rank the program: ``nlp`` for a language model,
     ``xla`` otherwise."""
     name: str = ""
-    """File name of the npz without suffix; that of the source if empty."""
+    """File name of the npz without suffix; the source's if empty."""
     generation: Literal[*TOPOLOGIES] = "v3"
     """TPU generation that a JAX function is compiled for and labels are estimated for; TpuGraphs was measured
     on v3."""
@@ -96,7 +96,7 @@ class ProgramSettings(SourceSettings):
 
     @property
     def program(self) -> str:
-        """Name of the program: the setting, or that of the source."""
+        """Name of the program: the setting, or the source's name."""
         return self.name or clean_name(self.origin.name)
 
     def labeller(self) -> Labeller:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.settings import resolve
+from fastslow.core.settings import find_typed
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram, choose_module, read_hlo, read_hlo_modules
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
@@ -36,7 +36,7 @@ _WANTED = "Name a function without parameters that returns (function, arguments)
 class Source:
     """The source of a program: an HLO file, or a Python file and its function.
 
-    ``kernel`` says which module of an HLO file, as for :func:`fastslow.hlo.reader.read_hlo`.
+    ``kernel`` selects a module of an HLO file, as for :func:`fastslow.hlo.reader.read_hlo`.
     """
 
     path: Path
@@ -56,7 +56,7 @@ class Source:
             name, function = text, ""
         if not name or (name.endswith(".py") and not function.isidentifier()):
             raise SettingsError(f"source: {text!r} is neither an HLO file nor model.py:FUNCTION")
-        path = resolve(name)
+        path = find_typed(name)
         if not path.is_file():
             raise DataError(path, "no such file", "Give an HLO file, or model.py:FUNCTION for a JAX function")
         if function and kernel:
@@ -70,13 +70,13 @@ class Source:
 
     @property
     def measured(self) -> str:
-        """``layout`` or ``tile`` for a TpuGraphs ``.pb`` with measured runs of that kind, otherwise empty."""
+        """``layout`` or ``tile`` for a TpuGraphs ``.pb`` with measurements of that kind, otherwise empty."""
         if self.function or self.path.suffix != ".pb":
             return ""
         return _measured(self.path, self.kernel, self.path.stat().st_mtime_ns)
 
     def read(self, labeller: Labeller, ask_compiler: bool = False) -> HloProgram:
-        """Return the program's HLO, with the measured runs that the file holds.
+        """Return the program's HLO, with the measurements that the file holds.
 
         An HLO file is simplified (:func:`fastslow_programs.program.simplify.simplify`), but one with measured
         runs, which name its nodes by number. A JAX function is compiled in a separate process up to layout
@@ -84,7 +84,7 @@ class Source:
 
         Args:
             labeller: TPU generation and limits for compiling.
-            ask_compiler: Compile an HLO file too, to know the compiler's own layouts; those of a JAX function
+            ask_compiler: Compile an HLO file too, to know the compiler's own layouts; for a JAX function they
                 are always known.
 
         Raises:
@@ -152,7 +152,12 @@ class FunctionSource(Source):
 
     @classmethod
     def of_function(cls, function: Callable, arguments: tuple) -> "FunctionSource":
-        """Return the source of a function and its arguments, arrays or ``jax.ShapeDtypeStruct``."""
+        """Return the source of a JAX function.
+
+        Args:
+            function: As for ``jax.jit``.
+            arguments: Its arguments: arrays or ``jax.ShapeDtypeStruct``, or trees of these.
+        """
         name = getattr(function, "__name__", type(function).__name__)
         return cls(Path(name), name, call=(function, arguments))
 

@@ -26,21 +26,21 @@ def effects(choices: Sequence[NamedChoice], prediction: np.ndarray) -> pd.DataFr
 
     The unit is percentage points of the ranking, 0 (fastest) to 100, as predictions of different models and
     ensembles have none of their own. The *marginal effect* of an option is the mean place of the
-    configurations that take it minus the mean place of those that take the default's option; its standard
-    error is that of a difference of two means. Where configurations were drawn at random the other choices
-    average out; where a search proposed them (``default`` collections) an effect may be that of a choice
-    that went along.
+    configurations that take it minus the mean place of the configurations that take the default's option. Its
+    standard error is the one of a difference of two means. Where configurations were drawn at random the
+    other choices average out; where a search proposed them (``default`` collections) an effect may belong to
+    a choice that went along.
 
     Args:
         choices: The choices of a file.
         prediction: ``(C,)`` lower = predicted faster.
 
     Returns:
-        One row per option that is not the default's, of the choice that explains most first: ``choice``
-        (its number), ``where``, ``nodes``, ``option`` and ``default`` in words, ``configs`` that take it,
-        ``effect`` (negative is faster), ``standard_error`` (NaN below two configurations on a side), and
-        ``explained``: the share of the variance of the places that the choice alone explains, 0 to 1,
-        adjusted for its number of options (epsilon squared; Kelley, PNAS 21, 1935).
+        One row per option that is not the default's, of the choice that explains most first. Columns:
+        ``choice`` (its number), ``where``, ``nodes``, ``option`` and ``default`` in words, ``configs`` that
+        take it, ``effect`` (negative is faster), ``standard_error`` (NaN below two configurations on a side),
+        and ``explained``. The latter is the share of the variance of the places that the choice by itself
+        explains, 0 to 1, adjusted for its number of options (epsilon squared; Kelley, PNAS 21, 1935).
     """
     place = 100 * unit_ranks(prediction)
     rows = []

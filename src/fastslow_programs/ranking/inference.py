@@ -41,8 +41,8 @@ class FinishedRun:
         members: The members of an ensemble by name, each a finished run; empty for a single model.
 
     Raises:
-        DataError: The run or a member is not finished, a member was trained again since, or it is of a model
-            that cannot be applied.
+        DataError: The run or a member is not finished, a member was trained again since, or its model cannot
+            be applied.
     """
 
     def __init__(self, folder: Path):
@@ -94,7 +94,7 @@ class FinishedRun:
         return {**predictions, self.name: self.combine(predictions)}
 
     def combine(self, predictions: dict[str, dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Return an ensemble's predictions per graph from those of its members, with its weights."""
+        """Return an ensemble's predictions per graph from its members' predictions, with its weights."""
         weights = {name: member["weight"] for name, member in self.manifest["members"].items()}
         splits = {name: {TEST: own} for name, own in predictions.items()}
         return combine(splits, TEST, self.manifest.get("normalisation", "raw"), weights)

@@ -1,10 +1,10 @@
-"""What the known runtimes of a program say of its other configurations: models, and their average.
+"""Predictions of a program's other configurations from its known runtimes: models, and their average.
 
 Every model learns from the scores of the known configurations (:class:`Scale`), predicts all others, and is
-judged by its leave-one-out predictions. The Gaussian process is the posterior: a sum of kernels over the
-predictions of pre-trained models, the columns of the ranker's table, the tied choices and their pairs, whose
-variances maximise the marginal likelihood times a prior (Rasmussen and Williams, "Gaussian Processes for
-Machine Learning", 2006, chapters 2, 4.2 and 5.4).
+judged by its leave-one-out predictions. The Gaussian process is the posterior. Its covariance is a sum of
+terms over the predictions of pre-trained models, the columns of the ranker's table, the tied choices and
+their pairs. Their variances maximise the marginal likelihood times a prior (Rasmussen and Williams, "Gaussian
+Processes for Machine Learning", 2006, chapters 2, 4.2 and 5.4).
 """
 
 import copy
@@ -19,18 +19,18 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 _SLOPE = 0.75  # prior mean of the slope over the pre-trained prediction, of unit variance as the scores
-_SPREAD = 1.5  # prior standard deviation of the logarithm of a kernel's variance
+_SPREAD = 1.5  # prior standard deviation of the logarithm of a term's variance
 _INTERCEPT = 0.12  # variance of the intercept: a few known runtimes need not be of average speed
 _NOISE = 0.07  # prior variance of a measurement, in scores; its median
 _BOUNDS = (-12.0, 3.0)  # of the logarithm of a variance
-_LENGTH = 0.15  # share of other choices at which the kernel of all interactions has fallen to 1/e
+_LENGTH = 0.15  # share of other choices at which the term of all interactions has fallen to 1/e
 _JITTER = 1e-8
 _TREES = 100
 
 
 @dataclass(frozen=True)
 class Configurations:
-    """What is known of configurations of a program without a measurement.
+    """The inputs of configurations of a program, without their measurements.
 
     Letters in shapes: C configurations, G choices, F columns, P predictions.
 
@@ -113,7 +113,7 @@ class Encoder:
     """Makes inputs of configurations on the scale of a program.
 
     Args:
-        reference: The configurations that stand for the program, such as all of them.
+        reference: Configurations that represent the program, such as all of them.
 
     Attributes:
         reference: Their inputs.
@@ -231,8 +231,8 @@ class Inputs:
         own = {name: value if name == "groups" else value[rows] for name, value in vars(self).items()}
         return Inputs(**own)
 
-    def kernels(self, other: "Inputs", weights: np.ndarray, dot: Dot = outer) -> Iterator[np.ndarray]:
-        """Yield the kernels of these and other configurations, each with a mean of 1 on its diagonal.
+    def terms(self, other: "Inputs", weights: np.ndarray, dot: Dot = outer) -> Iterator[np.ndarray]:
+        """Yield the terms of the covariance with other configurations, each of mean 1 on its diagonal.
 
         Args:
             other: The others.
@@ -263,11 +263,11 @@ class Inputs:
 
 _VARIANCES = np.array([2, 1, 4, 3, 3, 3, 2, 3, 4, 2]) / 80
 _UNPREDICTED = np.array([6, 3, 12, 9, 9, 27, 0.3, 90, 0.6, 6]) / 80
-"""Prior medians of the variances, in the order of :meth:`Inputs.kernels`: with a prediction, and without."""
+"""Prior medians of the variances, in the order of :meth:`Inputs.terms`: with a prediction, and without."""
 
 
 class GaussianProcess:
-    """The posterior of the scores: linear in the prediction, and a sum of kernels.
+    """The posterior of the scores: linear in the prediction, and a covariance that is a sum of terms.
 
     Args:
         inputs: ``n`` known configurations.
@@ -282,7 +282,7 @@ class GaussianProcess:
 
     def __init__(self, inputs: Inputs, known: Known, weights: np.ndarray):
         self._inputs, self._weights = inputs, weights
-        self._own = list(inputs.kernels(inputs, weights)) if len(known) else []
+        self._own = list(inputs.terms(inputs, weights)) if len(known) else []
         medians = _VARIANCES if inputs.members.shape[1] else _UNPREDICTED
         self._prior = np.log(np.append(medians, _NOISE))
         self._rest = known.mean - _SLOPE * inputs.prediction
@@ -299,19 +299,19 @@ class GaussianProcess:
         self.left_out = known.mean - self._dual / diagonal
         self.left_out_variance = 1 / diagonal
 
-    def _kernel(self, logs: np.ndarray, count: np.ndarray) -> np.ndarray:
+    def _covariance(self, logs: np.ndarray, count: np.ndarray) -> np.ndarray:
         *variances, noise = np.exp(logs)
         shape = (len(count), len(count))
         total = sum((v * own for v, own in zip(variances, self._own, strict=False)), np.zeros(shape))
         return total + _INTERCEPT + np.diag(noise / count + _JITTER)
 
     def _invert(self, logs: np.ndarray, count: np.ndarray) -> np.ndarray:
-        return np.linalg.inv(self._kernel(logs, count)) if len(count) else np.zeros((0, 0))
+        return np.linalg.inv(self._covariance(logs, count)) if len(count) else np.zeros((0, 0))
 
     def _loss(self, logs: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the negative log posterior of the variances, and its gradient."""
         known, noise = self._known, np.exp(logs[-1])
-        factor = np.linalg.cholesky(self._kernel(logs, known.count))
+        factor = np.linalg.cholesky(self._covariance(logs, known.count))
         inverse = cho_solve((factor, True), np.eye(len(known)))
         dual = inverse @ self._rest
         away = (logs - self._prior) / _SPREAD
@@ -325,8 +325,8 @@ class GaussianProcess:
 
     def covariance(self, one: Inputs, other: Inputs, dot: Dot = outer) -> np.ndarray:
         """Return the prior covariance of configurations, of all pairs or of equal positions."""
-        parts = zip(np.exp(self._logs), one.kernels(other, self._weights, dot), strict=False)
-        return _INTERCEPT + sum(variance * kernel for variance, kernel in parts)
+        parts = zip(np.exp(self._logs), one.terms(other, self._weights, dot), strict=False)
+        return _INTERCEPT + sum(variance * term for variance, term in parts)
 
     def predict(self, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
         """Return the posterior mean ``(C,)``, and roots ``(C, n)`` whose products the evidence explains.
@@ -350,7 +350,7 @@ class GaussianProcess:
             }
         )
         later = copy.copy(self)
-        later._inputs, later._own = both, list(both.kernels(both, self._weights))
+        later._inputs, later._own = both, list(both.terms(both, self._weights))
         count = np.append(self._known.count, np.ones(len(more)))
         later._known = Known(np.zeros(len(count)), count, 0.0)
         later._inverse, later._dual = later._invert(self._logs, count), np.zeros(len(count))

@@ -12,6 +12,7 @@ Scores are on a scale of the program's own (:class:`fastslow_programs.ranking.kn
 in the runtime, with a standard deviation of about 1 over the known configurations.
 """
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ import pandas as pd
 from scipy.special import stdtr, stdtrit
 
 from fastslow.core.errors import DataError
+from fastslow.core.input_files import read_text
 from fastslow.features.store import Graph
 from fastslow.rankers.table_features import tabulate
 from fastslow_programs.ranking.known_models import (
@@ -58,10 +60,10 @@ def read_known(path: str | Path, num_configs: int) -> pd.DataFrame:
     """
     path = Path(path)
     try:
-        table = pd.read_csv(path, skipinitialspace=True)
-    except FileNotFoundError:
-        raise DataError(path, "no such file", _FORM) from None
-    except (OSError, ValueError, pd.errors.ParserError) as error:
+        table = pd.read_csv(io.StringIO(read_text(path, _FORM)), skipinitialspace=True)
+    except DataError:
+        raise
+    except (ValueError, pd.errors.ParserError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DataError(path, f"cannot be read ({reason})", _FORM) from None
     return check_known(table, num_configs, path)

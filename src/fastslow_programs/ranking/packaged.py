@@ -46,7 +46,7 @@ def packaged_models() -> Path:
 
 
 def describe_packaged(runs: Path, manifest: Mapping) -> str:
-    """Return in words that a folder of runs is that of the models in the package; empty where it is not."""
+    """Return a description of a folder of runs that holds the models in the package; empty for another."""
     if not runs.name.startswith(_PREFIX):
         return ""
     return f"the models in the package, trained on the sample (commit {manifest['commit']})"

@@ -109,10 +109,10 @@ def _describe(
     learnt = None
     if known is not None:
         prediction, learnt = _learn(run, graphs, choices, members, known, default)
-    cycles, default_cycles = {}, None
+    cycles, default_cycles, failures = {}, None, []
     if settings.estimate:
         fastest = fastest_first(prediction, "layout")[: settings.estimate].tolist()
-        default_cycles, *best = _estimate(settings, converted, default.config, fastest)
+        (default_cycles, *best), failures = _estimate(settings, converted, default.config, fastest)
         cycles = dict(zip(fastest, best, strict=True))
     weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
     seen = models.seen(run.collection.kind) if known is None else None
@@ -129,7 +129,8 @@ def _describe(
         effects=effects(choices, prediction),
         compared_with=default,
         default_cycles=default_cycles,
-        defaults_remedy=_defaults_remedy(run, program, default),
+        failures=failures,
+        defaults_remedy=_defaults_remedy(run, program),
         imposed=_imposed(converted, choices, prediction) if converted else None,
         learnt=learnt,
         rule=best_rule(run, graphs, name),
@@ -180,7 +181,7 @@ def _imposed(
     return Imposed(len(tied), sum(is_imposed(choice.roles) for choice in tied), frozenset(bound), table)
 
 
-def _defaults_remedy(run: FinishedRun, program: Program, default: Default) -> str:
+def _defaults_remedy(run: FinishedRun, program: Program) -> str:
     """Return what would tell the compiler's own layouts; empty if they are known or no model reads them."""
     if run.collection.kind == "tile" or not read_recipe(run.folder)["settings"]["compiler_defaults"]:
         return ""
@@ -199,8 +200,8 @@ def _default(settings: RankSettings, program: Program) -> Default:
 
 def _estimate(
     settings: RankSettings, program: ConvertedProgram, default: int | None, configs: list[int]
-) -> list[int | None]:
-    """Return the compiler's cycles: of its own default, which must compile, and of some configurations."""
+) -> tuple[list[int | None], list[str]]:
+    """Return the compiler's cycles of its own default, which must compile, and of some; and the failures."""
     rows = program.arrays["node_config_feat"]
     own = {} if default is None else decode(rows[default], program.nodes)
     layouts = [own, *(decode(rows[number], program.nodes) for number in configs)]

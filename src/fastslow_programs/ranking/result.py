@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from fastslow.competition.metrics import TOP_K, fastest_first, kendall_tau, ranking_tau, tile_score
 from fastslow.core.shown import Shown
+from fastslow_programs.program.convert import count_failures
 from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.named_choices import NamedChoice, in_words
 from fastslow_programs.ranking.rules import Rule
@@ -78,6 +79,7 @@ class Ranking(Shown):
         effects: What each option does, see :func:`fastslow_programs.ranking.effects.effects`.
         compared_with: The configuration that others are compared with, and whether it is the default.
         default_cycles: The compiler's estimate of its own default, None where it was not asked.
+        failures: Why the compiler gave no estimate, an entry for each configuration without one.
         defaults_remedy: What would tell the compiler's own layouts, where models read them and the program
             names none.
         imposed: The ranking of what can be imposed, None where configurations were not drawn.
@@ -95,6 +97,7 @@ class Ranking(Shown):
     effects: pd.DataFrame
     compared_with: Default
     default_cycles: int | None = None
+    failures: Sequence[str] = ()
     defaults_remedy: str = ""
     imposed: Imposed | None = None
     learnt: Learnt | None = None
@@ -273,6 +276,9 @@ class Ranking(Shown):
             words = f"configuration {best['config']:.0f}, {best['vs_default']:.3f} of the default's cycles"
             facts["best estimate"] = words
             facts["the estimate's own tau"] = LABEL_TAU
+        if self.failures:
+            asked = len(self.failures) + len(estimates)
+            facts["the compiler's estimates"] = count_failures(self.failures, asked)
         return pd.Series(facts, name=self.program)
 
 

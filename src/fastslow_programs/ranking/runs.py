@@ -61,7 +61,7 @@ def newest_run() -> Path:
     preset ``smoke`` and what notebooks write by default are left out: they are used where they are named.
 
     Raises:
-        DataError: There is none; the message says why each folder is left out.
+        DataError: There is none; the message has the reason for each folder.
     """
     runs, finished, left_out = resolve("runs"), {}, []
     for folder in sorted(runs.glob("*/")):
@@ -101,7 +101,8 @@ def find_run(folder: Path, collection: Collection) -> Path:
         collection: The collection.
 
     Raises:
-        DataError: There is no such folder, it is of another collection, or it has no ensemble for this one.
+        DataError: There is no such folder, it belongs to another collection, or it has no ensemble for this
+            one.
     """
     if not folder.is_dir():
         raise DataError(folder, "no such folder", "Name a folder of runs/, such as runs/sample")

@@ -25,15 +25,15 @@ _FEWEST, _BEFORE_STOP = 3, 4  # blocks that a gain needs, and before the compari
 
 @dataclass(frozen=True)
 class Verdict:
-    """How the fastest configuration compares with the default.
+    """The comparison of the fastest configuration with the default.
 
     Args:
         proposal: The configuration.
         ratio: Its value over the default's, geometric mean over blocks.
         low: Lower end of the 95 % interval of the ratio, 0 where there are fewer than two blocks.
         high: Upper end, infinite where there are fewer than two blocks.
-        itself: What the default shows against itself: the second one of each block over the first one,
-            geometric mean over blocks, or its inverse, whichever is at least 1.
+        itself: The default against itself: the second one of each block over the first one, geometric mean
+            over blocks, or its inverse, whichever is at least 1.
         blocks: Number of blocks.
     """
 

@@ -1,7 +1,7 @@
-"""What gives a configuration its value: the TPU compiler, a file's labels, this machine, or a user's command.
+"""Sources of a configuration's value: the TPU compiler, a file's labels, this machine, a user's command.
 
 An evaluator is a context: within it, ``evaluate`` takes configurations and yields evaluations as they come.
-To add one, write a class as :class:`Evaluator` says and name it in :data:`EVALUATORS`.
+To add one, write a class as :class:`Evaluator` describes and name it in :data:`EVALUATORS`.
 """
 
 import contextlib
@@ -10,12 +10,9 @@ import math
 import os
 import re
 import shlex
-import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -23,6 +20,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from fastslow.core.errors import SettingsError
+from fastslow.core.isolated import TIMED_OUT, Killed, Workers, run_command
 from fastslow.hlo.messages import HloProto, Module
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.device import NOISY, Bench, LocalProgram, device_name, require_jax
@@ -30,7 +28,6 @@ from fastslow_programs.tuning.history import Evaluation, Proposal
 
 CONFIGURATION, PROGRAM = "configuration.json", "program.hlo.pb"
 _SHOWN = 300  # characters of a message that are kept
-_ATTEMPT_PAUSE = 0.2
 ROUNDS = 15
 """Times that the evaluator ``device`` runs each configuration of a batch, in random order."""
 
@@ -48,7 +45,7 @@ class Limits(Protocol):
 
 @dataclass(frozen=True)
 class Request:
-    """What an evaluator is made of.
+    """The parts that evaluators are made of.
 
     Args:
         settings: The settings.
@@ -70,15 +67,15 @@ class Request:
 
 
 class Evaluator(Protocol):
-    """What gives a configuration its value.
+    """A source of the values of configurations.
 
     Attributes:
         reads_labels: Whether it reads the labels of a competition file; the others need the program's HLO.
         compiles: Whether it needs the TPU compiler.
         noisy: Whether two evaluations of a configuration differ, so that contenders are measured again.
-        name: What the value is, in words, with its unit.
-        identity: What a study must agree in to share values.
-        remark: What a user should know of the measurements, empty where there is nothing.
+        name: Name of the value, in words, with its unit.
+        identity: Facts that a study must agree in to share values.
+        remark: A warning about the measurements, empty where there is none.
     """
 
     reads_labels: ClassVar[bool] = False
@@ -101,7 +98,7 @@ class Replay(Evaluator):
 
     Args:
         values: Value by configuration.
-        name: What the labels are, in words.
+        name: Name of the labels, in words.
     """
 
     reads_labels = True
@@ -168,9 +165,9 @@ class CommandEvaluator(Evaluator):
         command: The command line; the paths of the configuration and of the program are appended.
         module_of: Makes the constrained module of a configuration.
         describe: Makes the configuration's JSON.
-        seconds: Time limit of one run; then the command and all that it started are killed.
-        attempts: How often a failing run is tried.
-        processes: Runs side by side.
+        seconds: Time limit of one execution; then the command and all that it started are killed.
+        attempts: Number of attempts at a failing execution.
+        processes: Number of executions side by side.
 
     Raises:
         SettingsError: The command line cannot be read, or its program does not exist.
@@ -196,7 +193,7 @@ class CommandEvaluator(Evaluator):
 
     @property
     def name(self) -> str:
-        """What the value is."""
+        """Name of the value, in words."""
         return f"what {self.command!r} prints"
 
     @property
@@ -208,18 +205,21 @@ class CommandEvaluator(Evaluator):
     def running(self) -> Iterator[Evaluate]:
         """See :class:`Evaluator`."""
         words = self._words()
-        with ThreadPoolExecutor(max(1, self.processes)) as pool:
+        with Workers(max(1, self.processes)) as workers:
 
             def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
-                futures = {pool.submit(self._try, words, p.codes): place for place, p in enumerate(proposals)}
-                try:
-                    for future in as_completed(futures):
-                        yield futures[future], future.result()
-                finally:
-                    for future in futures:
-                        future.cancel()
+                calls = {place: (words, *self._inputs(p.codes)) for place, p in enumerate(proposals)}
+                for place, found in workers.each(_measure, calls, self.seconds, self.attempts, _has_failed):
+                    if isinstance(found, Killed):
+                        spent = self.seconds if found.kind == TIMED_OUT else 0.0
+                        found = Evaluation(None, f"{found.kind}: {found}"[:_SHOWN], spent)
+                    yield place, found
 
             yield evaluate
+
+    def _inputs(self, codes: tuple[int, ...]) -> tuple[str, bytes]:
+        """Return the contents of both files of a configuration."""
+        return json.dumps(self.describe(codes), indent=1), serialised(self.module_of(codes))
 
     def _words(self) -> list[str]:
         try:
@@ -231,38 +231,27 @@ class CommandEvaluator(Evaluator):
             raise SettingsError(f"command: there is no program {words[0] if words else ''!r}")
         return words
 
-    def _try(self, words: list[str], codes: tuple[int, ...]) -> Evaluation:
-        began = time.monotonic()
-        for attempt in range(self.attempts):
-            if attempt:
-                time.sleep(_ATTEMPT_PAUSE)
-            value, failure = self._run(words, codes)
-            if value is not None:
-                break
-        return Evaluation(value, failure, round(time.monotonic() - began, 3))
 
-    def _run(self, words: list[str], codes: tuple[int, ...]) -> tuple[float | None, str]:
-        with tempfile.TemporaryDirectory() as folder:
-            paths = [Path(folder, CONFIGURATION), Path(folder, PROGRAM)]
-            paths[0].write_text(json.dumps(self.describe(codes), indent=1))
-            paths[1].write_bytes(serialised(self.module_of(codes)))
-            with open(Path(folder, "out"), "w+b") as out, open(Path(folder, "err"), "w+b") as err:
-                try:
-                    process = subprocess.Popen(
-                        [*words, *map(str, paths)], stdout=out, stderr=err, start_new_session=True
-                    )
-                except OSError as error:
-                    return None, f"does not start: {error}"
-                try:
-                    status = process.wait(self.seconds)
-                except subprocess.TimeoutExpired:
-                    return None, f"timed out: it ran longer than {self.seconds:g} s"
-                finally:
-                    _kill_group(process)
-                said = [_tail(stream) for stream in (out, err)]
-        if status:
-            return None, f"failed: it ended with {status}: {(said[1] or said[0] or 'no output')[-_SHOWN:]}"
-        return _number(said[0])
+def _measure(words: list[str], configuration: str, program: bytes) -> Evaluation:
+    """Return the outcome of one execution of a command; a call for a worker."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, CONFIGURATION), Path(folder, PROGRAM)]
+        paths[0].write_text(configuration)
+        paths[1].write_bytes(program)
+        try:
+            status, out, err = run_command([*words, *map(str, paths)])
+        except OSError as error:
+            return Evaluation(None, f"does not start: {error}")
+    seconds = round(time.monotonic() - began, 3)
+    if status:
+        said = (err or out or "no output")[-_SHOWN:]
+        return Evaluation(None, f"failed: it ended with {status}: {said}", seconds)
+    return Evaluation(*_number(out), seconds)
+
+
+def _has_failed(found: "Evaluation | Killed") -> bool:
+    return isinstance(found, Killed) or found.value is None
 
 
 @dataclass(frozen=True)
@@ -288,7 +277,7 @@ class DeviceEvaluator(Evaluator):
 
     @property
     def name(self) -> str:
-        """What the value is."""
+        """Name of the value, in words."""
         return f"time over the unconstrained program's, measured on {device_name()}"
 
     @property
@@ -326,19 +315,6 @@ EVALUATORS: dict[str, type[Evaluator]] = {
     "device": DeviceEvaluator,
 }
 """Evaluators by the name that the setting ``evaluator`` gives."""
-
-
-def _kill_group(process: subprocess.Popen) -> None:
-    """End a command and what it started in its session, also what it left behind."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _tail(stream) -> str:
-    size = stream.seek(0, os.SEEK_END)
-    stream.seek(max(0, size - 20_000))
-    return stream.read().decode(errors="replace").strip()
 
 
 def _number(text: str) -> tuple[float | None, str]:

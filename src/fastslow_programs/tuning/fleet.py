@@ -1,7 +1,7 @@
 """Tune many programs with one budget: the next evaluations go where they are expected to save most per cost.
 
 The saving of a program is weight x (default - tuned). The defaults come first, the heaviest program's before
-the others. Then the model's expected improvement says what a batch is expected to save; without a model the
+the others. Then the model's expected improvement gives the expected saving of a batch; without a model the
 budget is split evenly. Programs of equal content share one study and the sum of their weights. Of noisy
 values a share of the budget is kept, divided equally, to confirm savings (``confirmation.py``).
 """
@@ -26,6 +26,7 @@ from fastslow_programs.tuning.confirmation import Confirming
 from fastslow_programs.tuning.evaluators import Evaluate
 from fastslow_programs.tuning.fleet_settings import FleetSettings
 from fastslow_programs.tuning.result import BEST
+from fastslow_programs.tuning.search.guided import Guided
 from fastslow_programs.tuning.search.strategies import GUIDED, Strategy
 from fastslow_programs.tuning.target import read_target
 from fastslow_programs.tuning.tune import Study, advance, open_tuning
@@ -68,9 +69,10 @@ class Member:
         if not self.study.guide.pretrained and len(history.values) < _FEW:
             self._gain = len(history), _HOPED
         elif self._gain[0] != len(history):  # otherwise nothing is new
-            gain = self.study.strategy.ranked(history, batch, rng)[1]
+            strategy: Guided = self.study.strategy  # an unguided fleet splits its budget evenly
+            gain = strategy.ranked(history, batch, rng)[1]
             self._gain = len(history), float(-np.expm1(-gain).mean()) if len(gain) else 0.0
-        seconds = np.mean([evaluation.seconds for _, evaluation in history.done])
+        seconds = float(np.mean([evaluation.seconds for _, evaluation in history.done]))
         return self.weight * history.best[1] * self._gain[1] / (seconds or 1.0)
 
 
@@ -89,7 +91,7 @@ def spend(members: Sequence[Member], settings: FleetSettings, go_on: Callable[..
     Args:
         members: The programs.
         settings: Settings.
-        go_on: Called with a study and the number of evaluations that it gets; returns how many it had.
+        go_on: Called with a study and a number of evaluations to make; returns how many it made.
     """
     rng, savings, began = np.random.default_rng(settings.seed), [], time.monotonic()
     left = settings.evaluations - sum(m.study.reserved + len(m.study.history) for m in members)
@@ -111,6 +113,12 @@ def spend(members: Sequence[Member], settings: FleetSettings, go_on: Callable[..
 
 def tune_fleet(settings: FleetSettings) -> Fleet:
     """Tune a fleet, resuming the studies that are there; rows of equal content become one program.
+
+    Args:
+        settings: The list of programs with their weights, the budget, and the settings of each study.
+
+    Returns:
+        The members, heaviest first, with their studies, and the total saving after each evaluation.
 
     Raises:
         SettingsError: A setting is wrong, or something is not installed.
@@ -156,7 +164,11 @@ def tune_fleet(settings: FleetSettings) -> Fleet:
 
 
 def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
-    """Return per program: weight, rows that share it, default, best, saved, evaluations, failed, seconds."""
+    """Return a row per program of a fleet, the largest saving first.
+
+    Columns: ``program``, ``copies`` (rows of the list that share it), ``weight``, values ``default``,
+    ``best`` and ``saved``, numbers ``evaluations`` and ``failed``, ``seconds`` of evaluations.
+    """
     rows = [
         {
             "program": member.study.target.name,

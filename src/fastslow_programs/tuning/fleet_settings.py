@@ -24,16 +24,16 @@ class FleetSettings(SearchSettings):
     """CSV with the columns program (as the source of a tuning, relative to the CSV), weight (such as runs a
     day) and, if wanted, collection; equal programs are tuned once, with the sum of their weights."""
     name: str = ""
-    """Name of the fleet's folder; that of the CSV if empty."""
+    """Name of the fleet's folder; the name of the CSV if empty."""
     evaluations: Annotated[Positive, Le(1_000_000)] = 256
     """Budget: evaluations of all programs together, failed ones included."""
     batch: Annotated[Positive, Le(10_000)] = 4
-    """Maximum number of evaluations that one program gets before the fleet decides again. A guided program
-    begins with one, and then gets as many as it has."""
+    """Maximum number of evaluations that one program makes before the fleet decides again. A guided program
+    begins with one, and then makes as many as it has made."""
 
     @property
     def fleet_name(self) -> str:
-        """Name of the fleet: the setting, or that of the CSV."""
+        """Name of the fleet: the setting, or the name of the CSV."""
         return self.name or re.sub(r"[^\w.-]", "_", Path(self.fleet).stem)
 
     @property
@@ -47,7 +47,7 @@ class FleetSettings(SearchSettings):
         Raises:
             DataError: The CSV is missing, has no rows, an unknown, missing or repeated column, a row of
                 another length, or a weight that is no positive number.
-            SettingsError: A program's settings are refused.
+            SettingsError: A program's settings are not allowed.
         """
         path, programs = resolve(self.fleet), []
         shared = {k: v for k, v in self.asdict().items() if k in SearchSettings.model_fields}

@@ -1,4 +1,4 @@
-"""What was evaluated so far, by whom, with which result."""
+"""The evaluations so far: configurations, proposers and results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class Proposal:
     Args:
         codes: The option of each choice.
         by: Who proposed it, such as ``default``, ``guided``, ``guided: random share``.
-        notes: What the proposer reads when it goes on from a history.
+        notes: Notes that the proposer reads when it continues from a history.
     """
 
     codes: tuple[int, ...]
@@ -25,12 +25,12 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What evaluating a configuration gave.
+    """The outcome of one evaluation of a configuration.
 
     Args:
-        value: Lower is faster; None where it failed.
+        value: Lower is faster; None where it failed. The unit is the evaluator's.
         failure: Kind and message of a failure, empty where there is a value.
-        seconds: Time that it took.
+        seconds: Duration of the evaluation.
     """
 
     value: float | None
@@ -75,7 +75,7 @@ class History:
 
     @property
     def failures(self) -> list[str]:
-        """What the failed evaluations said."""
+        """Kind and message of each failed evaluation, in order."""
         return [evaluation.failure for _, evaluation in self.done if evaluation.value is None]
 
     @property
@@ -99,7 +99,7 @@ class History:
         return np.minimum.accumulate(np.array(values))
 
     def evaluation_of(self, codes) -> tuple[Proposal, float] | None:
-        """Return a configuration and the geometric mean of its values; None where it has no value."""
+        """Return a configuration ``(G,)`` and the geometric mean of its values; None if it has no value."""
         wanted = tuple(int(c) for c in codes)
         own = [(p, e.value) for p, e in self.done if p.codes == wanted and e.value is not None]
         if not own:

@@ -131,8 +131,8 @@ class KeptStudy:
 
         Args:
             proposal: The configuration.
-            evaluation: What evaluating it gave.
-            batch: The batch that it is of, see the attribute.
+            evaluation: Its evaluation.
+            batch: The batch that it belongs to, see the attribute.
         """
         facts = {
             "codes": " ".join(map(str, proposal.codes)),
@@ -162,7 +162,7 @@ def open_study(path: Path, identity: dict[str, str], space: Space) -> Iterator[K
 
     Args:
         path: The journal.
-        identity: What a study must agree in: program, space and evaluator, in words by name.
+        identity: Facts that a study must agree in: program, space and evaluator, in words by name.
         space: The program's space.
 
     Raises:

@@ -135,8 +135,8 @@ def proposers(study: Study) -> pd.DataFrame:
 def top_k(study: Study) -> pd.DataFrame:
     """Return by how much the best of the K configurations predicted fastest is above the best of all.
 
-    Empty unless the whole space is labelled. ``pretrained`` is the trained run alone; ``learnt`` is the
-    model after the study's evaluations, which it has seen; ``random`` is the mean over random K.
+    Empty unless the whole space is labelled. ``pretrained`` is the trained run without the study; ``learnt``
+    is the model after the study's evaluations, which it has seen; ``random`` is the mean over random K.
     """
     labels, space = study.target.labels, study.target.space
     if labels is None or not study.guide or not len(study.history.values):

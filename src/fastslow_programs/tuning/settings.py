@@ -30,14 +30,14 @@ NO_RUN = "none"
 
 
 class SearchSettings(Settings):
-    """How configurations are proposed and evaluated: what a tuning and a fleet share."""
+    """Settings that a tuning and a fleet share: the proposal and the evaluation of configurations."""
 
     evaluator: Literal["", *EVALUATORS] = ""
-    """What gives a configuration its value: the TPU ``compiler``'s estimated cycles, ``replay`` of the
-    labels of an npz or a measured ``.pb``, this machine's own ``device`` (CPU, GPU or TPU through JAX), or a
-    ``command`` of yours; if empty, replay for an npz or a tile ``.pb``, otherwise the compiler."""
+    """Source of a configuration's value: the TPU ``compiler``'s estimated cycles, ``replay`` of the labels of
+    an npz or a measured ``.pb``, this machine's own ``device`` (CPU, GPU or TPU through JAX), or a
+    ``command`` of yours. If empty, replay for an npz or a tile ``.pb``, otherwise the compiler."""
     strategy: Literal[*STRATEGIES] = GUIDED
-    """What proposes configurations; ``guided`` scores thousands with a model that learns from every
+    """Method that proposes configurations; ``guided`` scores thousands with a model that learns from every
     evaluation, the others are the unguided searches to compare with (two are samplers of Optuna)."""
     run: str = ""
     """Trained run whose prediction the model starts from: a folder such as ``runs/sample``, or the folder of
@@ -59,7 +59,7 @@ class SearchSettings(Settings):
     seconds: PositiveFloat = unkeyed(600.0)
     """Time limit of one evaluation in seconds; what takes longer counts as failed."""
     attempts: Annotated[Positive, Le(100)] = unkeyed(2)
-    """How often a failing command, or a program that crashes the compiler, is tried."""
+    """Number of attempts at a failing command, or at a program that crashes the compiler."""
     processes: Threads = unkeyed(0)
     """Evaluations side by side: 0 is one per core for the compiler and 1 for a command."""
     generation: Literal[*TOPOLOGIES] = "v3"
@@ -88,11 +88,12 @@ class TuneSettings(SearchSettings, SourceSettings):
     ``.pb`` or text), or ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for
     ``jax.jit``."""
     collection: str = ""
-    """Collection whose models guide; if empty, that of an npz in folders as published, otherwise
-    ``tile:xla`` for a tile file and ``layout:xla:random`` for a layout. ``nlp`` is for a language model."""
+    """Collection whose models guide; if empty, the folder's collection for an npz in folders as published,
+    otherwise ``tile:xla`` for a tile file and ``layout:xla:random`` for a layout. ``nlp`` is for a language
+    model."""
     name: str = ""
-    """Name of the study, whose folder it is; that of the source if empty. Another name starts another
-    study of the same program."""
+    """Name of the study and of its folder; the source's name if empty. Another name starts another study of
+    the same program."""
 
     def check(self) -> None:
         """Check what the types of the fields do not express."""
@@ -120,7 +121,7 @@ class TuneSettings(SearchSettings, SourceSettings):
 
     @property
     def kind_of_evaluator(self) -> str:
-        """The evaluator, by default that of the source's kind."""
+        """The evaluator; the source's kind has a default one."""
         if self.evaluator or not self.source:
             return self.evaluator or "compiler"
         labelled = self.is_npz or self.origin.measured == "tile"
@@ -128,7 +129,7 @@ class TuneSettings(SearchSettings, SourceSettings):
 
     @property
     def program(self) -> str:
-        """Name of the study: the setting, or that of the source."""
+        """Name of the study: the setting, or the source's name."""
         return self.name or clean_name(self.origin.name)
 
     @property
@@ -159,7 +160,7 @@ class TuneSettings(SearchSettings, SourceSettings):
         """Return the run that guides; None for an unguided strategy, or where none is wanted.
 
         Raises:
-            DataError: There is none, it is not finished, or it is of another collection.
+            DataError: There is none, it is not finished, or it belongs to another collection.
         """
         return self.ranking().find_run() if self.strategy == GUIDED and self.run != NO_RUN else None
 

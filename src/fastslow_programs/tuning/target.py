@@ -1,4 +1,4 @@
-"""The program of a tuning: its space, what evaluates it, and what a trained run says of it."""
+"""The program of a tuning: its space, its evaluator, and a trained run's predictions for it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -52,15 +52,15 @@ class Target:
     Args:
         name: Its name.
         digest: Digest of its content; programs of equal digest share results.
-        space: What may be chosen.
-        evaluator: What gives a configuration its value.
-        pretrained: What a trained run says of configurations, None without a run.
+        space: The choices, and the configurations that may be proposed.
+        evaluator: Gives a configuration its value.
+        pretrained: A trained run's predictions and features of configurations, None without a run.
         module_of: Makes the constrained module of a configuration; None where there is no HLO.
         labels: ``(C,)`` values of all listed configurations, None where they are not known.
         default_value: Value of the compiler's default where no configuration of the space is known to be it
             and its value is stated (of a tile: 1, the unit); otherwise the value of the space's default
             counts, once it is evaluated.
-        default_is: Which default is meant, in words.
+        default_is: Meaning of the default, in words.
         tied: Number of the program's choices, those included that cannot be imposed; 0 for a file.
         local: The program as it is lowered for this machine, where it is measured here.
     """
@@ -78,7 +78,7 @@ class Target:
     local: LocalProgram | None = None
 
     def value_of_default(self, history: History) -> float | None:
-        """Return the value of the default, None where it is not known."""
+        """Return the value of the default as labelled or else as evaluated, None where it is not known."""
         return self.default_value or history.value_of(self.space.default)
 
     def as_json(self, codes) -> dict:
@@ -89,6 +89,12 @@ class Target:
 
 def read_target(settings: TuneSettings) -> Target:
     """Read the program of a tuning.
+
+    Args:
+        settings: The source (``model.py:FUNCTION``, HLO file or npz), the evaluator and the run that guides.
+
+    Returns:
+        The program with its space, its evaluator and the trained run's predictions.
 
     Raises:
         SettingsError: The source cannot be tuned, or the compiler is needed and not installed.

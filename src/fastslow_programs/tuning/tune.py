@@ -29,12 +29,12 @@ HOPELESS = 8  # failures in a row, from the first evaluation on, after which som
 
 @dataclass
 class Study:
-    """A study and what it is of.
+    """A study, its program and its strategy.
 
     Args:
         settings: Its settings.
         target: The program.
-        strategy: What proposes its configurations.
+        strategy: Proposes its configurations.
         kept: Its evaluations, in memory and on disk.
         exhausted: Whether no configuration was left to propose.
     """
@@ -77,14 +77,14 @@ class Study:
 
     @property
     def verdict(self) -> Verdict | None:
-        """How the fastest compares with the default by repeated measurements; None without any."""
+        """The comparison of the fastest with the default by repeated measurements; None without any."""
         return verdict(self.history, self.reserved) if self.reserved else None
 
     @property
     def best(self) -> tuple[Proposal, float] | None:
-        """What to use and its value: the default where nothing is faster, with noise by 95 % confidence.
+        """The configuration to use and its value: the default where nothing is faster.
 
-        None where nothing has a value.
+        Where values are noisy, faster means faster with 95 % confidence. None where nothing has a value.
         """
         found, default = self.history.best, self.default
         if self.confirms and default is not None:
@@ -105,11 +105,11 @@ def make_strategy(name: str, target: Target) -> Strategy:
 
 @contextlib.contextmanager
 def open_tuning(settings: TuneSettings, target: Target) -> Iterator[Study]:
-    """Give the study of a program, new or resumed, to this process alone.
+    """Give the study of a program, new or resumed, to this process and to no other at a time.
 
     Raises:
         SettingsError: Optuna is not installed.
-        DataError: The journal is of another program, space or evaluator, is broken, or is no journal.
+        DataError: The journal belongs to another program, space or evaluator, is broken, or is no journal.
     """
     identity = {
         "program": target.digest,
@@ -212,7 +212,7 @@ def advance(
 
     Args:
         kept: The study.
-        strategy: What proposes.
+        strategy: Proposes them.
         evaluate: The evaluator, running.
         count: Evaluations at most.
         seed: Seed of the search.

@@ -24,7 +24,7 @@ from fastslow.core.cluster.worker import (
     run_call,
 )
 from fastslow.core.errors import SettingsError
-from fastslow.core.processes import ended_by_interrupt
+from fastslow.core.isolated import ended_by_interrupt
 from fastslow.core.settings import resolve
 
 SLURM = "slurm"
@@ -139,8 +139,8 @@ class Cluster(Executor):
     def _result_of(self, remote: Any) -> Any:
         """Return the result of a call that has ended.
 
-        Dask waits for ever for that of a client that is closed meanwhile, as after Ctrl-C, and as its
-        callbacks have one thread in a process, no other client would get a result.
+        Dask waits for ever for the result of a client that is closed meanwhile, as after Ctrl-C. Its
+        callbacks share one thread in a process, so no other client would receive a result.
         """
         while self._client.status == "running":
             try:
@@ -221,7 +221,7 @@ def map_on_cluster(address: str, function: Callable, items: Sequence, *args: Any
     Args:
         address: As for :func:`open_cluster`.
         function: A function of a module.
-        items: What to call it with.
+        items: The arguments, one call each.
         *args: Further arguments of every call.
 
     Raises:

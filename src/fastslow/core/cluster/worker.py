@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from fastslow.core.errors import FastslowError
 from fastslow.core.files import file_digest
+from fastslow.core.isolated import end_with_parent
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY
-from fastslow.core.processes import end_with_parent
 from fastslow.core.settings import PROJECT
 
 GPU, MEMORY = "GPU", "MEMORY"
@@ -38,7 +38,7 @@ class ClusterError(FastslowError):
 
 
 class Call(NamedTuple):
-    """What a worker needs to run a call as the machine that sent it would."""
+    """A call with all that a worker needs to execute it as the machine that sent it would."""
 
     pickled: bytes  # the function and its arguments; unpickled only after the code was compared
     label: str  # name of the call in messages

@@ -1,1 +1,1 @@
-"""What models read of a configuration: its tensors, ratios of padding, copies, bounds of tiles."""
+"""The features of a configuration: its tensors, ratios of padding, copies, bounds of tiles."""

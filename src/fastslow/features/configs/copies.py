@@ -3,8 +3,8 @@
 Where a configurable node's output is, directly or through element-wise nodes and transposes, the input or
 kernel of another one and the two layouts given differ, the compiler has to copy the tensor in between. (The
 number of copied elements is a feature of the 11th place's LightGBM model.) A transpose moves no byte where
-the layout of its output is that of its input with the axes renamed. A reshape is itself configurable and ends
-the path.
+the layout of its output is the layout of its input with the axes renamed. A reshape is itself configurable
+and ends the path.
 """
 
 from dataclasses import dataclass

@@ -2,9 +2,9 @@
 
 What a configuration costs is what it changes: an output in the compiler's own layout costs nothing extra, in
 another one mostly copies. A published file does not name the compiler's layouts. But the search of a
-``default`` file starts from them and stays near them, so a tensor's commonest layout there stands for its
-own; the ``random`` files are of the same programs (the 25 of the two test sets have the same names). A file
-that ``make convert`` wrote names them itself, in :data:`fastslow.competition.schema.DEFAULTS`.
+``default`` file starts from them and stays near them. A tensor's commonest layout there is therefore taken
+for its own. The ``random`` files hold the same programs (the 25 of the two test sets have the same names). A
+file that ``make convert`` wrote names them itself, in :data:`fastslow.competition.schema.DEFAULTS`.
 """
 
 from pathlib import Path
@@ -21,10 +21,14 @@ from fastslow.core.input_files import is_there
 def find_default_layouts(program: Program) -> np.ndarray:
     """Return the compiler's own layout of every configurable tensor of a layout program.
 
+    Args:
+        program: The arrays of a competition file. For a ``random`` file the ``default`` file beside it is
+            read.
+
     Returns:
-        ``(K, 3, 6)`` int8, minor to major, -1 padded, in the form in which configurations name them; all -1
-        where it is not known: a ``random`` file without the ``default`` file of the same program beside it,
-        or a tensor that every configuration leaves to the compiler.
+        ``(K, 3, 6)`` int8, minor to major, -1 padded, in the form in which configurations name them. All -1
+        where it is not known: in a ``random`` file without the ``default`` file of the same program beside
+        it, or for a tensor that every configuration leaves to the compiler.
 
     Raises:
         DataError: The ``default`` file is broken.
@@ -71,7 +75,7 @@ def commonest_layouts(layouts: np.ndarray, choices: Choices) -> np.ndarray:
 
 
 def is_off_default(layouts: np.ndarray, defaults: np.ndarray) -> np.ndarray:
-    """Return whether the layouts ``(..., 6)`` of tensors differ from the compiler's own ``(..., 6)``.
+    """Return whether layouts ``(..., 6)`` of tensors differ from the compiler's own, ``defaults (..., 6)``.
 
     False where the layout is left to the compiler, or its own is not known. Leading shapes are broadcast.
     """
@@ -81,7 +85,7 @@ def is_off_default(layouts: np.ndarray, defaults: np.ndarray) -> np.ndarray:
 
 
 def _of_default_search(program: Program) -> Path | None:
-    """Return the ``default`` file if it is of the same nodes and configurable nodes."""
+    """Return the ``default`` file if it has the same nodes and configurable nodes."""
     other = default_file(program.file)
     if other is None:
         return None

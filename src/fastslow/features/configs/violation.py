@@ -1,9 +1,9 @@
 """Fit of a configuration's layouts to the TPU's 8 x 128 tiles and to the compiler's own choice.
 
 The violation ratio is the share of configurable tensors whose largest dimension is not the minor-most one,
-hence not along the 128-wide side of a tile (Harvard report on TpuGraphs, section 5.2; its "first" dimension
-is the one with contiguous elements, entry 0 of a minor-to-major layout). A minor-most dimension as large as
-the largest is no violation.
+hence not along the 128-wide side of a tile (Harvard report on TpuGraphs, section 5.2). The "first" dimension
+of the report is the one with contiguous elements, entry 0 of a minor-to-major layout. A minor-most dimension
+as large as the largest is no violation.
 
 Tensors with a known shape and at least one dimension are counted. A one-dimensional tensor is counted though
 it has only one layout (never a violation); a scalar and a tensor of unknown shape are not. Nor is a tensor
@@ -11,10 +11,10 @@ whose layout names an axis that it does not have: then the shape found is not th
 
 The outputs of all configurable nodes have columns of their own, for they decide the runtime: on the
 measured AlexNet the layouts of inputs and kernels change nothing. Weighted by the node's work, the gradient
-of a filter counts by what it costs, not by its few elements.
+of a filter counts by its cost, not by its few elements.
 
 A tensor is *off default* where it is given another layout than the compiler would choose, so that data may
-have to be moved (:mod:`fastslow.features.configs.default_layouts` says how that is known).
+have to be moved. :mod:`fastslow.features.configs.default_layouts` finds the compiler's choice.
 """
 
 import numpy as np
@@ -121,8 +121,8 @@ def _shape_rows(tensors: ConfigTensors, role: int, defaults: np.ndarray) -> np.n
 
     It is six sizes, bytes per element, the compiler's own layout, and the weights of an output's node. The
     weights are the bytes of the node's tensors, and its work: the square root of the product of their
-    elements, which for the ``m x k`` and ``k x n`` operands of a dot is its ``m n k`` multiplications, and
-    for a convolution, also one that gives a small filter's gradient, grows with its own.
+    elements. For the ``m x k`` and ``k x n`` operands of a dot these are its ``m n k`` multiplications. For a
+    convolution, also one that computes a small filter's gradient, the work grows with its multiplications.
 
     Returns:
         ``(K, 13)`` or ``(K, 15)`` int64; the weights are fractions of the largest, in units of 2**-36.

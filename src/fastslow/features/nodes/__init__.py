@@ -1,1 +1,1 @@
-"""What models read of a node: its padded columns, its place in the graph, attributes of its HLO."""
+"""The features of a node: its padded columns, its place in the graph, attributes of its HLO."""

@@ -1,4 +1,4 @@
-"""Distinguish padding from a true 0 in the 140 node features, from the npz alone.
+"""Distinguish padding from a true 0 in the 140 node features; only the npz is read.
 
 TpuGraphs pads each list of an instruction (shape, layout, window, ...) with 0, and 0 is also a legal axis
 number, offset or amount. :func:`pad` writes -1 after the end of a list. The length of each list:
@@ -16,7 +16,7 @@ slice                 rank of a slice
 dynamic_slice         rank of a dynamic-slice
 edge_padding          rank of a pad
 dimensions            transpose, map: rank. broadcast: operand's rank. reduce: operand's rank minus the
-                      result's (where it gives a tuple: that of a get-tuple-element on it). concatenate, iota,
+                      result's (where it gives a tuple: a get-tuple-element's rank). concatenate, iota,
                       sort, all-gather(-start), reduce-scatter, get- and set-dimension-size: 1. all-to-all: 1,
                       or 0 where it gives a tuple. reverse: see below. Others: 0
 group counts          1 where not 0, as a group count is at least 1

@@ -1,4 +1,4 @@
-"""What the 140 columns do not say of a node: where it is in its graph, and attributes that only HLO has.
+"""Features of a node beside the 140 columns: its place in the graph, and attributes that only HLO has.
 
 Of the whole graph, before it is pruned. Nothing of it depends on the configuration, so it adds no states to a
 network.
@@ -29,10 +29,16 @@ def node_extras(edge_index: np.ndarray, num_nodes: int, attributes: np.ndarray |
 
 
 def depth_encodings(edge_index: np.ndarray, num_nodes: int) -> np.ndarray:
-    """Return degrees and depths of nodes, ``(N, 4)`` float32, columns :data:`DEPTH_NAMES`.
+    """Return degrees and depths of nodes.
 
-    They are the numbers of operands and of users, hops from the nearest node that nothing uses and from the
-    nearest that uses nothing (-1 where there is none, in a cycle).
+    Args:
+        edge_index: ``(E, 2)`` consumer and operand.
+        num_nodes: Number N of nodes.
+
+    Returns:
+        ``(N, 4)`` float32, columns :data:`DEPTH_NAMES`: numbers of operands and of users, hops from the
+        nearest node that nothing uses and from the nearest that uses nothing (-1 where there is none, in a
+        cycle).
     """
     operands, users = (np.bincount(column, minlength=num_nodes) for column in edge_index.T)
     outputs, inputs = np.flatnonzero(users == 0), np.flatnonzero(operands == 0)

@@ -50,7 +50,7 @@ def read_exact_graph(path: Path, program: Program) -> ExactGraph:
         The exact graph, with the program's node numbers.
 
     Raises:
-        DataError: The protobuf is broken or is of another program.
+        DataError: The protobuf is broken or belongs to another program.
     """
     hlo = read_hlo(path)
     arrays = graph_arrays(hlo.module)

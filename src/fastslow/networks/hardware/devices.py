@@ -14,7 +14,7 @@ def pick_device(name: str) -> torch.device:
         name: ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` (torch's current GPU) or ``cuda:N``.
 
     Raises:
-        SettingsError: The GPU is not there; the message says what torch finds.
+        SettingsError: The GPU is not there; the message lists the devices that torch finds.
     """
     available, count = torch.cuda.is_available(), torch.cuda.device_count()
     if name == "auto":

@@ -1,8 +1,8 @@
 """One network trained by several processes: torchrun's processes, each with a share of every step's graphs.
 
 All processes hold the same weights. A step's gradients are summed over them before they are clipped, so the
-result is that of one process up to the order of the sum; graphs to predict are shared as well. The first
-process writes. Without torchrun there is one process, and everything here does nothing.
+result equals the result of one process up to the order of the sum. Graphs to predict are shared as well. The
+first process writes. Without torchrun there is one process, and everything here does nothing.
 
 Gradients are summed once, at the end of a step, rather than by ``DistributedDataParallel``: a step may have
 fewer graphs than there are processes, and a network of this size has little to overlap.
@@ -22,13 +22,13 @@ from torch import distributed
 
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import FastslowError, SettingsError
-from fastslow.core.processes import end_with_parent
+from fastslow.core.isolated import end_with_parent
 from fastslow.networks.hardware.devices import pick_device
 from fastslow.networks.settings.train_settings import TrainSettings
 
 _TIMEOUT = timedelta(days=1)  # torchrun itself notices a process that died; the others may wait for a lock
 _LAUNCHER = (  # torchrun, which ends with the process that started it
-    "import sys; from fastslow.core.processes import end_with_parent; end_with_parent(int(sys.argv.pop(1)));"
+    "import sys; from fastslow.core.isolated import end_with_parent; end_with_parent(int(sys.argv.pop(1)));"
     "from torch.distributed.run import main; main()"
 )
 _RANK = (
@@ -103,12 +103,12 @@ def own_device(device: torch.device) -> torch.device:
 
 
 def share(items: Sequence[Value]) -> Sequence[Value]:
-    """Return every n-th item: those of this process."""
+    """Return the items of this process: every n-th one, n the number of processes."""
     return items[rank() :: world_size()]
 
 
 def merge(own: dict[str, Value], names: Sequence[str]) -> dict[str, Value]:
-    """Return the entries of all processes, each giving those of its share, in the order of ``names``."""
+    """Return the entries of all processes in the order of ``names``; each gives its share's entries."""
     if world_size() == 1:
         return own
     parts: list[dict[str, Value]] = [{} for _ in range(world_size())]
@@ -158,7 +158,7 @@ def mean_loss(losses: Sequence[torch.Tensor], device: torch.device) -> float:
 
 
 def launch(settings: TrainSettings) -> None:
-    """Train in the configured number of processes on this machine, as torchrun does, and print what they say.
+    """Train in the configured number of processes on this machine, as torchrun does, and print their output.
 
     Raises:
         RankError: One of them ended with an error; the message is its own.

@@ -14,7 +14,7 @@ _SAYS = ("can't allocate memory", "out of memory")  # RuntimeErrors of torch's C
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that memory ran out, on a CPU or on a GPU."""
+    """Return whether an error means that memory ran out, on a CPU or on a GPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(said in str(error) for said in _SAYS)
@@ -41,7 +41,7 @@ class Shrinking:
 
     Args:
         size: Size to start with.
-        what: What there is ``size`` of, for the one message.
+        what: Name of the things that ``size`` counts, for the one message.
         caches: Called after memory ran out, to drop what is only cached.
     """
 
@@ -50,26 +50,41 @@ class Shrinking:
 
     @property
     def warnings(self) -> list[str]:
-        """What happened and to which size it led, once it happened."""
+        """A warning with the size that was reached, once memory ran out; else empty."""
         return [f"memory ran out: continued with {self._what} {self.size}"] if self._said else []
 
     def run(self, work: Callable[[int], Result]) -> Result:
-        """Return ``work(size)``; what the failed attempt held is freed before the next one.
+        """Return ``work(size)``; where memory runs out, halve the size and call it again.
+
+        Args:
+            work: Takes the size, 2 or more.
 
         Raises:
-            MemoryError: Memory ran out with a size of 2, too (or torch's errors that say so).
+            Exception: An error of ``work`` with another reason, or memory runs out at size 2.
         """
         while True:
             try:
                 return work(self.size)
             except (MemoryError, RuntimeError) as error:
-                if not ran_out_of_memory(error) or self.size <= 2:
-                    raise
-            self.size = max(2, self.size // 2)
-            for clear in self._caches:
-                clear()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-            if not self._said:
-                print(f"memory ran out: continuing with {self._what} {self.size}, or fewer", file=sys.stderr)
-                self._said = True
+                self.check(error)
+            self.shrink()  # here what the failed attempt held is freed
+
+    def check(self, error: Exception) -> None:
+        """Raise an error again unless memory ran out and a smaller size is left to try.
+
+        Raises:
+            Exception: The error, if it has another reason, or the size is 2.
+        """
+        if not ran_out_of_memory(error) or self.size <= 2:
+            raise error
+
+    def shrink(self) -> None:
+        """Halve ``size``, to at least 2, empty the caches, and print a message the first time."""
+        self.size = max(2, self.size // 2)
+        for clear in self._caches:
+            clear()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if not self._said:
+            print(f"memory ran out: continuing with {self._what} {self.size}, or fewer", file=sys.stderr)
+            self._said = True

@@ -1,8 +1,8 @@
 """Examples of an epoch, made one ahead; where memory runs out, a step is taken again on fewer configurations.
 
 A loss compares the configurations of a graph with each other, so a step cannot be split into smaller ones of
-equal gradient: it is taken on a random part of its configurations instead, and so are all that follow. Where
-memory does not run out, nothing is different.
+equal gradient. Instead it uses a random part of its configurations, and so do all later steps. Where memory
+does not run out, nothing is different.
 """
 
 import math
@@ -20,7 +20,6 @@ from fastslow.networks.hardware.out_of_memory import Shrinking, ran_out_of_memor
 Drawn = tuple[str, np.ndarray, int | None]
 Example = TypeVar("Example")
 Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def prefetch(items: Iterable[Item]) -> Iterator[Item]:
@@ -40,12 +39,14 @@ def prefetch(items: Iterable[Item]) -> Iterator[Item]:
 
 
 class StepExamples(Generic[Example]):
-    """Hands out the examples of an epoch, step by step.
+    """The examples of an epoch, step by step: :meth:`begin` a step, then iterate.
+
+    Iterated again, it yields the same step on as many configurations as fit by then.
 
     Args:
         make: Makes an example of a graph's name, the positions of its configurations and a seed.
-        drawn: What to make, in order.
-        fits: Maximum number of configurations of a graph, halved when memory runs out.
+        drawn: The examples to make, in order.
+        fits: Maximum number of configurations of a graph.
         seed: Seed of the configurations that are kept of a graph with more.
     """
 
@@ -59,32 +60,24 @@ class StepExamples(Generic[Example]):
         self._make, self._fits, self._seed = make, fits, seed
         # no method of this object: in a cycle with it, the thread of prefetch would end at any time, anywhere
         self._drawn, self._ahead = iter(drawn), prefetch(map(partial(_try, make, fits, seed), drawn))
+        self.begin(0)
 
-    def take(self, count: int, work: Callable[[Iterator[Example]], Result]) -> Result:
-        """Return ``work`` of the next examples; where memory runs out, again on fewer configurations.
+    def begin(self, count: int) -> None:
+        """Begin the step of the next ``count`` examples."""
+        self._step, self._coming = list(islice(self._drawn, count)), islice(self._ahead, count)
+        self._again = False
 
-        Args:
-            count: Number of examples.
-            work: Takes an iterator of the examples, each made when it is asked for.
+    def __iter__(self) -> Iterator[Example]:
+        """Yield the examples of the step, each made when it is asked for, or ahead.
 
         Raises:
-            MemoryError: Memory ran out with two configurations, too (or torch's errors that say so).
+            MemoryError: Memory ran out while an example was made.
         """
-        drawn, ahead = list(islice(self._drawn, count)), islice(self._ahead, count)
-        failed = False
-
-        def attempt(size: int) -> Result:
-            nonlocal failed
-            if failed:
-                deque(ahead, maxlen=0)  # were made for the failed attempt
-            failed = True
-            return work(self._examples(drawn, ahead, size))
-
-        return self._fits.run(attempt)
-
-    def _examples(self, drawn: Sequence[Drawn], ahead: Iterator, size: int) -> Iterator[Example]:
-        for item in drawn:
-            made, example = next(ahead, (math.inf, None))
+        if self._again:
+            deque(self._coming, maxlen=0)  # were made for the failed attempt
+        self._again, size = True, self._fits.size
+        for item in self._step:
+            made, example = next(self._coming, (math.inf, None))
             if made > size:  # before memory ran out
                 made, example = size, self._make(_cut(item, size, self._seed))
             if example is None:

@@ -1,7 +1,7 @@
 """Weights and checkpoints on disk: read without executing anything, and checked before they are used.
 
 A checkpoint ends in the SHA-256 of all its bytes, since ``torch.load`` compares no checksums. A damaged
-checkpoint is set aside, so that it never blocks a training; damaged weights of a finished run are refused
+checkpoint is set aside, so that it never blocks a training. Damaged weights of a finished run raise an error
 with the remedy.
 """
 
@@ -55,7 +55,7 @@ def read_tensors(path: Path, remedy: str) -> Any:
 
     Args:
         path: The file.
-        remedy: What to do about a broken file, for the message.
+        remedy: Advice for a broken file, for the message.
 
     Raises:
         DataError: The file is missing, or is not one that ``torch.save`` wrote.
@@ -93,7 +93,8 @@ def read_checkpoint(path: Path, mark: str) -> dict | None:
 
     Args:
         path: The checkpoint, written by :func:`write_tensors` with ``sealed``.
-        mark: What the training depends on; a checkpoint with another mark is of another training.
+        mark: Digest of all that the training depends on; a checkpoint with another mark belongs to another
+            training.
 
     Returns:
         The state; None where there is none that can be resumed.
@@ -119,7 +120,7 @@ def read_checkpoint(path: Path, mark: str) -> dict | None:
 
 
 def _mismatch(weights: Any, wanted: Mapping[str, Tensor]) -> str:
-    """Return how weights differ from those of a network in names, shapes or finiteness."""
+    """Return how weights differ from a network's own in names, shapes or finiteness."""
     if not isinstance(weights, dict) or weights.keys() != wanted.keys():
         return "the weights are those of another network"
     for name, tensor in wanted.items():

@@ -1,6 +1,6 @@
-"""Message passing on deduplicated states: each module maps the states of a level to those of the next.
+"""Message passing on deduplicated states: each module maps the states of a level to the next level's.
 
-Values and gradients equal those of the dense forms on all (node, configuration) pairs, in
+Values and gradients equal the results of the dense forms on all (node, configuration) pairs, in
 ``tests/helpers/dense_convolutions.py``. Where a form sums instead of averaging, or weighs by degree, the mean
 operators of ``LevelTensors`` are scaled by the degrees of the nodes: no form needs matrices of its own.
 """
@@ -41,7 +41,7 @@ class GcnConv(nn.Module):
         self.linear = nn.Linear(in_channels, out_channels)
 
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
-        """Return the states of ``level`` from those of the level ``below``."""
+        """Return the states of ``level`` from the states of the level ``below``."""
         scale, own_scale = (
             torch.rsqrt(each.degrees.sum(1, keepdim=True) + 1)[each.node_ids] for each in (below, level)
         )
@@ -87,7 +87,7 @@ class MlpGcnConv(nn.Module):
         )
 
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
-        """Return the states of ``level`` from those of the level ``below``."""
+        """Return the states of ``level`` from the states of the level ``below``."""
         u = functional.leaky_relu(x, self.slope)
         own = u[level.own]
         share, own_share = (1 / (each.degrees[:, 1:] + 1)[each.node_ids] for each in (below, level))
@@ -105,9 +105,9 @@ class LinearAttention(nn.Module):
               \quad \phi = \operatorname{elu} + 1, \quad [q, k, v] = W x
 
     Deduplication is lost: each node sees the whole graph, so from the first such layer on every node has a
-    state for every distinct configuration, N x C of them, and the blocks above run on all pairs. Memory and
-    time are those of a dense network; lower ``configs_together`` and ``configs_per_step`` for large graphs.
-    A tile kernel, which no configuration changes, keeps one state per node.
+    state for every distinct configuration, N x C of them, and the blocks above run on all pairs. The network
+    needs the memory and time of a dense one; lower ``configs_together`` and ``configs_per_step`` for large
+    graphs. A tile kernel, which no configuration changes, keeps one state per node.
 
     Args:
         channels: Channels D of x, of keys and of y.
@@ -124,7 +124,7 @@ class LinearAttention(nn.Module):
         self.value = nn.Linear(channels, channels, bias=False)
 
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
-        """Return the states of ``level`` from those of the level ``below``."""
+        """Return the states of ``level`` from the states of the level ``below``."""
         # states are sorted by node and each node has one per distinct configuration
         pairs = level.own.view(level.num_nodes, -1)
         query, key = (functional.elu(linear(x).float()) + 1 for linear in (self.query, self.key))
@@ -158,7 +158,7 @@ class GpsConv(nn.Module):
         self.join = nn.Linear(2 * channels, channels)
 
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
-        """Return the states of ``level`` from those of the level ``below``."""
+        """Return the states of ``level`` from the states of the level ``below``."""
         both = torch.cat([self.conv(x, level, below), self.attention(x, level, below)], 1)
         return functional.silu(self.join(both))
 
@@ -182,7 +182,7 @@ def make_convolution(architecture: Architecture) -> nn.Module:
 
 
 def plain_convolution(architecture: Architecture, in_channels: int, **details) -> nn.Module:
-    """Return the convolution alone, from ``in_channels`` to the channels of a layer.
+    """Return the convolution without norm and activation, from ``in_channels`` to the channels of a layer.
 
     ``details`` are arguments of the convolution that the name leaves open.
     """

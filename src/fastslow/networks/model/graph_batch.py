@@ -56,7 +56,8 @@ class Batch:
     """One graph under C configurations as tensors.
 
     Args:
-        numeric: ``(N, F)`` float32, scaled node features, and those of dimensions where they are wanted.
+        numeric: ``(N, F)`` float32, scaled node features, and the features of dimensions where they are
+            wanted.
         node_layout: ``(N, 6)`` int64, the node's own minor-to-major layout, shifted by 2.
         opcode: ``(N,)`` int64 HLO opcode.
         state_layouts: ``(S_0, 18)`` int64, configured output, input and kernel layout of each state of level
@@ -111,7 +112,7 @@ class PreparedGraph:
         node_scaler: Scaler of the expanded node features.
         config_scaler: Scaler of the configuration features.
         pair_edges: Whether messages pass along :func:`message_edges`, or else the graph's own edges only.
-        whole_graph: Whether a layer lets each node see the whole graph, not its neighbours alone.
+        whole_graph: Whether a layer lets each node see the whole graph, not only its neighbours.
         joins_nodes: Whether the features of a tile configuration join on every node: each node then has a
             state for every configuration.
 
@@ -205,7 +206,7 @@ class PreparedGraph:
     def part_batch(
         self, part: PartReach, configs: np.ndarray, choices: np.ndarray, degrees: Tensor, gradients: bool
     ) -> Batch:
-        """Return some nodes of the graph under some of its configurations, and what they depend on.
+        """Return some nodes of the graph under some of its configurations, and the nodes that they depend on.
 
         Args:
             part: The nodes. Those that they depend on have no share in the statistics of a level.

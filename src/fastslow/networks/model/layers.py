@@ -21,8 +21,8 @@ class WeightedInstanceNorm(nn.Module):
 
     .. math:: y = (x - \mu) / \sqrt{\sigma^2 + \epsilon} \cdot \gamma + \beta
 
-    Mean and variance weigh each state by the number of pairs that share it, so they equal those of the dense
-    form. :math:`\gamma` and :math:`\beta` are learned.
+    Mean and variance weigh each state by the number of pairs that share it, so they equal the dense form's.
+    :math:`\gamma` and :math:`\beta` are learned.
 
     Args:
         channels: Channels D.
@@ -57,7 +57,7 @@ class SageConv(nn.Module):
               + \operatorname{agg}_{m \in users(n)} W_u x_m
 
     with agg the mean, the sum or the maximum (the paper's pooling aggregator without its inner activation). A
-    node without neighbours in a direction gets 0 from it. TpuGraphs' tile baseline takes the sum.
+    node without neighbours in a direction receives 0 from it. TpuGraphs' tile baseline takes the sum.
 
     Deduplication is free. Rows are projected before they are aggregated: there are fewer states below.
 
@@ -79,7 +79,7 @@ class SageConv(nn.Module):
         self.users = nn.Linear(in_channels, out_channels, bias=False)
 
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
-        """Return the states of ``level`` from those of the level ``below``."""
+        """Return the states of ``level`` from the states of the level ``below``."""
         own = self.own(x)[level.own]
         if self.aggregation == "mean":
             return own + level.operands @ self.operands(x) + level.users @ self.users(x)

@@ -45,7 +45,7 @@ def pairwise_logistic(prediction: Tensor, runtime: Tensor, temperature: float = 
 
     .. math:: \frac{1}{|P|} \sum_{(i,j) \in P} \log(1 + e^{-(s_i - s_j) / T}), \quad P = \{(i,j): y_i > y_j\}
 
-    The arguments are those of :func:`pairwise_hinge`, with the temperature T.
+    The arguments are the same as for :func:`pairwise_hinge`, with the temperature T.
     """
     total, pairs = _pair_costs(lambda gap: functional.softplus(-gap / temperature), prediction, runtime)
     return total / pairs.clamp(min=1)
@@ -92,7 +92,7 @@ def loss_terms(text: str) -> list[Term]:
     """Read the setting ``loss``, see :func:`fastslow.networks.settings.terms.parse_terms`.
 
     Raises:
-        SettingsError: The text is refused.
+        SettingsError: The text does not name a sum of terms that exist.
     """
     known = {name: (loss.__defaults__ or (None,))[0] for name, loss in LOSSES.items()}
     return parse_terms("loss", text, known)
@@ -105,7 +105,7 @@ class Loss:
         text: Such as ``pairwise_hinge`` or ``list_mle@10:1+mse_log:0.02``.
 
     Raises:
-        SettingsError: The text is refused.
+        SettingsError: The text does not name a sum of terms that exist.
     """
 
     def __init__(self, text: str):

@@ -33,7 +33,7 @@ class Block(nn.Module):
     (initial residual, GCNII, arXiv 2007.02133).
 
     Args:
-        architecture: Settings of the layers. Without cross-config attention the bracket is y alone.
+        architecture: Settings of the layers. Without cross-config attention the bracket is just y.
 
     Shapes:
         - **input:** states :math:`(S_{below}, D)` of the level below, layout embeddings :math:`(S, D)`
@@ -121,7 +121,19 @@ class Trunk(nn.Module):
         state_tiling: Tensor,
         node_ids: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Return the states ``(S_0, D)`` of level 0 and the embedding of their layouts."""
+        """Embed the states of level 0.
+
+        Args:
+            numeric: ``(N, F)`` scaled node features.
+            node_layout: ``(N, 6)`` layout of each node's output.
+            opcode: ``(N,)`` opcode of each node.
+            state_layouts: ``(S_0, 18)`` layouts of each state.
+            state_tiling: ``(S_0, 27)`` fit of each state's tensors to the tiles of the TPU.
+            node_ids: ``(S_0,)`` node of each state.
+
+        Returns:
+            The states ``(S_0, D)`` and the embedding of their layouts ``(S_0, D)``.
+        """
         node = torch.cat([numeric, self.layout(node_layout).flatten(1), self.opcode(opcode)], 1)
         configured = torch.cat([self.layout(state_layouts).flatten(1), state_tiling], 1)
         layout_embedding = self.configured(configured)
@@ -134,7 +146,7 @@ class RankingNetwork(nn.Module):
     A layout configuration changes the states of nodes, so each has its own pooled graph. A tile configuration
     does not, so the kernel's graph is embedded once for all. The features of the configuration as a whole
     (violation ratios, copies, tile bounds) join in the head, or on every node where the settings say so. With
-    another block than ours, the network is that of a published baseline (``plain.py``).
+    another block than ours, the network is a published baseline's (``plain.py``).
 
     Args:
         node_channels: Columns F of the scaled node features.

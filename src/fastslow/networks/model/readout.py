@@ -56,7 +56,10 @@ class Readout(nn.Module):
             x: ``(S, D)`` states of a level.
             pooling: ``(C, S)`` operator that sums the states of each configuration over nodes.
             level: The level.
-            configurable: ``(N,)`` bool.
+            configurable: ``(N,)`` bool, whether a node is configurable.
+
+        Returns:
+            ``(C, P D)`` float64, P the number of poolings.
         """
         pooled = []
         for number, part in enumerate(self.parts):
@@ -76,7 +79,7 @@ class Readout(nn.Module):
         """Return what some nodes of a graph add to the sums of :meth:`of_sums`, ``(C, P D)``.
 
         Args:
-            x: ``(S, D)`` states of a level that has these nodes alone.
+            x: ``(S, D)`` states of a level that has only these nodes.
             pooling: ``(C, S)`` operator that sums the states of each configuration over the nodes.
             level: The level.
             configurable: ``(n,)`` bool.
@@ -111,7 +114,7 @@ def _attend(x: Tensor, score: Tensor, pooling: SparseOperator) -> Tensor:
     """Return ``(C, D)`` means of states, weighed by the softmax of their scores over a configuration's nodes.
 
     First within each class of configurations, then over the classes of a configuration, each relative to its
-    own largest score: no weight overflows or vanishes beside that of another configuration.
+    own largest score: no weight overflows or vanishes beside the weight of another configuration.
 
     Args:
         x: ``(S, D)`` float32.

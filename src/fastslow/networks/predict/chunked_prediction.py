@@ -1,9 +1,9 @@
-"""Predictions for a configuration set too large for one batch: equal to those of one batch, in chunks.
+"""Predictions for a configuration set too large for one batch: chunk by chunk, with equal results.
 
 Layers compare configurations only through statistics of the whole set (``set_statistics.py``): the moments of
 each norm and the softmax denominator of each cross-config attention. Each merges over chunks. The first pass
-over the chunks runs up to the first statistic and merges it, the second pass uses it and gathers the next
-one, and the last pass gives the predictions: one pass per statistic and one more, 6 for two layers with
+over the chunks runs up to the first statistic and merges it. The second pass uses it and gathers the next
+one. The last pass gives the predictions. That is one pass per statistic and one more, 6 for two layers with
 attention.
 """
 
@@ -50,7 +50,7 @@ def predict_chunks(
         chunks: Positions of the configurations of each chunk; a single chunk takes a single pass.
 
     Returns:
-        ``(C,)`` predictions, chunk after chunk, equal to those of one batch up to float32 rounding.
+        ``(C,)`` predictions, chunk after chunk, equal to the predictions of one batch up to float32 rounding.
     """
     if len(chunks) == 1:
         return network(batch_of(chunks[0]))

@@ -35,7 +35,7 @@ class GraphDataset:
         sources: Finished features folders, each of a different collection.
         num_levels: Levels of states above level 0, see ``Architecture.num_levels``.
         device: Device of the batches.
-        scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
+        scalers: Scalers of nodes and of configurations; by default the sources' scalers, pooled.
         node_inputs: Columns of a node, see :func:`~fastslow.networks.settings.inputs.input_columns`.
         config_inputs: Columns of a configuration, see ``settings/inputs.py``.
         graph_options: Options of each :class:`PreparedGraph`.
@@ -124,7 +124,7 @@ def make_dataset(
     Args:
         settings: Settings.
         sources: Features to read; by default those that the settings name.
-        scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
+        scalers: Scalers of nodes and of configurations; by default the sources' scalers, pooled.
     """
     sources = settings.sources() if sources is None else sources
     architecture = settings.architecture()
@@ -151,7 +151,7 @@ def predict(
     configs_together: int,
     only: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Predict the configurations of a collection's split; those of a graph are compared with each other.
+    """Predict the configurations of a collection's split; only configurations of one graph are compared.
 
     Args:
         network: A network; it is left in evaluation mode.
@@ -160,9 +160,8 @@ def predict(
         split: ``train``, ``valid`` or ``test``.
         configs_together: Maximum number of configurations of a batch. A layout graph with more, or a large
             one, is predicted node by node (``node_blocks.py``) or, where that does not fit, in chunks, in
-            several passes, with the same result up to rounding; a tile kernel's graph is embedded once anyway
-            and never chunked.
-            Where memory runs out, the number is halved.
+            several passes. The result is the same up to rounding. A tile kernel's graph is embedded once
+            anyway and never chunked. Where memory runs out, the number is halved.
         only: Positions in the competition file of the configurations to predict, of the graphs to predict; by
             default all of all.
 

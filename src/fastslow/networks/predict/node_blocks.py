@@ -28,7 +28,7 @@ _HEAD_ROWS = 1 << 13
 
 
 def computes_by_nodes(network: RankingNetwork) -> bool:
-    """Return whether each node's states need those of its neighbours alone, and nodes are summed."""
+    """Return whether each node's states need only its neighbours' states, and nodes are summed."""
     layers = network.architecture
     local = not layers.whole_graph and layers.block == "attention"
     return local and layers.readout == "sum" and layers.num_layers > 0
@@ -51,10 +51,11 @@ def predict_by_nodes(
         configs: ``(C,)`` positions of the configurations.
         device: Device of the network.
         max_bytes: Bound on what is held besides a block: states of a level and sums of classes.
-        block_states: States of a block, at least those of one node; by default :data:`BLOCK_STATES`.
+        block_states: States of a block, at least the states of one node; by default :data:`BLOCK_STATES`.
 
     Returns:
-        ``(C,)`` predictions, equal to those of one batch up to float32 rounding; None beyond ``max_bytes``.
+        ``(C,)`` predictions, equal to the predictions of one batch up to float32 rounding; None beyond
+        ``max_bytes``.
     """
     reach, trunk = prepared.reach(network.num_layers), network.trunk
     levels = reach.unlinked(np.asarray(prepared.graph.choices.values[configs]))
@@ -94,7 +95,7 @@ def _held_bytes(levels: list[Level], channels: int) -> int:
 
 
 def _embed(network: RankingNetwork, prepared: PreparedGraph, states, level: LevelTensors):
-    """Return the embeddings of the states of level 0, and those of their configuration."""
+    """Return the embeddings of the states of level 0, and the embeddings of their configuration."""
     parts = (prepared.numeric, prepared.node_layout, prepared.opcode, *states)
     moved = (part.to(level.node_ids.device) for part in parts)
     return network.trunk.embed(*moved, node_ids=level.node_ids)
@@ -121,7 +122,7 @@ def _parts(
 
 
 def _only_needed(part: Level) -> tuple[Level, np.ndarray]:
-    """Return a level whose links count the states below that it is linked to alone, and these states."""
+    """Return a level whose links count only the states below that it is linked to, and these states."""
     sides = part.operands, part.users
     linked = np.zeros(sides[0].shape[1], bool)
     for index in (part.own, *(side.indices for side in sides)):

@@ -12,7 +12,7 @@ from fastslow.networks.model.graph_batch import LevelTensors
 HEADS = 16
 HEAD_CHANNELS = 32
 OTHERS = 0.1
-"""Weight of a node that is no neighbour; that of a neighbour and of the node itself is 1."""
+"""Weight of a node that is no neighbour; a neighbour and the node itself have weight 1."""
 _ENTRIES = 1 << 24  # weights that are held at once; the backward pass computes them again
 
 
@@ -23,8 +23,9 @@ class InputAttention(nn.Module):
               {\sum_{m'} a_{nm'} e^{q_n \cdot k_{m'} / \sqrt{32}}} v_m, \quad [q, k, v] = W x
 
     with a = 1 for the operands and users of n and n itself, 0.1 for every other node. The report adds it as
-    first layer of TpuGraphs' layout and tile network and says "reweigh the adjacency mask ... with 0.1"; that
-    the mask multiplies weights before they are normalised, and the residual, are this project's reading.
+    first layer of TpuGraphs' layout and tile network and calls it "reweigh the adjacency mask ... with 0.1".
+    Two points are this project's reading: the mask multiplies weights before they are normalised, and there
+    is a residual.
 
     Deduplication is lost for what follows: each node sees the whole graph, so all blocks run on (node,
     configuration) pairs, N x C of them. Within the layer the sum over the nodes that no configuration changes

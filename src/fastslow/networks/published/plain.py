@@ -1,8 +1,8 @@
 """The structure of TpuGraphs' baselines (arXiv 2308.13490; tpu_graphs/baselines), on deduplicated states.
 
-Nothing is normalised, gated or compared across configurations unless a setting says so: what our own blocks
-(``model.py``) add is what a comparison with these measures. Inputs are raw numbers; the 18 layout values are
-scaled to 0 to 100, as in TpuGraphs' layout baseline, and are 0 on a node that is not configurable.
+Nothing is normalised, gated or compared across configurations unless a setting asks for it. A comparison with
+these therefore measures what our own blocks (``model/network.py``) add. Inputs are raw numbers; the 18 layout
+values are scaled to 0 to 100, as in TpuGraphs' layout baseline, and are 0 on a node that is not configurable.
 """
 
 import torch

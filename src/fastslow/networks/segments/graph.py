@@ -1,7 +1,8 @@
-"""A graph divided into segments, and batches of some of them, whose memory is that of these segments.
+"""A graph divided into segments, and batches of some of them, which need memory for these segments only.
 
-States are deduplicated as those of the whole graph, see ``PartReach`` in ``config_states.py``: with the
-border ``halo`` the states of a segment equal those in the whole graph, with ``cut`` they depend on it alone.
+States are deduplicated as in the whole graph, see ``PartReach`` in ``config_states.py``. With the border
+``halo`` the states of a segment equal its states in the whole graph. With ``cut`` they depend on nothing but
+the segment.
 """
 
 from dataclasses import dataclass, replace
@@ -101,7 +102,7 @@ class SegmentedGraph:
             gradients: Whether gradients are wanted.
 
         Returns:
-            The batch; the nodes of its last level are those of :meth:`nodes`, in this order.
+            The batch; the nodes of its last level are :meth:`nodes`, in this order.
         """
         view = self.view(border)
         part = view.reach.part(self.nodes(segments), num_levels)

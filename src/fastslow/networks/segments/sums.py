@@ -71,14 +71,14 @@ class Norms:
 
     Args:
         others: Moments of each norm over the nodes that are not in the batch; None where none are known.
-        num_nodes: Number of nodes that the batch's own moments are of; 0 where ``others`` has all nodes.
+        num_nodes: Number of nodes that the batch's own moments cover; 0 where ``others`` has all nodes.
     """
 
     def __init__(self, others: list[Moments | None], num_nodes: int = 0):
         self._others, self._num_nodes, self._own = iter(others), num_nodes, []
 
     def complete(self, part: Statistic) -> Statistic:
-        """Return the moments of all nodes; cross-config attention needs those of the batch alone."""
+        """Return the moments of all nodes; cross-config attention needs only the batch's own statistic."""
         if not isinstance(part, Moments):
             return part
         others, own = next(self._others), part._replace(num_configs=self._num_nodes)

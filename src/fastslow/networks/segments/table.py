@@ -3,9 +3,9 @@
 A configuration reaches a segment only through the groups of tied choices that the segment's nodes see, so the
 table has a row for each *distinct* state of a segment; the published one has a row for every configuration.
 
-What the configurations of a segment share is larger than what they differ in, and drifts as the weights
-change. It is kept once for each segment, as it was last, and a row holds the difference from it: 16 bits are
-enough for that, and rows that were written at different steps differ by less.
+The part that the configurations of a segment share is larger than their differences, and drifts as the
+weights change. It is kept once for each segment, as it was last, and a row holds the difference from it. 16
+bits are enough for the difference, and rows that were written at different steps differ by less.
 """
 
 from dataclasses import dataclass
@@ -90,7 +90,10 @@ class SegmentTable:
         }
 
     def state_dict(self) -> dict[str, dict[str, torch.Tensor]]:
-        """Return what a checkpoint stores: of the differences those that are written."""
+        """Return a checkpoint of the tables: tensors by field by graph.
+
+        ``difference`` has the written rows only; :meth:`load_state_dict` restores the others as 0.
+        """
         return {
             name: {
                 **{field: torch.from_numpy(array) for field, array in vars(table).items()},

@@ -1,17 +1,17 @@
 r"""Graph Segment Training (GST, Cao et al., NeurIPS 2023, arXiv 2305.12322), on deduplicated states.
 
-A step learns from a few segments of a graph; activations are held for these alone, so its memory does not
-grow with the graph. :class:`SegmentTraining` takes the place of the network in the training loop. Predictions
-are those of the network on whole graphs, as after any training.
+A step learns from a few segments of a graph; activations are held only for these, so its memory does not grow
+with the graph. :class:`SegmentTraining` takes the place of the network in the training loop. The network
+predicts whole graphs, as after any training.
 
-What a segment adds to the graph is the sum of its nodes, h_j (C, P D). The head reads
+A segment adds to the graph the sum of its nodes, h_j (C, P D). The head reads
 
 .. math:: g_c = \eta_c \sum_{j\ live} h_{j,c} + \sum_{j\ other} h_{j,c}
 
 with :math:`\eta_c = 1 + m_c / S`, S live segments and m_c the number of others that are left out or unknown.
 Where segments are left out with probability 1 - p, its mean is the published :math:`p + (1 - p) J / S`, and
 the mean of g over the draws is the sum over all segments. A norm takes the statistics of the live segments
-together with those of the others, computed first (``gst``) or stored (``gst+e``).
+together with the statistics of the others, computed first (``gst``) or stored (``gst+e``).
 """
 
 import json
@@ -105,12 +105,15 @@ class SegmentTraining:
         return graph
 
     def example(self, name: str, configs: np.ndarray, seed: int) -> SegmentExample | Batch:
-        """Draw what a step sees of a graph, and return it on the device.
+        """Draw the segments that a step learns from, and return them on the device.
 
         Args:
-            name: The graph.
+            name: The graph, of the train split.
             configs: ``(C,)`` positions of its configurations.
-            seed: Decides which segments it learns from, and which are left out.
+            seed: Decides which segments the step learns from, and which are left out.
+
+        Returns:
+            The input of a call of this object: a batch of whole graphs for ``edges``, else an example.
         """
         settings, graph = self.settings, self.graph(name)
         rng, count = np.random.default_rng(seed), graph.num_segments
@@ -216,7 +219,7 @@ class SegmentTraining:
         return [pool_moments(own, example.graph.size[known]) for own in parts.unbind(1)]
 
     def _add_stored(self, example: SegmentExample, own: Tensor, moments: Tensor) -> Tensor:
-        """Return the sums of the live segments, ``(S, C, P D)``, with those of the table; then store them."""
+        """Return the sums of the live segments, ``(S, C, P D)``, plus the table's sums; store the former."""
         table, live = self._graph_table(example), example.live
         rows = example.graph.rows(self._live, example.configs)
         wanted = example.kept.copy()

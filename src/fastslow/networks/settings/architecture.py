@@ -1,4 +1,4 @@
-"""What a network is made of: the settings that its layers are built from, and which of them fit together."""
+"""Architecture of a network: the settings that its layers are built from, and the sets that fit together."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +51,7 @@ class Architecture:
 
     @property
     def whole_graph(self) -> bool:
-        """Whether a layer lets each node see the whole graph, not its neighbours alone."""
+        """Whether a layer lets each node see the whole graph, not only its neighbours."""
         return self.node_attention != "none" or self.input_attention
 
 

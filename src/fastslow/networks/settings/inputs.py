@@ -1,4 +1,4 @@
-"""Which columns of a node, and which features of a configuration as a whole, a network reads, by name."""
+"""Names of the columns of a node, and of the features of a whole configuration, that a network reads."""
 
 from collections.abc import Sequence
 

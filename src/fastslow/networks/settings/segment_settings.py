@@ -50,7 +50,11 @@ SETTINGS = (
 
 
 def unread(settings: Any) -> Unread:
-    """Return the settings of segments that the variant of a :class:`TrainSettings` does not read."""
+    """Return the segment settings that the variant does not read, each with the reason and a remedy.
+
+    Args:
+        settings: A :class:`TrainSettings`; only its ``segment_training`` is read.
+    """
     name, variant = settings.segment_training, VARIANTS.get(settings.segment_training)
     read = variant and {
         "segment_border": variant.others != EDGES,

@@ -13,7 +13,7 @@ from fastslow.core.errors import SettingsError
 POOLS = ("sum", "mean", "max", "attention", "unit_sum")
 """Poolings of the nodes of a graph."""
 CONFIGURABLE = "configurable"
-"""After ``@``: pool the configurable nodes alone."""
+"""After ``@``: pool only the configurable nodes."""
 
 
 class Term(NamedTuple):
@@ -22,7 +22,7 @@ class Term(NamedTuple):
     Args:
         name: Name of the term.
         parameter: Its parameter; None where it has none.
-        weight: Its share of the sum; those of all terms add up to 1.
+        weight: Its share of the sum; the weights of all terms add up to 1.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Pooling(NamedTuple):
 
     Args:
         pool: One of :data:`POOLS`.
-        configurable: Whether it pools the configurable nodes alone.
+        configurable: Whether it pools only the configurable nodes.
     """
 
     pool: str

@@ -56,17 +56,17 @@ class ArchitectureSettings(Settings):
     or the configurable ones (TpuGraphs' layout baseline: ``mean+unit_sum+unit_sum@configurable``)."""
     node_inputs: str = "numeric+tiles"
     """Columns of a node, joined: ``numeric`` (134 of the 140), ``tiles`` (six dimensions mod and div 128),
-    ``picked`` (30 hand-picked in place of ``numeric``, as in the Harvard report's compression); of the whole
-    graph, before pruning: ``depths`` (degrees, hops from outputs and inputs), ``attributes`` (dimension
-    numbers of dots and gathers, sizes of slices, shapes of operands; 3rd place, no gain in the 10th's; the
-    features need ``hlo_folder``)."""
+    ``picked`` (30 hand-picked in place of ``numeric``, as in the Harvard report's compression). Computed on
+    the whole graph, before pruning: ``depths`` (degrees, hops from outputs and inputs), ``attributes``
+    (dimension numbers of dots and gathers, sizes of slices, shapes of operands; 3rd place, no gain in the
+    10th's; the features need ``hlo_folder``)."""
     config_inputs: Literal[*CONFIG_INPUTS] = "all"
     """Features of a configuration as a whole that are read: ``all``; ``published`` (the 24 of a tile file);
-    ``violation`` (layout: the violation ratio alone, Harvard report); ``none``."""
+    ``violation`` (layout: only the violation ratio, Harvard report); ``none``."""
     block: Literal[*BLOCKS] = "attention"
     """Structure around the convolutions: ``attention`` (ours: norms, channel and cross-config attention), or
-    that of TpuGraphs' baselines on raw layouts: ``residual`` (a perceptron, then blocks that add), ``unit``
-    (states scaled to length 1; with ``num_layers=0`` the tile MLP)."""
+    a structure of TpuGraphs' baselines on raw layouts: ``residual`` (a perceptron, then blocks that add),
+    ``unit`` (states scaled to length 1; with ``num_layers=0`` the tile MLP)."""
     convolution: str = "sage"
     """Message passing of a block: GraphSAGE with ``mean``, ``sum`` (TpuGraphs' tile baseline) or maximum
     (``sage``, ``sage_sum``, ``sage_max``); ``gcn`` (symmetric normalisation, TpuGraphs' layout baseline);
@@ -79,9 +79,9 @@ class ArchitectureSettings(Settings):
     report); needs ``block=residual``. All blocks then run densely on the kept nodes: a state for each node
     and configuration."""
     joins_nodes: bool = False
-    """Where the features of a configuration join: after the pooling (late join), or on all nodes of a tile
-    kernel (early join; needs ``block`` ``residual`` or ``unit``). Early, the network runs densely: a state
-    for each node and configuration."""
+    """Place where the features of a configuration join: after the pooling (late join), or on all nodes of a
+    tile kernel (early join; needs ``block`` ``residual`` or ``unit``). Early, the network runs densely: a
+    state for each node and configuration."""
 
 
 class LoopSettings(Settings):
@@ -100,9 +100,10 @@ class LoopSettings(Settings):
     ``pairwise_hinge``; with a temperature ``pairwise_logistic``, ``list_mle`` (10th and 16th place on the
     real data; slowest first); ``mse_log`` (absolute log runtime)."""
     denoise: bool = False
-    """Layout only. Mix each label with what other train programs, and the other configurations of its graph,
-    say of it, by the noise of the graph's repeated configurations; graphs without noise keep their labels.
-    Mixed train labels are learned from, mixed valid labels choose the weights; scores are of the runtimes."""
+    """Layout only. Mix each label with its prediction from other train programs and the other configurations
+    of its graph. The noise of the graph's repeated configurations sets the shares; graphs without noise keep
+    their labels. Mixed train labels are learned from, mixed valid labels choose the weights; scores compare
+    with the runtimes."""
     graphs_per_step: Annotated[Positive, Le(1024)] = 1
     """Graphs whose losses are averaged for one step."""
     configs_per_step: Annotated[AtLeastTwo, Le(10_000)] = 128
@@ -138,10 +139,10 @@ class SegmentSettings(Settings):
 
     segment_training: Literal[*segment_settings.VARIANTS] = "none"
     """Layout only. Graph Segment Training: learn from a few segments of a graph at a step, so that memory
-    does not grow with the graph. The rest of the graph: nothing (``one``), its sums without gradient
-    (``gst``), or those of when it was last learned from (``gst+e``), some left out (``+d``), and at the end
-    the head learns from whole graphs (``+f``). ``edges``: whole graphs with the edges inside the segments
-    alone (TpuGraphs' segment dropout)."""
+    does not grow with the graph. The rest of the graph adds nothing (``one``), its sums without gradient
+    (``gst``), or its sums from the step that last learned from it (``gst+e``). ``+d`` leaves some of these
+    out. ``+f``: at the end the head learns from whole graphs. ``edges``: whole graphs with only the edges
+    inside segments (TpuGraphs' segment dropout)."""
     segment_nodes: Positive = 1000
     """Layout only. Maximum number of nodes of a segment; a smaller graph is trained whole."""
     segment_partition: Literal[*segment_settings.PARTITIONS] = "contiguous"
@@ -150,8 +151,8 @@ class SegmentSettings(Settings):
     ``configurable`` one."""
     segment_border: Literal[*segment_settings.BORDERS] = "halo"
     """Layout only. Edges between segments: a segment also computes the nodes that it depends on (``halo``:
-    scores are those of the whole graph), none (``cut``, as published), or none in those that the step learns
-    from (``cut_live``, TpuGraphs' backprop dropout)."""
+    scores equal the whole graph's), none (``cut``, as published), or none in those that the step learns from
+    (``cut_live``, TpuGraphs' backprop dropout)."""
     segments_per_step: Annotated[Positive, Le(10_000)] = 1
     """Layout only. Segments of a graph that a step learns from; memory grows with it."""
     head_epochs: Positive = 5
@@ -169,7 +170,7 @@ class MachineSettings(Settings):
     bfloat16 on a GPU, float16 on one of compute capability below 8.0 (T4, P100): each is a run of its own."""
     processes: Annotated[Positive, Le(1024)] = unkeyed(1)
     """Processes of this machine that train together, each with its own GPU where there are GPUs, each with a
-    share of the ``graphs_per_step``; the result is that of one process up to rounding. Several machines:
+    share of the ``graphs_per_step``; the result equals one process's up to rounding. Several machines:
     ``docs/many_machines.md``."""
     configs_together: Annotated[AtLeastTwo, Le(1_000_000)] = unkeyed(2000)
     """Layout only. Maximum number of configurations of a batch at inference; a graph with more is predicted
@@ -212,7 +213,12 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
     """Folder of the training: its history, and a checkpoint while it runs."""
 
     def check(self) -> None:
-        """Check that the fields fit together."""
+        """Check that the fields fit together.
+
+        Raises:
+            SettingsError: Two do not, or one is not what the network can do; the message names it and a
+                remedy.
+        """
         super().check()
         known = bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device))
         self.require(known, "device", "one of auto, cpu, cuda, cuda:N (N the number of a GPU)")
@@ -286,7 +292,7 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         """Return the features to train on.
 
         Raises:
-            SettingsError: One is of another kind, or two are of the same collection.
+            SettingsError: One has another kind, or two have the same collection.
             DataError: One is missing.
         """
         sources = [Features(resolve(folder)) for folder in self.features]

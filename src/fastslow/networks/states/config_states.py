@@ -2,9 +2,9 @@
 
 After l message-passing layers a node's representation depends on the configuration only through the groups of
 tied choices within l hops, so most (node, configuration) pairs of a node share one. A *state* of level l is
-such a class of pairs: those of a node whose configurations agree on the choices of its set of groups. A
-network that computes states instead of pairs gives the same result for a fraction of the work.
-``README.md`` beside this file has a drawing.
+such a class of pairs: pairs of a node whose configurations agree on the choices of its set of groups. A
+network that computes states instead of pairs gives the same result for a fraction of the work. ``README.md``
+beside this file has a drawing.
 """
 
 from dataclasses import dataclass
@@ -164,7 +164,11 @@ class Reach:
         return States(levels, self.num_nodes, len(values))
 
     def unlinked(self, values: np.ndarray) -> list[Level]:
-        """Compute the levels of :meth:`states` without the links from one to the next."""
+        """Return the levels of :meth:`states`, without the links from one to the next.
+
+        Args:
+            values: ``(C, G)`` option that each configuration chooses for each group.
+        """
         return [Level(sets.classes(values), sets.index) for sets in self._sets]
 
     def link(self, level: Level, below: Level, nodes: np.ndarray) -> Level:
@@ -181,7 +185,7 @@ class Reach:
         return Level(part.classes, part.set_index, own, *sides)
 
     def part(self, nodes: np.ndarray, num_levels: int | None = None) -> "PartReach":
-        """Return what it takes to compute some nodes alone.
+        """Return the nodes and links that the computation of only some nodes needs.
 
         Args:
             nodes: ``(n,)`` node numbers, ascending, at least one.
@@ -213,10 +217,10 @@ class Reach:
 
 
 class PartReach:
-    """Some nodes, and at each level below those that they depend on: the states of these, no others.
+    """The states of some nodes, and at each level below of the nodes that they depend on.
 
     Args:
-        nodes: ``(n_l,)`` node numbers of level l, ascending; those of the last level are wanted.
+        nodes: ``(n_l,)`` node numbers of level l, ascending; the nodes of the last level are wanted.
         sets: Sets of groups of the nodes of each level.
         links: For each level from 1 the ``(n_l,)`` positions of its nodes in the level below, and its
             operands and users ``(n_l, n_l-1)``.
@@ -226,7 +230,7 @@ class PartReach:
         self.nodes, self._sets, self._links = nodes, sets, links
 
     def states(self, values: np.ndarray) -> list[Level]:
-        """Return the levels for configurations ``(C, G)``; the states are those of :meth:`Reach.states`."""
+        """Return the levels for configurations ``(C, G)``, with the same states as :meth:`Reach.states`."""
         levels = [Level(self._sets[0].classes(values), self._sets[0].index)]
         for sets, (own, *sides) in zip(self._sets[1:], self._links, strict=True):
             level, below = Level(sets.classes(values), sets.index), levels[-1]

@@ -1,8 +1,8 @@
 """Statistics of the whole configuration set that layers normalise by, mergeable over batches.
 
 A batch yields such a statistic of its own configurations only. A layer passes it to a function ``complete``,
-which returns that of the whole set: :func:`as_is` where the batch is the set; ``chunked_prediction.py``
-merges it over several batches.
+which returns the statistic of the whole set: :func:`as_is` where the batch is the set;
+``chunked_prediction.py`` merges it over several batches.
 """
 
 from collections.abc import Callable

@@ -85,7 +85,7 @@ class SparseOperator:
         return moved
 
     def factors(self) -> "list[SparseOperator]":
-        """Return an operator for each factor."""
+        """Return an operator for each factor: their product, from left to right, is this operator."""
         made = [object.__new__(SparseOperator) for _ in self._factors]
         sizes = [len(forward.offsets) - 1 for forward, *_ in self._factors] + [self.shape[1]]
         for operator, sides, shape in zip(made, self._factors, pairwise(sizes), strict=True):

@@ -1,4 +1,4 @@
-"""Labels with less noise: what other programs, and a program's other configurations, say of them.
+"""Labels with less noise, by predictions from other programs and a program's other configurations.
 
 A measurement is the true runtime and noise; the repeated configurations of a graph show its size. Two
 predictions know nothing of the measurement: ridge regression on the features of a configuration, fitted on
@@ -29,7 +29,7 @@ _TREES = {
 
 
 class _Measured(NamedTuple):
-    """The labels ``(C,)`` of a graph, in normal scores of the ranks of its runs."""
+    """The labels ``(C,)`` of a graph, in normal scores of the ranks of its measurements."""
 
     label: np.ndarray  # mean of the runs of each configuration
     noise: np.ndarray  # variance of that mean; 0 where none is known
@@ -41,13 +41,13 @@ def denoised_labels(
 ) -> dict[str, dict[str, np.ndarray]]:
     r"""Return labels with less noise, of the graphs that have noise.
 
-    On the scale of normal scores of ranks, with the mean y of n runs of noise variance :math:`\sigma^2` and
-    the prediction f, a label becomes
+    On the scale of normal scores of ranks, with the mean y of n measurements of noise variance
+    :math:`\sigma^2` and the prediction f, a label becomes
 
     .. math:: f + \frac{\tau^2}{\tau^2 + \sigma^2 / n} (y - f)
 
     where :math:`\tau^2` is the mean of :math:`(y - f)^2 - \sigma^2 / n` over the graph's configurations and,
-    counted as 100 more, over those of all train graphs.
+    counted as 100 more, over the configurations of all train graphs.
 
     Args:
         sources: Features by the prefix of their graphs' names.

@@ -11,7 +11,8 @@ from fastslow.core.errors import FastslowError
 from fastslow.networks.settings.train_settings import TrainSettings
 
 EXPLODED = 10.0
-"""How many times the first epoch's mean loss counts as exploded; in 25 recorded trainings none exceeds it."""
+"""Multiple of the first epoch's mean loss that counts as exploded; none of 25 recorded trainings exceeds
+it."""
 
 
 class Diverged(FastslowError):
@@ -19,7 +20,7 @@ class Diverged(FastslowError):
 
 
 class LossWatch:
-    """Notices a loss that explodes but stays finite: the mean of an epoch is far above that of the first one.
+    """Notices a loss that explodes but stays finite: the mean of an epoch is far above the first epoch's.
 
     The first epoch is mostly warm-up of a network that knows nothing, so no healthy epoch is much worse.
     """
@@ -31,7 +32,7 @@ class LossWatch:
         """Look at the mean loss of the next epoch; one that is not finite is left to the check of weights.
 
         Raises:
-            Diverged: It is more than :data:`EXPLODED` times that of the first epoch.
+            Diverged: It is more than :data:`EXPLODED` times the loss of the first epoch.
         """
         if not math.isfinite(loss):
             return

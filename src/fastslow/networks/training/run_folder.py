@@ -1,4 +1,4 @@
-"""What a training writes: checkpoints, then a run folder per collection, and its own history and plot."""
+"""The files of a training: checkpoints, then a run folder per collection, and its own history and plot."""
 
 import json
 from pathlib import Path
@@ -26,9 +26,9 @@ OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
 
 
 def write_runs(artifact: Artifact, training: Any) -> None:
-    """Choose each collection's weights, predict its test graphs, write its run folder; then the training's.
+    """Choose each collection's weights, predict its valid and test graphs, and write its run folder.
 
-    Of several processes all predict, and the first one writes.
+    The training's own folder is written last. Of several processes all predict, and the first one writes.
 
     Args:
         artifact: The training's folder; its parts are the runs.
@@ -65,7 +65,7 @@ def save_checkpoint(training: Any, folder: Path, mark: str) -> None:
     Args:
         training: A :class:`fastslow.networks.training.train.Training` between two epochs.
         folder: The training's folder.
-        mark: What the training depends on.
+        mark: Digest of all that the training depends on.
     """
     if distributed.rank():
         return

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +124,14 @@ class Training:
         """
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
-        losses = examples.take(len(seeds), partial(self._add_gradients, seeds, size))
+        examples.begin(len(seeds))
+        while True:
+            try:
+                losses = self.add_gradients(examples, seeds, size)
+                break
+            except (MemoryError, RuntimeError) as error:
+                self.fits.check(error)
+            self.fits.shrink()  # the step is taken again on fewer configurations
         distributed.add_gradients(self.network)
         self.scaler.unscale_(self.optimizer)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.max_grad_norm)
@@ -133,13 +139,13 @@ class Training:
         self.scaler.update()
         return losses
 
-    def _add_gradients(self, seeds: list[int], size: int, examples: Iterable[Example]) -> list:
+    def add_gradients(self, examples: Iterable[Example], seeds: list[int], size: int) -> list:
         """Add up the gradients of the examples of a step on ``size`` graphs, and return their losses."""
         self.optimizer.zero_grad(set_to_none=True)
         losses = []
-        for seed, example in zip(seeds, examples, strict=True):
+        for seed, (batch, runtime) in zip(seeds, examples, strict=True):
             seed_generator(self.dataset.device, seed)  # the same dropout whichever process has it
-            loss = self.graph_loss(*example)
+            loss = self.graph_loss(batch, runtime)
             self.scaler.scale(loss / size).backward()
             losses.append(loss.detach())
         return losses
@@ -150,14 +156,23 @@ class Training:
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
     def example(self, drawn: tuple[str, np.ndarray, int | None]) -> Example:
-        """Return a batch and its labels on the device; those of all configurations and edges are kept."""
+        """Return a batch and its labels on the device; an example of all configurations and edges is kept."""
         name, configs, seed = drawn
         if seed is not None or len(configs) < self.dataset.num_configs(TRAIN, name):
             return self.make_example(name, configs, seed)
         return self._whole.get(name, lambda: self.make_example(name, configs))
 
     def make_example(self, name: str, configs: np.ndarray, seed: int | None = None) -> Example:
-        """Return what a step sees of a graph, and the runtimes, on the device."""
+        """Return a step's input of one train graph, and its labels, on the device.
+
+        Args:
+            name: The graph.
+            configs: ``(C,)`` positions of its configurations.
+            seed: Draws the dropped edges, or the segments; None where nothing is drawn.
+
+        Returns:
+            The batch (or the segments) and the ``(C,)`` runtimes or mixed labels.
+        """
         graph, kept = self.dataset.graph(TRAIN, name), None
         label = self.labels.get(name, graph.graph.runtime)
         runtime = move(torch.from_numpy(label[configs]), self.dataset.device)
@@ -210,9 +225,9 @@ class Training:
 def train(settings: TrainSettings) -> dict:
     """Train one network, or resume an interrupted training, and write a run folder per collection.
 
-    A run folder gets ``model.pt`` and ``scalers.npz``, which predict without the features,
-    ``predictions.npz`` and, last, ``manifest.json`` with the valid score (mean and per graph). The training's
-    own folder gets ``metrics.jsonl``, ``training.png`` and a manifest.
+    A run folder then holds ``model.pt`` and ``scalers.npz``, which predict without the features,
+    ``predictions.npz`` and, written last, ``manifest.json`` with the valid score (mean and per graph). The
+    training's own folder holds ``metrics.jsonl``, ``training.png`` and a manifest.
 
     Args:
         settings: Settings.
@@ -221,7 +236,7 @@ def train(settings: TrainSettings) -> dict:
         The training's manifest; its ``valid`` is the mean over the collections.
 
     Raises:
-        SettingsError: The features are of another kind or two of the same collection, or the device is not
+        SettingsError: The features have another kind, two have the same collection, or the device is not
             there.
         DataError: The features are missing or carry no ranking signal.
         Diverged: The training diverged before its first evaluation.

@@ -26,7 +26,7 @@ class Validation:
 
     Attributes:
         labels: Valid runtimes, per collection slug and graph.
-        targets: What chooses weights, likewise: the runtimes, or see :meth:`aim`.
+        targets: Labels that choose weights, likewise: the runtimes, or see :meth:`aim`.
         history: One row per evaluation: epoch, loss, mean valid score, valid score of each collection, and
             every metric, mean over collections.
         best: Score, epoch and weights (on the CPU) of the best evaluation, per collection slug.

@@ -1,1 +1,1 @@
-"""Which configurations a search tries next: the space of changes, strategies and what a search learns."""
+"""The choice of the next configurations of a search: the space of changes, strategies, the learned model."""

@@ -1,8 +1,8 @@
 """The guided strategy: a model scores thousands of candidates, the evaluator sees the few most promising.
 
 After every batch the model is fitted again, to the values of this program joined with the pre-trained
-prediction. The loop is that of Ansor (Zheng et al. 2020, arXiv 2006.06762): most of a batch are the
-candidates with the largest expected improvement, a share is random.
+prediction. The loop is Ansor's (Zheng et al. 2020, arXiv 2006.06762): most of a batch are the candidates with
+the largest expected improvement, a share is random.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class Guide:
 
     Args:
         space: The program's space.
-        pretrained: The trained run, None for the program's own values alone.
+        pretrained: The trained run, None for only the program's own values.
 
     Attributes:
         scored: Number of configurations that were scored so far.
@@ -44,7 +44,7 @@ class Guide:
         self._fitted: tuple[History, int, Surrogate] | None = None
 
     def configurations(self, codes: np.ndarray) -> Configurations:
-        """Return configurations ``(n, G)`` with what the trained run says of them."""
+        """Return configurations ``(n, G)`` with the trained run's predictions and features of them."""
         nothing = np.zeros((len(codes), 0))
         if self.pretrained is None:
             return Configurations(codes, nothing, nothing)

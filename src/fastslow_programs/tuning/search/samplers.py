@@ -16,7 +16,7 @@ class Sampler:
     """A sampler of Optuna with one categorical parameter for each choice.
 
     It is made anew from the history for each batch. Where configurations are listed, the nearest free one
-    stands for what the sampler asked, and is what it is told.
+    replaces the configuration that the sampler asked for, and is reported to the sampler with its value.
 
     Args:
         name: One of ``SAMPLERS``.

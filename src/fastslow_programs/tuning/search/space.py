@@ -70,17 +70,20 @@ class Space:
         return within and (self.listed is None or self.keys(np.array([codes]))[0] in self._row)
 
     def rows(self, codes: np.ndarray) -> np.ndarray:
-        """Return the position in ``listed`` of each configuration ``(n,)``."""
+        """Return the positions ``(n,)`` in ``listed`` of listed configurations ``(n, G)``."""
         return np.array([self._row[key] for key in self.keys(codes)], np.int64)
 
     def one_hot(self, codes: np.ndarray) -> np.ndarray:
-        """Return ``(n, O)`` float32, O the options of all choices: 1 where an option is taken."""
+        """Return ``(n, O)`` float32 of ``codes (n, G)``, O the options of all choices: 1 where taken."""
         hot = np.zeros((len(codes), int(self.options.sum())), np.float32)
         np.put_along_axis(hot, codes.astype(np.int64) + self._offsets, 1.0, 1)
         return hot
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Sample configurations, repeats possible: listed ones evenly, others each choice by its weights."""
+        """Sample ``count`` configurations ``(count, G)``, repeats possible.
+
+        Listed ones are equally likely; otherwise each choice is drawn by its weights.
+        """
         if self.listed is not None:
             return self.listed[rng.integers(len(self.listed), size=count)]
         return self._options(rng.random((count, len(self.options))))
@@ -108,7 +111,7 @@ class Space:
         """Return up to ``count`` allowed configurations that are not taken, in the order wished.
 
         Args:
-            codes: ``(n, G)`` wishes. Where configurations are listed, the nearest free one stands for each.
+            codes: ``(n, G)`` wishes. Where configurations are listed, the nearest free one replaces each.
             taken: Keys of those that must not be proposed.
             count: Number wanted.
             rng: Decides between equally near ones.
@@ -132,7 +135,7 @@ class Space:
         return self.listed[[key not in taken for key in self.keys(self.listed)]]
 
     def describe(self, codes: Sequence[int]) -> list[dict[str, str]]:
-        """Return in what a configuration differs from the default: ``where``, ``layout``, ``default``."""
+        """Return the differences of ``codes (G,)`` from the default: ``where``, ``layout``, ``default``."""
         return [
             {"where": c.where, "layout": c.options[option], "default": c.options[c.default]}
             for c, option in zip(self.choices, codes, strict=True)
@@ -140,6 +143,6 @@ class Space:
         ]
 
     def in_words(self, codes: Sequence[int]) -> str:
-        """Describe a configuration in a sentence, against the default."""
+        """Describe a configuration ``(G,)`` in a sentence, against the default."""
         told = [f"{d['where']} {d['layout']} instead of {d['default']}" for d in self.describe(codes)]
         return "; ".join(told) or "as the default"

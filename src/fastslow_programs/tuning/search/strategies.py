@@ -8,20 +8,28 @@ from typing import Protocol
 import numpy as np
 
 from fastslow_programs.tuning.history import History, Proposal
-from fastslow_programs.tuning.search.layout_search import CROSSOVER, ELITE, MUTATION_RATES
 
 GUIDED = "guided"
 """Name of the strategy whose candidates a model chooses from."""
+MUTATION_RATES = (0.1, 0.3, 0.7)  # probability that a choice is drawn again; one per configuration
+CROSSOVER = 0.5  # probability that a configuration has two parents
+ELITE = 8  # number of parents: the fastest configurations so far
 _TRIES = 16  # wishes drawn for each proposal wanted
 
 
 class Strategy(Protocol):
-    """What proposes configurations."""
+    """A method that proposes configurations."""
 
     name: str
 
     def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
-        """Return up to ``count`` new proposals; fewer where the space is exhausted."""
+        """Return new proposals.
+
+        Args:
+            history: The evaluations so far, with the space.
+            count: Number wanted. There are fewer where the space is exhausted.
+            rng: Source of the random numbers.
+        """
 
 
 def proposals(codes: np.ndarray, by: str) -> list[Proposal]:
@@ -35,19 +43,38 @@ class Random:
     name = "random"
 
     def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
-        """Draw new configurations."""
+        """Draw configurations that are not taken.
+
+        Args:
+            history: The evaluations so far, with the space.
+            count: Number wanted.
+            rng: Source of the random numbers.
+
+        Returns:
+            At most ``count`` proposals; fewer where few configurations are left.
+        """
         wishes = history.space.draw(_TRIES * count, rng)
         return proposals(history.space.fresh(wishes, history.taken, count, rng), self.name)
 
 
 def fastest(history: History, count: int = ELITE) -> np.ndarray:
-    """Return the fastest configurations so far ``(n, G)``; the default where nothing has a value."""
+    """Return the ``count`` fastest configurations so far ``(n, G)``; the default where none has a value."""
     codes = history.codes[np.argsort(history.values, kind="stable")[:count]]
     return codes if len(codes) else history.space.default[None]
 
 
 def children(space, parents: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Return mutated copies ``(count, G)`` of parents, half of them crossed with another one first."""
+    """Return mutated copies of configurations, half of them crossed with another one first.
+
+    Args:
+        space: The space.
+        parents: ``(n, G)`` option of each choice.
+        count: Number wanted.
+        rng: Source of the random numbers.
+
+    Returns:
+        ``(count, G)``; some may be equal or taken.
+    """
     own = parents[rng.integers(len(parents), size=count)]
     other = parents[rng.integers(len(parents), size=count)]
     crossed = np.where(rng.random((count, 1)) < CROSSOVER, space.cross(own, other, rng), own)

@@ -1,4 +1,4 @@
-"""What a search learns of a program: the posterior of known runtimes, and the improvement that it expects."""
+"""The model that a search learns: the posterior of known runtimes, and the improvement that it expects."""
 
 import numpy as np
 from scipy.special import ndtr
@@ -16,7 +16,7 @@ class Surrogate:
     Args:
         encoder: The program's scale.
         configurations: ``n`` distinct configurations.
-        numbers: ``(m,)`` which of them each value is of.
+        numbers: ``(m,)`` position of each value's configuration among them.
         values: ``(m,)`` positive, m at least 1.
     """
 
