@@ -67,7 +67,7 @@ def test_a_test_file_gives_the_row_of_the_submission(home, collection):
     assert order[: len(row)] == row
     known = collection.kind == "layout"  # a random file has its default file beside it
     assert ranking.run == f"smoke/ensemble-{collection.slug}" and (ranking.default is not None) == known
-    assert list(ranking.weights) == list(ranking.table.columns[3:])
+    assert list(ranking.weights) == list(ranking.table.columns[3:-1])
 
 
 def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
@@ -242,3 +242,8 @@ def test_known_runtimes_decide_the_order(home, dots, tmp_path):
     assert after.learnt.configs == len(known) == after.table["known"].notna().sum()
     assert any(sentence.startswith("known runtimes: 20, of 20") for sentence in after.words())
     pd.testing.assert_frame_equal(after.table, rank(RankSettings(source=dots, configs=40), known=known).table)
+    ids = before.table.set_index("config")["id"]
+    same = known.assign(id=ids[known["config"]].to_numpy(), config=0)  # the identity counts, not the position
+    pd.testing.assert_frame_equal(after.table, rank(RankSettings(source=dots, configs=40), known=same).table)
+    with pytest.raises(DataError, match=r"row \d+ has id c\w+, which is no configuration"):
+        rank(RankSettings(source=dots, configs=20, seed=1), known=same)

@@ -27,6 +27,7 @@ from fastslow_programs.compiler.layout_space import OUTPUT, decode
 from fastslow_programs.compiler.libtpu import require_compiler
 from fastslow_programs.program.convert import ConvertedProgram, estimate_cycles, read_program, write_npz
 from fastslow_programs.program.default import Default, find_default
+from fastslow_programs.program.identity import identify
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.known_models import Configurations
@@ -76,7 +77,8 @@ def rank(settings: RankSettings, models: Models | None = None, known: pd.DataFra
         if isinstance(program, ConvertedProgram):
             write_npz(program)  # it says which configuration each row of the ranking is
         default = _default(settings, program)
-        known = _check_known(settings, known, len(program.runtime))
+        ids = identify(program)
+        known = _check_known(settings, known, ids)
         step("features")
         graphs = build_unseen(run.folder, [program], settings.hlo_folder)
         predictions = {}
@@ -84,7 +86,7 @@ def rank(settings: RankSettings, models: Models | None = None, known: pd.DataFra
             step(name)
             predictions[name] = member.predict(graphs)
         step("words")
-        ranking = _describe(settings, models, run, program, default, graphs, predictions, known)
+        ranking = _describe(settings, models, run, program, default, graphs, predictions, known, ids)
         bar.update()
     return ranking
 
@@ -98,6 +100,7 @@ def _describe(
     graphs: UnseenGraphs,
     predictions: dict[str, dict[str, np.ndarray]],
     known: pd.DataFrame | None,
+    ids: np.ndarray,
 ) -> Ranking:
     name = program.name
     members = {member: own[name] for member, own in predictions.items()}
@@ -117,6 +120,7 @@ def _describe(
     weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
     seen = models.seen(run.collection.kind) if known is None else None
     table = make_table(prediction, members, program.runtime, cycles, program.normalizers)
+    table["id"] = ids[table["config"]]
     if known is not None:
         table["known"] = table["config"].map(known.groupby("config")["runtime"].mean())
     return Ranking(
@@ -138,10 +142,10 @@ def _describe(
     )
 
 
-def _check_known(settings: RankSettings, known: pd.DataFrame | None, configs: int) -> pd.DataFrame | None:
+def _check_known(settings: RankSettings, known: pd.DataFrame | None, ids: np.ndarray) -> pd.DataFrame | None:
     if known is not None:
-        return check_known(known, configs)
-    return read_known(resolve(settings.known), configs) if settings.known else None
+        return check_known(known, len(ids), ids=ids)
+    return read_known(resolve(settings.known), len(ids), ids) if settings.known else None
 
 
 def _learn(
