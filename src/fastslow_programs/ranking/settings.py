@@ -40,7 +40,7 @@ class RankSettings(ProgramSettings):
     beside the prediction (seconds to a minute each; needs the program's HLO and the TPU compiler)."""
     known: str = ""
     """CSV file of runtimes that you measured, columns ``config`` (position, from 0) or ``id`` (as in
-    ``ranking.csv``) and ``runtime``, repeated rows for repeated measurements; the ranking learns from them."""
+    ``ranking.csv``), and ``runtime``; repeated rows are repeated measurements. The ranking learns from them."""
     hlo_folder: str = unkeyed("")
     """As the setting of the features: folder of TpuGraphs' ``.pb`` files, if the run learned from them."""
 
