@@ -20,7 +20,6 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.features.configs.default_layouts import knows_default_layouts
 from fastslow.features.unseen import UnseenGraphs, build_unseen, read_recipe
-from fastslow.rankers.table_features import tabulate
 from fastslow_programs.compiler.layout_choices import tie
 from fastslow_programs.compiler.layout_constraints import constrain, is_imposed
 from fastslow_programs.compiler.layout_space import OUTPUT, decode
@@ -30,8 +29,7 @@ from fastslow_programs.program.default import Default, find_default
 from fastslow_programs.program.identity import identify
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.inference import FinishedRun
-from fastslow_programs.ranking.known_models import Configurations
-from fastslow_programs.ranking.known_runtimes import check_known, posterior, read_known
+from fastslow_programs.ranking.known_runtimes import check_known, configurations_of, posterior, read_known
 from fastslow_programs.ranking.models import Models, load_models
 from fastslow_programs.ranking.named_choices import NamedChoice, name_choices
 from fastslow_programs.ranking.result import Imposed, Learnt, Ranking, make_table, rank_groups
@@ -159,11 +157,8 @@ def _learn(
     """Join the members' predictions with measured runtimes; equal configurations of a file share them."""
     (name,) = graphs.names(TEST)
     graph = graphs.graph(TEST, name)
-    first, row = graph.config_ids, graph.config_row
-    taken = [choice.values[first] for choice in choices]
-    options = np.stack(taken, 1) if taken else np.zeros((len(first), 0), np.int64)
-    rules, _ = tabulate(graph, run.collection.kind, graphs.config_columns)
-    given = Configurations(options, rules, np.stack([own[first] for own in members.values()], 1))
+    row = graph.config_row
+    given = configurations_of(graph, run.collection.kind, graphs.config_columns, choices, members)
     found = posterior(given, known.assign(config=row[known["config"]]))
     best, sure = int(found.mean.argmin()), None
     if default.known and best != row[default.config]:

@@ -39,8 +39,8 @@ class RankSettings(ProgramSettings):
     """Compile this many of the fastest configurations for a TPU and give the compiler's estimated cycles
     beside the prediction (seconds to a minute each; needs the program's HLO and the TPU compiler)."""
     known: str = ""
-    """CSV file of runtimes that you measured, columns ``config`` (position, from 0) or ``id`` (as in
-    ``ranking.csv``), and ``runtime``; repeated rows are repeated measurements. The ranking learns from them."""
+    """CSV file of runtimes that you measured, columns ``config`` (position, from 0) or ``id`` (of
+    ``ranking.csv``), and ``runtime``; repeated rows are repeated measurements. The ranking learns from it."""
     hlo_folder: str = unkeyed("")
     """As the setting of the features: folder of TpuGraphs' ``.pb`` files, if the run learned from them."""
 
