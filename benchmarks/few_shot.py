@@ -44,6 +44,7 @@ from fastslow.competition.reader import read_npz
 from fastslow.core.progress import progress
 from fastslow.features.store import Graph
 from fastslow.features.unseen import read_unseen
+from fastslow_programs.program.default import find_default
 from fastslow_programs.ranking.known_models import Scale
 from fastslow_programs.ranking.known_runtimes import Posterior, configurations_of, posterior
 from fastslow_programs.ranking.named_choices import name_choices
@@ -91,7 +92,7 @@ class Program:
         self.graph, self.ensemble = graph, predictions.pop(pretrained.ensemble.name)[graph.config_ids]
         columns = pretrained.features.config_columns
         self.configurations = configurations_of(
-            graph, case.collection.kind, columns, name_choices(file), predictions
+            graph, case.collection.kind, columns, name_choices(file, find_default(file)), predictions
         )
         self.rivals = Measured(
             np.asarray(graph.config_feat),

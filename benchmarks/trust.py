@@ -1,18 +1,17 @@
-"""The score that ``fastslow rank`` expects of a program, against the score on test programs.
+"""How often the band of ``fastslow rank`` holds the score of a program that was held out.
 
-``python benchmarks/trust.py [--runs runs/sample]``, after ``make submit``. The expectation is a line over the
-agreement of the members, fitted to the valid programs. The test programs have architectures of neither split.
-Beside it: the mean score of the collection's valid programs, and a line over the distance to the nearest
-train program. No test label is used but for the comparison.
+``python benchmarks/trust.py [--runs runs/sample]``, after ``make submit``. The band is of the scores of valid
+programs. It is applied to each valid program in turn, without this program or any other of its architecture,
+and to the test programs, of architectures in neither split. No test label is used but for the comparison.
 """
 
 import argparse
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from common import report
 from common.options import make_parser
@@ -22,69 +21,64 @@ from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.evaluation.scores import as_submitted, read_solution, runtimes_of
-from fastslow.features.store import Features, Graph
-from fastslow_programs.ranking.experience import Experience, agreement
+from fastslow.features.store import Features
 from fastslow_programs.ranking.models import load_models
+from fastslow_programs.ranking.runs import find_run
+from fastslow_programs.ranking.trust import Seen
 
 TABLE = {"hours": 0.02, "needs": ("run",)}
-LINES = ("agreement", "constant", "distance")
+Held = tuple[float, tuple[float, float] | None]
+"""The score of a program that was held out, and its band."""
 
 
-def expectations(experience: Experience, collection: Collection, program: Graph, members: list) -> dict:
-    """Return the score to expect of a program, by the line that is fitted."""
-    near, agreed = experience.to_nearest(program), agreement(members)
-    lines = {
-        "agreement": (experience, agreed),
-        "constant": (replace(experience, agreement=np.zeros_like(experience.score)), 0.0),
-        "distance": (replace(experience, agreement=-experience.distance), -near),
+def held_valid(seen: Seen, collection: Collection, names: list[str]) -> Iterator[Held]:
+    """Yield each valid program of a collection with the band of those of other architectures."""
+    own = np.flatnonzero(seen.collection == COLLECTIONS.index(collection))
+    families = np.array([name.split("_")[0] for name in names])
+    for row, family in zip(own, families, strict=True):
+        rest = own[families != family]
+        taken = {key: getattr(seen, key)[rest] for key in ("collection", "distance", "score")}
+        yield float(seen.score[row]), replace(seen, **taken).band(collection, seen.distance[row])
+
+
+def held_test(seen: Seen, collection: Collection, runs: Path, solution: dict) -> Iterator[Held]:
+    """Yield each test program of a collection with its band."""
+    features = Features(resolve(f"features/{runs.name}/{collection.slug}"))
+    stored = as_submitted(read_predictions(find_run(runs, collection))[TEST])
+    scores = collection_score(collection.kind, runtimes_of(solution, collection), stored)["per_graph"]
+    for name, score in scores.items():
+        yield score, seen.band(collection, seen.to_nearest(features.graph(TEST, name)))
+
+
+def row_of(collection: str, programs: str, held: list[Held]) -> dict:
+    """Return how often the band holds, over the programs that have one."""
+    known = [(score, *band) for score, band in held if band]
+    score, low, high = np.array(known).T
+    return {
+        "collection": collection,
+        "held out": programs,
+        "programs": len(held),
+        "without a band": len(held) - len(known),
+        "mean score": score.mean(),
+        "width of the band": np.mean(high - low),
+        "in the band": np.mean((low <= score) & (score <= high)),
     }
-    return {name: own.expect(collection, near, at) for name, (own, at) in lines.items()}
 
 
 def measure(runs: Path, solution: dict) -> list[dict]:
-    """Return one row per collection and line: the mean error, and how often the interval holds."""
-    models, rows = load_models(runs), []
+    """Return a row for each collection and split, and one for all layout programs of a split."""
+    models, rows, layouts = load_models(runs), [], {"valid": [], "test": []}
     for collection in COLLECTIONS:
-        run, experience = models.of(collection), models.experience(collection.kind)
-        features = Features(resolve(f"features/{runs.name}/{collection.slug}"))
-        stored = as_submitted(read_predictions(run.folder)[TEST])
-        scores = collection_score(collection.kind, runtimes_of(solution, collection), stored)["per_graph"]
-        members = [read_predictions(member.folder)[TEST] for member in run.members.values()]
-        found = {
-            name: expectations(
-                experience, collection, features.graph(TEST, name), [own[name] for own in members]
-            )
-            for name in scores
+        seen = models.seen(collection.kind)
+        names = list(models.of(collection).manifest["valid"]["per_graph"])
+        held = {
+            "valid": list(held_valid(seen, collection, names)),
+            "test": list(held_test(seen, collection, runs, solution)),
         }
-        known = [name for name in scores if found[name]["constant"]]
-        own = np.array([scores[name] for name in known])
-        for line in LINES:
-            expected, low, high = np.array([found[name][line] for name in known]).T
-            rows.append(
-                {
-                    "collection": collection.name,
-                    "line over": line,
-                    "programs": len(known),
-                    "farther than scored": len(scores) - len(known),
-                    "mean score": own.mean(),
-                    "mean error": np.abs(expected - own).mean(),
-                    "width of the interval": np.mean(high - low),
-                    "in the interval": np.mean((low <= own) & (own <= high)),
-                }
-            )
-    return rows
-
-
-def pooled(rows: list[dict]) -> list[dict]:
-    """Return the mean over the layout programs, one row per line."""
-    table = pd.DataFrame([row for row in rows if row["collection"].startswith("layout")])
-    means = ("mean score", "mean error", "width of the interval", "in the interval")
-    found = []
-    for line, own in table.groupby("line over", sort=False):
-        row = {"collection": "layout, all", "line over": line, "programs": int(own["programs"].sum())}
-        row["farther than scored"] = int(own["farther than scored"].sum())
-        found.append(row | {name: float(np.average(own[name], weights=own["programs"])) for name in means})
-    return found
+        for split, own in held.items():
+            rows.append(row_of(collection.name, split, own))
+            layouts[split] += own * (collection.kind == "layout")
+    return rows + [row_of("layout, all", split, own) for split, own in layouts.items()]
 
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:
@@ -102,7 +96,6 @@ def main(arguments: list[str]) -> int:
     except DataError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    rows += pooled(rows)
     print(report.table([report.cells(row) for row in rows]))
     report.finish({"benchmark": "trust", "environment": report.environment(), "rows": rows})
     return 0

@@ -118,6 +118,8 @@ def test_they_are_written_as_runs(tmp_path, collection):
         graph = features.graph("test", "t")
         wanted = fitted[name].predict(graph.config_feat)[graph.config_row]
         np.testing.assert_array_equal(predictions["test"]["t"], wanted)
+        recorded = {key: facts[key] for key in ("columns", "sign") if key in facts}
+        assert recorded == fitted[name].record(features.config_columns) and (name == RIDGE) != bool(recorded)
 
 
 def test_many_graphs_share_the_rows(features, monkeypatch):

@@ -12,7 +12,7 @@ from fastslow_programs.ranking.plots import plot_effects
 
 def choice(values, options=2, default=0, node="dot 1"):
     words = tuple(f"option {i}" for i in range(options))
-    return NamedChoice(node, 0, "output", words, np.asarray(values), default)
+    return NamedChoice(node, 0, ("output",), words, np.asarray(values), default)
 
 
 def test_against_plain_loops(rng):

@@ -204,7 +204,7 @@ def test_degenerate_programs_are_ranked():
 
 
 BAD = [
-    ("", "cannot be read"),
+    ("", "has no column config or runtime"),
     ("config,runtime\n", "holds no measurement"),
     ("config,time\n0,1\n", "has no column runtime"),
     ("a,b\n0,1\n", "no column config or runtime"),
@@ -216,8 +216,11 @@ BAD = [
     ("config,runtime\n7,1\n", "row 1 has config 7, not a whole number from 0 to 6"),
     ("config,runtime\n-1,1\n", "row 1 has config -1"),
     ("config,runtime\n1.5,1\n", "row 1 has config 1.5"),
-    ("config,runtime\n,1\n", "row 1 has config nan"),
-    ("config,runtime\n1,2\n1,2,3,4\n", "cannot be read"),
+    ("config,runtime\n,1\n", "row 1 has config nothing"),
+    ("config,runtime\n1,2\n1,2,3,4\n", "line 3 has 4 cells, the header 2"),
+    ("config,runtime\n0,1,393494\n", "line 2 has 3 cells, the header 2"),
+    ("config,runtime,config\n0,1,2\n", "has the column config twice"),
+    ("config,runtime\nTrue,2\n", "row 1 has config True"),
 ]
 
 
@@ -250,3 +253,5 @@ def test_known_files_are_read(tmp_path):
         read_known(path, 4)
     with pytest.raises(DataError, match="no column"):
         check_known(pd.DataFrame({"config": [0]}), 4)
+    with pytest.raises(DataError, match="row 1 has config True"):
+        check_known(pd.DataFrame({"config": [True], "runtime": [1.0]}), 4)

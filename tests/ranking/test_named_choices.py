@@ -5,8 +5,11 @@ import pytest
 
 from fastslow.competition.layouts import ROLES
 from fastslow.competition.tensors import LEFT_TO_COMPILER
+from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.named_choices import differences, in_words, name_choices
 from helpers.competition_files import layout_arrays, npz_program, tile_arrays, write_npz
+
+UNKNOWN = Default(None, "", known=False)
 
 
 @pytest.fixture
@@ -26,7 +29,7 @@ def worded(layout):
 
 def test_every_varying_tensor_is_told_by_its_choice(layout):
     file, features = layout
-    choices = name_choices(file)
+    choices = name_choices(file, UNKNOWN)
     first, second, _ = file.node_config_ids.tolist()
     wheres = [f"dot {first} and 1 alike: output", *(f"dot {first}: {role}" for role in ROLES[1:])]
     assert [c.where for c in choices] == wheres + [f"dot {second}: {role}" for role in ROLES[1:]]
@@ -38,22 +41,22 @@ def test_every_varying_tensor_is_told_by_its_choice(layout):
 
 def test_the_default_is_the_one_given_or_the_commonest(layout):
     file, _ = layout
-    for choice in name_choices(file, default=5):
-        assert choice.default == choice.values[5]
-    for choice in name_choices(file):
+    for choice in name_choices(file, Default(5, "")):
+        assert choice.default == choice.values[5] and choice.known
+    for choice in name_choices(file, UNKNOWN):
         counts = np.bincount(choice.values)
-        assert counts[choice.default] == counts.max()
+        assert counts[choice.default] == counts.max() and not choice.known
 
 
 def test_a_configuration_in_words(layout):
     file, _ = layout
     names = [f"%n.{i}" for i in range(len(file.node_opcode))]
-    choices = name_choices(file, default=0, names=names)
+    choices = name_choices(file, Default(0, ""), names)
     assert in_words(choices, 0, 6, {}) == "as the default" and not differences(choices, 0)
     config = max(range(12), key=lambda c: len(differences(choices, c)))
     own = differences(choices, config)
     assert len(own) >= 2 and own[0].node.startswith("%n.")
-    told = in_words(choices, config, 1, {own[-1].where: 1.0})
+    told = in_words(choices, config, 1, {choices.index(own[-1]): 1.0})
     last = own[-1]
     words = f"{last.options[last.values[config]]} instead of {last.options[last.default]}"
     assert told == f"{last.where} {words}; and {len(own) - 1} more"
@@ -62,10 +65,11 @@ def test_a_configuration_in_words(layout):
 def test_bounds_of_a_tile(tmp_path):
     arrays = tile_arrays(2, configs=9)
     file = npz_program(write_npz(tmp_path / "t.npz", arrays), "tile")
-    choices = name_choices(file)
+    choices = name_choices(file, UNKNOWN)
     assert choices and all(choice.node == "kernel" for choice in choices)
     bounds = arrays["config_feat"].reshape(9, 3, 8)
     for choice in choices:
-        tensor, _, dimension = choice.tensor.split()
-        column = bounds[:, ("kernel", "output", "input").index(tensor), int(dimension)]
+        (tensor,) = choice.tensors
+        column = bounds[:, ("kernel", "output", "input").index(tensor), choice.bound]
+        assert choice.tensor == f"{tensor} bound {choice.bound}"
         assert [float(choice.options[value]) for value in choice.values] == column.tolist()

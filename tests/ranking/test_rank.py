@@ -65,8 +65,9 @@ def test_a_test_file_gives_the_row_of_the_submission(home, collection):
     np.testing.assert_allclose(prediction, stored, rtol=1e-5, atol=1e-6)
     assert submitted(stored, collection.kind).tolist() == row, "what the submission was made from"
     assert order[: len(row)] == row
-    assert ranking.run == f"smoke/ensemble-{collection.slug}" and ranking.default is None
-    assert list(ranking.weights) == list(ranking.table.columns[3:])
+    known = collection.kind == "layout"  # a random file has its default file beside it
+    assert ranking.run == f"smoke/ensemble-{collection.slug}" and (ranking.default is not None) == known
+    assert list(ranking.weights) == list(ranking.table.columns[3:-1])
 
 
 def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
@@ -79,7 +80,7 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     assert read_json(folder / FACTS)["words"] == ranking.words()
     assert (folder / PAGE).read_text().count("data:image/png;base64,") == 2
     assert sorted(table["config"]) == list(range(len(table))) and len(table) == 40
-    assert table["prediction"].is_monotonic_increasing and ranking.default == 0
+    assert table["prediction"].is_monotonic_increasing and ranking.default is None
     pd.testing.assert_frame_equal(pd.read_csv(folder / TABLE), table)
     assert len(pd.read_csv(folder / EFFECTS)) == len(ranking.effects) > 0
     ends = ranking.ends(4)
@@ -88,7 +89,9 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     pd.testing.assert_frame_equal(rows, ranking.differences(10), check_dtype=False)
     assert rows["node"].str.match(r"(dot|reshape)\.\d+").all() and (rows["layout"] != rows["default"]).all()
     default = table.loc[table["config"] == 0, "rank"].item()
-    assert ranking.summary()["default"] == f"configuration 0, place {default}"
+    unknown = "row-major: the compiler's own is not known"
+    assert ranking.summary()["default"] == f"configuration 0, {unknown}, place {default}"
+    assert ranking.changes().empty and "to change: no advice" in str(ranking)
     groups = pd.read_csv(folder / IMPOSED)
     assert groups["configs"].sum() == 40 and groups["config"].is_unique
     assert groups["prediction"].is_monotonic_increasing and len(groups) < 40
@@ -111,6 +114,9 @@ def test_a_tile_protobuf_is_ranked_and_scored_by_the_tile_metric(home):
     ranking = rank(RankSettings(source=str(path)))
     table, facts = ranking.table, ranking.summary()
     assert table["over_default"].tolist() == (table["runtime"] / 10).tolist() and len(table) == 6
+    place = table.loc[table["config"] == 0, "rank"].item()
+    assert facts["default"] == f"configuration 0, whose runtime is the file's normaliser, place {place}"
+    assert {choice.options[choice.default] for choice in ranking.choices} == {"1"}, "not the commonest"
     for k in (5, 1):
         score = 2 - table["runtime"].head(k).min() / 10
         assert facts[f"1 - slowdown of the top {k}"] == f"{score:.3f}"
@@ -145,11 +151,11 @@ def test_measured_runs_are_compared_with_the_ranking(home):
 
 def test_the_fastest_are_estimated_by_the_compiler(home, dots, monkeypatch):
     monkeypatch.setattr("fastslow_programs.program.program_settings.Labeller", StubLabeller)
-    for module in ("programs.user_program", "ranking.rank"):
-        monkeypatch.setattr(f"fastslow.{module}.require_compiler", lambda: None)
+    for module in ("program.user_program", "ranking.rank"):
+        monkeypatch.setattr(f"fastslow_programs.{module}.require_compiler", lambda: None)
     ranking = rank(RankSettings(source=dots, configs=20, estimate=5))
     # the stub estimates 100, 102, 103, 105 cycles for programs 0 (the default), 2, 3, 5 and refuses 1 and 4
-    assert ranking.default_cycles == 100
+    assert ranking.default_cycles == 100 and ranking.default == 0
     assert ranking.table["estimated_cycles"].head(5).fillna(0).tolist() == [0, 102, 103, 0, 105]
     assert ranking.table["estimated_cycles"].iloc[5:].isna().all()
     found = ranking.estimates()
@@ -236,3 +242,8 @@ def test_known_runtimes_decide_the_order(home, dots, tmp_path):
     assert after.learnt.configs == len(known) == after.table["known"].notna().sum()
     assert any(sentence.startswith("known runtimes: 20, of 20") for sentence in after.words())
     pd.testing.assert_frame_equal(after.table, rank(RankSettings(source=dots, configs=40), known=known).table)
+    ids = before.table.set_index("config")["id"]
+    same = known.assign(id=ids[known["config"]].to_numpy(), config=0)  # the identity counts, not the position
+    pd.testing.assert_frame_equal(after.table, rank(RankSettings(source=dots, configs=40), known=same).table)
+    with pytest.raises(DataError, match=r"row \d+ has id c\w+, which is no configuration"):
+        rank(RankSettings(source=dots, configs=20, seed=1), known=same)

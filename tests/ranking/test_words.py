@@ -1,21 +1,26 @@
 """The sentences of a ranking: changes are sure and imposable, effects are sorted, agreement is counted."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
+import pytest
 
+from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.named_choices import NamedChoice
 from fastslow_programs.ranking.result import Imposed, Ranking, make_table
-from fastslow_programs.ranking.rules import Rule
+from fastslow_programs.ranking.rules import Rule, best_rule
 
 
-def ranking(imposed=("first: output", "second: output")):
+def ranking(imposed=(0, 1), known=True):
     """All combinations of three choices: the first decides, the second helps, the third does not."""
     values = np.array([(a, b, c) for a in (0, 1) for b in (0, 1) for c in (0, 1)] * 20)
     rng = np.random.default_rng(0)
     prediction = -4.0 * values[:, 0] - 1.5 * values[:, 1] + rng.normal(0, 0.1, len(values))
     choices = [
-        NamedChoice(name, 0, "output", ("{1,0}", "{0,1}"), values[:, place], 0)
+        NamedChoice(name, 0, ("output",), ("{1,0}", "{0,1}"), values[:, place], 0, known=known)
         for place, name in enumerate(("first", "second", "third"))
     ]
     members = {"gnn-x-s0": prediction, "ranker-x-s0": -prediction}
@@ -24,16 +29,30 @@ def ranking(imposed=("first: output", "second: output")):
     bound = Imposed(3, len(imposed), frozenset(imposed), table)
     rule = Rule("copies, ascending", 0.7, 0.8, prediction)
     own = effects(choices, prediction)
-    return Ranking("p", "r", "m", table, weights, choices, own, 0, imposed=bound, rule=rule)
+    return Ranking(
+        "p", "r", "m", table, weights, choices, own, Default(0, "configuration 0"), imposed=bound, rule=rule
+    )
 
 
 def test_changes_are_the_sure_and_imposable_ones_fastest_first():
     assert ranking().changes()["where"].tolist() == ["first: output", "second: output"]
-    assert ranking(["second: output"]).changes()["where"].tolist() == ["second: output"]
+    assert ranking([1]).changes()["where"].tolist() == ["second: output"]
     words = ranking().words()
     change = [sentence for sentence in words if sentence.startswith("to change: ")]
     assert change[0].startswith("to change: first: output {0,1} instead of {1,0}, 50 points faster")
     assert [w for w in ranking([]).words() if w.startswith("to change")][0].startswith("to change: nothing")
+    assert "to change: no advice, since the compiler's default is not known" in ranking(known=False).words()
+
+
+@pytest.mark.parametrize(
+    ("cycles", "left"), [({}, [0, 1]), ({0: 101, 4: 101}, [1]), ({6: 99, 7: 101}, [0, 1])]
+)
+def test_advice_that_the_estimates_refute_is_withdrawn(cycles, left):
+    """Configurations 4 to 7 take the first option, 2, 3, 6 and 7 the second; the default has 100 cycles."""
+    own = ranking()
+    rows = own.table["config"].map(cycles) if cycles else np.nan
+    estimated = replace(own, table=own.table.assign(estimated_cycles=rows), default_cycles=100)
+    assert estimated.changes()["choice"].tolist() == left
 
 
 def test_members_and_the_rule_are_compared_with_the_ranking():
@@ -43,6 +62,21 @@ def test_members_and_the_rule_are_compared_with_the_ranking():
     assert "by Kendall's tau 1.00; its fastest configuration is in place 1 here" in words
     strongest = [w for w in ranking().words() if w.startswith("effect: ")]
     assert "first" in strongest[0] and "second" in strongest[1] and len(strongest) == 3
+
+
+def test_the_rule_is_read_from_the_records_of_a_manifest_and_not_from_its_words():
+    values = np.arange(12.0).reshape(4, 3) * [1, -1, 1]
+    graph = SimpleNamespace(config_feat=values, expand=lambda prediction: prediction)
+    graphs = SimpleNamespace(config_columns=["a", "b", "c"], graph=lambda split, name: graph)
+    good = {"valid": 0.7, "chosen": "whatever it says", "columns": ["a", "b"], "sign": -1}
+    bad = {"valid": 0.6, "chosen": "c, ascending", "columns": ["c"], "sign": 1}
+    ridge = {"valid": 0.9, "chosen": "a + b, ascending"}
+    run = SimpleNamespace(manifest={"valid": {"mean": 0.8}, "baselines": {"x": bad, "y": good, "z": ridge}})
+    rule = best_rule(run, graphs, "p")
+    assert rule[:3] == ("a + b, descending", 0.7, 0.8)
+    np.testing.assert_array_equal(rule.prediction, -(values[:, 0] + values[:, 1]))
+    run.manifest["baselines"] = {"z": ridge}
+    assert best_rule(run, graphs, "p") is None
 
 
 def test_it_is_shown_in_a_notebook_with_words_rows_and_figures():

@@ -48,6 +48,9 @@ class Baseline(Protocol):
     def describe(self, columns: Sequence[str]) -> str:
         """Return the chosen rule in words; ``columns`` are the names of the V columns of ``config_feat``."""
 
+    def record(self, columns: Sequence[str]) -> dict:
+        """Return what makes it again, as JSON; nothing for a rule that is not applied to new programs."""
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -65,6 +68,10 @@ class Columns:
         names = " + ".join(columns[i] for i in self.positions)
         return f"{names}, {'ascending' if self.sign > 0 else 'descending'}"
 
+    def record(self, columns: Sequence[str]) -> dict:
+        """Return ``columns``, their names, and ``sign``."""
+        return {"columns": [columns[i] for i in self.positions], "sign": self.sign}
+
 
 @dataclass(frozen=True)
 class Linear:
@@ -80,6 +87,10 @@ class Linear:
     def describe(self, columns: Sequence[str]) -> str:
         """Return the penalty and the number of columns."""
         return f"alpha {self.alpha:.3g}, {np.count_nonzero(self.coefficients)} of {len(columns)} columns"
+
+    def record(self, columns: Sequence[str]) -> dict:
+        """See :class:`Baseline`: its coefficients are of this collection's configurations."""
+        return {}
 
 
 class Example(NamedTuple):
@@ -182,7 +193,7 @@ def write_baselines(features: Features, folder: str) -> dict[str, dict]:
         folder: Folder of the run folders, named as in the settings.
 
     Returns:
-        By name ``valid`` (mean score), ``folder`` and ``chosen`` (in words).
+        By name ``valid`` (mean score), ``folder``, ``chosen`` (in words) and what its ``record`` gives.
     """
     baselines, written = fit_baselines(features), {}
     predictions = {name: {split: {} for split in PREDICTED_SPLITS} for name in baselines}
@@ -196,6 +207,7 @@ def write_baselines(features: Features, folder: str) -> dict[str, dict]:
         chosen = baseline.describe(features.config_columns)
         manifest = write_run(own, features, predictions[name], model=name, chosen=chosen)
         written[name] = {"valid": manifest["valid"]["mean"], "folder": own, "chosen": chosen}
+        written[name] |= baseline.record(features.config_columns)
     return written
 
 

@@ -66,7 +66,7 @@ message Computation {
 }
 message Module {
   string name = 1; string entry_computation_name = 2; repeated Computation computations = 3; int64 id = 5;
-  int64 entry_computation_id = 6; bytes stack_frame_index = 17;
+  int64 entry_computation_id = 6; bytes schedule = 7; bytes stack_frame_index = 17;
 }
 message HloProto { Module hlo_module = 1; }
 message TensorLayout { repeated int32 dims = 1; }

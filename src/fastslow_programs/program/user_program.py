@@ -23,7 +23,12 @@ from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram, choose_module, read_hlo, read_hlo_modules
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
 from fastslow_programs.compiler.libtpu import lower, require_compiler
+from fastslow_programs.program.simplify import simplify
 
+_DUMP = (
+    "Give the module from before layout assignment, such as *before_optimizations.txt of "
+    "XLA_FLAGS=--xla_dump_to=DIR, or name the JAX function"
+)
 _WANTED = "Name a function without parameters that returns (function, arguments) for jax.jit"
 
 
@@ -73,7 +78,8 @@ class Source:
     def read(self, labeller: Labeller, ask_compiler: bool = False) -> HloProgram:
         """Return the program's HLO, with the measurements that the file holds.
 
-        An HLO file is used unchanged. A JAX function is compiled in a separate process up to layout
+        An HLO file is simplified (:func:`fastslow_programs.program.simplify.simplify`), but one with measured
+        runs, which name its nodes by number. A JAX function is compiled in a separate process up to layout
         assignment, the stage of the competition's programs.
 
         Args:
@@ -88,6 +94,9 @@ class Source:
         """
         if not self.function:
             program = read_hlo(self.path, self.kernel)
+            if not program.runs:
+                _refuse_optimised(self.path, program.module)
+                program = replace(program, module=simplify(program.module))
             if not ask_compiler:
                 return program
             require_compiler()
@@ -179,6 +188,15 @@ def refuse_failure(path: Path, record: dict) -> None:
         compiler = f"{record['compiler']}, {record['topology']}"
         problem = f"the compile failed ({compiler}; {record['failure']}): {record['message'].strip()}"
         raise DataError(path, problem, "Try a smaller batch, another generation, or more seconds")
+
+
+def _refuse_optimised(path: Path, module: Module) -> None:
+    """Raise :class:`DataError` if a module is of the end of a compile, when no layout is left to choose."""
+    fusions = sum(i.opcode == "fusion" for c in module.computations for i in c.instructions)
+    if fusions or module.schedule:
+        found = f"{fusions} fusions" if fusions else "a schedule"
+        problem = f"is an optimised dump ({found}), in which no layout is left to choose"
+        raise DataError(path, problem, _DUMP)
 
 
 def _refuse_dynamic(path: Path, arguments) -> None:

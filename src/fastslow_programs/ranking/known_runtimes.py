@@ -12,6 +12,7 @@ Scores are on a scale of the program's own (:class:`fastslow_programs.ranking.kn
 in the runtime, with a standard deviation of about 1 over the known configurations.
 """
 
+import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,18 +39,20 @@ from fastslow_programs.ranking.known_models import (
 from fastslow_programs.ranking.named_choices import NamedChoice
 
 COLUMNS = ("config", "runtime")
-_FORM = "Write a CSV file with the columns config (position, from 0) and runtime (above 0)"
+_FORM = "Write a CSV file with the columns config (position, from 0) or id, and runtime (above 0)"
 _PAIRS = 1024  # of configurations that the expected tau is computed with
 _WORTH = 0.01  # of Kendall's tau: less is no reason to measure
 
 
-def read_known(path: str | Path, num_configs: int) -> pd.DataFrame:
+def read_known(path: str | Path, num_configs: int, ids: np.ndarray | None = None) -> pd.DataFrame:
     """Read measured runtimes.
 
     Args:
-        path: CSV file with the columns ``config``, the position of a configuration, and ``runtime``, in any
-            unit. Rows of the same configuration are repeated measurements; other columns are not read.
+        path: CSV file with the columns ``config``, the position of a configuration, or ``id``, its identity,
+            and ``runtime``, in any unit. Rows of the same configuration are repeated measurements; other
+            columns are not read.
         num_configs: Number of configurations of the program.
+        ids: ``(C,)`` their identities, see :func:`fastslow_programs.program.identity.identify`.
 
     Returns:
         ``config`` int64 and ``runtime`` float64, in the order of the file, at least one row.
@@ -60,32 +63,40 @@ def read_known(path: str | Path, num_configs: int) -> pd.DataFrame:
     """
     path = Path(path)
     try:
-        table = pd.read_csv(io.StringIO(read_text(path, _FORM)), skipinitialspace=True)
-    except DataError:
-        raise
-    except (ValueError, pd.errors.ParserError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataError(path, f"cannot be read ({reason})", _FORM) from None
-    return check_known(table, num_configs, path)
+        lines = list(csv.reader(io.StringIO(read_text(path, _FORM)), skipinitialspace=True))
+    except csv.Error as error:
+        raise DataError(path, f"cannot be read ({error})", _FORM) from None
+    header, *rows = lines or [[]]
+    for number, row in enumerate(rows, 2):
+        if row and len(row) != len(header):
+            problem = f"line {number} has {len(row)} cells, the header {len(header)}"
+            raise DataError(path, problem, "Write one cell for each column")
+    return check_known(pd.DataFrame(filter(None, rows), columns=header), num_configs, path, ids)
 
 
-def check_known(known: pd.DataFrame, num_configs: int, source: object = "known") -> pd.DataFrame:
+def check_known(
+    known: pd.DataFrame, num_configs: int, source: object = "known", ids: np.ndarray | None = None
+) -> pd.DataFrame:
     """Return measured runtimes as :func:`read_known` does.
 
     Args:
-        known: Table with the columns ``config`` and ``runtime``.
+        known: Table with the columns ``config`` or ``id``, and ``runtime``.
         num_configs: Number of configurations of the program.
         source: What a message names.
+        ids: As for :func:`read_known`.
 
     Raises:
         DataError: As for :func:`read_known`.
     """
+    if twice := sorted(set(known.columns[known.columns.duplicated()])):
+        raise DataError(source, f"has the column {', '.join(twice)} twice", _FORM)
+    if ids is not None and "id" in known.columns:
+        known = known.assign(config=_positions(known["id"], ids, source))
     if missing := [name for name in COLUMNS if name not in known.columns]:
         raise DataError(source, f"has no column {' or '.join(missing)}", _FORM)
     if not len(known):
         raise DataError(source, "holds no measurement", _FORM)
-    numbers = {name: pd.to_numeric(known[name], errors="coerce").to_numpy(np.float64) for name in COLUMNS}
-    config, runtime = numbers["config"], numbers["runtime"]
+    config, runtime = (_numbers(known[name]) for name in COLUMNS)
     within = (config >= 0) & (config < num_configs) & (config == np.floor(config))
     for name, right, wanted in (
         ("config", within, f"a whole number from 0 to {num_configs - 1}"),
@@ -93,9 +104,26 @@ def check_known(known: pd.DataFrame, num_configs: int, source: object = "known")
     ):
         if not right.all():
             row = int(right.argmin())
-            problem = f"row {row + 1} has {name} {known[name].iloc[row]!s}, not {wanted}"
+            problem = f"row {row + 1} has {name} {str(known[name].iloc[row]) or 'nothing'}, not {wanted}"
             raise DataError(source, problem, _FORM)
     return pd.DataFrame({"config": config.astype(np.int64), "runtime": runtime})
+
+
+def _numbers(column: pd.Series) -> np.ndarray:
+    """Return a column as numbers, NaN for what is none; True and False are none."""
+    logical = column.map(lambda value: isinstance(value, bool | np.bool_)).to_numpy(bool)
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+    return np.where(logical, np.nan, numbers)
+
+
+def _positions(own: pd.Series, ids: np.ndarray, source: object) -> list[int]:
+    """Return the first position of each identity."""
+    places = {identity: place for place, identity in reversed(list(enumerate(ids.tolist())))}
+    for row, identity in enumerate(own, 1):
+        if identity not in places:
+            problem = f"row {row} has id {identity!s}, which is no configuration that is ranked here"
+            raise DataError(source, problem, "Rank the same program with the same seed and configs")
+    return [places[identity] for identity in own]
 
 
 @dataclass(frozen=True)

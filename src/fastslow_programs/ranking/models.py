@@ -7,9 +7,9 @@ from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError
 from fastslow.core.shown import Shown
 from fastslow.evaluation.predictions import read_run_manifest
-from fastslow_programs.ranking.experience import Experience
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.runs import describe_run, find_run, runs_folder
+from fastslow_programs.ranking.trust import Seen
 
 
 class Models(Shown):
@@ -25,7 +25,7 @@ class Models(Shown):
     def __init__(self, folder: Path):
         self.folder = folder
         self._runs: dict[str, FinishedRun] = {}
-        self._experience: dict[str, Experience | None] = {}
+        self._seen: dict[str, Seen | None] = {}
 
     def of(self, collection: Collection) -> FinishedRun:
         """Return the models that rank the programs of a collection.
@@ -37,12 +37,12 @@ class Models(Shown):
             self._runs[collection.name] = FinishedRun(find_run(self.folder, collection))
         return self._runs[collection.name]
 
-    def experience(self, kind: str) -> Experience | None:
+    def seen(self, kind: str) -> Seen | None:
         """Return what the models of a kind of collection have seen; None where it is not known."""
-        if kind not in self._experience:
+        if kind not in self._seen:
             whole = self.folder.parent if (self.folder / MANIFEST).is_file() else self.folder
-            self._experience[kind] = Experience.of(whole, kind)
-        return self._experience[kind]
+            self._seen[kind] = Seen.of(whole, kind)
+        return self._seen[kind]
 
     @property
     def table(self):

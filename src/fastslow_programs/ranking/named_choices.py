@@ -1,7 +1,7 @@
 """The choices that the configurations of a file make, in words."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import Program
 from fastslow.competition.schema import TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
 from fastslow.competition.tensors import format_layout
+from fastslow_programs.program.default import Default
 
 
 @dataclass(frozen=True)
@@ -19,18 +20,28 @@ class NamedChoice:
     Args:
         node: Name or number of the first node that it sets (layout), or ``kernel`` (tile).
         tied: Number of further nodes that always choose alike.
-        tensor: The tensors that it sets: ``output``, ``output and input``; for tile the bound.
+        tensors: The tensors that it sets, of ``ROLES`` or, for tile, one of ``TILE_ROLES``.
         options: Each option in words, such as ``{1,0}`` (minor-to-major) or ``128``.
         values: ``(C,)`` int, the option that each configuration takes.
         default: The option that others are compared with.
+        known: Whether that is the compiler's own option.
+        bound: For tile, the dimension whose bound it sets.
     """
 
     node: str
     tied: int
-    tensor: str
+    tensors: tuple[str, ...]
     options: tuple[str, ...]
     values: np.ndarray
     default: int
+    known: bool = False
+    bound: int | None = None
+
+    @property
+    def tensor(self) -> str:
+        """The tensors in words: ``output``, ``output and input``; for tile the bound."""
+        words = " and ".join(self.tensors)
+        return words if self.bound is None else f"{words} bound {self.bound}"
 
     @property
     def where(self) -> str:
@@ -38,30 +49,40 @@ class NamedChoice:
         more = f" and {self.tied} alike" if self.tied else ""
         return f"{self.node}{more}: {self.tensor}"
 
+    def change(self, option: int) -> str:
+        """Describe one of its options beside the default's."""
+        return f"{self.where} {self.options[option]} instead of {self.options[self.default]}"
 
-def name_choices(
-    program: Program, default: int | None = None, names: Sequence[str] | None = None
-) -> list[NamedChoice]:
+
+def name_choices(program: Program, default: Default, names: Sequence[str] | None = None) -> list[NamedChoice]:
     """Name the choices in which the configurations of a program differ.
 
     Args:
         program: A layout program or a tile kernel.
-        default: Position of the configuration that others are compared with; where it is not known, the
-            commonest option of each choice stands for it.
+        default: What others are compared with, see :func:`fastslow_programs.program.default.find_default`;
+            the commonest option of a choice stands for one that is not known.
         names: Name of each node of the graph; by default its opcode and number.
     """
-    named = _tile_choices(program) if program.choices is None else _layout_choices(program, names)
+    if program.choices is None:
+        named, own = list(_tile_choices(program)), None
+    else:
+        named, own = list(_layout_choices(program, names)), default.options
+        own = own if own is None else own[program.choices.varying]
+    if own is None and default.config is not None:
+        own = [choice.values[default.config] for choice in named]
+    if own is None:
+        own = np.full(len(named), -1)
     return [
-        NamedChoice(*words, options=options, values=values, default=_default_of(values, default))
-        for words, options, values in named
+        replace(
+            choice,
+            default=int(option if option >= 0 else np.bincount(choice.values).argmax()),
+            known=bool(default.known and option >= 0),
+        )
+        for choice, option in zip(named, own, strict=True)
     ]
 
 
-def _default_of(values: np.ndarray, default: int | None) -> int:
-    return int(np.bincount(values).argmax() if default is None else values[default])
-
-
-def _layout_choices(program: Program, names: Sequence[str] | None):
+def _layout_choices(program: Program, names: Sequence[str] | None) -> Iterator[NamedChoice]:
     choices, ids = program.choices, program.node_config_ids
     words = [format_layout(layout) for layout in program.layouts.tolist()]
     for group in choices.varying:
@@ -69,21 +90,21 @@ def _layout_choices(program: Program, names: Sequence[str] | None):
         first = rows[0]
         node = int(ids[first])
         named = names[node] if names else f"{opcode_name(int(program.node_opcode[node]))} {node}"
-        tensors = [ROLES[role] for role in roles[rows == first]]
+        tensors = tuple(ROLES[role] for role in roles[rows == first])
         codes = choices.codes[first, roles[rows == first], : choices.options[group]]
         options = tuple(" and ".join(words[code] for code in option) for option in codes.T)
         tied = len(np.unique(rows)) - 1
-        yield (named, tied, " and ".join(tensors)), options, choices.values[:, group].astype(np.int64)
+        yield NamedChoice(named, tied, tensors, options, choices.values[:, group].astype(np.int64), 0)
 
 
-def _tile_choices(program: Program):
+def _tile_choices(program: Program) -> Iterator[NamedChoice]:
     bounds = program.config_feat.reshape(-1, len(TILE_ROLES), TILE_WIDTH)[..., :TILE_DIMENSIONS]
     for role, tensor in enumerate(TILE_ROLES):
         for dimension in range(TILE_DIMENSIONS):
             distinct, values = np.unique(bounds[:, role, dimension], return_inverse=True)
             if len(distinct) > 1:
                 options = tuple(f"{value:g}" for value in distinct)
-                yield ("kernel", 0, f"{tensor} bound {dimension}"), options, values
+                yield NamedChoice("kernel", 0, (tensor,), options, values, 0, bound=dimension)
 
 
 def differences(choices: Sequence[NamedChoice], config: int) -> list[NamedChoice]:
@@ -91,19 +112,17 @@ def differences(choices: Sequence[NamedChoice], config: int) -> list[NamedChoice
     return [choice for choice in choices if choice.values[config] != choice.default]
 
 
-def in_words(choices: Sequence[NamedChoice], config: int, most: int, weight: Mapping[str, float]) -> str:
+def in_words(choices: Sequence[NamedChoice], config: int, most: int, weight: Mapping[int, float]) -> str:
     """Describe how a configuration differs from the default, in a sentence.
 
     Args:
         choices: The choices of its file.
         config: Its position in the file.
         most: Maximum number of differences to spell out.
-        weight: By :attr:`NamedChoice.where`, how much a choice matters; the largest come first.
+        weight: By position of a choice, how much it matters; the largest come first.
     """
-    own = sorted(differences(choices, config), key=lambda choice: -weight.get(choice.where, 0.0))
-    spelled_out = [
-        f"{choice.where} {choice.options[choice.values[config]]} instead of {choice.options[choice.default]}"
-        for choice in own[:most]
-    ]
+    numbers = sorted(range(len(choices)), key=lambda number: -weight.get(number, 0.0))
+    own = differences([choices[number] for number in numbers], config)
+    spelled_out = [choice.change(choice.values[config]) for choice in own[:most]]
     rest = [f"and {len(own) - most} more"] if len(own) > most else []
     return "; ".join(spelled_out + rest) or "as the default"

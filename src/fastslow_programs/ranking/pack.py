@@ -8,24 +8,29 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import COLLECTIONS
+from fastslow.competition.catalog import COLLECTIONS, TEST
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
+from fastslow.core.npz_io import write_arrays
 from fastslow.core.settings import Settings, resolve
 from fastslow.evaluation.ledger import read_record
-from fastslow.evaluation.predictions import read_run_manifest
+from fastslow.evaluation.predictions import read_predictions, read_run_manifest
 from fastslow.evaluation.score_tables import format_overview, pool_seeds
 from fastslow.features.store import SCALERS, Features
 from fastslow.networks.training.run_folder import WEIGHTS
 from fastslow.rankers.train import MODEL
-from fastslow_programs.ranking.experience import FILE, Experience
 from fastslow_programs.ranking.packaged import ARCHIVE
 from fastslow_programs.ranking.runs import find_members
+from fastslow_programs.ranking.trust import FILE, Seen
 
 CARD = "README.md"
+EXPECTED = "expected.npz"
+"""Predictions of some test programs by the run: code that builds other features gives others."""
+_EXPECTED_PROGRAMS = 3  # of each collection
 MOST_BYTES = 5_000_000
 """Maximum size of the archive in git."""
 # most bytes are those of float32 weights, aligned to four: 8 % less than by the default contexts
@@ -39,7 +44,7 @@ class PackSettings(Settings):
 
     name: str = "sample"
     """Name of a finished run of ``make submit`` with an ensemble of every collection."""
-    folder: str = "src/fastslow/models"
+    folder: str = "src/fastslow_programs/models"
     """Folder to write the archive and its card to."""
 
 
@@ -68,8 +73,10 @@ def pack_models(settings: PackSettings) -> Path:
                 for c in COLLECTIONS
                 if c.kind == kind
             }
-            Experience.gather(pairs).write(Path(temporary), kind)
+            Seen.gather(pairs).write(Path(temporary), kind)
             files[FILE.format(kind=kind)] = Path(temporary) / FILE.format(kind=kind)
+        files[EXPECTED] = Path(temporary) / EXPECTED
+        write_arrays(files[EXPECTED], _expected(runs))
         packed = lzma.compress(_archive(files), filters=[_FILTER])
     path = resolve(settings.folder) / ARCHIVE
     if len(packed) > MOST_BYTES:
@@ -80,6 +87,15 @@ def pack_models(settings: PackSettings) -> Path:
         temporary.write_text(_card(settings.name, runs, len(packed)))
     print(f"{path}: {len(packed):,} bytes, {len(files)} files")
     return path
+
+
+def _expected(runs: Path) -> dict[str, np.ndarray]:
+    """Return the ensembles' stored predictions of some test programs, named ``COLLECTION/PROGRAM``."""
+    found = {}
+    for collection in COLLECTIONS:
+        stored = read_predictions(runs / f"ensemble-{collection.slug}")[TEST]
+        found |= {f"{collection.slug}/{name}": stored[name] for name in sorted(stored)[:_EXPECTED_PROGRAMS]}
+    return found
 
 
 def _folders(runs: Path) -> Iterator[Path]:
@@ -143,7 +159,7 @@ fastest. The first rows are trivial rules. Valid programs chose the weights; no 
 - On measured programs the models may fail: Kendall's tau 0.69 on AlexNet, -0.02 and 0.23 on two 3-D U-Nets
   (`benchmarks/tables/zero_shot.md`). A single feature scored 0.65, 0.53 and 0.17 there.
 - The sample's programs are small. `fastslow rank` names opcodes and sizes that no train program has, the
-  distance to the nearest one, and the score to expect at that distance.
+  distance to the nearest one, and a band for the score at that distance.
 - The models rank for TPU v3. No table measures them on other generations.
 
 ## Licence

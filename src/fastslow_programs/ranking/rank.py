@@ -20,16 +20,16 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.features.configs.default_layouts import knows_default_layouts
 from fastslow.features.unseen import UnseenGraphs, build_unseen, read_recipe
-from fastslow.rankers.table_features import tabulate
 from fastslow_programs.compiler.layout_choices import tie
 from fastslow_programs.compiler.layout_constraints import constrain, is_imposed
 from fastslow_programs.compiler.layout_space import OUTPUT, decode
 from fastslow_programs.compiler.libtpu import require_compiler
 from fastslow_programs.program.convert import ConvertedProgram, estimate_cycles, read_program, write_npz
+from fastslow_programs.program.default import Default, find_default
+from fastslow_programs.program.identity import identify
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.inference import FinishedRun
-from fastslow_programs.ranking.known_models import Configurations
-from fastslow_programs.ranking.known_runtimes import check_known, posterior, read_known
+from fastslow_programs.ranking.known_runtimes import check_known, configurations_of, posterior, read_known
 from fastslow_programs.ranking.models import Models, load_models
 from fastslow_programs.ranking.named_choices import NamedChoice, name_choices
 from fastslow_programs.ranking.result import Imposed, Learnt, Ranking, make_table, rank_groups
@@ -75,7 +75,8 @@ def rank(settings: RankSettings, models: Models | None = None, known: pd.DataFra
         if isinstance(program, ConvertedProgram):
             write_npz(program)  # it says which configuration each row of the ranking is
         default = _default(settings, program)
-        known = _check_known(settings, known, len(program.runtime))
+        ids = identify(program)
+        known = _check_known(settings, known, ids)
         step("features")
         graphs = build_unseen(run.folder, [program], settings.hlo_folder)
         predictions = {}
@@ -83,7 +84,7 @@ def rank(settings: RankSettings, models: Models | None = None, known: pd.DataFra
             step(name)
             predictions[name] = member.predict(graphs)
         step("words")
-        ranking = _describe(settings, models, run, program, default, graphs, predictions, known)
+        ranking = _describe(settings, models, run, program, default, graphs, predictions, known, ids)
         bar.update()
     return ranking
 
@@ -93,10 +94,11 @@ def _describe(
     models: Models,
     run: FinishedRun,
     program: Program,
-    default: int | None,
+    default: Default,
     graphs: UnseenGraphs,
     predictions: dict[str, dict[str, np.ndarray]],
     known: pd.DataFrame | None,
+    ids: np.ndarray,
 ) -> Ranking:
     name = program.name
     members = {member: own[name] for member, own in predictions.items()}
@@ -111,11 +113,12 @@ def _describe(
     cycles, default_cycles, failures = {}, None, []
     if settings.estimate:
         fastest = fastest_first(prediction, "layout")[: settings.estimate].tolist()
-        (default_cycles, *best), failures = _estimate(settings, converted, default, fastest)
+        (default_cycles, *best), failures = _estimate(settings, converted, default.config, fastest)
         cycles = dict(zip(fastest, best, strict=True))
     weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
-    experience = models.experience(run.collection.kind) if known is None else None
+    seen = models.seen(run.collection.kind) if known is None else None
     table = make_table(prediction, members, program.runtime, cycles, program.normalizers)
+    table["id"] = ids[table["config"]]
     if known is not None:
         table["known"] = table["config"].map(known.groupby("config")["runtime"].mean())
     return Ranking(
@@ -126,22 +129,21 @@ def _describe(
         weights=weights or {run.name: 1.0},
         choices=choices,
         effects=effects(choices, prediction),
-        default=default,
+        compared_with=default,
         default_cycles=default_cycles,
         failures=failures,
         defaults_remedy=_defaults_remedy(run, program),
-        imposed=_imposed(converted, choices, prediction) if default is not None and converted else None,
+        imposed=_imposed(converted, choices, prediction) if converted else None,
         learnt=learnt,
         rule=best_rule(run, graphs, name),
-        trust=experience
-        and experience.judge(run.collection, graphs.graph(TEST, name), list(members.values())),
+        trust=seen and seen.judge(run.collection, graphs.graph(TEST, name)),
     )
 
 
-def _check_known(settings: RankSettings, known: pd.DataFrame | None, configs: int) -> pd.DataFrame | None:
+def _check_known(settings: RankSettings, known: pd.DataFrame | None, ids: np.ndarray) -> pd.DataFrame | None:
     if known is not None:
-        return check_known(known, configs)
-    return read_known(resolve(settings.known), configs) if settings.known else None
+        return check_known(known, len(ids), ids=ids)
+    return read_known(resolve(settings.known), len(ids), ids) if settings.known else None
 
 
 def _learn(
@@ -150,20 +152,17 @@ def _learn(
     choices: Sequence[NamedChoice],
     members: dict[str, np.ndarray],
     known: pd.DataFrame,
-    default: int | None,
+    default: Default,
 ) -> tuple[np.ndarray, Learnt]:
     """Join the members' predictions with measured runtimes; equal configurations of a file share them."""
     (name,) = graphs.names(TEST)
     graph = graphs.graph(TEST, name)
-    first, row = graph.config_ids, graph.config_row
-    taken = [choice.values[first] for choice in choices]
-    options = np.stack(taken, 1) if taken else np.zeros((len(first), 0), np.int64)
-    rules, _ = tabulate(graph, run.collection.kind, graphs.config_columns)
-    given = Configurations(options, rules, np.stack([own[first] for own in members.values()], 1))
+    row = graph.config_row
+    given = configurations_of(graph, run.collection.kind, graphs.config_columns, choices, members)
     found = posterior(given, known.assign(config=row[known["config"]]))
     best, sure = int(found.mean.argmin()), None
-    if default is not None and best != row[default]:
-        sure = float(found.probability_faster(np.array([best]), row[[default]])[0])
+    if default.known and best != row[default.config]:
+        sure = float(found.probability_faster(np.array([best]), row[[default.config]])[0])
     return graph.expand(found.mean), Learnt(len(known), known["config"].nunique(), found.advice, sure)
 
 
@@ -175,10 +174,10 @@ def _imposed(
         return None
     outputs = program.arrays["node_config_feat"][:, :, :LAYOUT_WIDTH]
     tied = [choice for choice in tie(program.nodes) if len(choice.options) > 1]
-    bound = [choice for choice in choices if ROLES[OUTPUT] in choice.tensor.split(" and ")]
-    table = rank_groups(outputs.reshape(len(outputs), -1), prediction, choices, bound)
-    where = frozenset(choice.where for choice in bound)
-    return Imposed(len(tied), sum(is_imposed(choice.roles) for choice in tied), where, table)
+    bound = [number for number, choice in enumerate(choices) if ROLES[OUTPUT] in choice.tensors]
+    own = [choices[number] for number in bound]
+    table = rank_groups(outputs.reshape(len(outputs), -1), prediction, choices, own)
+    return Imposed(len(tied), sum(is_imposed(choice.roles) for choice in tied), frozenset(bound), table)
 
 
 def _defaults_remedy(run: FinishedRun, program: Program) -> str:
@@ -190,14 +189,12 @@ def _defaults_remedy(run: FinishedRun, program: Program) -> str:
     return _FROM_COMPILER if isinstance(program, ConvertedProgram) else _FROM_FILE
 
 
-def _default(settings: RankSettings, program: Program) -> int | None:
-    if settings.default >= 0:
-        configs = len(program.runtime)
-        settings.require(
-            settings.default < configs, "default", f"a position below {configs}, the configurations"
-        )
-        return settings.default
-    return 0 if isinstance(program, ConvertedProgram) and not program.measured else None
+def _default(settings: RankSettings, program: Program) -> Default:
+    if settings.default < 0:
+        return find_default(program)
+    configs = len(program.runtime)
+    settings.require(settings.default < configs, "default", f"a position below {configs}, the configurations")
+    return Default(settings.default, f"configuration {settings.default}, as set")
 
 
 def _estimate(

@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from fastslow.competition.metrics import TOP_K, fastest_first, kendall_tau, ranking_tau, tile_score
 from fastslow.core.shown import Shown
 from fastslow_programs.program.convert import count_failures
-from fastslow_programs.ranking.experience import Trust
+from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.named_choices import NamedChoice, in_words
 from fastslow_programs.ranking.rules import Rule
+from fastslow_programs.ranking.trust import Trust
 
 _SENTENCES = 5  # of effects, and of changes
 _SURE = 2  # standard errors
@@ -29,13 +30,13 @@ class Imposed:
     Args:
         choices: Number of choices of the program.
         bound: Number of those that can be imposed, which a search proposes.
-        where: Their names (:attr:`fastslow_programs.ranking.named_choices.NamedChoice.where`).
+        numbers: Positions of those among the choices in which configurations differ.
         table: One row per group of configurations equal in these, see :func:`rank_groups`.
     """
 
     choices: int
     bound: int
-    where: frozenset[str]
+    numbers: frozenset[int]
     table: pd.DataFrame
 
 
@@ -71,12 +72,12 @@ class Ranking(Shown):
         models: Which models ranked it, in words.
         table: One row per configuration of the file, fastest first: ``rank`` from 1, ``config`` (position in
             the file), ``prediction`` (lower = faster), that of each member by its name, ``runtime`` where the
-            file has it, of a tile ``over_default`` (that over the default's), and ``estimated_cycles`` where
-            the compiler was asked.
+            file has it, of a tile ``over_default`` (that over the default's), ``estimated_cycles`` where the
+            compiler was asked, and ``id``, which a configuration has in any draw of the program.
         weights: Weight by member.
         choices: What the configurations choose.
         effects: What each option does, see :func:`fastslow_programs.ranking.effects.effects`.
-        default: Position of the configuration that others are compared with, None where it is not known.
+        compared_with: The configuration that others are compared with, and whether it is the default.
         default_cycles: The compiler's estimate of its own default, None where it was not asked.
         failures: Why the compiler gave no estimate, an entry for each configuration without one.
         defaults_remedy: What would tell the compiler's own layouts, where models read them and the program
@@ -94,7 +95,7 @@ class Ranking(Shown):
     weights: Mapping[str, float]
     choices: list[NamedChoice]
     effects: pd.DataFrame
-    default: int | None
+    compared_with: Default
     default_cycles: int | None = None
     failures: Sequence[str] = ()
     defaults_remedy: str = ""
@@ -103,13 +104,18 @@ class Ranking(Shown):
     rule: Rule | None = None
     trust: Trust | None = None
 
+    @property
+    def default(self) -> int | None:
+        """Position of the compiler's default, or of the one that is set; None where it is not known."""
+        return self.compared_with.config if self.compared_with.known else None
+
     def words(self) -> list[str]:
         """Return what was found: changes, effects, agreement, the trivial rule, and how far to trust it."""
         facts = self.summary()
         start = f"{self.program}: {len(self.table):,} configurations of {facts['choices']} choices"
         found = [
             f"models: {self.models}",
-            f"{start}; default: {facts['default']}" if "default" in facts else start,
+            f"{start}; default: {facts['default']}",
             *([self.learnt.words()] if self.learnt else []),
             *self._changes(),
             *self._largest_effects(),
@@ -133,20 +139,33 @@ class Ranking(Shown):
         """Return the options that are faster than the default's by more than two standard errors.
 
         Returns:
-            Rows of ``effects``, the fastest first, one per choice. Where configurations were drawn, only
-            choices that can be imposed on the compiler.
+            Rows of ``effects``, the fastest first, one per choice, only of choices whose default is known.
+            Where configurations were drawn, only choices that can be imposed on the compiler. An option is
+            left out if the compiler estimates no configuration that takes it below the default's cycles.
         """
-        own = self.effects
+        known = [number for number, choice in enumerate(self.choices) if choice.known]
+        own = self.effects[self.effects["choice"].isin(known)]
         rows = own[own["effect"] + _SURE * own["standard_error"] < 0].sort_values("effect", kind="stable")
         if self.imposed:
-            rows = rows[rows["where"].isin(self.imposed.where)]
+            rows = rows[rows["choice"].isin(self.imposed.numbers)]
+        refuted = [self._is_refuted(row.choice, row.option) for row in rows.itertuples()]
+        rows = rows[~np.array(refuted, bool)]
         return rows.drop_duplicates("choice").reset_index(drop=True)
+
+    def _is_refuted(self, number: int, option: str) -> bool:
+        """Return whether configurations that take an option were estimated, and none is below the default."""
+        choice, found = self.choices[number], self.estimates()
+        taken = choice.values[found["config"].to_numpy(int)] == choice.options.index(option)
+        return bool(taken.any() and found["vs_default"][taken].min() >= 1)
 
     def _changes(self) -> list[str]:
         rows = self.changes()
+        if self.choices and not any(choice.known for choice in self.choices):
+            return ["to change: no advice, since the compiler's default is not known"]
         if rows.empty:
             can = " that can be imposed" if self.imposed else ""
-            return [f"to change: nothing; no option{can} is surely predicted faster than the default's"]
+            also = ", or the compiler's estimates refute it" if self.default_cycles else ""
+            return [f"to change: nothing; no option{can} is surely predicted faster than the default's{also}"]
         return [f"to change: {_effect_in_words(row)}" for row in rows.head(_SENTENCES).itertuples()]
 
     def _largest_effects(self) -> list[str]:
@@ -183,7 +202,7 @@ class Ranking(Shown):
             One row per configuration: ``rank``, ``config``, ``prediction``, and ``differs``: in what it
             differs from the default, the choices that explain most first.
         """
-        matters = dict(zip(self.effects["where"], self.effects["explained"], strict=True))
+        matters = dict(zip(self.effects["choice"], self.effects["explained"], strict=True))
         rows = self._ends(count)[["rank", "config", "prediction"]].copy()
         rows["differs"] = [in_words(self.choices, c, _SPELLED_OUT, matters) for c in rows["config"]]
         return rows
@@ -232,9 +251,11 @@ class Ranking(Shown):
             "choices": self.imposed.choices if self.imposed else len(self.choices),
             "fastest": f"configuration {table['config'].iloc[0]}",
         }
-        if self.default is not None:
-            place = int(table.loc[table["config"] == self.default, "rank"].iloc[0])
-            facts["default"] = f"configuration {self.default}, place {place}"
+        facts["default"] = self.compared_with.words
+        if (config := self.compared_with.config) is not None:
+            equal = [choice.values == choice.values[config] for choice in self.choices]
+            same = np.all(equal, axis=0) if equal else np.arange(len(table)) == config
+            facts["default"] += f", place {table.loc[same[table['config']], 'rank'].min()}"
         if self.defaults_remedy:
             remedy = self.defaults_remedy
             facts["compiler's own layouts"] = f"not known, which makes the ranking worse; {remedy}"

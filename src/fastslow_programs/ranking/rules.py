@@ -1,6 +1,5 @@
 """What a trivial rule says of a program: the best one that the ensemble was compared with."""
 
-import re
 from typing import NamedTuple
 
 import numpy as np
@@ -9,8 +8,6 @@ from fastslow.competition.catalog import TEST
 from fastslow.evaluation.baselines import Columns, predict_configs
 from fastslow.features.unseen import UnseenGraphs
 from fastslow_programs.ranking.inference import FinishedRun
-
-_CHOSEN = re.compile(r"(?P<columns>\w+(?: \+ \w+)*), (?P<order>ascending|descending)")
 
 
 class Rule(NamedTuple):
@@ -33,19 +30,16 @@ def best_rule(run: FinishedRun, graphs: UnseenGraphs, program: str) -> Rule | No
     """Apply the rule of one or more columns that scored best on the valid programs of a run.
 
     Args:
-        run: An ensemble; a single model is not compared with rules.
+        run: An ensemble; a single model is not compared with rules, nor is a run whose manifest does not
+            hold ``columns`` and ``sign`` of its rules (of commit 8c8ffaf1 or before).
         graphs: The program's graph.
         program: Its name.
     """
-    columns, found = graphs.config_columns, []
-    for baseline in run.manifest.get("baselines", {}).values():
-        match = _CHOSEN.fullmatch(baseline.get("chosen", ""))
-        names = match["columns"].split(" + ") if match else []
-        if names and set(names) <= set(columns):
-            rule = Columns(tuple(map(columns.index, names)), 1 if match["order"] == "ascending" else -1)
-            found.append((baseline["valid"], match.group(), rule))
-    if not found:
+    names = graphs.config_columns
+    rules = [rule for rule in run.manifest.get("baselines", {}).values() if "columns" in rule]
+    if not rules:
         return None
-    valid, name, rule = max(found, key=lambda entry: entry[0])
+    best = max(rules, key=lambda rule: rule["valid"])
+    rule = Columns(tuple(map(names.index, best["columns"])), best["sign"])
     prediction = predict_configs(rule, graphs.graph(TEST, program))
-    return Rule(name, valid, run.manifest["valid"]["mean"], prediction)
+    return Rule(rule.describe(names), best["valid"], run.manifest["valid"]["mean"], prediction)

@@ -34,13 +34,13 @@ class RankSettings(ProgramSettings):
     the measured configurations of a TpuGraphs ``.pb`` instead, as of a tile ``.pb`` is always done."""
     default: Annotated[int, Ge(-1)] = -1
     """Configuration that the others are compared with, as its position in an npz; -1 for the compiler's
-    default, where it is known (of a converted program), or for the commonest option of each choice."""
+    default where it is known, or else for the commonest option of each choice."""
     estimate: Annotated[NonNegative, Le(10_000)] = 0
     """Compile this many of the fastest configurations for a TPU and give the compiler's estimated cycles
     beside the prediction (seconds to a minute each; needs the program's HLO and the TPU compiler)."""
     known: str = ""
-    """CSV file of runtimes that you measured, columns ``config`` (position, from 0) and ``runtime``, repeated
-    rows for repeated measurements: the ranking learns from them."""
+    """CSV file of runtimes that you measured, columns ``config`` (position, from 0) or ``id`` (of
+    ``ranking.csv``), and ``runtime``; repeated rows are repeated measurements. The ranking learns from it."""
     hlo_folder: str = unkeyed("")
     """As the setting of the features: folder of TpuGraphs' ``.pb`` files, if the run learned from them."""
 

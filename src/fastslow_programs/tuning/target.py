@@ -14,11 +14,6 @@ from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.settings import resolve
-from fastslow.features.configs.default_layouts import (
-    find_default_layouts,
-    is_off_default,
-    knows_default_layouts,
-)
 from fastslow.features.scaling import standardise
 from fastslow.features.unseen import build_unseen
 from fastslow.hlo.graph_arrays import graph_arrays
@@ -37,6 +32,7 @@ from fastslow_programs.compiler.layout_constraints import constrain, is_imposed
 from fastslow_programs.compiler.layout_space import ConfigurableNode, Layout, configurable_nodes
 from fastslow_programs.compiler.libtpu import require_compiler
 from fastslow_programs.program.convert import ConvertedProgram, check_module, read_program, write_npz
+from fastslow_programs.program.default import ROW_MAJOR, find_default
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.named_choices import name_choices
@@ -120,14 +116,14 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
     if values.min() <= 0:
         remedy = "Replay a file with runtimes, or tune the program's HLO"
         raise DataError(path, "holds configurations without a runtime", remedy)
-    named = name_choices(file)
+    found = find_default(file)
+    named = name_choices(file, found)
     if not named:
         raise DataError(path, "all its configurations are equal", "There is nothing to choose")
     codes = np.stack([choice.values for choice in named], 1).astype(CODE)
     listed, first, row = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     means = np.bincount(row, values) / np.bincount(row)
-    number, default_is = _find_default(settings, file)
-    wished = np.array([c.default for c in named]) if number is None else codes[number]
+    wished = np.array([c.default for c in named]) if found.config is None else codes[found.config]
     default = listed[(listed == wished).sum(1).argmax()]
     choices = [Choice(c.where, c.options, int(d)) for c, d in zip(named, default, strict=True)]
     space = Space(choices, listed)
@@ -135,7 +131,7 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
     request = Request(settings, labels=table, source=path.name)
     pretrained = _pretrained_of_file(run, file, space, first) if run else None
     # a default that is in the file has the value of its configuration, of which there may be equal rows
-    stated = 1.0 if file.normalizers is not None and number is None else None
+    stated = 1.0 if file.normalizers is not None and found.config is None else None
     return Target(
         settings.program,
         file_fingerprint(path),
@@ -144,29 +140,8 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
         pretrained,
         labels=means,
         default_value=stated,
-        default_is=default_is,
+        default_is=found.words,
     )
-
-
-def _find_default(settings: TuneSettings, file: Program) -> tuple[int | None, str]:
-    """Return the position of a file's default, None for the commonest options, and which it is in words."""
-    if file.normalizers is not None:
-        own = np.flatnonzero(file.runtime == file.normalizers)
-        if not len(own):
-            return None, "the runtime of the compiler's own, the file's normaliser"
-        return int(own[0]), f"configuration {own[0]}, whose runtime is the file's normaliser"
-    if not knows_default_layouts(file):
-        return None, "nearest to the commonest option of each choice: the compiler's own is not known"
-    choices, defaults = file.choices, find_default_layouts(file)
-    off = is_off_default(file.layouts[choices.codes], defaults[:, :, None])
-    node, role = np.indices(choices.group.shape)
-    count = sum(
-        off[n, r, choices.values[:, choices.group[n, r]]].astype(int)
-        for n, r in zip(node.flat, role.flat, strict=True)
-    )
-    nearest = int(count.argmin())
-    same = "equal to" if count[nearest] == 0 else f"in {count[nearest]} tensors other than"
-    return nearest, f"configuration {nearest}, {same} the compiler's own layouts"
 
 
 def _pretrained_of_file(run: FinishedRun, file: Program, space: Space, first) -> Pretrained:
@@ -228,6 +203,8 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     pretrained = _pretrained_of_program(run, program.module, nodes, tied, free, space) if run else None
     every = sum(len(choice.options) > 1 for choice in tied)
     target = Target(settings.program, own, space, None, pretrained, module_of, tied=every, local=local)
+    if not any(node.default for node in nodes):
+        target = replace(target, default_is=ROW_MAJOR)
     if local:
         target = replace(target, default_value=1.0, default_is="the unconstrained program")
     request = Request(settings, module_of, target.as_json, labeller, local=local)

@@ -1,0 +1,78 @@
+"""Which configuration of a program is the compiler's default, and which options it takes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastslow.competition.reader import Program
+from fastslow.competition.tied_choices import Choices
+from fastslow.features.configs.default_layouts import (
+    find_default_layouts,
+    is_off_default,
+    knows_default_layouts,
+)
+from fastslow_programs.program.convert import ConvertedProgram
+
+ROW_MAJOR = "row-major: the compiler's own is not known"
+
+
+@dataclass(frozen=True)
+class Default:
+    """The configuration that others are compared with.
+
+    Args:
+        config: Its position in the file, None where no configuration stands out.
+        words: Which it is.
+        known: Whether it is the compiler's default, or the configuration nearest to it.
+        options: ``(G,)`` of a layout file, the compiler's own option of each group of
+            :class:`fastslow.competition.tied_choices.Choices`, -1 where it is not known; None where the
+            options are those of ``config``.
+    """
+
+    config: int | None
+    words: str
+    known: bool = True
+    options: np.ndarray | None = None
+
+
+def find_default(program: Program) -> Default:
+    """Find the compiler's default.
+
+    Of a tile it is the configuration whose runtime is the normaliser; of a program from HLO with the
+    compiler's own layouts the first; of a layout file the configuration that differs from them in the fewest
+    tensors (:mod:`fastslow.features.configs.default_layouts`).
+
+    Raises:
+        DataError: The ``default`` file of a ``random`` one is broken.
+    """
+    if program.normalizers is not None:
+        own = np.flatnonzero(program.runtime == program.normalizers)
+        if not len(own):
+            return Default(None, "the runtime of the compiler's own, the file's normaliser", known=False)
+        return Default(int(own[0]), f"configuration {own[0]}, whose runtime is the file's normaliser")
+    if isinstance(program, ConvertedProgram) and not program.measured:
+        if program.default_layouts is not None:
+            return Default(0, "configuration 0")
+        return Default(0, f"configuration 0, {ROW_MAJOR}", known=False)
+    if not knows_default_layouts(program):
+        words = "nearest to the commonest option of each choice: the compiler's own is not known"
+        return Default(None, words, known=False)
+    assert program.choices is not None and program.layouts is not None, "it is of a layout collection"
+    return _nearest(program.choices, program.layouts, find_default_layouts(program))
+
+
+def _nearest(choices: Choices, layouts: np.ndarray, defaults: np.ndarray) -> Default:
+    """Return the configuration that differs from the layouts ``(K, 3, 6)`` in the fewest tensors."""
+    off = np.zeros((choices.num_groups, choices.codes.shape[2]))  # tensors, by option of each group
+    np.add.at(off, choices.group, is_off_default(layouts[choices.codes], defaults[:, :, None]))
+    off[np.arange(off.shape[1]) >= choices.options[:, None]] = np.inf
+    groups = np.arange(choices.num_groups)
+    count = off[groups, choices.values].sum(1)
+    nearest = int(count.argmin())
+    own = choices.values[nearest].astype(np.int64)
+    options = np.where(off[groups, own] == off.min(1), own, off.argmin(1))
+    known = np.zeros(choices.num_groups, bool)
+    np.logical_or.at(known, choices.group, defaults[..., 0] >= 0)
+    same = "equal to" if count[nearest] == 0 else f"in {count[nearest]:.0f} tensors other than"
+    words = f"configuration {nearest}, {same} the compiler's own layouts"
+    return Default(nearest, words, options=np.where(known, options, -1))

@@ -1,0 +1,58 @@
+"""The compiler's default of a program, by every kind of file, against plain loops."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fastslow.competition.catalog import get_collection
+from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
+from fastslow_programs.program.default import find_default
+from fastslow_programs.ranking.named_choices import name_choices
+from helpers.cases import cases
+from helpers.competition_files import layout_arrays, npz_program, tile_arrays, write_npz
+
+RANDOM = get_collection("layout:xla:random")
+
+
+@cases("mixed", [False, True])
+def test_each_choice_has_the_option_that_the_compilers_own_layouts_name(tmp_path, mixed):
+    """Where no configuration is the compiler's own, its options are still known, choice by choice."""
+    arrays = layout_arrays(3, dots=4, configs=40)
+    own = arrays["node_config_feat"][7].copy()
+    if mixed:
+        own[1::2] = arrays["node_config_feat"][8][1::2]
+    arrays["node_config_default"] = own
+    program = npz_program(write_npz(tmp_path / "a.npz", arrays), "layout")
+    default = find_default(program)
+    off = (arrays["node_config_feat"] != own).reshape(40, -1, 6).any(2)
+    given = (arrays["node_config_feat"].reshape(40, -1, 6)[..., 0] >= 0) & (own.reshape(-1, 6)[:, 0] >= 0)
+    count = (off & given).sum(1)
+    assert default.known and default.config == count.argmin()
+    said = "equal to" if count.min() == 0 else f"in {count.min()} tensors other than"
+    assert default.words == f"configuration {default.config}, {said} the compiler's own layouts"
+    rows = dict(zip(program.node_config_ids.tolist(), own.reshape(-1, 3, 6), strict=True))
+    for choice in name_choices(program, default):
+        row = rows[int(choice.node.split()[1])]
+        wanted = [row[("output", "input", "kernel").index(tensor)] for tensor in choice.tensors]
+        words = [format_layout(layout.astype(int).tolist()) for layout in wanted]
+        assert choice.known == any(word != LEFT_TO_COMPILER for word in words)
+        if choice.known and " and ".join(words) in choice.options:
+            taken = choice.options[choice.default].split(" and ")
+            assert all(own in (LEFT_TO_COMPILER, word) for own, word in zip(taken, words, strict=True))
+
+
+def test_a_file_that_tells_no_layouts_has_no_default(tmp_path):
+    program = npz_program(write_npz(tmp_path / "a.npz", layout_arrays(3)), "layout")
+    default = find_default(replace(program, file=replace(program.file, collection=RANDOM)))
+    assert default.config is None and not default.known
+    assert not any(choice.known for choice in name_choices(program, default))
+
+
+@cases("normaliser, config", [(300, 2), (301, None)])
+def test_the_normaliser_of_a_tile_names_its_default(tmp_path, normaliser, config):
+    arrays = tile_arrays(2, configs=5)
+    arrays["config_runtime"] = np.array([100, 200, 300, 400, 500])
+    arrays["config_runtime_normalizers"] = np.full(5, normaliser)
+    default = find_default(npz_program(write_npz(tmp_path / "t.npz", arrays), "tile"))
+    assert default.config == config and default.known == (config is not None)
+    assert "the file's normaliser" in default.words
