@@ -25,8 +25,8 @@ class Default:
         words: Which it is.
         known: Whether it is the compiler's default, or the configuration nearest to it.
         options: ``(G,)`` of a layout file, the compiler's own option of each group of
-            :class:`fastslow.competition.tied_choices.Choices`, -1 where it is not known; None where the
-            options are those of ``config``.
+            :class:`fastslow.competition.tied_choices.Choices`, -1 where it is not known; None where
+            ``config`` has these options.
     """
 
     config: int | None
@@ -39,8 +39,8 @@ def find_default(program: Program) -> Default:
     """Find the compiler's default.
 
     Of a tile it is the configuration whose runtime is the normaliser; of a program from HLO with the
-    compiler's own layouts the first; of a layout file the configuration that differs from them in the fewest
-    tensors (:mod:`fastslow.features.configs.default_layouts`).
+    compiler's own layouts the first; of a layout file the configuration that differs from them in the
+    smallest number of tensors (:mod:`fastslow.features.configs.default_layouts`).
 
     Raises:
         DataError: The ``default`` file of a ``random`` one is broken.
@@ -62,7 +62,7 @@ def find_default(program: Program) -> Default:
 
 
 def _nearest(choices: Choices, layouts: np.ndarray, defaults: np.ndarray) -> Default:
-    """Return the configuration that differs from the layouts ``(K, 3, 6)`` in the fewest tensors."""
+    """Return the configuration whose number of tensors with other layouts than ``(K, 3, 6)`` is smallest."""
     off = np.zeros((choices.num_groups, choices.codes.shape[2]))  # tensors, by option of each group
     np.add.at(off, choices.group, is_off_default(layouts[choices.codes], defaults[:, :, None]))
     off[np.arange(off.shape[1]) >= choices.options[:, None]] = np.inf

@@ -191,7 +191,7 @@ def refuse_failure(path: Path, record: dict) -> None:
 
 
 def _refuse_optimised(path: Path, module: Module) -> None:
-    """Raise :class:`DataError` if a module is of the end of a compile, when no layout is left to choose."""
+    """Raise :class:`DataError` if a module comes from the end of a compile: no layout is left to choose."""
     fusions = sum(i.opcode == "fusion" for c in module.computations for i in c.instructions)
     if fusions or module.schedule:
         found = f"{fusions} fusions" if fusions else "a schedule"

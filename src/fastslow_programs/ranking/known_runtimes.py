@@ -1,7 +1,8 @@
 """Known runtimes of a program's own configurations: the posterior over all of them.
 
 A compiler engineer who measured some configurations of a program has a CSV file with the columns ``config``
-and ``runtime``. :func:`posterior` joins it with what is known without: the predictions of pre-trained models,
+and ``runtime``. :func:`posterior` joins it with knowledge from elsewhere: the predictions of pre-trained
+models,
 every single rule (the columns of the ranker's table), and the choices::
 
     known = read_known("measured.csv", num_configs)
@@ -128,7 +129,7 @@ def _positions(own: pd.Series, ids: np.ndarray, source: object) -> list[int]:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is known of all configurations of a program after some were measured.
+    """Knowledge of all configurations of a program after some were measured.
 
     Args:
         mean: ``(C,)`` expected score, lower = faster.
@@ -136,9 +137,9 @@ class Posterior:
         known: The n distinct configurations that were measured.
         average: The models and their weights.
 
-    A score is of a configuration's mean runtime; intervals of a measurement have its noise as well. The size
-    of errors is itself known from few measurements only, so intervals and probabilities are of Student's t
-    (Gelman et al., "Bayesian Data Analysis", 3rd edition, 2013, section 3.2).
+    A score measures a configuration's mean runtime; intervals of a measurement have its noise as well. The
+    size of errors is itself known from few measurements only, so intervals and probabilities come from
+    Student's t (Gelman et al., "Bayesian Data Analysis", 3rd edition, 2013, section 3.2).
     """
 
     mean: np.ndarray
@@ -161,7 +162,7 @@ class Posterior:
         return np.sqrt(np.maximum(own, 0) * self.average.inflation)
 
     def difference(self, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the score of configurations less that of others.
+        """Return mean and variance of the difference of the scores of configurations and others.
 
         Args:
             one: ``(m,)`` positions of configurations.

@@ -60,7 +60,7 @@ def name_choices(program: Program, default: Default, names: Sequence[str] | None
     Args:
         program: A layout program or a tile kernel.
         default: What others are compared with, see :func:`fastslow_programs.program.default.find_default`;
-            the commonest option of a choice stands for one that is not known.
+            where it is not known, the commonest option of a choice is taken for it.
         names: Name of each node of the graph; by default its opcode and number.
     """
     if program.choices is None:

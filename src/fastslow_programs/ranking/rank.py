@@ -51,12 +51,13 @@ def rank(settings: RankSettings, models: Models | None = None, known: pd.DataFra
 
     Args:
         settings: Settings.
-        models: The models, where they were read already; by default those of the settings.
-        known: Measured runtimes, ``config`` and ``runtime``; by default those of the settings' file.
+        models: The models, where they were read already; by default the settings' models.
+        known: Measured runtimes, ``config`` and ``runtime``; by default the rows of the settings' file.
 
     Raises:
         SettingsError: The source cannot be ranked, or the compiler is needed and not installed.
-        DataError: The source is missing or broken, no run was trained, or the run is of another collection.
+        DataError: The source is missing or broken, no run was trained, or the run belongs to another
+            collection.
     """
     if settings.estimate:
         require_compiler()
@@ -181,7 +182,7 @@ def _imposed(
 
 
 def _defaults_remedy(run: FinishedRun, program: Program) -> str:
-    """Return what would tell the compiler's own layouts; empty if they are known or no model reads them."""
+    """Return advice to make the compiler's layouts known; empty if they are, or if no model reads them."""
     if run.collection.kind == "tile" or not read_recipe(run.folder)["settings"]["compiler_defaults"]:
         return ""
     if knows_default_layouts(program):

@@ -80,11 +80,11 @@ class Ranking(Shown):
         compared_with: The configuration that others are compared with, and whether it is the default.
         default_cycles: The compiler's estimate of its own default, None where it was not asked.
         failures: Why the compiler gave no estimate, an entry for each configuration without one.
-        defaults_remedy: What would tell the compiler's own layouts, where models read them and the program
-            names none.
+        defaults_remedy: Advice to make the compiler's own layouts known, where models read them and the
+            program names none.
         imposed: The ranking of what can be imposed, None where configurations were not drawn.
         learnt: What measured runtimes added, None without any.
-        rule: What the best trivial rule says, None for a single model.
+        rule: The best trivial rule and its ranking, None for a single model.
         trust: How far to trust the ranking, None where the run's features are not known.
     """
 
@@ -232,7 +232,7 @@ class Ranking(Shown):
     def estimates(self) -> pd.DataFrame:
         """Return the configurations that the compiler estimated, fewest cycles first; empty if none.
 
-        ``vs_default`` is the estimate over that of the compiler's own default.
+        ``vs_default`` is the estimate as a multiple of the estimate of the compiler's own default.
         """
         columns = ["rank", "config", "prediction", "estimated_cycles", "vs_default"]
         if not self.default_cycles:

@@ -1,4 +1,4 @@
-"""What a trivial rule says of a program: the best one that the ensemble was compared with."""
+"""A trivial rule's ranking of a program: the best rule that the ensemble was compared with."""
 
 from typing import NamedTuple
 

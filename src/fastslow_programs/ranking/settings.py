@@ -1,4 +1,4 @@
-"""Settings of a ranking, and what they name: the program's file, its collection, the run."""
+"""Settings of a ranking, and the program's file, the collection and the run that they name."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,13 +22,14 @@ class RankSettings(ProgramSettings):
     text), or ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for ``jax.jit``."""
     run: str = ""
     """Run that ranks: a folder with an ensemble per collection, such as ``runs/sample``, or the folder of one
-    ensemble or model; if empty, the newest complete run of yours, smoke and play left out, or else the models
+    ensemble or model. If empty, the newest complete run of yours, smoke and play left out, or else the models
     in the package."""
     data_root: str = unkeyed("data/converted")
     """Root of the folder to write to; the ranking is written under its ``rankings/``."""
     collection: str = ""
-    """Collection whose models rank the program; if empty, that of an npz in folders as published, otherwise
-    ``tile:xla`` for a tile file and ``layout:xla:random`` for a layout. ``nlp`` is for a language model."""
+    """Collection whose models rank the program; if empty, the folder's collection for an npz in folders as
+    published, otherwise ``tile:xla`` for a tile file and ``layout:xla:random`` for a layout. ``nlp`` is for a
+    language model."""
     configs: Annotated[NonNegative, Le(1_000_000)] = 1000
     """Maximum number of configurations to draw for a program that is not an npz, the default first; 0 ranks
     the measured configurations of a TpuGraphs ``.pb`` instead, as of a tile ``.pb`` is always done."""
@@ -81,7 +82,7 @@ class RankSettings(ProgramSettings):
         """Return the folder of the run that ranks.
 
         Raises:
-            DataError: There is none, it is not finished, or it is of another collection.
+            DataError: There is none, it is not finished, or it belongs to another collection.
         """
         from fastslow_programs.ranking.runs import (
             find_run,

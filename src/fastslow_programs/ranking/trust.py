@@ -1,9 +1,9 @@
 """How far to trust a ranking: a band for its score, and what of the program no train program has.
 
-The band is split-conformal (Lei et al., JASA 2018): of the collection's valid programs, which no model was
-trained on, the ``NEAREST`` whose distance to the train programs is most like the program's; their scores hold
-a new one of such programs with a probability of at least ``COVERED``. The distance of two programs is the
-share of nodes that would need another opcode (:func:`fastslow.competition.opcodes.distance`).
+The band is split-conformal (Lei et al., JASA 2018). It uses the collection's valid programs, which no model
+was trained on: the ``NEAREST`` whose distance to the train programs is most like the program's. Their scores
+hold a new one of such programs with a probability of at least ``COVERED``. The distance of two programs is
+the share of nodes that would need another opcode (:func:`fastslow.competition.opcodes.distance`).
 ``benchmarks/trust.py`` measures how often the band holds.
 """
 
