@@ -1,7 +1,7 @@
 """How often the band of ``fastslow rank`` holds the score of a program that was held out.
 
-``python benchmarks/trust.py [--runs runs/sample]``, after ``make submit``. The band is of the scores of valid
-programs. It is applied to each valid program in turn, without this program or any other of its architecture,
+``python benchmarks/trust.py [--runs runs/sample]``, after ``make submit``. The scores of valid programs make
+the band. It is applied to each valid program in turn, without this program or any other of its architecture,
 and to the test programs, of architectures in neither split. No test label is used but for the comparison.
 """
 
@@ -32,7 +32,7 @@ Held = tuple[float, tuple[float, float] | None]
 
 
 def held_valid(seen: Seen, collection: Collection, names: list[str]) -> Iterator[Held]:
-    """Yield each valid program of a collection with the band of those of other architectures."""
+    """Yield each valid program of a collection with the band of programs of other architectures."""
     own = np.flatnonzero(seen.collection == COLLECTIONS.index(collection))
     families = np.array([name.split("_")[0] for name in names])
     for row, family in zip(own, families, strict=True):

@@ -89,7 +89,7 @@ class Linear:
         return f"alpha {self.alpha:.3g}, {np.count_nonzero(self.coefficients)} of {len(columns)} columns"
 
     def record(self, columns: Sequence[str]) -> dict:
-        """See :class:`Baseline`: its coefficients are of this collection's configurations."""
+        """See :class:`Baseline`: its coefficients fit the configurations of this collection."""
         return {}
 
 

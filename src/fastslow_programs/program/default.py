@@ -38,9 +38,10 @@ class Default:
 def find_default(program: Program) -> Default:
     """Find the compiler's default.
 
-    Of a tile it is the configuration whose runtime is the normaliser; of a program from HLO with the
-    compiler's own layouts the first; of a layout file the configuration that differs from them in the
-    smallest number of tensors (:mod:`fastslow.features.configs.default_layouts`).
+    For a tile it is the configuration whose runtime is the normaliser. For a program from HLO with the
+    compiler's own layouts it is the first one. For a layout file it is the configuration that differs from
+    the compiler's own layouts in the smallest number of tensors
+    (:mod:`fastslow.features.configs.default_layouts`).
 
     Raises:
         DataError: The ``default`` file of a ``random`` one is broken.
