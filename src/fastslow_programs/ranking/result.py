@@ -71,9 +71,9 @@ class Ranking(Shown):
         run: Name of the run that ranked it.
         models: Which models ranked it, in words.
         table: One row per configuration of the file, fastest first: ``rank`` from 1, ``config`` (position in
-            the file), ``prediction`` (lower = faster) and the prediction of each member by its name. ``runtime``
-            is there where the file has it, ``over_default`` for a tile, and ``estimated_cycles`` where the
-            compiler was asked. ``id`` names a configuration in any draw of the program.
+            the file), ``prediction`` (lower = faster) and the prediction of each member by its name.
+            ``runtime`` is there where the file has it, ``over_default`` for a tile, and ``estimated_cycles``
+            where the compiler was asked. ``id`` names a configuration in any draw of the program.
         weights: Weight by member.
         choices: What the configurations choose.
         effects: What each option does, see :func:`fastslow_programs.ranking.effects.effects`.
