@@ -94,9 +94,17 @@ class Comparison:
     def __init__(self, options: Namespace, place: Path):
         self.options, self.place = options, place
 
+    def overrides(self, variant: str) -> dict[str, dict]:
+        """Return the settings of a variant by section: its own go before those of ``--set``."""
+        found: dict[str, dict] = {}
+        for texts in (self.options.cut, self.options.set, VARIANTS[variant]):
+            for section, given in parse_overrides(texts).items():
+                found[section] = found.get(section, {}) | given
+        return found
+
     def features(self, variant: str) -> Path:
         """Build the features that a variant needs; return the folder that has one for each collection."""
-        overrides = parse_overrides([*self.options.set, *VARIANTS[variant]])
+        overrides = self.overrides(variant)
         settings = preset_settings(self.options.preset, overrides, "features", "layout")
         folder = self.place / "features" / digest([settings, self.options.data_root])
         build_layouts(settings, self.options.data_root, folder)
@@ -114,7 +122,7 @@ class Comparison:
     def train(self, variant: str, seed: int) -> dict:
         """Train the networks of a variant; return ``taus`` of the held-out programs and CPU ``seconds``."""
         folder = self.features(variant)
-        overrides = parse_overrides([*self.options.set, *VARIANTS[variant]])
+        overrides = self.overrides(variant)
         settings, train_on = network_settings(self.options.preset, overrides, "layout")
         settings |= {"seed": seed, "device": self.options.device}
         taus: Taus = {}
@@ -223,9 +231,7 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     options = parser.parse_args(arguments)
     if options.quick:
         options.preset, options.variants, options.seeds = "smoke", QUICK, 1
-        options.set = ["gnn.layout.epochs=1", *options.set]
-    else:
-        options.set = [*CUT, *options.set]
+    options.cut = ["gnn.layout.epochs=1"] if options.quick else CUT
     options.variants = list(dict.fromkeys([BASE, *options.variants]))
     if unknown := [name for name in options.variants if name not in VARIANTS]:
         raise SettingsError(f"--variants: {unknown[0]!r} is not one of {', '.join(VARIANTS)}")

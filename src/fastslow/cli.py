@@ -268,7 +268,7 @@ class _Parser(argparse.ArgumentParser):
         classes = {"": _load(command.settings)}
         is_run = command.settings == "fastslow.workflow.run_settings:RunSettings"
         if is_run:
-            classes |= _load("fastslow.workflow.steps:sections")()
+            classes |= _load("fastslow.workflow.presets:SECTIONS")
         if command.main and not self.everything:
             main = [name for name in command.main.split() if name not in command.fixed]
             text += "\nmain settings, each as NAME=VALUE or --NAME VALUE:\n" + _describe_main(classes, main)

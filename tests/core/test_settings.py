@@ -160,8 +160,9 @@ def test_a_misspelt_parameter_is_refused_until_its_cell_is_corrected(notebook, c
     notebook.run("from pathlib import Path", cell.format("epochz", value))
     with pytest.raises(SettingsError, match="^epochz: no such setting of Example; did you mean 'epochs'"):
         notebook.settings()
+    assert "epochz" in notebook.shell.user_ns, "nothing of the user's is deleted"
     notebook.run(cell.format("epochs", "20"))
-    assert notebook.settings() == (Example(epochs=20), "")
+    assert notebook.settings() == (Example(epochs=20), "no settings of Example, not used: epochz\n")
     notebook.run(cell.format("epochz", value))
     with pytest.raises(SettingsError, match="^epochz: no such setting"):
         notebook.settings()
@@ -190,6 +191,31 @@ def test_two_notebooks_in_one_kernel(notebook):
     notebook.run("other = Other.from_variables(globals())")
     assert notebook.shell.user_ns["other"] == Other(epoch=3, members_of=["a"])
     assert notebook.settings() == (Example(), "")
+
+
+class One(Settings):
+    """Settings of a notebook that shows its main ones."""
+
+    main = ("folder",)
+    folder: str = "one"
+    evaluate_every: int = 2
+
+
+class Two(One):
+    """Settings of another notebook, with one of the same name."""
+
+
+def test_a_setting_that_is_given_again_in_a_second_notebook_counts():
+    """Small numbers are one object: the cells that ran say whether it was given again."""
+    notebook = Notebook()
+    notebook.shell.user_ns.update(One=One, Two=Two)
+    notebook.run("evaluate_every = 5", "one = One.from_variables(globals())")
+    notebook.run("two = Two.from_variables(globals())")
+    assert notebook.shell.user_ns["two"] == Two()
+    notebook.run("evaluate_every = 5", "two = Two.from_variables(globals())")
+    assert notebook.shell.user_ns["two"] == Two(evaluate_every=5)
+    notebook.run("two = Two.from_variables(globals())")
+    assert notebook.shell.user_ns["two"] == Two(evaluate_every=5)
 
 
 def test_an_error_of_ours_is_one_line_in_a_notebook():

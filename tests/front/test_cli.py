@@ -12,9 +12,9 @@ from fastslow import cli
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Settings
 from fastslow.evaluation.compare import CompareSettings
+from fastslow.workflow.presets import SECTIONS
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.run import RunSettings
-from fastslow.workflow.steps import sections
 
 
 def load(entry):
@@ -53,7 +53,7 @@ def test_a_command_has_a_function_and_its_help_shows_every_setting(capsys):
 
 def test_the_help_of_a_run_shows_the_settings_of_every_step(capsys):
     text = helped(capsys, "submit", "--all")
-    for section, settings in sections().items():
+    for section, settings in SECTIONS.items():
         part = text.split(f"settings of {section}, each as {section}.NAME=VALUE:")[1]
         for setting in settings.describe():
             if setting.name not in cli.SET_BY_THE_WORKFLOW:

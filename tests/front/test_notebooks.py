@@ -15,7 +15,8 @@ from traitlets.config import Config as IPythonConfig
 
 from fastslow.core.settings import Settings
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.workflow.steps import SECTIONS, Plan
+from fastslow.workflow import steps as workflow_steps
+from fastslow.workflow.steps import Plan
 from helpers.cases import cases
 from helpers.competition_files import ROOT
 from helpers.dot_module import small_module
@@ -35,7 +36,7 @@ LINES = 80  # of code in a notebook; comments and empty lines are free
 
 
 def test_every_step_has_its_notebook():
-    assert {notebook for _, notebook in SECTIONS.values()} <= {path.stem for path in NOTEBOOKS}
+    assert {*workflow_steps.NOTEBOOKS.values()} <= {path.stem for path in NOTEBOOKS}
 
 
 def test_parameters_are_the_settings_their_defaults_and_sentences():

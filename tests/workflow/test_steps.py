@@ -7,9 +7,9 @@ import pytest
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import SettingsError
 from fastslow.rankers.settings import RankerSettings
-from fastslow.workflow.presets import BASE, PRESETS, preset_settings
+from fastslow.workflow.presets import BASE, PRESETS, SECTIONS, preset_settings
 from fastslow.workflow.published_presets import PUBLISHED
-from fastslow.workflow.steps import MODELS, SECTIONS, STAGES, Plan, parse_overrides, sections
+from fastslow.workflow.steps import MODELS, NOTEBOOKS, STAGES, Plan, parse_overrides
 from helpers.cases import cases
 
 LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]
@@ -66,7 +66,7 @@ def test_without_a_number_of_seeds_each_kind_has_those_of_its_preset(preset, lay
 def test_a_preset_holds_only_what_differs_from_the_defaults(preset):
     for section, settings in preset.items():
         step, _, only = section.partition(".")
-        default = sections()[step]().asdict()
+        default = SECTIONS[step]().asdict()
         for kind in (only,) if only else ("layout", "tile"):
             base = {} if preset is BASE else BASE.get(f"{step}.{kind}", {})
             changed = {name for name, value in settings.items() if (default | base)[name] != value}
@@ -102,14 +102,10 @@ def test_the_presets_of_the_competition_follow_its_winners():
 
 
 def test_every_setting_of_a_section_is_described():
-    assert sections().keys() == SECTIONS.keys()
-    for section, (settings, _) in SECTIONS.items():
-        described = {setting.name: setting for setting in sections()[section].describe()}
-        assert described.keys() - settings.model_fields.keys() == (
-            {"train_on"} if section == "gnn" else set()
-        )
-        assert all(setting.sentence for setting in described.values()), section
-    train_on = {setting.name: setting for setting in sections()["gnn"].describe()}["train_on"]
+    assert NOTEBOOKS.keys() == SECTIONS.keys()
+    for section, settings in SECTIONS.items():
+        assert all(setting.sentence for setting in settings.describe()), section
+    train_on = {setting.name: setting for setting in SECTIONS["gnn"].describe()}["train_on"]
     assert train_on.allowed == "one of collection, source, layout"
     assert "one network learns" in train_on.sentence
 
@@ -268,10 +264,16 @@ def test_a_setting_of_a_part_of_what_is_trained_together_is_refused(text, said):
         ("features.layout.hops=-1", "features.layout", {"hops": -1}),
     ],
 )
-def test_a_value_is_a_literal_or_a_string_and_the_last_counts(text, section, value):
+def test_a_value_is_a_literal_or_a_string(text, section, value):
     assert parse_overrides([text]) == {section: value}
-    texts = ["gnn.epochs=1", "gnn.hidden_channels=8", "gnn.epochs=2"]
-    assert parse_overrides(texts) == {"gnn": {"epochs": 2, "hidden_channels": 8}}
+
+
+def test_settings_of_one_section_add_up_and_none_is_given_twice():
+    texts = ["gnn.epochs=1", "gnn.hidden_channels=8", "gnn.layout.epochs=2"]
+    wanted = {"gnn": {"epochs": 1, "hidden_channels": 8}, "gnn.layout": {"epochs": 2}}
+    assert parse_overrides(texts) == wanted
+    with pytest.raises(SettingsError, match="^gnn.epochs: is given twice, as 1 and '2'; give it once"):
+        parse_overrides([*texts, "gnn.epochs=2"])
 
 
 @cases(
@@ -285,6 +287,8 @@ def test_a_value_is_a_literal_or_a_string_and_the_last_counts(text, section, val
         "=3",
         "gnn.=3",
         "gnn.tile.x.y=1",
+        "gnn..epochs=3",
+        "ranker..num_leaves=5",
     ],
 )
 def test_a_setting_of_no_section_is_refused(text):

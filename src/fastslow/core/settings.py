@@ -91,7 +91,8 @@ Unread = Mapping[str, tuple[str, str]]
 
 _PLAIN = (Number, str, list, PurePath)  # what people give a setting; results of cells are of other types
 _ODD = (tuple, dict, types.NoneType)
-_READ = "_read_settings"  # variable of a notebook: by name the class that read a setting, and its value
+# variable of a notebook: by name the class that saw a variable, its value, and how many cells had run
+_SEEN = "_seen_settings"
 _ALIKE = 0.75  # similarity of a misspelt name
 _UNKEYED: dict[str, JsonValue] = {"key": False}
 PLAY = "play"
@@ -205,9 +206,9 @@ class Settings(BaseModel):
         """Return the settings in a notebook's variables: the variable ``epochs`` is the setting ``epochs``.
 
         A variable of another name is an error where papermill injected it or where the name looks like a
-        misspelt setting. It is deleted then, so that the corrected cell can be run. A printed line names all
-        other numbers, texts and lists. Settings of a notebook that was executed before in the same Jupyter
-        kernel are ignored.
+        misspelt setting, until the settings are made again and no cell has named it since. A printed line
+        names all other numbers, texts and lists. Settings of a notebook that ran before in the same kernel
+        are ignored, unless a cell has named them since.
 
         Args:
             variables: The notebook's ``globals()``.
@@ -215,24 +216,31 @@ class Settings(BaseModel):
         Raises:
             SettingsError: A variable is no setting, or a value is not allowed.
         """
+        seen, cells = variables.setdefault(_SEEN, {}), list(variables.get("In", ()))
+
+        def seen_by(name: str) -> type | None:
+            """Return the class that saw a variable as it is, if no cell has named it since."""
+            reader, value, ran = seen.get(name, (None, None, 0))
+            again = any(re.search(rf"\b{re.escape(name)}\b", cell) for cell in cells[ran:])
+            return reader if value is variables[name] and not again else None
+
         injected, unused = _injected(variables), []
         for name in cls._unknown(variables):
             value, private = variables[name], name.startswith("_")
             close = not private and isinstance(value, (*_PLAIN, *_ODD)) and cls._resembles(name)
-            if name in injected or close:
-                del variables[name]
-                remedy = "The variable is deleted: correct its name and run that cell again"
+            refused = name in injected or close
+            if refused and seen_by(name) is not cls:
+                seen[name] = cls, value, len(cells)
+                remedy = "Correct its name and run that cell again"
                 raise SettingsError(f"{name}: no such setting of {cls.__name__}; {cls._hint(name)}. {remedy}")
-            unused += [name] * (not private and isinstance(value, _PLAIN))
+            unused += [name] * (refused or (not private and isinstance(value, _PLAIN)))
         if unused:
             print(f"no settings of {cls.__name__}, not used: {', '.join(unused)}")
-        read = variables.setdefault(_READ, {})
         values = {name: variables[name] for name in cls.model_fields if name in variables}
         for name in values.keys() - {*cls.main} if cls.main else ():
-            reader, value = read.get(name, (cls, None))
-            if reader is not cls and value is values[name]:
+            if seen_by(name) not in (None, cls):
                 del values[name]  # of a notebook that ran before
-        read.update({name: (cls, value) for name, value in values.items()})
+        seen.update({name: (cls, value, len(cells)) for name, value in values.items()})
         return cls(**values)
 
     @classmethod

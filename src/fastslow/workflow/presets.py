@@ -138,13 +138,13 @@ class NetworkSection(TrainSettings):
     ``source`` (xla or nlp), or of every ``layout`` collection. The network predicts for all of them."""
 
 
-SETTINGS: dict[str, type[Settings]] = {
+SECTIONS: dict[str, type[Settings]] = {
     "features": FeatureSettings,
     "gnn": NetworkSection,
     "ranker": RankerSettings,
     "ensemble": EnsembleSettings,
 }
-"""Settings of every section of the presets and of the command line."""
+"""Settings of every section of the presets and of the command line: a step each."""
 
 
 SCOPES = tuple(
@@ -188,7 +188,7 @@ def preset_settings(preset: str, overrides: dict[str, dict], step: str, scope: s
         }
         for given in (BASE, PRESETS[preset], overrides)
     )
-    given, settings = base | own | chosen, SETTINGS[step]
+    given, settings = base | own | chosen, SECTIONS[step]
     kind = {"kind": scope.partition("-")[0]} if "kind" in settings.model_fields else {}
     unread = settings.unread_of({**given, **kind})
     return {name: value for name, value in given.items() if name in chosen or name not in unread}

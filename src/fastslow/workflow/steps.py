@@ -8,16 +8,15 @@ from typing import Any
 
 from fastslow.competition.catalog import COLLECTIONS, Collection, training_groups
 from fastslow.core.errors import SettingsError
-from fastslow.core.settings import PROJECT, Settings, parse_value
-from fastslow.evaluation.ensemble import EnsembleSettings
+from fastslow.core.setting_fields import nearest
+from fastslow.core.settings import PROJECT, parse_value
 from fastslow.evaluation.submission import SubmissionSettings
-from fastslow.features.settings import FeatureSettings
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.presets import (
     MODELS,
     SCOPES,
-    NetworkSection,
+    SECTIONS,
     network_settings,
     preset_seeds,
     preset_settings,
@@ -27,13 +26,13 @@ from fastslow.workflow.presets import (
 
 STAGES = ("features", "train", "ensemble", "submission")
 DATA_ROOTS = {"sample": "data/sample", "kaggle": "data/raw"}
-SECTIONS: dict[str, tuple[type[Settings], str]] = {
-    "features": (FeatureSettings, "10_features"),
-    "gnn": (TrainSettings, "20_train_network"),
-    "ranker": (RankerSettings, "22_train_ranker"),
-    "ensemble": (EnsembleSettings, "30_ensemble"),
+NOTEBOOKS = {
+    "features": "10_features",
+    "gnn": "20_train_network",
+    "ranker": "22_train_ranker",
+    "ensemble": "30_ensemble",
 }
-"""Sections of the presets and of the command line: a step's settings and its notebook."""
+"""The notebook of each section's step."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class Plan:
         return f"submissions/{self.name}.csv"
 
     def _step(self, stage: str, section: str, scope: str, /, **fixed) -> Step:
-        settings, notebook = SECTIONS[section]
+        settings = TrainSettings if section == "gnn" else SECTIONS[section]
         with self._naming(section, scope):
             if section == "gnn":
                 given, _ = network_settings(self.preset, self.overrides, scope)
@@ -106,7 +105,8 @@ class Plan:
                 if name in fixed:
                     problem = "is set by the workflow; run the notebook alone to choose it"
                     raise SettingsError(f"{name}: {problem}")
-            step = Step(stage, PROJECT / "notebooks" / f"{notebook}.ipynb", settings(**{**given, **fixed}))
+            notebook = PROJECT / "notebooks" / f"{NOTEBOOKS[section]}.ipynb"
+            step = Step(stage, notebook, settings(**{**given, **fixed}))
             if isinstance(step.settings, RankerSettings):
                 step.settings.require_kind(scope.partition("-")[0])
         return step
@@ -120,7 +120,7 @@ class Plan:
             name, _, problem = str(error).partition(": ")
             paths = sections_of(section, scope)
             typed = [path for path in paths if name in self.overrides.get(path, {})]
-            of = f" of {SECTIONS[section][0].__name__}"
+            of = f" of {(TrainSettings if section == 'gnn' else SECTIONS[section]).__name__}"
             path = f"{typed[-1] if typed else paths[1]}.{name}"
             raise SettingsError(f"{path}: {problem.replace(of, '', 1)}") from None
 
@@ -249,11 +249,6 @@ def _scope(name: str, group: list[Collection]) -> str:
     return group[0].slug if len(group) == 1 else name
 
 
-def sections() -> dict[str, type[Settings]]:
-    """Return the settings class of every section that the command line takes settings for."""
-    return {section: settings for section, (settings, _) in SECTIONS.items()} | {"gnn": NetworkSection}
-
-
 def parse_overrides(texts: list[str]) -> dict[str, dict]:
     """Read settings of steps from texts such as ``gnn.epochs=20`` or ``gnn.layout.epochs=20``.
 
@@ -266,18 +261,22 @@ def parse_overrides(texts: list[str]) -> dict[str, dict]:
         checked.
 
     Raises:
-        SettingsError: A text has another form, or there is no such section or scope.
+        SettingsError: The text is not of that form, there is no such section, or a setting is given twice.
     """
     overrides: dict[str, dict] = {}
     for text in texts:
         path, equals, value = text.partition("=")
         section, dot, name = path.rpartition(".")
-        step, _, scope = section.partition(".")
-        if not (equals and dot and name) or step not in SECTIONS or (scope and scope not in SCOPES):
+        scoped = [f"{own}.{scope}" for own in SECTIONS for scope in SCOPES]
+        if not (equals and dot and name) or section not in (*SECTIONS, *scoped):
             known = ", ".join(SECTIONS)
             raise SettingsError(
                 f"{text!r}: a setting is given as SECTION.NAME=VALUE or SECTION.SCOPE.NAME=VALUE, with a"
                 f" section of {known} and a scope of {', '.join(SCOPES)} (for example gnn.layout.epochs=20)"
+                f"{nearest(section, (*SECTIONS, *scoped)) if dot else ''}"
             )
-        overrides.setdefault(section, {})[name] = parse_value(value)
+        given = overrides.setdefault(section, {})
+        if name in given:
+            raise SettingsError(f"{path}: is given twice, as {given[name]!r} and {value!r}; give it once")
+        given[name] = parse_value(value)
     return overrides
