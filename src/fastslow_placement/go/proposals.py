@@ -2,7 +2,7 @@
 
 A few units of a given decision change: single units anywhere, or a connected region of units that have one
 option and take another one together. :func:`log_chance` scores what :meth:`Changes.draw` draws. (In the paper
-every unit is drawn: 8 to 13 % behind, ``benchmarks/tables/go.md``.)
+every unit is drawn.)
 """
 
 from bisect import bisect
