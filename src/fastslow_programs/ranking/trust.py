@@ -120,7 +120,8 @@ class Seen:
 
     def judge(self, collection: Collection, graph: Graph) -> "Trust":
         """Return how far to trust a ranking of a program by the models of a collection."""
-        near, known = self.to_nearest(graph), (self.shares > 0).any(0)
+        near = self.to_nearest(graph)
+        known: np.ndarray = (self.shares > 0).any(0)
         unknown, found = np.unique(graph.node_opcode[~known[graph.node_opcode]]), []
         if len(unknown):
             names = ", ".join(opcode_name(int(code)) for code in unknown)
