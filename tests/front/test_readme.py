@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from fastslow.rankers.settings import RankerSettings
 from helpers.cases import cases
 from helpers.competition_files import ROOT
 
@@ -66,13 +65,6 @@ def test_a_notebook_alone_runs(line, home, tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     assert (tmp_path / "reader" / "out.ipynb").is_file()
     assert (home / "runs" / "mine" / "manifest.json").is_file()
-
-
-def test_the_command_for_several_machines_names_settings():
-    text = (ROOT / "docs" / "many_machines.md").read_text()
-    (line,) = [line for line in text.splitlines() if line.startswith("papermill")]
-    settings = [text.replace(" ", "=", 1) for text in line.split(" -p ")[1:]]
-    assert RankerSettings.from_texts(settings).objective == "regression"
 
 
 def test_jupyter_is_there():
