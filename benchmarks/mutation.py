@@ -28,7 +28,7 @@ from common.options import make_parser
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = {
     "choices": (
-        "**/choices/*.py",
+        "**/competition/*choice*.py",
         "competition/test_tied_choices.py competition/test_choice_stream.py competition/test_group_sets.py"
         " features/test_choice_sums.py competition/test_reader.py competition/test_default_layouts.py"
         " networks/test_config_states.py features/test_copies.py",
@@ -36,7 +36,10 @@ TARGETS = {
     "metrics": ("**/competition/metrics.py", "competition/test_metrics.py evaluation/test_compare.py"),
     "pruning": ("**/pruning.py", "features/test_pruning.py"),
     "copies": ("**/copies.py", "features/test_copies.py"),
-    "submission": ("**/kaggle/submission.py", "kaggle/test_submission.py bad_input/test_texts.py"),
+    "submission": (
+        "**/competition/submission_csv.py",
+        "competition/test_submission_csv.py bad_input/test_texts.py",
+    ),
     "ensemble": (
         "**/evaluation/ensemble*.py",
         "evaluation/test_ensemble.py evaluation/test_predictions.py",

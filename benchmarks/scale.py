@@ -192,7 +192,7 @@ def seconds_of(path: Path, steps: int) -> dict | None:
     graph, _ = build_graph(program, FeatureSettings(collection=program.collection.name))
     if graph.num_configs < 2:
         return None
-    nodes = len(read_npz(path, "layout").node_opcode)
+    nodes = len(read_npz(program).node_opcode)
     source = program.collection.name.split(":")[1]
     found = {"file": f"{program.collection.name} {path.stem[:12]}", "source": source, "nodes": nodes}
     for slug in GRAPHS:
