@@ -95,7 +95,7 @@ class Comparison:
         self.options, self.place = options, place
 
     def overrides(self, variant: str) -> dict[str, dict]:
-        """Return the settings of a variant by section: its own go before those of ``--set``."""
+        """Return the settings of a variant by section: its own come before the settings of ``--set``."""
         found: dict[str, dict] = {}
         for texts in (self.options.cut, self.options.set, VARIANTS[variant]):
             for section, given in parse_overrides(texts).items():

@@ -5,6 +5,7 @@ from importlib import import_module
 
 import fastslow
 import fastslow_placement
+import fastslow_programs
 from fastslow.core.settings import Settings
 
 MOST = 180
@@ -18,7 +19,7 @@ def every_class(base=Settings):
 
 def test_there_are_few_settings():
     """A setting counts where a class declares it first, not where one inherits it or changes its default."""
-    for package in (fastslow, fastslow_placement):
+    for package in (fastslow, fastslow_programs, fastslow_placement):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if module.name.rpartition(".")[2] != "__main__":
                 import_module(module.name)

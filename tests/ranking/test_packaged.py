@@ -31,9 +31,9 @@ def packed(home, tmp_path, monkeypatch):
     """The smoke run, packed in place of the models in the package; the run itself is gone."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(packaged, "FOLDER", tmp_path / "models")
-    archive = pack_models(PackSettings(name="smoke", folder=str(tmp_path / "models")))
+    archive = pack_models(PackSettings(name="smoke"), str(tmp_path / "models"))
     before = archive.read_bytes()
-    pack_models(PackSettings(name="smoke", folder=str(tmp_path / "models")))
+    pack_models(PackSettings(name="smoke"), str(tmp_path / "models"))
     assert archive.read_bytes() == before, "the same run gives the same bytes"
     stored = {c.slug: read_predictions(resolve(f"runs/smoke/ensemble-{c.slug}"))[TEST] for c in COLLECTIONS}
     seen = {kind: Seen.of(resolve("runs/smoke"), kind) for kind in ("layout", "tile")}

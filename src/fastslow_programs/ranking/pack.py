@@ -44,14 +44,16 @@ class PackSettings(Settings):
 
     name: str = "sample"
     """Name of a finished run of ``make submit`` with an ensemble of every collection."""
-    folder: str = "src/fastslow_programs/models"
-    """Folder to write the archive and its card to."""
 
 
-def pack_models(settings: PackSettings) -> Path:
+def pack_models(settings: PackSettings, out: str = "src/fastslow_programs/models") -> Path:
     """Pack a finished run into one archive, and write the card of its models.
 
     The same run gives the same bytes.
+
+    Args:
+        settings: Settings, which name the run.
+        out: Folder to write the archive and its card to.
 
     Returns:
         The archive.
@@ -78,7 +80,7 @@ def pack_models(settings: PackSettings) -> Path:
         files[EXPECTED] = Path(temporary) / EXPECTED
         write_arrays(files[EXPECTED], _expected(runs))
         packed = lzma.compress(_archive(files), filters=[_FILTER])
-    path = resolve(settings.folder) / ARCHIVE
+    path = resolve(out) / ARCHIVE
     if len(packed) > MOST_BYTES:
         raise DataError(path, f"{len(packed):,} bytes, at most {MOST_BYTES:,}", "Pack a run with fewer seeds")
     with atomic_path(path) as temporary:
