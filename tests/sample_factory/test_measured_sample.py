@@ -52,7 +52,7 @@ def test_the_competition_is_made_from_what_was_measured(cached):
     file = npz_program(program.path, "layout", labelled=True)
     assert split_of(PRODUCTS[PROGRAM]) == "train"
     assert len(file.runtime) == len(set(map(bytes, file.choices.values))) == 5
-    assert knows_default_layouts(program, file)
+    assert knows_default_layouts(file)
     halves = pd.read_csv(made / REPLICATES)
     assert set(halves["ID"]) == {f"{collection.name}:{program.name}"}
     assert halves["config_index"].tolist() == [0, 1, 2, 3, 4]
