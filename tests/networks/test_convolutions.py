@@ -10,21 +10,16 @@ from scipy import sparse
 from fastslow.networks.model.convolutions import (
     CONVOLUTIONS,
     GcnConv,
-    GpsConv,
-    LinearAttention,
     MlpGcnConv,
     SageConv,
 )
 from fastslow.networks.states.sparse import SparseOperator
 from helpers.dense_convolutions import (
-    dense_convolution,
     dense_gcn,
-    dense_linear_attention,
     dense_mlp_gcn,
     dense_sage,
 )
 from helpers.level_case import WIDTH, Case, double, random_parameters
-from helpers.networks import make_network
 from helpers.random_graphs import structures
 
 torch.set_num_threads(1)
@@ -48,31 +43,6 @@ def test_a_convolution_equals_its_dense_form_on_every_pair(name, case, seed):
     conv = random_parameters(make(WIDTH, 4), seed)
     case.agree(
         conv, lambda x: conv(x, case.level, case.below), lambda x: dense(x, case.structure[0], double(conv))
-    )
-
-
-@given(structures(min_nodes=2), st.integers(0, 99))
-@settings(max_examples=40)
-def test_linear_attention_equals_all_weights_written_out(structure, seed):
-    case = Case(structure, seed, whole_graph=True)
-    attention = random_parameters(LinearAttention(WIDTH), seed)
-    case.agree(
-        attention,
-        lambda x: attention(x, case.level, case.below),
-        lambda x: dense_linear_attention(x, double(attention)),
-    )
-
-
-@given(structures(min_nodes=2), st.integers(0, 99))
-@settings(max_examples=20)
-def test_a_convolution_beside_linear_attention_equals_its_dense_form(structure, seed):
-    case = Case(structure, seed, whole_graph=True)
-    gps = random_parameters(GpsConv(GcnConv(WIDTH, WIDTH), WIDTH), seed)
-    layers = make_network(convolution="gcn", node_attention="linear").architecture
-    case.agree(
-        gps,
-        lambda x: gps(x, case.level, case.below),
-        lambda x: dense_convolution(x, case.structure[0], double(gps), layers),
     )
 
 

@@ -68,7 +68,6 @@ TOGETHER = [  # settings that do not fit, and what the error says of which of th
         for name, value in (("cross_config", False), ("pair_edges", False), ("configs_together", 10))
     ),
     ({"block": "unit"}, "cross_config: True is not False with block='unit'"),
-    ({"block": "residual", "node_attention": "linear"}, "node_attention: 'linear' is not 'none' with"),
     ({"input_attention": True}, "input_attention: True is not False with block='attention'"),
     ({"block": "unit", "kind": "tile", "input_attention": True}, "input_attention: True is not False with"),
     (
@@ -84,7 +83,6 @@ TOGETHER = [  # settings that do not fit, and what the error says of which of th
     ({"segment_training": "gst+ef", "head_epochs": 20}, "head_epochs: 20 is not below epochs"),
     ({"segment_training": "one", "readout": "max"}, "readout: 'max' is not of sum, mean and unit_sum"),
     ({"segment_training": "one", "edge_dropout": 0.1}, "edge_dropout: 0.1 is not 0"),
-    ({"segment_training": "gst", "node_attention": "linear"}, "node_attention: 'linear' is not 'none'"),
     ({"segment_training": "one", "segment_border": "cut_live"}, "segment_border: 'cut_live' is not"),
     (
         {"segment_training": "gst+e", "processes": 2, "graphs_per_step": 2},

@@ -160,7 +160,7 @@ def test_features_need_memory_for_their_processes():
 @cases(
     "changes, times",
     [
-        ({"node_attention": "linear"}, 8),  # every configuration is a state of every node
+        ({"block": "residual", "input_attention": True}, 8),  # every configuration is a state of every node
         ({"kind": "tile"}, 1 / 16),  # a kernel has one state per node
         ({"kind": "tile", "joins_nodes": True, "block": "unit"}, 8),
         ({"kind": "tile", "graphs_per_step": 4}, 1 / 4),

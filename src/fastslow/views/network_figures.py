@@ -9,7 +9,7 @@ from matplotlib.patches import FancyBboxPatch
 from torch import nn
 
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
-from fastslow.networks.model.convolutions import GcnConv, LinearAttention, MlpGcnConv
+from fastslow.networks.model.convolutions import GcnConv, MlpGcnConv
 from fastslow.networks.model.layers import ChannelAttention, CrossConfigAttention, SageConv
 from fastslow.networks.model.network import LAYOUT_EMBEDDING, OPCODE_EMBEDDING, RankingNetwork
 
@@ -129,7 +129,6 @@ def _layers(block: nn.Module) -> list[str]:
         SageConv: "GraphSAGE: operands, users",
         GcnConv: "GCN: neighbours alike",
         MlpGcnConv: "residual GCN: operands, users",
-        LinearAttention: "linear attention: all nodes",
         ChannelAttention: "channel attention",
         CrossConfigAttention: "cross-config attention",
     }

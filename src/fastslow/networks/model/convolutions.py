@@ -98,71 +98,6 @@ class MlpGcnConv(nn.Module):
         return sum(mlp(term) for mlp, term in zip(self.mlps, terms, strict=True))
 
 
-class LinearAttention(nn.Module):
-    r"""Let every node attend to all nodes of the graph, in linear time (arXiv 2006.16236).
-
-    .. math:: y_n = \frac{\phi(q_n) \sum_m \phi(k_m) v_m^T}{\phi(q_n) \cdot \sum_m \phi(k_m)},
-              \quad \phi = \operatorname{elu} + 1, \quad [q, k, v] = W x
-
-    Deduplication is lost: each node sees the whole graph, so from the first such layer on every node has a
-    state for every distinct configuration, N x C of them, and the blocks above run on all pairs. The network
-    needs the memory and time of a dense one; lower ``configs_together`` and ``configs_per_step`` for large
-    graphs. A tile kernel, which no configuration changes, keeps one state per node.
-
-    Args:
-        channels: Channels D of x, of keys and of y.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D)` of the level below
-        - **output:** states :math:`(S, D)` of the level, S = N x C
-    """
-
-    def __init__(self, channels: int):
-        super().__init__()
-        self.query = nn.Linear(channels, channels, bias=False)
-        self.key = nn.Linear(channels, channels, bias=False)
-        self.value = nn.Linear(channels, channels, bias=False)
-
-    def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
-        """Return the states of ``level`` from the states of the level ``below``."""
-        # states are sorted by node and each node has one per distinct configuration
-        pairs = level.own.view(level.num_nodes, -1)
-        query, key = (functional.elu(linear(x).float()) + 1 for linear in (self.query, self.key))
-        key, value = key[pairs], self.value(x).float()[pairs]
-        memory = torch.einsum("nck,ncd->ckd", key, value)
-        query = query[pairs]
-        total = torch.einsum("nck,ck->nc", query, key.sum(0))
-        return (torch.einsum("nck,ckd->ncd", query, memory) / total[:, :, None]).flatten(0, 1)
-
-
-class GpsConv(nn.Module):
-    r"""Apply a convolution and linear attention side by side (GPS, arXiv 2205.12454; 3rd and 10th place).
-
-    .. math:: y = \operatorname{SiLU}(W [\operatorname{conv}(x), \operatorname{attention}(x)] + b)
-
-    The 3rd place's attention has no denominator. Cost: see :class:`LinearAttention`.
-
-    Args:
-        conv: The local part.
-        channels: Channels D of x and y.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D)` of the level below
-        - **output:** states :math:`(S, D)` of the level
-    """
-
-    def __init__(self, conv: nn.Module, channels: int):
-        super().__init__()
-        self.conv = conv
-        self.attention = LinearAttention(channels)
-        self.join = nn.Linear(2 * channels, channels)
-
-    def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
-        """Return the states of ``level`` from the states of the level ``below``."""
-        both = torch.cat([self.conv(x, level, below), self.attention(x, level, below)], 1)
-        return functional.silu(self.join(both))
-
-
 CONVOLUTIONS: dict[str, Callable[..., nn.Module]] = {
     "sage": SageConv,
     "sage_sum": partial(SageConv, aggregation="sum"),
@@ -174,15 +109,8 @@ CONVOLUTIONS: dict[str, Callable[..., nn.Module]] = {
 """The registry: convolutions by name, each made from the channels of its input and output."""
 
 
-def make_convolution(architecture: Architecture) -> nn.Module:
-    """Return the message passing of one block: ``conv(x, level, below)``, (S_below, D) to (S, D)."""
-    channels = architecture.hidden_channels
-    conv = plain_convolution(architecture, channels)
-    return GpsConv(conv, channels) if architecture.node_attention == "linear" else conv
-
-
-def plain_convolution(architecture: Architecture, in_channels: int, **details) -> nn.Module:
-    """Return the convolution without norm and activation, from ``in_channels`` to the channels of a layer.
+def make_convolution(architecture: Architecture, in_channels: int, **details) -> nn.Module:
+    """Return the message passing of one block: ``conv(x, level, below)``, (S_below, in_channels) to (S, D).
 
     ``details`` are arguments of the convolution that the name leaves open.
     """

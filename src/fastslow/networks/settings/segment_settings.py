@@ -74,9 +74,6 @@ def check(settings: Any) -> None:
     if variant is None:
         return
     why = f" for segment_training {name!r}"
-    settings.require(
-        settings.node_attention == "none", "node_attention", f"'none'{why}: it sees the whole graph"
-    )
     alone = variant.others == NOTHING and settings.segment_border == CUT
     attends = "it sees the whole graph; it may with 'one' and segment_border='cut'"
     settings.require(alone or not settings.input_attention, "input_attention", f"False{why}: {attends}")

@@ -27,7 +27,7 @@ from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.settings import KindSettings
 from fastslow.features.store import Features
 from fastslow.networks.settings import architecture, segment_settings
-from fastslow.networks.settings.architecture import BLOCKS, NODE_ATTENTIONS, Architecture
+from fastslow.networks.settings.architecture import BLOCKS, Architecture
 from fastslow.networks.settings.inputs import CONFIG_INPUTS, input_columns
 from fastslow.networks.settings.terms import parse_readout
 
@@ -71,9 +71,6 @@ class ArchitectureSettings(Settings):
     """Message passing of a block: GraphSAGE with ``mean``, ``sum`` (TpuGraphs' tile baseline) or maximum
     (``sage``, ``sage_sum``, ``sage_max``); ``gcn`` (symmetric normalisation, TpuGraphs' layout baseline);
     ``mlp_gcn`` and ``mlp_gcn_directed`` (its residual GCN). The winners on the real data took ``sage``."""
-    node_attention: Literal[*NODE_ATTENTIONS] = "none"
-    """Attention over all nodes beside the convolution: ``linear`` (3rd and 10th place on the real data). Each
-    node then has a state per configuration: as slow and large as a dense network."""
     input_attention: bool = False
     """Attention over all nodes before the blocks, 16 heads, a non-neighbour's weight times 0.1 (Harvard
     report); needs ``block=residual``. All blocks then run densely on the kept nodes: a state for each node
@@ -195,7 +192,11 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         "config_join": "joins_nodes",
         "inference_configs": "configs_together",
     }
-    former: ClassVar[dict[str, Any]] = {"dimension_tokens": False, "segment_keep": 0.5}
+    former: ClassVar[dict[str, Any]] = {
+        "dimension_tokens": False,
+        "node_attention": "none",
+        "segment_keep": 0.5,
+    }
     main: ClassVar[tuple[str, ...]] = (
         *("kind", "features", "runs", "folder", "device", "seed", "epochs", "learning_rate", "loss"),
         *("hidden_channels", "num_layers", "graphs_per_step", "configs_per_step"),
