@@ -62,7 +62,7 @@ VARIANTS: dict[str, list[str]] = {
     BASE: [],
     **_each("convolution", "gcn", "mlp_gcn"),
     **_each("loss", "list_mle", "mse_log"),
-    **_each("readout", "mean", "max"),
+    **_each("readout", "mean", "unit_sum"),
     **_each("node_inputs", "numeric", "picked+tiles"),
     **_each("num_layers", "2"),
     **_each("hidden_channels", "32", "128"),

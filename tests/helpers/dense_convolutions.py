@@ -28,13 +28,9 @@ def dense_sage(x: Tensor, edge_index, p: Parameters, aggregation: str = "mean") 
         for node in range(x.shape[1]):
             neighbours = z[:, matrix[node] > 0]
             empty = not neighbours.shape[1]
-            rows.append(0 * z[:, 0] if empty else _aggregate(neighbours, aggregation))
+            rows.append(0 * z[:, 0] if empty else getattr(neighbours, aggregation)(1))
         y = y + torch.stack(rows, 1)
     return y
-
-
-def _aggregate(neighbours: Tensor, aggregation: str) -> Tensor:
-    return neighbours.amax(1) if aggregation == "max" else getattr(neighbours, aggregation)(1)
 
 
 def dense_gcn(x: Tensor, edge_index, p: Parameters) -> Tensor:
@@ -46,18 +42,12 @@ def dense_gcn(x: Tensor, edge_index, p: Parameters) -> Tensor:
 
 
 def dense_mlp_gcn(x: Tensor, edge_index, p: Parameters, slope: float) -> Tensor:
-    """``(C, N, D)``: MLP(M u + M' u + u), or a perceptron for each term, u = leaky(x)."""
+    """``(C, N, D)``: MLP(M u + M' u + u), u = leaky(x)."""
     u = leaky_relu(x, slope)
     matrix = adjacency(edge_index, x.shape[1]).T + torch.eye(x.shape[1])
     matrix = matrix / matrix.sum(1, keepdim=True)
-    terms = matrix @ u, matrix.T @ u, u
-
-    def mlp(number: int, value: Tensor) -> Tensor:
-        inner = linear(value, p[f"mlps.{number}.0.weight"], p[f"mlps.{number}.0.bias"])
-        return linear(leaky_relu(inner, slope), p[f"mlps.{number}.2.weight"], p[f"mlps.{number}.2.bias"])
-
-    directed = "mlps.1.0.weight" in p
-    return sum(mlp(number, term) for number, term in enumerate(terms)) if directed else mlp(0, sum(terms))
+    inner = linear(matrix @ u + matrix.T @ u + u, p["mlp.0.weight"], p["mlp.0.bias"])
+    return linear(leaky_relu(inner, slope), p["mlp.2.weight"], p["mlp.2.bias"])
 
 
 def dense_convolution(x: Tensor, edge_index, p: Parameters, architecture) -> Tensor:
@@ -65,6 +55,6 @@ def dense_convolution(x: Tensor, edge_index, p: Parameters, architecture) -> Ten
     name = architecture.convolution
     if name.startswith("sage"):
         return dense_sage(x, edge_index, p, {"sage": "mean"}.get(name, name.removeprefix("sage_")))
-    if name.startswith("mlp_gcn"):
+    if name == "mlp_gcn":
         return dense_mlp_gcn(x, edge_index, p, slope=0.2 if architecture.block == "residual" else 0.01)
     return dense_gcn(x, edge_index, p)

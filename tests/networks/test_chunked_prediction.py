@@ -28,7 +28,7 @@ networks = st.builds(
     st.booleans(),
     seed=st.integers(0, 99),
     convolution=st.sampled_from([*CONVOLUTIONS]),
-    readout=st.sampled_from(["sum", "attention+max@configurable"]),
+    readout=st.sampled_from(["sum", "unit_sum+mean@configurable"]),
 )
 graphs = st.builds(make_graph, structures(min_nodes=2, max_configs=9), st.integers(0, 99))
 

@@ -28,10 +28,8 @@ cases = st.builds(Case, structures(min_nodes=2), st.integers(0, 1000))
 FORMS = {
     "sage": (SageConv, dense_sage),
     "sage_sum": (partial(SageConv, aggregation="sum"), partial(dense_sage, aggregation="sum")),
-    "sage_max": (partial(SageConv, aggregation="max"), partial(dense_sage, aggregation="max")),
     "gcn": (GcnConv, dense_gcn),
     "mlp_gcn": (MlpGcnConv, partial(dense_mlp_gcn, slope=0.01)),
-    "mlp_gcn_directed": (partial(MlpGcnConv, directed=True, slope=0.2), partial(dense_mlp_gcn, slope=0.2)),
 }
 
 
@@ -67,17 +65,7 @@ def test_a_node_without_neighbours_depends_on_itself_alone(name):
 
 
 @given(st.integers(0, 5), st.integers(1, 5), st.integers(0, 99))
-@settings(max_examples=40)
-def test_the_maximum_of_an_operator_is_that_of_the_rows_it_names(rows, columns, seed):
-    rng = np.random.default_rng(seed)
-    first = sparse.random_array((rows, columns), density=0.5, rng=rng).tocsr()
-    second = sparse.csr_matrix(np.eye(columns))
-    x = torch.from_numpy(rng.normal(size=(columns, 3)).astype(np.float32))
-    expected = torch.zeros(rows, 3)
-    for row in range(rows):
-        named = first.indices[first.indptr[row] : first.indptr[row + 1]]
-        if len(named):
-            expected[row] = x[named].amax(0)
-    assert torch.equal(SparseOperator(first, second).max(x), expected)
-    row, column = SparseOperator(first).entries()
-    assert torch.equal(torch.stack([row, column]), torch.from_numpy(np.stack(first.tocoo().coords)).long())
+def test_the_entries_of_an_operator_are_named_by_row_and_column(rows, columns, seed):
+    matrix = sparse.random_array((rows, columns), density=0.5, rng=np.random.default_rng(seed)).tocsr()
+    entries = torch.stack(SparseOperator(matrix).entries())
+    assert torch.equal(entries, torch.from_numpy(np.stack(matrix.tocoo().coords)).long())

@@ -55,18 +55,16 @@ class MlpGcnConv(nn.Module):
 
     .. math::
         u &= \operatorname{leaky}_s(x), \quad M = \operatorname{rownorm}(A^T + I) \\
-        y &= \operatorname{MLP}(M u + M^T u + u) \quad \text{or, directed,} \quad
-             \operatorname{MLP}_1(M u) + \operatorname{MLP}_2(M^T u) + \operatorname{MLP}_3(u)
+        y &= \operatorname{MLP}(M u + M^T u + u)
 
     with :math:`A^T` the sum over users, and MLP two linear layers with a leaky ReLU between, of slope s too.
     The block around it adds the residual.
 
-    Deduplication costs nothing: the perceptrons run once per state.
+    Deduplication costs nothing: the perceptron runs once per state.
 
     Args:
         in_channels: Channels of x.
         out_channels: Channels of y.
-        directed: Whether each term has a perceptron of its own.
         slope: Slope s of the leaky ReLUs for negative numbers: PyTorch's default; the baseline uses 0.2.
 
     Shapes:
@@ -74,16 +72,11 @@ class MlpGcnConv(nn.Module):
         - **output:** states :math:`(S, D_{out})` of the level
     """
 
-    def __init__(self, in_channels: int, out_channels: int, directed: bool = False, slope: float = 0.01):
+    def __init__(self, in_channels: int, out_channels: int, slope: float = 0.01):
         super().__init__()
         self.slope = slope
-        self.mlps = nn.ModuleList(
-            nn.Sequential(
-                nn.Linear(in_channels, out_channels),
-                nn.LeakyReLU(slope),
-                nn.Linear(out_channels, out_channels),
-            )
-            for _ in range(3 if directed else 1)
+        self.mlp = nn.Sequential(
+            nn.Linear(in_channels, out_channels), nn.LeakyReLU(slope), nn.Linear(out_channels, out_channels)
         )
 
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
@@ -92,19 +85,14 @@ class MlpGcnConv(nn.Module):
         own = u[level.own]
         share, own_share = (1 / (each.degrees[:, 1:] + 1)[each.node_ids] for each in (below, level))
         from_operands, from_users = neighbour_sums(u * share, u, level)
-        terms = (from_users + own) * own_share, from_operands + own * own_share, own
-        if len(self.mlps) == 1:
-            return self.mlps[0](sum(terms))
-        return sum(mlp(term) for mlp, term in zip(self.mlps, terms, strict=True))
+        return self.mlp((from_users + own) * own_share + from_operands + own * own_share + own)
 
 
 CONVOLUTIONS: dict[str, Callable[..., nn.Module]] = {
     "sage": SageConv,
     "sage_sum": partial(SageConv, aggregation="sum"),
-    "sage_max": partial(SageConv, aggregation="max"),
     "gcn": GcnConv,
     "mlp_gcn": MlpGcnConv,
-    "mlp_gcn_directed": partial(MlpGcnConv, directed=True),
 }
 """The registry: convolutions by name, each made from the channels of its input and output."""
 

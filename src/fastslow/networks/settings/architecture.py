@@ -44,7 +44,7 @@ class Architecture:
     @property
     def preactivates(self) -> bool:
         """Whether blocks start with their activation and one follows the last: TpuGraphs' tile ResGCN."""
-        return self.block == "residual" and self.convolution.startswith("mlp_gcn")
+        return self.block == "residual" and self.convolution == "mlp_gcn"
 
     @property
     def whole_graph(self) -> bool:

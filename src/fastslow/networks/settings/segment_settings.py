@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Unread
-from fastslow.networks.settings.terms import parse_readout
 
 NOTHING, EDGES, FRESH, TABLE = "nothing", "edges", "fresh", "table"
 
@@ -80,9 +79,6 @@ def check(settings: Any) -> None:
     settings.require(
         settings.edge_dropout == 0, "edge_dropout", f"0{why}: segments leave out edges themselves"
     )
-    pools = {part.pool for part in parse_readout(settings.readout)}
-    adds_up = variant.others == EDGES or pools <= {"sum", "mean", "unit_sum"}
-    settings.require(adds_up, "readout", f"of sum, mean and unit_sum{why}: these add up over segments")
     stored, border = variant.others == TABLE, settings.segment_border
     settings.require(
         settings.processes == 1 or not stored, "processes", f"1{why}: its table is of one process"

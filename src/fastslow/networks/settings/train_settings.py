@@ -51,9 +51,9 @@ class ArchitectureSettings(Settings):
     dropout: FractionBelowOne = 0.3
     """Share of channels dropped in training."""
     readout: str = "sum"
-    """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``max`` (``mean+max``:
-    16th place on the real data), ``attention`` (6th), ``unit_sum`` (a sum scaled to length 1); over all nodes
-    or the configurable ones (TpuGraphs' layout baseline: ``mean+unit_sum+unit_sum@configurable``)."""
+    """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``unit_sum`` (a sum scaled
+    to length 1); over all nodes or the configurable ones (TpuGraphs' layout baseline:
+    ``mean+unit_sum+unit_sum@configurable``)."""
     node_inputs: str = "numeric+tiles"
     """Columns of a node, joined: ``numeric`` (134 of the 140), ``tiles`` (six dimensions mod and div 128),
     ``picked`` (30 hand-picked in place of ``numeric``, as in the Harvard report's compression). Computed on
@@ -68,9 +68,9 @@ class ArchitectureSettings(Settings):
     a structure of TpuGraphs' baselines on raw layouts: ``residual`` (a perceptron, then blocks that add),
     ``unit`` (states scaled to length 1; with ``num_layers=0`` the tile MLP)."""
     convolution: str = "sage"
-    """Message passing of a block: GraphSAGE with ``mean``, ``sum`` (TpuGraphs' tile baseline) or maximum
-    (``sage``, ``sage_sum``, ``sage_max``); ``gcn`` (symmetric normalisation, TpuGraphs' layout baseline);
-    ``mlp_gcn`` and ``mlp_gcn_directed`` (its residual GCN). The winners on the real data took ``sage``."""
+    """Message passing of a block: GraphSAGE with ``mean`` or ``sum`` (``sage``; ``sage_sum``, TpuGraphs' tile
+    baseline); ``gcn`` (symmetric normalisation, TpuGraphs' layout baseline); ``mlp_gcn`` (its residual GCN).
+    The winners on the real data took ``sage``."""
     input_attention: bool = False
     """Attention over all nodes before the blocks, 16 heads, a non-neighbour's weight times 0.1 (Harvard
     report); needs ``block=residual``. All blocks then run densely on the kept nodes: a state for each node
@@ -94,8 +94,8 @@ class LoopSettings(Settings):
     """Peak learning rate (AdamW): linear warm-up to it, then the ``schedule``."""
     loss: str = "pairwise_hinge"
     """Losses added up, ``NAME[@PARAMETER][:WEIGHT]+...`` (``list_mle@10:1+mse_log:0.02``): with a margin
-    ``pairwise_hinge``; with a temperature ``pairwise_logistic``, ``list_mle`` (10th and 16th place on the
-    real data; slowest first); ``mse_log`` (absolute log runtime)."""
+    ``pairwise_hinge``; with a temperature ``list_mle`` (10th and 16th place on the real data; slowest first);
+    ``mse_log`` (absolute log runtime)."""
     denoise: bool = False
     """Layout only. Mix each label with its prediction from other train programs and the other configurations
     of its graph. The noise of the graph's repeated configurations sets the shares; graphs without noise keep
