@@ -58,8 +58,6 @@ READ = {  # what some fields need beside them to be read, or a value that the cl
     "readout": {"readout": "mean"},
     "segment_border": {"segment_training": "gst"},
     "segment_nodes": {"segment_training": "gst"},
-    "segment_partition": {"segment_training": "gst"},
-    "segments_per_step": {"segment_training": "gst"},
     "valid_configs": {"early_stopping_rounds": 9},
 }
 

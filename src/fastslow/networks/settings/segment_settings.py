@@ -1,9 +1,7 @@
 """Graph Segment Training (GST, arXiv 2305.12322) as settings: its variants, and which of them reads what."""
 
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Unread
 
 NOTHING, EDGES, FRESH, TABLE = "nothing", "edges", "fresh", "table"
@@ -35,15 +33,12 @@ VARIANTS = {
     "gst+ef": Variant(TABLE, head=True),
     "gst+efd": Variant(TABLE, drops=True, head=True),
 }
-PARTITIONS = ("contiguous", "computations", "metis", "random", "configurable")
 CUT, HALO, CUT_LIVE = "cut", "halo", "cut_live"
 BORDERS = (HALO, CUT, CUT_LIVE)
 SETTINGS = (
     "segment_training",
     "segment_nodes",
-    "segment_partition",
     "segment_border",
-    "segments_per_step",
     "head_epochs",
 )
 
@@ -91,9 +86,6 @@ def check(settings: Any) -> None:
         settings.require(
             settings.head_epochs < settings.epochs, "head_epochs", f"below epochs ({settings.epochs})"
         )
-    if settings.segment_partition == "metis" and find_spec("pymetis") is None:
-        remedy = "pip install 'fastslow[segments]', or choose another"
-        raise SettingsError(f"segment_partition: 'metis' needs the package pymetis: {remedy}")
 
 
 def head_epochs(settings: Any) -> range:

@@ -51,8 +51,8 @@ class ArchitectureSettings(Settings):
     dropout: FractionBelowOne = 0.3
     """Share of channels dropped in training."""
     readout: str = "sum"
-    """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``unit_sum`` (a sum scaled
-    to length 1); over all nodes or the configurable ones (TpuGraphs' layout baseline:
+    """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``unit_sum`` (a sum
+    scaled to length 1); over all nodes or the configurable ones (TpuGraphs' layout baseline:
     ``mean+unit_sum+unit_sum@configurable``)."""
     node_inputs: str = "numeric+tiles"
     """Columns of a node, joined: ``numeric`` (134 of the 140), ``tiles`` (six dimensions mod and div 128),
@@ -135,23 +135,18 @@ class SegmentSettings(Settings):
     group_title: ClassVar[str] = "segments"
 
     segment_training: Literal[*segment_settings.VARIANTS] = "none"
-    """Layout only. Graph Segment Training: learn from a few segments of a graph at a step, so that memory
-    does not grow with the graph. The rest of the graph adds nothing (``one``), its sums without gradient
+    """Layout only. Graph Segment Training: learn from one segment of a graph at a step, so that memory does
+    not grow with the graph. The rest of the graph adds nothing (``one``), its sums without gradient
     (``gst``), or its sums from the step that last learned from it (``gst+e``). ``+d`` leaves some of these
     out. ``+f``: at the end the head learns from whole graphs. ``edges``: whole graphs with only the edges
     inside segments (TpuGraphs' segment dropout)."""
     segment_nodes: Positive = 1000
-    """Layout only. Maximum number of nodes of a segment; a smaller graph is trained whole."""
-    segment_partition: Literal[*segment_settings.PARTITIONS] = "contiguous"
-    """Layout only. How a graph is divided: ranges of the node order, whole HLO ``computations``, few edges
-    between segments (``metis``, needs ``fastslow[segments]``), at ``random``, or each node with its nearest
-    ``configurable`` one."""
+    """Layout only. Maximum number of nodes of a segment, a range of the node order; a smaller graph is
+    trained whole."""
     segment_border: Literal[*segment_settings.BORDERS] = "halo"
     """Layout only. Edges between segments: a segment also computes the nodes that it depends on (``halo``:
-    scores equal the whole graph's), none (``cut``, as published), or none in those that the step learns from
-    (``cut_live``, TpuGraphs' backprop dropout)."""
-    segments_per_step: Annotated[Positive, Le(10_000)] = 1
-    """Layout only. Segments of a graph that a step learns from; memory grows with it."""
+    scores equal the whole graph's), none (``cut``, as published), or none in the segment that the step
+    learns from (``cut_live``, TpuGraphs' backprop dropout)."""
     head_epochs: Positive = 5
     """Layout only. Last epochs, of the ``epochs``, in which the head alone learns with ``+f``; they have a
     learning rate schedule of their own."""
@@ -196,6 +191,8 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         "dimension_tokens": False,
         "node_attention": "none",
         "segment_keep": 0.5,
+        "segment_partition": "contiguous",
+        "segments_per_step": 1,
     }
     main: ClassVar[tuple[str, ...]] = (
         *("kind", "features", "runs", "folder", "device", "seed", "epochs", "learning_rate", "loss"),
