@@ -41,10 +41,10 @@ def test_a_single_evaluation_is_visible(history):
 
 
 def test_training_of_a_ranker():
-    objectives = ["regression"] * 3 + ["lambdarank"] * 2
+    objectives = ["regression"] * 3 + ["pairwise"] * 2
     history = pd.DataFrame({"objective": objectives, "round": [1, 2, 3, 1, 2], "valid": [1.0, 2, 3, 4, 5]})
     (axes,) = plots.plot_training(history, "ranker").axes
-    assert [line.get_label() for line in axes.lines] == ["regression", "lambdarank"]
+    assert [line.get_label() for line in axes.lines] == ["regression", "pairwise"]
     np.testing.assert_array_equal(axes.lines[1].get_xydata(), [[1, 4], [2, 5]])
 
 

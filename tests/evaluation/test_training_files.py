@@ -34,8 +34,8 @@ def test_history_and_importance_of_a_run(run):
 def test_metrics_of_the_evaluations_that_have_them(run):
     first, second = dict.fromkeys(ALL_METRICS, 0.25), dict.fromkeys(ALL_METRICS, 0.5)
     rows = [
-        {"objective": "quantile", "round": 5, "valid": 0.1},
-        {"objective": "quantile", "round": 9, "valid": 0.2, **first},
+        {"objective": "regression", "round": 5, "valid": 0.1},
+        {"objective": "regression", "round": 9, "valid": 0.2, **first},
         {"objective": "pairwise", "round": 7, "valid": 0.3, **second},
     ]
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -43,7 +43,7 @@ def test_metrics_of_the_evaluations_that_have_them(run):
         read_metrics("runs/mine")
     reseal(run, "metrics.jsonl")
     table = read_metrics("runs/mine")
-    assert table.index.tolist() == [("quantile", 9), ("pairwise", 7)]
+    assert table.index.tolist() == [("regression", 9), ("pairwise", 7)]
     assert table.to_dict("records") == [first, second]
 
 

@@ -8,6 +8,7 @@ from fastslow.core.npz_io import readable
 from fastslow.core.settings import resolve
 
 METRICS = "metrics.jsonl"
+TRAINING_PLOT = "training.png"
 IMPORTANCE = "importance.csv"
 _AGAIN = "Train this model again"
 

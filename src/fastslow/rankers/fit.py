@@ -1,6 +1,5 @@
 """Fit the LightGBM ranker with one objective."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ BIN_ROWS = 50_000  # rows of all graphs together from which LightGBM's feature b
 
 
 @dataclass(frozen=True)
-class Training:
+class RankerTables:
     """The tables that a ranker is fitted on.
 
     Args:
@@ -39,7 +38,7 @@ class Training:
     valid: Table
 
 
-def read_training(settings: RankerSettings) -> Training:
+def read_training(settings: RankerSettings) -> RankerTables:
     """Read the tables that the settings name.
 
     The tables, and so the trees, are the same whichever of the collections that ``train_on`` joins is named.
@@ -53,7 +52,7 @@ def read_training(settings: RankerSettings) -> Training:
     samples = [(names, settings.configs_per_graph), (names, bin_rows)]
     train, bins = read_tables(sources, TRAIN, samples, settings.seed)
     valid = read_table(sources, VALID, max_configs=settings.valid_configs)
-    return Training(next(iter(sources.values())).collection.kind, train, bins, valid)
+    return RankerTables(next(iter(sources.values())).collection.kind, train, bins, valid)
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,15 @@ class Fitted:
         return booster_predictions(self.objective, self.booster, table, 0, self.num_trees)
 
     def predict_split(self, features: Features, split: str) -> dict[str, np.ndarray]:
-        """Predict a split, see :func:`predict_split`."""
-        return predict_split({"": self}, features, split)[""]
+        """Predict every configuration of a split, holding the table of one graph at a time.
+
+        Returns:
+            ``(C_file,)`` float64 per graph, lower = predicted faster.
+        """
+        predictions: dict[str, np.ndarray] = {}
+        for name in features.names(split):
+            predictions |= self.predict(read_table(features, split, [name]))
+        return predictions
 
     @property
     def columns(self) -> list[str]:
@@ -96,27 +102,6 @@ class Fitted:
             return values[:, :-1]
 
         return predict_table(self.objective, table.select(self.columns), shap_values)
-
-
-def predict_split(
-    fits: Mapping[str, Fitted], features: Features, split: str
-) -> dict[str, dict[str, np.ndarray]]:
-    """Predict every configuration of a split with several rankers, holding the table of one graph at a time.
-
-    Args:
-        fits: Rankers by name.
-        features: Features of the collection.
-        split: ``train``, ``valid`` or ``test``.
-
-    Returns:
-        ``(C_file,)`` float64 per ranker and graph, lower = predicted faster.
-    """
-    predictions: dict[str, dict[str, np.ndarray]] = {each: {} for each in fits}
-    for name in features.names(split):
-        table = read_table(features, split, [name])
-        for each, fitted in fits.items():
-            predictions[each] |= fitted.predict(table)
-    return predictions
 
 
 def booster_predictions(
@@ -152,7 +137,9 @@ def columns_for(objective: str, columns: list[str]) -> list[str]:
     return [column for column in columns if not column.endswith(ABOVE_LEAST)]
 
 
-def fit(settings: RankerSettings, objective: str, training: Training, report: Report | None = None) -> Fitted:
+def fit(
+    settings: RankerSettings, objective: str, training: RankerTables, report: Report | None = None
+) -> Fitted:
     """Boost trees; with ``early_stopping_rounds``, until the valid score stops improving.
 
     Args:

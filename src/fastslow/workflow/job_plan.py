@@ -18,7 +18,6 @@ from fastslow.core.settings import resolve
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.rankers.objectives import BEST
 from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.steps import Step
 
@@ -153,8 +152,7 @@ def _ranker_bytes(settings: RankerSettings) -> int:
     indices = [source.index for source in settings.sources().values()]
     configs = [index.loc[index["split"] == TRAIN, "configs"] for index in indices]
     rows = sum(int(own.clip(upper=settings.configs_per_graph).sum()) for own in configs)
-    pairs = settings.objective in (BEST, "pairwise")
-    each = settings.pairs_per_config if pairs else 0
+    each = settings.pairs_per_config if settings.objective == "pairwise" else 0
     return rows * _COLUMNS * 4 * (1 + each)
 
 
