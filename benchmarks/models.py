@@ -31,7 +31,7 @@ from fastslow.evaluation.baselines import (
     MAX_CONFIGS,
     RIDGE,
     SINGLE,
-    Example,
+    GraphRows,
     choose_column,
     fit_ridge,
     predict_configs,
@@ -149,7 +149,7 @@ class Comparison:
             source = {"": features}
             drawn = draw_graphs(source, TRAIN, trainable(source), MAX_CONFIGS, seed=0)
             examples = [
-                Example(standardise(np.asarray(graph.config_feat))[rows], runtime)
+                GraphRows(standardise(np.asarray(graph.config_feat))[rows], runtime)
                 for graph, rows, runtime in drawn
             ]
             for name, rule in ((SINGLE, choose_column(examples)), (RIDGE, fit_ridge(examples))):

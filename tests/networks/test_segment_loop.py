@@ -8,7 +8,7 @@ import torch
 
 from fastslow.core.artifacts import read_manifest
 from fastslow.networks.predict.dataset import make_dataset
-from fastslow.networks.settings.segment_settings import SETTINGS, VARIANTS
+from fastslow.networks.settings.segment_settings import SEGMENT_FIELDS, VARIANTS
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training, train
 from helpers.networks import Interrupted, interrupt, into, lines_of, same_run, small_training
@@ -134,6 +134,6 @@ def test_the_head_learns_from_whole_graphs(settings, monkeypatch):
 def test_the_manifest_names_only_settings_that_were_read(settings):
     train(settings)
     stated = read_manifest(settings.folder)["settings"]
-    assert {name for name in SETTINGS if name in stated} == {*SETTINGS} - {"head_epochs"}
+    assert {name for name in SEGMENT_FIELDS if name in stated} == {*SEGMENT_FIELDS} - {"head_epochs"}
     whole = TrainSettings(features=settings.features, runs=settings.runs, device="cpu")
-    assert not {*SETTINGS[1:]} & whole.identity().keys()
+    assert not {*SEGMENT_FIELDS[1:]} & whole.identity().keys()

@@ -12,11 +12,11 @@ from hypothesis.extra.numpy import arrays
 from fastslow.features.scaling import log_labels, unit_ranks
 from fastslow.rankers import objectives
 from fastslow.rankers.objectives import (
+    distinct_by_hash,
     draw_pairs,
     hash_rows,
-    make_dataset,
-    opponents_first,
     predict_table,
+    table_dataset,
 )
 from fastslow.rankers.table import Table
 
@@ -53,7 +53,7 @@ def test_runtimes_that_float32_would_merge_keep_their_order():
 
 
 def test_every_graph_weighs_the_same():
-    weight = make_dataset(toy([35, 5, 8]), "regression").construct().get_weight()
+    weight = table_dataset(toy([35, 5, 8]), "regression").construct().get_weight()
     assert [w.sum() for w in np.split(weight, [35, 40])] == pytest.approx([1, 1, 1])
 
 
@@ -67,15 +67,15 @@ def test_pairs_are_of_different_runtime(runtime, per_config):
 def test_pairs_of_a_graph_depend_on_its_name_and_the_seed_alone():
     table = toy([6, 5, 4])
     alone = Table(table.names[1:2], table.rows[1:2], table.runtimes[1:2], table.columns)
-    both = make_dataset(table, "pairwise", seed=3).construct().get_label()
-    own = make_dataset(alone, "pairwise", seed=3).construct().get_label()
+    both = table_dataset(table, "pairwise", seed=3).construct().get_label()
+    own = table_dataset(alone, "pairwise", seed=3).construct().get_label()
     assert own.tolist() in [both[i : i + len(own)].tolist() for i in range(len(both) - len(own) + 1)]
 
 
 def test_a_graph_of_one_runtime_forms_no_pairs():
     table = toy([6, 5])
     table.runtimes[0] = np.ones(6)
-    data = make_dataset(table, "pairwise").construct()
+    data = table_dataset(table, "pairwise").construct()
     assert data.num_data() <= 5 * 16 and data.get_weight().sum() == pytest.approx(1)
 
 
@@ -91,10 +91,10 @@ def test_opponents_know_neither_order_nor_frequency(seed, most):
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 2, (9, 3)).astype(np.float32)
     drawn = rng.permutation([*range(9), *rng.integers(0, 9, 5)])
-    chosen, position = opponents_first(rows)
-    again, places = opponents_first(rows[drawn])
+    chosen, position = distinct_by_hash(rows)
+    again, places = distinct_by_hash(rows[drawn])
     np.testing.assert_array_equal(chosen[:most], again[:most])
-    np.testing.assert_array_equal(chosen, opponents_first(-0.0 + rows)[0])
+    np.testing.assert_array_equal(chosen, distinct_by_hash(-0.0 + rows)[0])
     np.testing.assert_array_equal(chosen[position], rows)
     np.testing.assert_array_equal(again[places], rows[drawn])
     distinct = {tuple(row) for row in rows.tolist()}
@@ -108,7 +108,7 @@ def test_a_pairwise_score_is_the_mean_against_the_opponents(monkeypatch):
     monkeypatch.setattr(objectives, "_DIFFERENCE_ROWS", 8)
     scores = predict_table("pairwise", table, lambda rows: rows @ weights, 4)
     for name, rows in zip(table.names, table.rows, strict=True):
-        others = opponents_first(rows)[0][:4]
+        others = distinct_by_hash(rows)[0][:4]
         wanted = [
             np.mean([(row - o)[[0, 2]] @ weights[[0, 2]] + 10 * row[1] for o in others]) for row in rows
         ]

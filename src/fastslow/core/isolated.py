@@ -48,7 +48,7 @@ class Killed(RuntimeError):
         self.kind = kind
 
 
-def run(
+def call_isolated(
     function: Callable[..., Any],
     *args: Any,
     seconds: float | None = None,
@@ -114,7 +114,7 @@ class Workers:
         hear: Callable[[str], None] | None = None,
         silence: float | None = None,
     ) -> Any:
-        """Return ``function(*args)``, called in one of the processes; see :func:`run`."""
+        """Return ``function(*args)``, called in one of the processes; see :func:`call_isolated`."""
         self._require_start()
         future = self._pool.schedule(function, args=args, timeout=seconds)
         if hear:

@@ -30,7 +30,7 @@ from fastslow.evaluation.predictions import (
 )
 from fastslow.features.store import Features
 
-ENTRY = "fastslow.evaluation.ensemble:build_ensemble"
+ENSEMBLE_ENTRY = "fastslow.evaluation.ensemble:build_ensemble"
 
 
 class EnsembleSettings(Settings):
@@ -88,7 +88,7 @@ class EnsembleSettings(Settings):
         settings = {**self.identity(), "runs": sorted(members)}
         settings |= {"model": "ensemble", "collection": features.collection.name}
         inputs = {"data": features.data, "features": features.fingerprint, **members}
-        return Artifact(resolve(self.folder), settings, inputs, ENTRY)
+        return Artifact(resolve(self.folder), settings, inputs, ENSEMBLE_ENTRY)
 
 
 def read_member(folder: Path, manifest: Mapping, features: Features) -> Predictions:

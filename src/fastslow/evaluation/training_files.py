@@ -7,6 +7,7 @@ from fastslow.core.artifacts import finished_file
 from fastslow.core.npz_io import readable
 from fastslow.core.settings import resolve
 
+NOTEBOOK = "notebook.ipynb"  # the executed one, of any step
 METRICS = "metrics.jsonl"
 TRAINING_PLOT = "training.png"
 IMPORTANCE = "importance.csv"

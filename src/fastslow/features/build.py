@@ -30,7 +30,7 @@ from fastslow.features.nodes.node_encodings import node_extras
 from fastslow.features.nodes.protobuf import read_exact_graph
 from fastslow.features.nodes.pruning import WHOLE_GRAPH, prune
 from fastslow.features.scaling import NODE_BLOCKS, ScalerFit, write_scalers
-from fastslow.features.settings import ENTRY, FeatureSettings
+from fastslow.features.settings import FEATURES_ENTRY, FeatureSettings
 from fastslow.features.store import (
     INDEX,
     SCALERS,
@@ -146,7 +146,7 @@ def graph_of(program: Program, settings: FeatureSettings) -> tuple[Graph, list[s
 def _build_one(program: ProgramFile, settings: FeatureSettings) -> list[str] | None:
     """Build and write one graph unless it is up to date; return its column names if it was built."""
     folder = resolve(settings.folder)
-    mark = digest([source_digest(ENTRY), settings.identity(), *settings.sources(program)])
+    mark = digest([source_digest(FEATURES_ENTRY), settings.identity(), *settings.sources(program)])
     if is_written(folder, program.split, program.name, mark):
         return None
     graph, names = build_graph(program, settings)

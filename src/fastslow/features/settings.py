@@ -15,7 +15,7 @@ from fastslow.features.configs.default_layouts import default_file
 from fastslow.features.nodes.protobuf import find_protobuf, require_protobufs
 from fastslow.features.nodes.pruning import WHOLE_GRAPH
 
-ENTRY = "fastslow.features.build:build_features"
+FEATURES_ENTRY = "fastslow.features.build:build_features"
 
 
 class KindSettings(Settings):
@@ -109,7 +109,7 @@ class FeatureSettings(KindSettings):
             require_protobufs(resolve(self.hlo_folder))
         sources = {f"{p.split}/{p.name}": self.sources(p) for p in self.programs()}
         settings = self.identity()
-        return Artifact(resolve(self.folder), settings, {"data": digest(sources)}, ENTRY)
+        return Artifact(resolve(self.folder), settings, {"data": digest(sources)}, FEATURES_ENTRY)
 
     def sources(self, program: ProgramFile) -> list[str]:
         """Return the fingerprint of each file that a program's features are built from."""

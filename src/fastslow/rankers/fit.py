@@ -10,7 +10,7 @@ from fastslow.core.progress import Report
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.rankers.boosting import History, boost, kept_trees, predict_trees
-from fastslow.rankers.objectives import OBJECTIVES, make_dataset, predict_table
+from fastslow.rankers.objectives import OBJECTIVES, predict_table, table_dataset
 from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.table import Table, read_table, read_tables
 from fastslow.rankers.table_features import ABOVE_LEAST
@@ -161,8 +161,8 @@ def fit(
         "objective": OBJECTIVES[objective].lightgbm,
         "metric": "None",
     }
-    reference = make_dataset(bins, objective, **options).construct()
-    booster = lightgbm.Booster(parameters, make_dataset(train, objective, **options, reference=reference))
+    reference = table_dataset(bins, objective, **options).construct()
+    booster = lightgbm.Booster(parameters, table_dataset(train, objective, **options, reference=reference))
 
     def predict_valid(start_iteration: int, num_iteration: int) -> dict[str, np.ndarray]:
         return booster_predictions(objective, booster, valid, start_iteration, num_iteration)

@@ -80,7 +80,7 @@ def pair_features(first: np.ndarray, second: np.ndarray, shared: np.ndarray) -> 
     return result
 
 
-def make_dataset(
+def table_dataset(
     table: Table,
     objective: str,
     seed: int = 0,
@@ -122,7 +122,7 @@ def make_dataset(
     )
 
 
-def opponents_first(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def distinct_by_hash(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct ones of rows ``(n, F)`` in the order of a hash of their values.
 
     That depends neither on the order of the rows nor on how often one occurs, so the first few are a fixed
@@ -178,7 +178,7 @@ def predict_table(
         return {name: raw_output(rows) for name, rows in zip(table.names, table.rows, strict=True)}
     predictions = {}
     for name, rows in zip(table.names, table.rows, strict=True):
-        distinct, position = opponents_first(rows)
+        distinct, position = distinct_by_hash(rows)
         others = distinct[:opponents]
         parts = np.array_split(distinct, -(-len(distinct) * len(others) // _DIFFERENCE_ROWS))
         means = [_mean_log_odds(part, others, table.shared, raw_output) for part in parts]

@@ -24,7 +24,7 @@ from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.store import Features
 from fastslow.rankers.objectives import OBJECTIVES
 
-ENTRY = "fastslow.rankers.train:train_ranker"
+RANKER_ENTRY = "fastslow.rankers.train:train_ranker"
 
 
 class RankerSettings(Settings):
@@ -123,7 +123,7 @@ class RankerSettings(Settings):
 
     def _run(self, folder: str, slug: str, sources: dict[str, Features]) -> Artifact:
         also = [source for other, source in sources.items() if other != slug]
-        return run_artifact("ranker", ENTRY, self, folder, sources[slug], also)
+        return run_artifact("ranker", RANKER_ENTRY, self, folder, sources[slug], also)
 
     def sources(self) -> dict[str, Features]:
         """Return the features of every collection to learn from, by slug, in the order of the collections.

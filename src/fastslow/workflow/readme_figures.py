@@ -11,7 +11,7 @@ from fastslow.competition.metrics import kendall_tau
 from fastslow.core.figures import save_figure
 from fastslow.core.progress import progress
 from fastslow.core.settings import Settings, resolve
-from fastslow.evaluation.ledger import read_record
+from fastslow.evaluation.ledger import read_submission_record
 from fastslow.evaluation.plots import plot_results
 from fastslow.evaluation.score_tables import pool_seeds
 from fastslow.features.store import Features, Graph
@@ -45,7 +45,7 @@ def make_figures(settings: FiguresSettings) -> list[Path]:
     """
     folder = resolve(_FOLDER)
     table = pool_seeds(
-        pd.DataFrame(read_record(resolve(f"submissions/{settings.name}.csv"), "table")["table"])
+        pd.DataFrame(read_submission_record(resolve(f"submissions/{settings.name}.csv"), "table")["table"])
     )
     features = Features(resolve(f"features/{settings.name}/{_COLLECTION}"))
     graph = _smallest_graph(features)

@@ -35,7 +35,7 @@ VARIANTS = {
 }
 CUT, HALO, CUT_LIVE = "cut", "halo", "cut_live"
 BORDERS = (HALO, CUT, CUT_LIVE)
-SETTINGS = (
+SEGMENT_FIELDS = (
     "segment_training",
     "segment_nodes",
     "segment_border",
@@ -43,7 +43,7 @@ SETTINGS = (
 )
 
 
-def unread(settings: Any) -> Unread:
+def unread_segments(settings: Any) -> Unread:
     """Return the segment settings that the variant does not read, each with the reason and a remedy.
 
     Args:
@@ -54,11 +54,11 @@ def unread(settings: Any) -> Unread:
         "segment_border": variant.others != EDGES,
         "head_epochs": variant.head,
     }
-    names = [field for field, used in read.items() if not used] if read else SETTINGS[1:]
+    names = [field for field, used in read.items() if not used] if read else SEGMENT_FIELDS[1:]
     return dict.fromkeys(names, (f"with segment_training {name!r}", "choose another segment_training"))
 
 
-def check(settings: Any) -> None:
+def check_segments(settings: Any) -> None:
     """Check the settings of segments of a :class:`TrainSettings`.
 
     Raises:

@@ -26,12 +26,23 @@ from fastslow.core.settings import (
 from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.settings import KindSettings
 from fastslow.features.store import Features
-from fastslow.networks.settings import architecture, segment_settings
-from fastslow.networks.settings.architecture import BLOCKS, Architecture
+from fastslow.networks.settings.architecture import (
+    BLOCKS,
+    Architecture,
+    check_architecture,
+    unread_architecture,
+)
 from fastslow.networks.settings.inputs import CONFIG_INPUTS, input_columns
+from fastslow.networks.settings.segment_settings import (
+    BORDERS,
+    SEGMENT_FIELDS,
+    VARIANTS,
+    check_segments,
+    unread_segments,
+)
 from fastslow.networks.settings.terms import parse_readout
 
-ENTRY = "fastslow.networks.training.train:train"
+GNN_ENTRY = "fastslow.networks.training.train:train"
 
 
 class ArchitectureSettings(Settings):
@@ -134,7 +145,7 @@ class SegmentSettings(Settings):
 
     group_title: ClassVar[str] = "segments"
 
-    segment_training: Literal[*segment_settings.VARIANTS] = "none"
+    segment_training: Literal[*VARIANTS] = "none"
     """Layout only. Graph Segment Training: learn from one segment of a graph at a step, so that memory does
     not grow with the graph. The rest of the graph adds nothing (``one``), its sums without gradient
     (``gst``), or its sums from the step that last learned from it (``gst+e``). ``+d`` leaves some of these
@@ -143,7 +154,7 @@ class SegmentSettings(Settings):
     segment_nodes: Positive = 1000
     """Layout only. Maximum number of nodes of a segment, a range of the node order; a smaller graph is
     trained whole."""
-    segment_border: Literal[*segment_settings.BORDERS] = "halo"
+    segment_border: Literal[*BORDERS] = "halo"
     """Layout only. Edges between segments: a segment also computes the nodes that it depends on (``halo``:
     scores equal the whole graph's), none (``cut``, as published), or none in the segment that the step
     learns from (``cut_live``, TpuGraphs' backprop dropout)."""
@@ -178,7 +189,7 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
 
     layout_only: ClassVar[tuple[str, ...]] = (
         *("configs_together", "cross_config", "denoise", "pair_edges"),
-        *segment_settings.SETTINGS,
+        *SEGMENT_FIELDS,
     )
     renamed: ClassVar[dict[str, str]] = {
         "width": "hidden_channels",
@@ -231,8 +242,8 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         allowed = self.kind == "layout" or not chosen
         self.require(allowed, "readout", "for tile, whose kernels have no configurable nodes")
         self.require_shares(self.processes)
-        architecture.check(self)
-        segment_settings.check(self)
+        check_architecture(self)
+        check_segments(self)
 
     def _check_registered(self) -> None:
         """Refuse a loss or convolution that is not registered; the registries import torch, in seconds."""
@@ -270,7 +281,7 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
 
     def unread(self) -> Unread:
         """Return the fields that the kind, the variant of segments or a network without blocks ignores."""
-        return {**segment_settings.unread(self), **architecture.unread(self), **super().unread()}
+        return {**unread_segments(self), **unread_architecture(self), **super().unread()}
 
     def run_folders(self) -> list[str]:
         """Return the run folder of each of ``features``."""
@@ -280,11 +291,13 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         """Return the training and, as its parts, the runs; they depend on the features of all collections."""
         sources = self.sources()
         parts = tuple(
-            run_artifact("gnn", ENTRY, self, run, own, [other for other in sources if other is not own])
+            run_artifact("gnn", GNN_ENTRY, self, run, own, [other for other in sources if other is not own])
             for run, own in zip(self.run_folders(), sources, strict=True)
         )
         inputs = {own.collection.slug: own.fingerprint for own in sources}
-        return Artifact(resolve(self.folder), {"model": "gnn", **self.identity()}, inputs, ENTRY, parts=parts)
+        return Artifact(
+            resolve(self.folder), {"model": "gnn", **self.identity()}, inputs, GNN_ENTRY, parts=parts
+        )
 
     def sources(self) -> list[Features]:
         """Return the features to train on.
