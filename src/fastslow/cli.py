@@ -169,12 +169,6 @@ COMMANDS = {
         "fastslow.workflow.data_quality:QualitySettings",
         "fastslow.workflow.data_quality:report_quality",
     ),
-    "figures": Command(
-        "Draw the figures of the README from a finished run",
-        "fastslow.workflow.readme_figures:FiguresSettings",
-        "fastslow.workflow.readme_figures:make_figures",
-        repository=True,
-    ),
 }
 
 
