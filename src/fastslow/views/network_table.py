@@ -25,10 +25,5 @@ def list_modules(network: RankingNetwork) -> pd.DataFrame:
         for path, module in network.named_modules()
         if any(True for _ in module.parameters(recurse=False))
     ]
-    total = {
-        "module": "sum",
-        "type": "",
-        "shapes": "",
-        "parameters": sum(p.numel() for p in network.parameters()),
-    }
-    return pd.DataFrame([*rows, total])
+    total = sum(row["parameters"] for row in rows)
+    return pd.DataFrame([*rows, {"module": "sum", "type": "", "shapes": "", "parameters": total}])
