@@ -90,4 +90,4 @@ def test_every_other_setting_is_part_of_the_identity(made):
 
 def test_features_of_tile_leave_out_what_is_for_layout_and_no_more():
     layout, tile = (FeatureSettings(collection=name).identity() for name in ("layout:xla:random", "tile:xla"))
-    assert layout.keys() - tile.keys() == {"hops", "compiler_defaults", "copies_through"}
+    assert layout.keys() - tile.keys() == {"hops", "compiler_defaults"}

@@ -79,13 +79,6 @@ def test_results_by_collection(splits):
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["gnn", "ensemble"]
 
 
-def test_importance_shows_the_most_used():
-    importance = pd.DataFrame({"column": [f"c{i}" for i in range(30)], "gain": range(30, 0, -1)})
-    (axes,) = plots.plot_importance(importance, "run", top=5).axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["c4", "c3", "c2", "c1", "c0"]
-    assert [bar.get_width() for bar in axes.patches] == [26, 27, 28, 29, 30]
-
-
 def test_weights_per_model_and_scores_per_run():
     members = {
         name: {"model": name[:1], "weight": weight, "valid": valid}

@@ -39,10 +39,3 @@ def read_metrics(folder: str) -> pd.DataFrame:
     history = read_history(folder)
     at = [name for name in ("epoch", "objective", "round") if name in history]
     return history[history["tau"].notna()].set_index(at)[list(ALL_METRICS)]
-
-
-def read_importance(folder: str) -> pd.DataFrame:
-    """Return the total gain of a ranker's splits on each column, ``column`` and ``gain``, largest first."""
-    path = finished_file(resolve(folder), IMPORTANCE, _AGAIN)
-    with readable(path, _AGAIN):
-        return pd.read_csv(path)

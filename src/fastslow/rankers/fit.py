@@ -127,16 +127,6 @@ def booster_predictions(
     return predict_table(objective, table.select(booster.feature_name()), raw_output)
 
 
-def columns_for(objective: str, columns: list[str]) -> list[str]:
-    """Return the columns that an objective uses.
-
-    Drop min-subtracted columns from pairwise tables: differences make them redundant.
-    """
-    if OBJECTIVES[objective].label is not None:
-        return columns
-    return [column for column in columns if not column.endswith(ABOVE_LEAST)]
-
-
 def fit(
     settings: RankerSettings, objective: str, training: RankerTables, report: Report | None = None
 ) -> Fitted:
@@ -150,17 +140,13 @@ def fit(
     """
     import lightgbm  # with scikit-learn a second
 
-    columns = columns_for(objective, training.train.columns)
+    columns = training.train.columns
+    if OBJECTIVES[objective].label is None:  # differences make the min-subtracted columns redundant
+        columns = [column for column in columns if not column.endswith(ABOVE_LEAST)]
     train, bins, valid = (t.select(columns) for t in (training.train, training.bins, training.valid))
-    options = {
-        "seed": settings.seed,
-        "pairs_per_config": settings.pairs_per_config,
-    }
-    parameters = {
-        **settings.tree_parameters(),
-        "objective": OBJECTIVES[objective].lightgbm,
-        "metric": "None",
-    }
+    options = {"seed": settings.seed, "pairs_per_config": settings.pairs_per_config}
+    own = {"objective": OBJECTIVES[objective].lightgbm, "metric": "None"}
+    parameters = {**settings.tree_parameters(), **own}
     reference = table_dataset(bins, objective, **options).construct()
     booster = lightgbm.Booster(parameters, table_dataset(train, objective, **options, reference=reference))
 

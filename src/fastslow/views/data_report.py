@@ -1,6 +1,5 @@
 """Tables and figures of notebook 00: sizes of files, a program, choices, runtimes, quality of labels."""
 
-from dataclasses import asdict
 from typing import Literal
 
 import numpy as np
@@ -17,10 +16,9 @@ from fastslow.competition.catalog import (
     get_collection,
     list_programs,
 )
-from fastslow.competition.data_quality import measure_quality, two_runs
 from fastslow.competition.layouts import ROLES
 from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.reader import Program, config_groups, read_npz
+from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.schema import check_schema
 from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
 from fastslow.core.npz_io import read_headers
@@ -192,23 +190,6 @@ def compare_programs(settings: DataReportSettings) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("slowest", ascending=False, ignore_index=True)
 
 
-def compare_labels(settings: DataReportSettings) -> pd.DataFrame:
-    """Measure the labels of the first train programs of a collection.
-
-    Args:
-        settings: The data and the collection.
-
-    Returns:
-        One row per program, the lowest ceiling first: ``name`` and the fields of
-        :class:`fastslow.competition.data_quality.Quality`, with its ``doubts``.
-    """
-    rows = []
-    for program in progress(_programs(settings)[:_MAX_PROGRAMS], desc="labels", unit="file"):
-        quality = measure_quality(read_npz(program, labelled=True))
-        rows.append({"name": program.name, **asdict(quality), "doubts": quality.doubts})
-    return pd.DataFrame(rows).sort_values("ceiling", ignore_index=True)
-
-
 def plot_survey(files: pd.DataFrame) -> Figure:
     """Plot nodes against configurations of every file of :func:`survey`, one colour per collection."""
     figure = Figure(figsize=(8, 4.5), layout="constrained")
@@ -262,30 +243,6 @@ def plot_programs(programs: pd.DataFrame) -> Figure:
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.1), "ncols": 3}
     for axes in (left, right):
         axes.legend(**below, fontsize="small", facecolor="0.85")
-    return figure
-
-
-def plot_quality(program: Program) -> Figure:
-    """Plot ranks of a labelled file's runtimes over its rows, and of repeated configurations' measurements.
-
-    Blocks of rows that are slower than their neighbours, or a slope, show that the machine's speed changed.
-    Points far from the diagonal are configurations whose order is noise.
-
-    Args:
-        program: A layout program with runtimes.
-    """
-    figure = Figure(figsize=(10, 3.4), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[2, 1])
-    runtime, group = config_groups(program)
-    draw_runtimes(left, runtime, program.name)
-    counts = np.bincount(group)
-    repeated = np.flatnonzero(counts > 1)
-    right.set(title=f"{len(repeated):,} repeated configurations")
-    right.set(xlabel="rank of one run", ylabel="rank of another")
-    if len(repeated):
-        one, other = two_runs(unit_ranks(runtime), group, repeated, np.random.default_rng(0))
-        right.plot([0, 1], [0, 1], color="0.7", linewidth=1)
-        right.plot(one[:_SHOWN], other[:_SHOWN], ".", markersize=3, color=_REPEATED)
     return figure
 
 

@@ -52,7 +52,7 @@ class Architecture:
         return self.input_attention
 
 
-def unread_architecture(settings: Any) -> Unread:
+def unread_layers(settings: Any) -> Unread:
     """Return the settings of blocks and edges that a :class:`TrainSettings` without blocks does not read."""
     if settings.num_layers:
         return {}
@@ -63,7 +63,7 @@ def unread_architecture(settings: Any) -> Unread:
     return dict.fromkeys(names, ("with num_layers=0", "choose 1 layer or more"))
 
 
-def check_architecture(settings: Any) -> None:
+def check_layers(settings: Any) -> None:
     """Check what a :class:`TrainSettings` sets beside ``block`` and ``kind``.
 
     Raises:

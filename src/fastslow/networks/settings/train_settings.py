@@ -26,20 +26,9 @@ from fastslow.core.settings import (
 from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.settings import KindSettings
 from fastslow.features.store import Features
-from fastslow.networks.settings.architecture import (
-    BLOCKS,
-    Architecture,
-    check_architecture,
-    unread_architecture,
-)
+from fastslow.networks.settings import architecture, segment_settings
+from fastslow.networks.settings.architecture import BLOCKS, Architecture
 from fastslow.networks.settings.inputs import CONFIG_INPUTS, input_columns
-from fastslow.networks.settings.segment_settings import (
-    BORDERS,
-    SEGMENT_FIELDS,
-    VARIANTS,
-    check_segments,
-    unread_segments,
-)
 from fastslow.networks.settings.terms import parse_readout
 
 GNN_ENTRY = "fastslow.networks.training.train:train"
@@ -145,7 +134,7 @@ class SegmentSettings(Settings):
 
     group_title: ClassVar[str] = "segments"
 
-    segment_training: Literal[*VARIANTS] = "none"
+    segment_training: Literal[*segment_settings.VARIANTS] = "none"
     """Layout only. Graph Segment Training: learn from one segment of a graph at a step, so that memory does
     not grow with the graph. The rest of the graph adds nothing (``one``), its sums without gradient
     (``gst``), or its sums from the step that last learned from it (``gst+e``). ``+d`` leaves some of these
@@ -154,7 +143,7 @@ class SegmentSettings(Settings):
     segment_nodes: Positive = 1000
     """Layout only. Maximum number of nodes of a segment, a range of the node order; a smaller graph is
     trained whole."""
-    segment_border: Literal[*BORDERS] = "halo"
+    segment_border: Literal[*segment_settings.BORDERS] = "halo"
     """Layout only. Edges between segments: a segment also computes the nodes that it depends on (``halo``:
     scores equal the whole graph's), none (``cut``, as published), or none in the segment that the step
     learns from (``cut_live``, TpuGraphs' backprop dropout)."""
@@ -189,7 +178,7 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
 
     layout_only: ClassVar[tuple[str, ...]] = (
         *("configs_together", "cross_config", "denoise", "pair_edges"),
-        *SEGMENT_FIELDS,
+        *segment_settings.SEGMENT_FIELDS,
     )
     renamed: ClassVar[dict[str, str]] = {
         "width": "hidden_channels",
@@ -242,8 +231,8 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         allowed = self.kind == "layout" or not chosen
         self.require(allowed, "readout", "for tile, whose kernels have no configurable nodes")
         self.require_shares(self.processes)
-        check_architecture(self)
-        check_segments(self)
+        architecture.check_layers(self)
+        segment_settings.check_segments(self)
 
     def _check_registered(self) -> None:
         """Refuse a loss or convolution that is not registered; the registries import torch, in seconds."""
@@ -281,7 +270,8 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
 
     def unread(self) -> Unread:
         """Return the fields that the kind, the variant of segments or a network without blocks ignores."""
-        return {**unread_segments(self), **unread_architecture(self), **super().unread()}
+        own = {**segment_settings.unread_segments(self), **architecture.unread_layers(self)}
+        return own | super().unread()
 
     def run_folders(self) -> list[str]:
         """Return the run folder of each of ``features``."""
