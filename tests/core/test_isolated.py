@@ -39,10 +39,10 @@ if __name__ == "__main__":
 UNGUARDED = """
 import sys
 sys.path[:0] = [{tests!r}]
-from fastslow.core.isolated import run
+from fastslow.core.isolated import call_isolated
 from helpers import isolated_calls
 print("main")
-run(isolated_calls.{call}, *{arguments!r})
+call_isolated(isolated_calls.{call}, *{arguments!r})
 """
 
 
