@@ -114,7 +114,7 @@ class SegmentedGraph:
             gradients: Whether gradients are wanted.
 
         Returns:
-            The batch; the nodes of its last level are those of the segment, ascending.
+            The batch; its last level holds the nodes of the segment, ascending.
         """
         view = self.view(border)
         part = view.reach.part(np.flatnonzero(self.part == segment), num_levels)
