@@ -32,19 +32,19 @@ def random_parameters(module, seed):
 class Case:
     """Random features of the states of level 1, and the tensors of levels 1 and 2."""
 
-    def __init__(self, structure, seed, width=WIDTH, whole_graph=False):
+    def __init__(self, structure, seed, width=WIDTH):
         graph = make_graph(structure)
         if not len(structure[0]):
             graph = replace(graph, pairs=graph.pairs[:0])  # a graph without edges stays one
         self.structure = structure = (message_edges(graph), *structure[1:])
-        prepared = PreparedGraph(graph, *make_scalers(graph), whole_graph=whole_graph)
+        prepared = PreparedGraph(graph, *make_scalers(graph))
         batch = prepared.batch(np.arange(len(structure[3])), 2)
         self.below, self.level = batch.levels[1], batch.levels[2]
         codes = structure[3]
         # PreparedGraph lets one configuration stand for all where nothing is configurable
         codes = codes if codes.shape[1] else codes[:1]
         choices = factorise(codes)
-        reaches = [Reach(*structure[:3], choices, depth, whole_graph) for depth in (1, 2)]
+        reaches = [Reach(*structure[:3], choices, depth) for depth in (1, 2)]
         tables = [state_table(reach.states(choices.values)) for reach in reaches]
         self.below_table, self.table = (torch.from_numpy(table) for table in tables)
         generator = torch.Generator().manual_seed(seed)

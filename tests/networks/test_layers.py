@@ -1,5 +1,3 @@
-from functools import reduce
-
 import numpy as np
 import pytest
 import torch
@@ -10,10 +8,8 @@ from scipy import sparse
 from fastslow.networks.model.layers import (
     ChannelAttention,
     CrossConfigAttention,
-    SageConv,
     WeightedInstanceNorm,
 )
-from fastslow.networks.states.set_statistics import Moments, SoftmaxMean
 from fastslow.networks.states.sparse import SparseOperator
 from helpers.dense_reference import dense_channel, dense_cross, dense_norm
 from helpers.level_case import WIDTH, Case, close, double, random_parameters
@@ -91,65 +87,9 @@ def configured(num_configs):
     return Case((np.zeros((0, 2), np.int64), 2, np.array([1]), codes), 0)
 
 
-def test_cross_config_attention_starts_at_one_half_and_leaves_a_constant_node_alone():
-    cross, case = CrossConfigAttention(), configured(3)
-    assert cross.temperature.item() == 0.5
-    constant = case.below_table[0, 0]
-    assert torch.equal(cross(case.x, case.below)[constant], case.x[constant])
-    assert not torch.allclose(cross(case.x, case.below), case.x)
-
-
 def test_cross_config_attention_does_not_overflow():
     cross, case = CrossConfigAttention(), configured(3)
     x = (case.x.detach() * 1e4).requires_grad_()
     value = cross(x, case.below)
     value.sum().backward()
     assert value.isfinite().all() and x.grad.isfinite().all() and cross.temperature.grad.isfinite()
-
-
-parts = st.lists(st.integers(1, 9), min_size=1, max_size=5)
-
-
-@given(parts, st.integers(0, 99), st.floats(-100, 100))
-@settings(max_examples=40)
-def test_moments_merge_to_those_of_all_configurations(sizes, seed, offset):
-    generator = torch.Generator().manual_seed(seed)
-    values = [torch.randn((size, 3), generator=generator) * size + offset for size in sizes]
-
-    def moments(x):
-        return Moments(len(x), x.mean(0), x.var(0, unbiased=False))
-
-    merged, whole = reduce(Moments.merge, map(moments, values)), moments(torch.cat(values).double())
-    assert merged.num_configs == whole.num_configs
-    close(merged.mean, whole.mean)
-    close(merged.variance, whole.variance, 1e-4)
-
-
-@given(parts, st.integers(0, 99), st.sampled_from([0.1, 1.0, 1e4]))
-@settings(max_examples=40)
-def test_softmax_means_merge_to_that_of_all_configurations(sizes, seed, scale):
-    generator = torch.Generator().manual_seed(seed)
-    values = [torch.randn((size, 2, 3), generator=generator) * scale for size in sizes]
-
-    def softmax_mean(logits):
-        top = logits.amax(0)
-        return SoftmaxMean(len(logits), top, (logits - top).exp().mean(0))
-
-    merged, whole = reduce(SoftmaxMean.merge, map(softmax_mean, values)), softmax_mean(torch.cat(values))
-    assert merged.num_configs == whole.num_configs
-    assert torch.equal(merged.top, whole.top)
-    torch.testing.assert_close(merged.mean, whole.mean)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_layers_on_a_gpu_agree_with_those_on_the_cpu():
-    case, device = configured(5), torch.device("cuda")
-    layers = SageConv(WIDTH, WIDTH), WeightedInstanceNorm(WIDTH), CrossConfigAttention()
-
-    def run(x, below, level):
-        sage, norm, cross = (layer.to(x.device) for layer in layers)
-        return cross(sage(norm(x, below), level, below), level)
-
-    expected = run(case.x, case.below, case.level).detach()
-    value = run(case.x.to(device), case.below.to(device), case.level.to(device))
-    torch.testing.assert_close(value.cpu(), expected, rtol=1e-4, atol=1e-4)

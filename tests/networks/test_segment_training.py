@@ -266,36 +266,6 @@ def test_the_table_has_a_row_for_each_distinct_state_of_a_segment():
     assert len(divided.states(CUT)) < 4 * 30
 
 
-def test_ages_are_steps_since_a_row_was_written():
-    network, graph = make_network(1), ring()
-    segments = make_segments(network, graph, segment_training="gst+e", segment_nodes=6)
-    seeds = {segments.example("graph", all_configs(graph), seed).live: seed for seed in range(30)}
-    for number, segment in ((0, 0), (3, 1), (10, 0), (11, 0)):
-        step(segments, graph, seeds[segment], number)
-    assert segments.table.summary() == {
-        "age_median": 7.0,  # 3, 7, 8
-        "age_max": 8,
-        "missing": pytest.approx(1 / 4),
-        "rows": len(segments.graph("graph").states(HALO)),
-    }
-
-
-def test_a_state_is_restored():
-    network, graph = make_network(2), ring(num_configs=20)
-    segments = make_segments(network, graph, segment_training="gst+e")
-    for number in range(3):
-        step(segments, graph, number, number, np.arange(7))
-    segments.end(0)
-    state = segments.state_dict()
-    again = make_segments(network, graph, segment_training="gst+e")
-    again.load_state_dict(state)
-    own, other = segments.table.graphs["graph"], again.table.graphs["graph"]
-    for field, array in vars(own).items():
-        np.testing.assert_array_equal(array, vars(other)[field])
-    assert again.log == segments.log and again.log[0]["epoch"] == 0
-    np.testing.assert_array_equal(step(segments, graph, 5, 9), step(again, graph, 5, 9))
-
-
 def test_a_step_holds_its_segment_and_halo_alone():
     network = make_network(2)
     small, large = (

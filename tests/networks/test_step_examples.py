@@ -102,17 +102,6 @@ def test_its_thread_ends_with_it():
         gc.enable()
 
 
-def test_what_never_fits_and_other_errors_are_raised():
-    for error in (MemoryError("Unable to allocate"), RuntimeError("shapes differ")):
-
-        def fail(_, error=error):
-            raise error
-
-        fits = Shrinking(8, "x")
-        with pytest.raises(type(error)):
-            take(StepExamples(fail, drawn([8, 8]), fits, [0]), 2, fits, list)
-
-
 @pytest.fixture
 def settings(features, tmp_path):
     return small_training(
@@ -242,13 +231,6 @@ def test_what_is_too_large_with_two_configurations_is_a_plain_error(error):
         raise error
     with pytest.raises(RuntimeError, match="shape"), explain_memory():
         raise RuntimeError("another shape")
-
-
-def test_items_come_in_order_each_made_once():
-    made = []
-    assert list(prefetch(map(lambda item: made.append(item) or item * 2, range(5)))) == [0, 2, 4, 6, 8]
-    assert made == [0, 1, 2, 3, 4]
-    assert list(prefetch([])) == []
 
 
 def test_one_item_is_made_ahead_in_another_thread_and_no_more():
