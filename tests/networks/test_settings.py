@@ -5,7 +5,6 @@ import pytest
 
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.core.errors import SettingsError
-from fastslow.features.nodes.node_encodings import EXTRA_COLUMNS
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
 from fastslow.networks.settings.inputs import PICKED, input_columns, require_inputs
 from fastslow.networks.settings.train_settings import TrainSettings
@@ -91,11 +90,6 @@ def test_thirty_columns_are_picked_each_with_a_reason():
     columns = input_columns("picked+tiles")
     assert [COLUMN_NAMES[column] for column in columns[:30]] == [*PICKED]
     assert columns[30:] == [*range(134, 146)]
-
-
-def test_columns_of_the_whole_graph_are_those_of_the_store():
-    names = [EXTRA_COLUMNS[column - 146] for column in input_columns("depths+attributes")]
-    assert names == [*EXTRA_COLUMNS] and names[:2] == ["num_operands", "num_users"]
 
 
 def test_columns_that_the_features_lack_are_refused():
