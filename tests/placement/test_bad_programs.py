@@ -95,34 +95,13 @@ OF_THESE = ["call", "while", "fusion", "conditional", "tuple", "get-tuple-elemen
 OF_THESE += ["convolution", "parameter", "broadcast", "reduce", "constant"]
 
 
-def put(key, position, value):
-    return lambda arrays: arrays[key].__setitem__(position, value)
-
-
-ARRAYS = {
-    "a negative size": (put("node_feat", (1, 21), -8), r"node_feat\[1, 21\] is -8"),
-    "a product beyond any memory": (
-        put("node_feat", (1, 28), 1e30),
-        r"\[1, 28\] is 1e\+30, 0 to 1e\+15 wanted",
-    ),
-    "a negative product": (put("node_feat", (1, 28), -64), r"\[1, 28\] is -64, 0 to 1e\+15 wanted"),
-    "no edges key": (lambda arrays: arrays.__delitem__("edge_index"), "key edge_index is missing"),
-}
-
-
-def npz(tmp_path):
-    """A competition file whose program can be placed."""
+@cases("product", [1e30, -64])
+def test_an_impossible_size_in_an_npz_is_refused(tmp_path, product):
     path = write_npz(tmp_path / "x.npz", layout_arrays())
     assert len(read_cost_graph(path, DEVICE))
-    return path
-
-
-@cases("name", ARRAYS, npz=npz)
-def test_an_npz_of_other_shapes_types_or_ranges_is_refused(npz, name):
-    change, said = ARRAYS[name]
-    change_arrays(npz, change)
-    with pytest.raises(DataError, match=rf"x\.npz: .*({said})"):
-        read_cost_graph(npz, DEVICE)
+    change_arrays(path, lambda arrays: arrays["node_feat"].__setitem__((1, 28), product))
+    with pytest.raises(DataError, match=r"x\.npz: .*\[1, 28\] is .*, 0 to 1e\+15 wanted"):
+        read_cost_graph(path, DEVICE)
 
 
 GOOD = {"name": "mine", "flops_per_second": 1e12, "bytes_per_second": 1e11, "memory": 1e9}
