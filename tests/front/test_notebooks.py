@@ -133,6 +133,13 @@ def test_the_command_for_tile_gives_what_the_workflow_takes(stem):
     assert "/play/" in settings.folder
 
 
+class Shell(InteractiveShell):
+    """IPython with figures in its outputs and no windows."""
+
+    def enable_gui(self, gui=None):
+        """Have no event loop of a window system, which ``%matplotlib inline`` asks for."""
+
+
 def shown_by(name, **parameters):
     """Run a notebook with the parameters that papermill injects, from the notebooks' own folder.
 
@@ -145,7 +152,7 @@ def shown_by(name, **parameters):
     path = FOLDER / f"{name}.ipynb"
     cells = parameterize_notebook(load_notebook_node(str(path)), parameters).cells
     sources = [cell.source for cell in cells if cell.cell_type == "code"] + [code_cells(path)[1].source]
-    shell = InteractiveShell(config=IPythonConfig({"HistoryManager": {"enabled": False}}))
+    shell = Shell(config=IPythonConfig({"HistoryManager": {"enabled": False}}))
     for source in sources:
         outcome = shell.run_cell(source, store_history=True)
         outcome.raise_error()

@@ -1,10 +1,13 @@
 """The real kaggle package against a loopback stub of Kaggle: what is sent, what each refusal becomes."""
 
 import base64
+import errno
 import os
 from pathlib import Path
 
 import pytest
+import requests
+import urllib3.exceptions
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -331,3 +334,19 @@ def test_credentials_are_used_as_an_editor_left_them(stub, file, text, sent, mon
     path.write_text(text)
     stub.authorization.clear()
     assert client.submissions() == [] and stub.authorization == {sent}
+
+
+@cases(
+    "error, kind",
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "file"),
+        (urllib3.exceptions.ProtocolError("closed"), "network"),
+        (ValueError("Downloaded file size (1) does not match expected size (2)"), "network"),
+        (SystemExit(1), "credentials"),
+        (requests.exceptions.InvalidHeader("a line feed"), "credentials"),
+        (requests.exceptions.ProxyError("Tunnel connection failed: 407 Proxy Authentication"), "proxy"),
+        (KeyError("x"), "other"),
+    ],
+)
+def test_exceptions_have_kinds(error, kind):
+    assert api_process._kind(error) == kind

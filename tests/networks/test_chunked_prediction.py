@@ -19,8 +19,6 @@ from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
 
-torch.set_num_threads(1)
-
 networks = st.builds(
     make_network,
     st.integers(0, 3),

@@ -18,8 +18,6 @@ from fastslow.networks.settings.train_settings import TrainSettings
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_scalers
 
-torch.set_num_threads(1)
-
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 H100, T4, P100 = (9, 0), (7, 5), (6, 0)
 

@@ -24,9 +24,6 @@ from fastslow.networks.training.train import train
 from helpers import rank_training
 from helpers.networks import into, small_training, weights_of
 
-torch.set_num_threads(1)
-
-
 EPOCHS = 12  # a process must be killed between the first checkpoint and the end
 
 

@@ -12,8 +12,6 @@ from fastslow.networks.states.sparse import SparseOperator
 from helpers.networks import all_configs, close, program
 from helpers.random_graphs import make_scalers
 
-torch.set_num_threads(1)
-
 
 @given(st.integers(0, 5), st.integers(1, 5), st.integers(0, 99))
 @settings(max_examples=40)

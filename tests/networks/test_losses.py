@@ -9,8 +9,6 @@ from fastslow.networks.model.losses import LOSSES, Loss, pairwise_hinge
 from fastslow.networks.settings.train_settings import TrainSettings
 from helpers.cases import cases
 
-torch.set_num_threads(1)
-
 
 @st.composite
 def rankings(draw, low=1):

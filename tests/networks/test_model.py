@@ -13,8 +13,6 @@ from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, equals_reference, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
 
-torch.set_num_threads(1)
-
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 

@@ -11,8 +11,6 @@ from fastslow.networks.settings.segment_settings import VARIANTS
 from fastslow.networks.training.train import Training, train
 from helpers.networks import Interrupted, interrupt, into, lines_of, same_run, small_training
 
-torch.set_num_threads(1)
-
 
 @pytest.fixture
 def settings(features, tmp_path):

@@ -13,7 +13,6 @@ from helpers.dense_segments import dense_head, dense_states
 from helpers.networks import all_configs, close, make_network
 from helpers.random_graphs import make_graph, make_scalers, structures
 
-torch.set_num_threads(1)
 LOCAL = ("sage", "sage_sum", "gcn", "mlp_gcn")
 graphs = st.builds(make_graph, structures(min_nodes=2, max_nodes=9), st.integers(0, 99))
 networks = st.builds(

@@ -19,8 +19,6 @@ from fastslow.networks.training.train import Training, train
 from helpers.cases import cases
 from helpers.networks import into, small_training, weights_of
 
-torch.set_num_threads(1)
-
 
 class Machine:
     """Makes examples and works on them as long as they fit; notes what was worked on."""

@@ -27,7 +27,6 @@ from fastslow.networks.training.validation import Validation
 from helpers.competition_files import build_sample
 from helpers.networks import Interrupted, interrupt, into, lines_of, same_run, small_training, weights_of
 
-torch.set_num_threads(1)
 SAMPLE = PROJECT / "data" / "sample"
 LAYOUT, TILE = get_collection("layout:xla:random"), get_collection("tile:xla")
 PROGRAMS = {

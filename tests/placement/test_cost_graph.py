@@ -62,11 +62,6 @@ def test_flops_of_operators():
     assert operator_flops("transpose", (3, 8), [(8, 3)]) == 0 and operator_flops("add", (3, 8), []) == 24
 
 
-def test_the_roofline_takes_the_larger_bound():
-    assert DEVICE.seconds(200.0, 10.0) == 2.25 and DEVICE.seconds(10.0, 30.0) == 3.25
-    assert DEVICE.seconds(np.array([200.0, 10]), np.array([10.0, 30])).tolist() == [2.25, 3.25]
-
-
 def test_hlo_becomes_operators_with_flops_bytes_and_parameters():
     graph = graph_of_module(small_module(2), "small", "small", DEVICE)
     assert graph.opcodes == ("dot", "reshape", "reshape", "dot", "reshape", "reshape", "tanh")

@@ -108,8 +108,8 @@ def test_nothing_is_overcommitted(cores, memory, gpus, needs, jobs):
         assert len(now) <= min(cores, jobs or cores)
         assert len(now) == 1 or sum(needs[step].memory for step in now) <= memory * GB
         assert not gpus or sum(needs[step].gpu for step in now) <= gpus
-        own = [own for step in now if (own := trace.shares[step].get("CUDA_VISIBLE_DEVICES"))]
-        assert len({*own}) == len(own) and {*own} <= {*"abc"[:gpus]}, "a GPU for one network"
+        devices = [trace.shares[step].get("CUDA_VISIBLE_DEVICES") for step in now if needs[step].gpu]
+        assert not gpus or len({*devices}) == len(devices) and {*devices} <= {*"abc"[:gpus]}
         assert sum(int(trace.shares[step][STEP_CORES]) for step in now) <= cores
     assert all(int(share[STEP_MEMORY]) > 0 for share in trace.shares.values())
 
