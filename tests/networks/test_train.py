@@ -510,12 +510,12 @@ def test_tile_kernels_train(kernels, tmp_path):
 @pytest.mark.parametrize("precision", ["float16"], indirect=True)
 def test_a_run_in_half_precision_is_resumed_exactly(settings, tmp_path, precision):
     """On the CPU, as on a GPU: the loss scale of float16 is part of the checkpoint."""
-    settings = settings.replace(epochs=6, evaluate_every=2)
+    settings = settings.replace(epochs=4, evaluate_every=2)
     assert settings.artifact().settings["precision"] == precision
     assert {part.settings["precision"] for part in settings.artifact().parts} == {precision}
     train(into(settings, tmp_path / "whole"))
     with pytest.MonkeyPatch.context() as monkeypatch:
-        interrupt(monkeypatch, "graph_loss", 9)
+        interrupt(monkeypatch, "graph_loss", 5)
         with pytest.raises(Interrupted):
             train(settings)
     train(settings)
