@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import sys
+from functools import cache
 
 import nbformat
 import papermill
@@ -140,6 +141,12 @@ class Shell(InteractiveShell):
         """Have no event loop of a window system, which ``%matplotlib inline`` asks for."""
 
 
+@cache
+def shell():
+    """The shell of all notebooks: matplotlib_inline shows figures in the first one of a process alone."""
+    return Shell(config=IPythonConfig({"HistoryManager": {"enabled": False}}))
+
+
 def shown_by(name, **parameters):
     """Run a notebook with the parameters that papermill injects, from the notebooks' own folder.
 
@@ -152,11 +159,11 @@ def shown_by(name, **parameters):
     path = FOLDER / f"{name}.ipynb"
     cells = parameterize_notebook(load_notebook_node(str(path)), parameters).cells
     sources = [cell.source for cell in cells if cell.cell_type == "code"] + [code_cells(path)[1].source]
-    shell = Shell(config=IPythonConfig({"HistoryManager": {"enabled": False}}))
+    shell().reset()
     for source in sources:
-        outcome = shell.run_cell(source, store_history=True)
+        outcome = shell().run_cell(source, store_history=True)
         outcome.raise_error()
-        yield source, shell.display_formatter.format(outcome.result)[0]
+        yield source, shell().display_formatter.format(outcome.result)[0]
 
 
 @pytest.fixture(scope="module")
