@@ -1,5 +1,7 @@
 """What the dense network of ``test_model.py`` does not show of layers: sparse products, large values."""
 
+from functools import reduce
+
 import numpy as np
 import torch
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from scipy import sparse
 
 from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.model.layers import CrossConfigAttention
+from fastslow.networks.states.set_statistics import SoftmaxMean
 from fastslow.networks.states.sparse import SparseOperator
 from helpers.networks import all_configs, close, program
 from helpers.random_graphs import make_scalers
@@ -46,3 +49,18 @@ def test_cross_config_attention_does_not_overflow():
     value = cross(x, level)
     value.sum().backward()
     assert value.isfinite().all() and x.grad.isfinite().all() and cross.temperature.grad.isfinite()
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 99), st.sampled_from([1.0, 1e4]))
+@settings(max_examples=30)
+def test_softmax_means_merge_to_that_of_all_configurations_and_do_not_overflow(sizes, seed, scale):
+    generator = torch.Generator().manual_seed(seed)
+    values = [torch.randn((size, 2, 3), generator=generator) * scale for size in sizes]
+
+    def softmax_mean(logits):
+        top = logits.amax(0)
+        return SoftmaxMean(len(logits), top, (logits - top).exp().mean(0))
+
+    merged, whole = reduce(SoftmaxMean.merge, map(softmax_mean, values)), softmax_mean(torch.cat(values))
+    assert torch.equal(merged.top, whole.top)
+    torch.testing.assert_close(merged.mean, whole.mean)
