@@ -16,14 +16,10 @@ from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.settings import RankSettings
 from fastslow_programs.tuning import evaluators
 from fastslow_programs.tuning import target as target_module
-from fastslow_programs.tuning.history import Evaluation, History, Proposal
 from fastslow_programs.tuning.result import (
-    against_random,
     list_evaluations,
     plot_curve,
-    proposers,
     summarise_study,
-    top_k,
     write_result,
 )
 from fastslow_programs.tuning.settings import STRATEGIES, TuneSettings
@@ -75,25 +71,7 @@ def test_replay_of_a_file_finds_its_best(npz, tmp_path, strategy):
     )
     gained = bool(labels.min() < study.default)
     assert facts["result"].startswith("gained: " if gained else "nothing gained")
-    if strategy == "guided":
-        assert "random" in facts["model"]
-        table = top_k(study)
-        assert list(table.index) == [k for k in (1, 5, 10, 100) if k <= len(labels)]
-        assert table["learnt"].iloc[-1] <= table["learnt"].iloc[0]
-    else:
-        assert top_k(study).empty
-
-
-def test_the_model_is_compared_with_its_random_proposals(npz, tmp_path):
-    study = tune(settings_of(npz, tmp_path, evaluations=2))
-    assert against_random(study).startswith("too few random proposals (1)")
-    free = [Proposal(tuple(own), "x") for own in study.target.space.listed[:20].tolist()]
-    study.kept.history = History(study.target.space)
-    names = ("guided", "guided: random share")
-    for number, (proposal, by) in enumerate(zip(free, names * 10, strict=True)):
-        own = Proposal(proposal.codes, by)
-        study.history.add(own, Evaluation(1.0 + 0.01 * number + (by == names[1])))
-    assert "better than random here: its proposals are faster in 100 % of pairs" in against_random(study)
+    assert ("candidates scored" in facts) == (strategy == "guided")
 
 
 def test_a_function_in_memory_is_measured_here(tmp_path, monkeypatch):
@@ -135,7 +113,6 @@ def test_a_command_measures_and_the_result_is_written(dots, tmp_path):
     assert HloProto.FromString(default).hlo_module.name == "small"
     table = list_evaluations(study)
     assert len(table) == len(study.history) and table["best"].iloc[-1] == 1
-    assert proposers(study)["evaluations"].sum() == len(study.history)
     assert (folder / "curve.png").is_file()
 
 

@@ -330,14 +330,3 @@ def _number(text: str) -> tuple[float | None, str]:
 def serialised(module: Module) -> bytes:
     """Return a module as an ``HloProto``, which XLA's tools and ``make convert`` read."""
     return HloProto(hlo_module=module).SerializeToString(deterministic=True)
-
-
-def top_k_error(values: np.ndarray, prediction: np.ndarray, k: int) -> float:
-    """Return by which share the best of the k configurations predicted fastest is above the best of all.
-
-    Args:
-        values: ``(C,)`` of the whole space.
-        prediction: ``(C,)``, lower = predicted faster.
-        k: Configurations that are tried.
-    """
-    return float(values[np.argsort(prediction, kind="stable")[:k]].min() / values.min() - 1)
