@@ -12,7 +12,7 @@ from fastslow_programs.tuning.fleet import PROGRAMS, tune_fleet, write_fleet
 from fastslow_programs.tuning.fleet_settings import FleetSettings
 from fastslow_programs.tuning.result import BEST, CURVE, EVALUATIONS, write_result
 from fastslow_programs.tuning.settings import NO_RUN, TuneSettings
-from fastslow_programs.tuning.tune import tune
+from fastslow_programs.tuning.tune import complete_study
 
 
 def tune_program(settings: TuneSettings) -> Path:
@@ -32,7 +32,7 @@ def tune_program(settings: TuneSettings) -> Path:
     settings = with_absolute_paths(settings, "source", "data_root", "run")
     Source.of(settings.source, settings.kernel)  # refused before models are read
     _print_models(settings)
-    folder = write_result(tune(settings))
+    folder = write_result(complete_study(settings))
     facts = read_json(folder / MANIFEST)["summary"]
     files = {"best configuration": BEST, "its HLO, to compile": TUNED, "every evaluation": EVALUATIONS}
     files |= {"curve": CURVE, "study": settings.journal.name}

@@ -30,7 +30,7 @@ from fastslow_programs.program.identity import identify
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.known_runtimes import check_known, configurations_of, posterior, read_known
-from fastslow_programs.ranking.models import Models, load_models
+from fastslow_programs.ranking.models import Models, read_models
 from fastslow_programs.ranking.named_choices import NamedChoice, name_choices
 from fastslow_programs.ranking.result import Imposed, Learnt, Ranking, make_table, rank_groups
 from fastslow_programs.ranking.rules import best_rule
@@ -46,7 +46,9 @@ PICTURES = "predictions.png", "effects.png"
 PAGE, FACTS = "ranking.html", "ranking.json"
 
 
-def rank(settings: RankSettings, models: Models | None = None, known: pd.DataFrame | None = None) -> Ranking:
+def rank_source(
+    settings: RankSettings, models: Models | None = None, known: pd.DataFrame | None = None
+) -> Ranking:
     """Rank a program; nothing is written but the competition file of a converted one.
 
     Args:
@@ -61,7 +63,7 @@ def rank(settings: RankSettings, models: Models | None = None, known: pd.DataFra
     """
     if settings.estimate:
         require_compiler()
-    models = models or load_models(settings.run)
+    models = models or read_models(settings.run)
     collection = settings.find_collection()
     run = models.of(collection)  # before a conversion, which may take minutes
     members = run.members or {run.name: run}

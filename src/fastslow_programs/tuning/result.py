@@ -14,7 +14,7 @@ from fastslow.core.settings import resolve
 from fastslow_programs.compiler.device import TUNED, write_signature
 from fastslow_programs.tuning.confirmation import TOO_FEW
 from fastslow_programs.tuning.evaluators import serialised
-from fastslow_programs.tuning.kept_study import in_words
+from fastslow_programs.tuning.kept_study import torn_in_words
 from fastslow_programs.tuning.tune import Study
 
 BEST, EVALUATIONS, CURVE = "best.json", "evaluations.csv", "curve.png"
@@ -39,7 +39,7 @@ def summarise_study(study: Study) -> pd.Series:
             f"of {target.tied} choices the compiler can be made to take {len(target.space.choices)}"
         )
     if study.kept.torn:
-        facts["journal"] = in_words(study.kept.torn)
+        facts["journal"] = torn_in_words(study.kept.torn)
     if default:
         facts["default"] = f"{default:.6g}, {target.default_is}"
     if best:

@@ -120,7 +120,7 @@ def open_tuning(settings: TuneSettings, target: Target) -> Iterator[Study]:
         yield Study(settings, target, make_strategy(settings.strategy, target), kept)
 
 
-def tune(settings: TuneSettings) -> Study:
+def complete_study(settings: TuneSettings) -> Study:
     """Search for a program's fastest configuration, resuming the study that is there.
 
     Args:
