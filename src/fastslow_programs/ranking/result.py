@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from fastslow.competition.metrics import TOP_K, fastest_first, kendall_tau, rank
 from fastslow.core.shown import Shown
 from fastslow_programs.program.convert import count_failures
 from fastslow_programs.program.default import Default
+from fastslow_programs.ranking.known_runtimes import Learnt
 from fastslow_programs.ranking.named_choices import NamedChoice, in_words
 from fastslow_programs.ranking.rules import Rule
 from fastslow_programs.ranking.trust import Trust
@@ -38,28 +39,6 @@ class Imposed:
     bound: int
     numbers: frozenset[int]
     table: pd.DataFrame
-
-
-class Learnt(NamedTuple):
-    """What measured runtimes added to a ranking.
-
-    Args:
-        measurements: Their number.
-        configs: Number of configurations that were measured.
-        advice: Whether to measure more, in words.
-        faster: Probability that the fastest configuration is faster than the default; None where it is the
-            default, or the default is not known.
-    """
-
-    measurements: int
-    configs: int
-    advice: str
-    faster: float | None
-
-    def words(self) -> str:
-        """Return the same as a sentence."""
-        sure = "" if self.faster is None else f"; faster than the default with probability {self.faster:.2f}"
-        return f"known runtimes: {self.measurements}, of {self.configs} configurations{sure}; {self.advice}"
 
 
 @dataclass(frozen=True, repr=False)
