@@ -150,7 +150,7 @@ def find_cases(options: argparse.Namespace, folder: Path) -> list[Case]:
 
 
 def mean_rows(programs: list[dict]) -> list[dict]:
-    """Return per group and known number the mean tau of each predictor over programs, and the one promised."""
+    """Return per group and known number the mean tau of each predictor over programs, and the promise."""
     rows = []
     for group in dict.fromkeys(program["group"] for program in programs):
         own = [program for program in programs if program["group"] == group]
