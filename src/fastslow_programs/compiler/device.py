@@ -22,8 +22,6 @@ from fastslow.core.files import read_json, write_json
 from fastslow.core.isolated import Killed, Workers
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
 from fastslow.hlo.reader import read_hlo
-from fastslow_programs.compiler.layout_constraints import is_default, layout_constraint
-from fastslow_programs.compiler.layout_space import OUTPUT, ConfigurableNode, Layouts
 
 TUNED, SIGNATURE = "best.hlo.pb", "signature.json"
 LONG_ENOUGH = 0.002  # seconds; shorter programs run several times for one time
@@ -120,38 +118,6 @@ def _dtype(element_type: int) -> np.dtype:
         return np.dtype(bool if name == "pred" else ml_dtypes.bfloat16)
     kinds = {"s": "int", "u": "uint", "f": "float", "c": "complex"}
     return np.dtype(kinds[name[0]] + name[1:])
-
-
-def bind_differences(module: Module, layouts: Layouts, nodes: list[ConfigurableNode]) -> Module:
-    """Return a copy of a module with a ``LayoutConstraint`` on each output that differs from the default.
-
-    The rule of the TPU labels (:func:`fastslow_programs.compiler.layout_constraints.constrain`) puts barriers
-    around what it binds; here these only hinder fusion.
-    """
-    bound = Module()
-    bound.CopyFrom(module)
-    wanted = {
-        node.node: layouts[node.node][OUTPUT]
-        for node in nodes
-        if layouts.get(node.node) and not is_default(node, OUTPUT, layouts[node.node][OUTPUT])
-    }
-    number = 0
-    for computation in bound.computations:
-        new_id = max(i.id for i in computation.instructions) + 1
-        moved, instructions = {}, []
-        for instruction in computation.instructions:
-            instruction.operand_ids[:] = [moved.get(i, i) for i in instruction.operand_ids]
-            instructions.append(instruction)
-            if number in wanted:
-                instructions.append(layout_constraint(instruction, wanted[number], new_id))
-                moved[instruction.id] = new_id
-                new_id += 1
-            number += 1
-        computation.root_id = moved.get(computation.root_id, computation.root_id)
-        copies = [type(i).FromString(i.SerializeToString()) for i in instructions]
-        del computation.instructions[:]
-        computation.instructions.extend(copies)
-    return bound
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Figures of a ranking: the predictions, the agreement of the models, and the choices that matter."""
 
-from collections.abc import Mapping
 from textwrap import fill
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -10,22 +9,15 @@ from matplotlib.figure import Figure
 
 from fastslow.competition.metrics import kendall_tau
 
+if TYPE_CHECKING:
+    from fastslow_programs.ranking.result import Ranking
+
 _BARS = 20
 _LABEL_WIDTH, _TITLE_WIDTH = 70, 110  # characters of a line
 _BLUE, _ORANGE, _GREY = "#0072b2", "#e69f00", "0.6"  # for the colour-blind too
 
 
-class Ranked(Protocol):
-    """What is drawn of a :class:`fastslow_programs.ranking.result.Ranking`."""
-
-    program: str
-    models: str
-    table: pd.DataFrame
-    weights: Mapping[str, float]
-    default: int | None
-
-
-def plot_predictions(ranking: Ranked) -> Figure:
+def plot_predictions(ranking: "Ranking") -> Figure:
     """Plot the prediction of every configuration, fastest first, and how each model agrees with the run.
 
     Args:

@@ -171,21 +171,6 @@ class Ranking(Shown):
             f"configuration is in place {place} here"
         )
 
-    def ends(self, count: int = 10) -> pd.DataFrame:
-        """Describe the fastest and the slowest configurations in words.
-
-        Args:
-            count: Configurations of either end.
-
-        Returns:
-            One row per configuration: ``rank``, ``config``, ``prediction``, and ``differs``: in what it
-            differs from the default, the choices that explain most first.
-        """
-        matters = dict(zip(self.effects["choice"], self.effects["explained"], strict=True))
-        rows = self._ends(count)[["rank", "config", "prediction"]].copy()
-        rows["differs"] = [in_words(self.choices, c, _SPELLED_OUT, matters) for c in rows["config"]]
-        return rows
-
     def differences(self, count: int = 10) -> pd.DataFrame:
         """Return every choice in which the fastest and the slowest configurations differ from the default.
 
