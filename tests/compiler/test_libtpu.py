@@ -21,12 +21,10 @@ from fastslow_programs.compiler.layout_choices import (
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.compiler.libtpu import (
-    TOPOLOGIES,
     Compiler,
     CompilerError,
     lower,
     require_compiler,
-    topology_of,
 )
 from helpers.cases import cases
 from helpers.dot_module import small_module
@@ -151,12 +149,6 @@ os.kill(os.getpid(), signal.SIGTERM)
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (-signal.SIGTERM, "")
-
-
-def test_an_unknown_generation_is_refused():
-    assert topology_of("v3") == "v3:2x2" and "v3" in TOPOLOGIES
-    with pytest.raises(SettingsError, match="generation: unknown TPU generation 'h100'; one of v2, v3"):
-        Compiler("h100")
 
 
 @cases("use", [require_compiler, Compiler, Compiler.version])

@@ -74,19 +74,6 @@ def require_compiler() -> None:
         )
 
 
-def topology_of(generation: str) -> str:
-    """Return the topology of a TPU generation, see :data:`TOPOLOGIES`.
-
-    Raises:
-        SettingsError: The generation is unknown.
-    """
-    if generation not in TOPOLOGIES:
-        raise SettingsError(
-            f"generation: unknown TPU generation {generation!r}; one of {', '.join(TOPOLOGIES)}"
-        )
-    return TOPOLOGIES[generation]
-
-
 def _set_environment() -> None:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -99,11 +86,11 @@ class Compiler:
         generation: One of :data:`TOPOLOGIES`.
 
     Raises:
-        SettingsError: libtpu is missing or has an unsupported PJRT version, or the generation is unknown.
+        SettingsError: libtpu is missing or has an unsupported PJRT version.
     """
 
     def __init__(self, generation: str = "v3"):
-        topology = topology_of(generation).encode()
+        topology = TOPOLOGIES[generation].encode()
         require_compiler()
         _set_environment()
         folder = importlib.util.find_spec("libtpu").submodule_search_locations[0]

@@ -155,8 +155,10 @@ def _draw_boxes(
     axes = figure.add_axes((0, 0.4 / (height + _AROUND), 1, height / (height + _AROUND)), frameon=False)
     axes.set(xticks=[], yticks=[])
     axes.set_title(title, fontsize=10)
-    place_of_legend = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "ncols": 4, "frameon": False}
-    axes.legend(handles=_legend(arrays, nodes), fontsize=8, **place_of_legend)
+    handles = _legend(arrays, nodes)
+    axes.legend(
+        handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=4, fontsize=8, frameon=False
+    )
     axes.set(xlim=(left - room, right + room), ylim=(y.min() - _LAYER / 2, _LAYER / 2))
     lines = np.stack([x[edges], y[edges]], -1)
     axes.add_collection(LineCollection(lines, colors="0.55", linewidths=0.8, zorder=1))

@@ -31,7 +31,7 @@ _CALIBRATION = 4.0  # known configurations that the process's own variance count
 
 @dataclass(frozen=True)
 class Configurations:
-    """What is known of configurations of a program without their measurements.
+    """Configurations of a program, without their measurements.
 
     Letters in shapes: C configurations, G choices, F columns, P predictions.
 

@@ -13,7 +13,7 @@ from fastslow.core.shown import Shown
 from fastslow_programs.program.convert import count_failures
 from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.known_runtimes import Learnt
-from fastslow_programs.ranking.named_choices import NamedChoice, in_words
+from fastslow_programs.ranking.named_choices import NamedChoice, differences, in_words
 from fastslow_programs.ranking.rules import Rule
 from fastslow_programs.ranking.trust import Trust
 
@@ -112,7 +112,9 @@ class Ranking(Shown):
         """Return the figures of predictions and of effects."""
         from fastslow_programs.ranking.plots import plot_effects, plot_predictions
 
-        return [plot_predictions(self), *([plot_effects(self.effects)] if len(self.effects) else [])]
+        title = f"{self.program}, ranked by {self.models}"
+        predictions = plot_predictions(self.table, self.weights, self.default, title)
+        return [predictions, *([plot_effects(self.effects)] if len(self.effects) else [])]
 
     def changes(self) -> pd.DataFrame:
         """Return the options that are faster than the default's by more than two standard errors.
@@ -184,8 +186,7 @@ class Ranking(Shown):
         rows = [
             (rank, config, c.node, c.tied, c.tensor, c.options[c.values[config]], c.options[c.default])
             for rank, config in self._ends(count)[["rank", "config"]].itertuples(index=False)
-            for c in self.choices
-            if c.values[config] != c.default
+            for c in differences(self.choices, config)
         ]
         return pd.DataFrame(rows, columns=["rank", "config", "node", "tied", "tensor", "layout", "default"])
 
@@ -310,6 +311,6 @@ def rank_groups(
             "config": nearest,
             "configs": counts[order],
             "prediction": mean[order],
-            "differs": [in_words(bound, config, _SPELLED_OUT, {}) for config in nearest],
+            "differs": [in_words(bound, config, _SPELLED_OUT) for config in nearest],
         }
     )

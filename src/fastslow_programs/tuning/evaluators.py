@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -26,15 +26,21 @@ from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.device import NOISY, Bench, LocalProgram, device_name, require_jax
 from fastslow_programs.tuning.history import Evaluation, Proposal
 
-if TYPE_CHECKING:
-    from fastslow_programs.tuning.settings import SearchSettings
-
 CONFIGURATION, PROGRAM = "configuration.json", "program.hlo.pb"
 _SHOWN = 300  # characters of a message that are kept
 ROUNDS = 15
 """Times that the evaluator ``device`` runs each configuration of a batch, in random order."""
 
 Evaluate = Callable[[Sequence[Proposal]], Iterator[tuple[int, Evaluation]]]
+
+
+class Limits(Protocol):
+    """The settings that evaluators read, see :class:`fastslow_programs.tuning.settings.SearchSettings`."""
+
+    command: str
+    seconds: float
+    attempts: int
+    processes: int
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Request:
         local: The program as it is lowered for this machine, where it is measured here.
     """
 
-    settings: "SearchSettings"
+    settings: Limits
     module_of: Callable[[tuple[int, ...]], Module] | None = None
     describe: Callable[[tuple[int, ...]], dict] = dict
     labeller: Labeller | None = None

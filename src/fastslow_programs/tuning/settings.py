@@ -6,7 +6,6 @@ from typing import Annotated, Literal, Self
 
 from annotated_types import Le
 
-from fastslow.competition.catalog import Collection
 from fastslow.core.settings import (
     FractionBelowOne,
     NonNegative,
@@ -151,10 +150,6 @@ class TuneSettings(SearchSettings, SourceSettings):
             **replay,
         )
         return own.of(self._given) if self._given else own
-
-    def find_collection(self) -> Collection:
-        """Return the collection whose models guide."""
-        return self.ranking().find_collection()
 
     def find_run(self) -> Path | None:
         """Return the run that guides; None for an unguided strategy, or where none is wanted.
