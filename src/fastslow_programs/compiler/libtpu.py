@@ -235,13 +235,7 @@ def _compile_options(options: dict[str, str | bool]) -> bytes:
 
 
 def lower(function, arguments) -> bytes:
-    """Lower a function and arguments as for ``jax.jit`` to a serialised ``HloModuleProto`` for a TPU.
-
-    Raises:
-        SettingsError: JAX is not installed.
-    """
-    if importlib.util.find_spec("jax") is None:
-        raise SettingsError("jax is not installed: pip install -e '.[compiler]'")
+    """Lower a function and arguments as for ``jax.jit`` to a serialised ``HloModuleProto`` for a TPU."""
     _set_environment()
     import jax
 

@@ -174,7 +174,7 @@ def configurations_of(
     """Return the C distinct configurations of a graph.
 
     A configuration of the file is ``graph.config_row[config]`` among them, and ``graph.expand(found.mean)``
-    is the posterior's ranking of the file.
+    is the ranking of the file.
 
     Args:
         graph: The graph.

@@ -23,7 +23,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.isolated import TIMED_OUT, Killed, Workers, run_command
 from fastslow.hlo.messages import HloProto, Module
 from fastslow_programs.compiler.compile_pool import Labeller
-from fastslow_programs.compiler.device import NOISY, Bench, LocalProgram, device_name, require_jax
+from fastslow_programs.compiler.device import NOISY, Bench, LocalProgram, device_name
 from fastslow_programs.tuning.history import Evaluation, Proposal
 
 CONFIGURATION, PROGRAM = "configuration.json", "program.hlo.pb"
@@ -271,9 +271,6 @@ class DeviceEvaluator(Evaluator):
     def of(cls, request: Request) -> "DeviceEvaluator":
         """See :class:`Evaluator`."""
         return cls(request.module_of, request.local, request.settings.seconds)
-
-    def __post_init__(self):
-        require_jax()
 
     @property
     def name(self) -> str:

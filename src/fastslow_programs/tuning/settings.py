@@ -114,11 +114,6 @@ class TuneSettings(SearchSettings, SourceSettings):
         return own
 
     @property
-    def is_npz(self) -> bool:
-        """Whether the source is a competition file."""
-        return self.ranking().is_npz
-
-    @property
     def kind_of_evaluator(self) -> str:
         """The evaluator; the source's kind has a default one."""
         if self.evaluator or not self.source:

@@ -78,7 +78,8 @@ class Target:
 
     def value_of_default(self, history: History) -> float | None:
         """Return the value of the default as labelled or else as evaluated, None where it is not known."""
-        return self.default_value or history.value_of(self.space.default)
+        found = history.evaluation_of(self.space.default)
+        return self.default_value or (found[1] if found else None)
 
     def as_json(self, codes) -> dict:
         """Return a configuration as JSON: the options, and in words what differs from the default."""
