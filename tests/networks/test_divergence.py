@@ -11,7 +11,7 @@ from fastslow.core.errors import FastslowError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.training import train as train_module
-from fastslow.networks.training.divergence import Diverged, LossWatch, check_outputs, check_weights
+from fastslow.networks.training.divergence import Diverged, check_loss, check_outputs, check_weights
 from fastslow.networks.training.train import Training, train
 from helpers.cases import cases
 from helpers.networks import lines_of, small_training, weights_of
@@ -123,7 +123,7 @@ def test_a_resumed_run_remembers_the_first_loss(settings, monkeypatch):
     training.run(folder, "mark")
     again = Training(settings, make_dataset(settings))
     again.run(folder, "mark")  # from the checkpoint of epoch 4
-    assert again.warnings == training.warnings and again.watch.first == training.watch.first
+    assert again.warnings == training.warnings and again.first_loss == training.first_loss
 
 
 # of make submit on the sample (three seeds each of layout and tile), as metrics.jsonl has them
@@ -142,11 +142,11 @@ HEALTHY = [
 def test_no_healthy_curve_is_stopped(curve, unit):
     """Nor the curve upside down, five times the first loss above it, or with steps that overflowed."""
     for losses in (curve, curve[:1] + tuple(6 * curve[0] - loss for loss in curve), (*curve, np.inf, np.nan)):
-        watch = LossWatch()
         for loss in losses:
-            watch.check(loss * unit)
+            check_loss(loss * unit, losses[0] * unit)
     with pytest.raises(Diverged, match="10 times"):
-        watch.check(10.5 * curve[0] * unit)
+        check_loss(10.5 * curve[0] * unit, curve[0] * unit)
+    check_loss(curve[0], np.nan)  # no epoch had a finite one before
 
 
 def test_a_real_divergence(settings, features, tmp_path):

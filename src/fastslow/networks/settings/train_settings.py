@@ -265,8 +265,9 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         """
         from fastslow.networks.hardware import devices  # imports torch, which takes seconds
 
-        kind, precision = devices.device_type(self.device), devices.precision_name(self.device)
-        return {**super().identity(), "device_type": kind, "precision": precision}
+        device = devices.pick_device(self.device)
+        precision = str(devices.pick_precision(device)).removeprefix("torch.")
+        return {**super().identity(), "device_type": device.type, "precision": precision}
 
     def unread(self) -> Unread:
         """Return the fields that the kind, the variant of segments or a network without blocks ignores."""

@@ -74,7 +74,7 @@ def save_checkpoint(training: Any, folder: Path, mark: str) -> None:
     if training.segments:
         training.segments.write(folder)
     parts = {name: getattr(training, name).state_dict() for name in training.stored}
-    state = {"mark": mark, "epoch": training.epoch, **parts}
+    state = {"mark": mark, "epoch": training.epoch, "first_loss": training.first_loss, **parts}
     write_tensors(folder / CHECKPOINT, state, sealed=True)
 
 
@@ -83,7 +83,7 @@ def load_checkpoint(training: Any, folder: Path, mark: str) -> bool:
     state = distributed.from_first(lambda: read_checkpoint(folder / CHECKPOINT, mark))
     if state is None:
         return False
-    training.epoch = state["epoch"]
+    training.epoch, training.first_loss = state["epoch"], state["first_loss"]
     for name in training.stored:
         getattr(training, name).load_state_dict(state[name])
     return True

@@ -24,7 +24,7 @@ from fastslow.networks.predict.dataset import GraphDataset, make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.states.sparse import move
 from fastslow.networks.training.denoising import denoised_labels
-from fastslow.networks.training.divergence import Diverged, LossWatch, check_weights, stop
+from fastslow.networks.training.divergence import Diverged, check_loss, check_weights, stop
 from fastslow.networks.training.run_folder import load_checkpoint, save_checkpoint, write_runs
 from fastslow.networks.training.schedule import scheduled
 from fastslow.networks.training.validation import Validation
@@ -75,20 +75,19 @@ class Training:
             denoised = denoised_labels(dataset.sources, {TRAIN: self.names, VALID: valid})
             self.labels = denoised[TRAIN]
             self.validation.aim(denoised[VALID])
-        self.stored = ["network", "optimizer", "scaler", "validation", "watch"]
+        self.stored = ["network", "optimizer", "scaler", "validation"]
         self.segments = None
         if settings.segment_training != "none":
             from fastslow.networks.segments.training import SegmentTraining
 
             self.segments = SegmentTraining(settings, dataset, self.network)
             self.stored.append("segments")
-        self.epoch = 0
+        self.epoch, self.first_loss = 0, math.nan
         self.warnings: list[str] = []
         self._whole = BoundedCache[Example](step_memory() // 4, held_bytes)
         self._freed = FreedMemory()
         caches = self._whole.clear, dataset.clear, self._freed.release
         self.fits = Shrinking(settings.configs_per_step, "configs_per_step", caches)
-        self.watch = LossWatch()
 
     def run_epoch(self) -> float:
         """Train on every graph once; return the mean loss."""
@@ -125,13 +124,8 @@ class Training:
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         examples.begin(len(seeds))
-        while True:
-            try:
-                losses = self.add_gradients(examples, seeds, size)
-                break
-            except (MemoryError, RuntimeError) as error:
-                self.fits.check(error)
-            self.fits.shrink()  # the step is taken again on fewer configurations
+        # where memory runs out, the step is taken again on fewer configurations
+        losses = self.fits.run(lambda _: self.add_gradients(examples, seeds, size))
         distributed.add_gradients(self.network)
         self.scaler.unscale_(self.optimizer)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.max_grad_norm)
@@ -204,10 +198,11 @@ class Training:
         with progress(**options, disable=quiet) as bar:
             while self.epoch < settings.epochs and not validation.is_stale(self.epoch):
                 loss = self.run_epoch()
+                self.first_loss = self.first_loss if math.isfinite(self.first_loss) else loss
                 bar.update()
                 due = self.epoch % settings.evaluate_every == 0 or self.epoch == settings.epochs
                 try:
-                    self.watch.check(loss)
+                    check_loss(loss, self.first_loss)
                     check_weights(self.network)
                     if due:
                         validation.evaluate(self.epoch, loss)
