@@ -2,10 +2,6 @@
 
 A configuration reaches a segment only through the groups of tied choices that the segment's nodes see, so the
 table has a row for each *distinct* state of a segment; the published one has a row for every configuration.
-
-The part that the configurations of a segment share is larger than their differences, and drifts as the
-weights change. It is kept once for each segment, as it was last, and a row holds the difference from it. 16
-bits are enough for the difference, and rows that were written at different steps differ by less.
 """
 
 from dataclasses import dataclass
@@ -13,36 +9,31 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-_LARGEST = float(np.finfo(np.float16).max)
-
 
 @dataclass
 class GraphTable:
     """The table of one graph: J segments, T distinct segment states, P D channels, L layers.
 
     Args:
-        difference: ``(T, P D)`` float16, what the configurations of a row add to the shared part.
+        sums: ``(T, P D)`` float32, what a segment in this state adds to the sums over the nodes.
         row_step: ``(T,)`` int32, step at which a row was written; -1 for never.
-        shared: ``(J, P D)`` float32, mean of a segment's sums over the configurations of its last step.
-        shared_step: ``(J,)`` int32, that step; -1 for never.
-        moments: ``(J, L, 2, D)`` float32, mean and variance of its states at the input of each norm.
+        moments: ``(J, L, 2, D)`` float32, mean and variance of a segment's states at the input of each norm.
+        known: ``(J,)`` bool, whether a segment's moments were written.
     """
 
-    difference: np.ndarray
+    sums: np.ndarray
     row_step: np.ndarray
-    shared: np.ndarray
-    shared_step: np.ndarray
     moments: np.ndarray
+    known: np.ndarray
 
     @classmethod
     def empty(cls, rows: int, segments: int, channels: int, layers: int, hidden: int) -> "GraphTable":
         """Return a table in which nothing is known. Rows take no memory before they are written."""
         return cls(
-            np.zeros((rows, channels), np.float16),
+            np.zeros((rows, channels), np.float32),
             np.full(rows, -1, np.int32),
-            np.zeros((segments, channels), np.float32),
-            np.full(segments, -1, np.int32),
             np.zeros((segments, layers, 2, hidden), np.float32),
+            np.zeros(segments, bool),
         )
 
     def write(self, segment: int, rows: np.ndarray, sums: np.ndarray, moments: np.ndarray, step: int) -> None:
@@ -55,10 +46,8 @@ class GraphTable:
             moments: ``(L, 2, D)``.
             step: Number of the optimiser's step.
         """
-        mean = sums.mean(0)
-        self.difference[rows] = np.clip(sums - mean, -_LARGEST, _LARGEST)
-        self.row_step[rows] = step
-        self.shared[segment], self.shared_step[segment], self.moments[segment] = mean, step, moments
+        self.sums[rows], self.row_step[rows] = sums, step
+        self.moments[segment], self.known[segment] = moments, True
 
 
 class SegmentTable:
@@ -92,12 +81,12 @@ class SegmentTable:
     def state_dict(self) -> dict[str, dict[str, torch.Tensor]]:
         """Return a checkpoint of the tables: tensors by field by graph.
 
-        ``difference`` has the written rows only; :meth:`load_state_dict` restores the others as 0.
+        ``sums`` has the written rows only; :meth:`load_state_dict` restores the others as 0.
         """
         return {
             name: {
                 **{field: torch.from_numpy(array) for field, array in vars(table).items()},
-                "difference": torch.from_numpy(table.difference[table.row_step >= 0]),
+                "sums": torch.from_numpy(table.sums[table.row_step >= 0]),
             }
             for name, table in self.graphs.items()
         }
@@ -107,7 +96,7 @@ class SegmentTable:
         self.graphs = {}
         for name, stored in state.items():
             arrays = {field: tensor.numpy() for field, tensor in stored.items()}
-            written, known = arrays["row_step"] >= 0, arrays["difference"]
-            arrays["difference"] = np.zeros((len(written), known.shape[1]), known.dtype)
-            arrays["difference"][written] = known
+            written, sums = arrays["row_step"] >= 0, arrays["sums"]
+            arrays["sums"] = np.zeros((len(written), sums.shape[1]), sums.dtype)
+            arrays["sums"][written] = sums
             self.graphs[name] = GraphTable(**arrays)

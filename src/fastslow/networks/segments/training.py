@@ -200,7 +200,7 @@ class SegmentTraining:
     def _stored_moments(self, example: SegmentExample) -> list[Moments | None]:
         """Return the moments of each norm over the segments that are known and not live."""
         table = self._graph_table(example)
-        known = table.shared_step >= 0
+        known = table.known.copy()
         known[example.live] = False
         if not known.any():
             return [None] * len(norms(self.network))
@@ -213,22 +213,17 @@ class SegmentTraining:
         rows = example.graph.rows(self._live, example.configs)
         wanted = example.kept.copy()
         wanted[live] = False
-        known = np.flatnonzero(wanted & (table.shared_step >= 0))
-        written = table.row_step[rows[known]] >= 0
-        self.table.note(self._step - table.row_step[rows[known]][written], int(wanted.sum()) * rows.shape[1])
-        difference = np.zeros(own.shape)
-        for segment, there in zip(known, written, strict=True):
-            difference[there] += table.difference[rows[segment][there]]
+        written = wanted[:, None] & (table.row_step[rows] >= 0)
+        self.table.note(self._step - table.row_step[rows[written]], int(wanted.sum()) * rows.shape[1])
+        stored = np.zeros(own.shape)
+        for state, there in zip(rows, written, strict=True):
+            stored[there] += table.sums[state[there]]
         weight = example.graph.num_segments - written.sum(0)
-        shared_weight = example.graph.num_segments - len(known)
-        stored = table.shared[known].sum(0, dtype=np.float64) + difference
         stored, weight = (torch.from_numpy(each).to(own.device) for each in (stored, weight))
-        mean = own.mean(0)
-        sums = shared_weight * mean + weight[:, None] * (own - mean) + stored
         found = own.detach().cpu().numpy()
         if np.isfinite(found).all():  # float16 may overflow; such a step is left out
             table.write(live, rows[live], found, moments.cpu().numpy(), self._step)
-        return sums
+        return weight[:, None] * own + stored
 
     def write(self, folder: Path) -> None:
         """Write the log, where there is one."""
