@@ -157,11 +157,12 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "GET":
             stub.ranges.append(asked)
         start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked else 0
-        if start and start >= len(content):
-            self._reply(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+        size = stub.sizes.get(path, len(content))
+        if start and start >= size:
+            self._reply(416, b"", {"Content-Range": f"bytes */{size}"})
         elif asked:
             stub.parts += 1
-            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            headers["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
             self._reply(206, content[start:], headers, path)
         else:
             self._reply(200, content, headers, path)

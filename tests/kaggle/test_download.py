@@ -244,7 +244,7 @@ def test_disk_space_is_checked_before_the_download_and_before_unpacking(stub, ro
         fetch_google(stub, root, VALID)
     assert stub.ranges == [], "the download began"
     (root / "archives").mkdir()
-    (root / "archives" / f"{VALID.archive}.part").write_bytes(b"x" * 9)  # Need not come again.
+    (root / "archives" / f"{VALID.archive}.part").write_bytes(content[:9])  # Need not come again.
     fetch_google(stub, root, VALID)
     assert stub.calls[path] == 3
 

@@ -180,20 +180,7 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         *("configs_together", "cross_config", "denoise", "pair_edges"),
         *segment_settings.SEGMENT_FIELDS,
     )
-    renamed: ClassVar[dict[str, str]] = {
-        "width": "hidden_channels",
-        "depth": "num_layers",
-        "clip": "max_grad_norm",
-        "config_join": "joins_nodes",
-        "inference_configs": "configs_together",
-    }
-    former: ClassVar[dict[str, Any]] = {
-        "dimension_tokens": False,
-        "node_attention": "none",
-        "segment_keep": 0.5,
-        "segment_partition": "contiguous",
-        "segments_per_step": 1,
-    }
+    former: ClassVar[dict[str, Any]] = {"node_attention": "none"}
     main: ClassVar[tuple[str, ...]] = (
         *("kind", "features", "runs", "folder", "device", "seed", "epochs", "learning_rate", "loss"),
         *("hidden_channels", "num_layers", "graphs_per_step", "configs_per_step"),
