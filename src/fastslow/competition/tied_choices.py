@@ -127,13 +127,3 @@ def factorise(codes: np.ndarray) -> Choices:
         codes=table.reshape(num_nodes, len(ROLES), table.shape[1]),
         options=options.astype(np.int32),
     )
-
-
-def no_choices(num_configs: int) -> Choices:
-    """Return the result of :func:`factorise` for configurations without tensors, such as a tile kernel's."""
-    return Choices(
-        values=np.zeros((num_configs, 0), np.uint8),
-        group=np.zeros((0, len(ROLES)), np.int32),
-        codes=np.zeros((0, len(ROLES), 1), np.uint16),
-        options=np.zeros(0, np.int32),
-    )

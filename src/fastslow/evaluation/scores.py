@@ -229,19 +229,3 @@ def valid_metrics(features: str, ensemble: str) -> pd.DataFrame:
     """Return :func:`metric_table` of only the valid split; arguments are folders as settings name them."""
     source = Features(resolve(features))
     return metric_table(source, resolve(ensemble), {VALID: source.labels(VALID)}).drop(columns="split")
-
-
-def all_metrics(pairs: list[tuple[Features, Path]], solution: Mapping | None) -> pd.DataFrame:
-    """Return :func:`metric_table` of several collections; arguments as for :func:`score_table`.
-
-    Returns:
-        One row per ``collection``, ``model`` and ``split``.
-    """
-    tables = [
-        metric_table(features, ensemble, truth_of(features, solution)).assign(
-            collection=features.collection.name
-        )
-        for features, ensemble in pairs
-    ]
-    whole = pd.concat(tables, ignore_index=True)
-    return whole[["collection", *whole.columns.drop("collection")]]
