@@ -81,9 +81,7 @@ def step_cost(options: Namespace) -> dict:
     settings, folder = cost_config(options), Path(options.made[1])
     program = program_of(Path(options.made[0]))
     source = OneGraph(program, read_graph(folder, "test", program.name))
-    dataset = GraphDataset(
-        [source], settings.num_layers, torch.device("cpu"), pair_edges=settings.joins_pairs()
-    )
+    dataset = GraphDataset(settings, [source])
     network, name = make_network(settings, dataset), f"{program.collection.slug}/{program.name}"
     segments = SegmentTraining(settings, dataset, network) if options.variant != WHOLE else None
     optimizer, rng = torch.optim.AdamW(network.parameters()), np.random.default_rng(0)

@@ -38,7 +38,7 @@ from fastslow.evaluation.baselines import (
 )
 from fastslow.features.scaling import standardise
 from fastslow.features.train_graphs import draw_graphs, trainable
-from fastslow.networks.predict.dataset import make_dataset, predict
+from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training
 from fastslow.workflow.presets import network_settings, preset_settings
@@ -129,7 +129,7 @@ class Comparison:
         began = time.process_time()
         for group in training_groups("layout", train_on).values():
             own = TrainSettings(**settings)
-            training = Training(own, make_dataset(own, self.sources(folder, [c.slug for c in group])))
+            training = Training(own, GraphDataset(own, self.sources(folder, [c.slug for c in group])))
             checkpoints = self.place / "models-training"
             training.run(checkpoints, "training")
             shutil.rmtree(checkpoints)

@@ -77,8 +77,7 @@ class Steps:
         program = program_of(path)
         self.settings = TrainSettings(**network_settings("kaggle", {}, slug)[0], device="cpu")
         source = OneGraph(program, graph, split="test")
-        layers, pairs = self.settings.num_layers, self.settings.joins_pairs()
-        self.dataset = GraphDataset([source], layers, torch.device("cpu"), pair_edges=pairs)
+        self.dataset = GraphDataset(self.settings, [source])
         self.network = make_network(self.settings, self.dataset)
         self.slug, self.name, self.configs = program.collection.slug, program.name, graph.num_configs
         self._optimizer, self._freed = torch.optim.AdamW(self.network.parameters()), FreedMemory()

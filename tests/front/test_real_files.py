@@ -14,7 +14,7 @@ from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureSettings, build_features, build_graph
 from fastslow.features.store import Features
 from fastslow.networks.model.graph_batch import PreparedGraph
-from fastslow.networks.predict.dataset import make_dataset
+from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network, train
 from helpers.cases import cases
@@ -128,7 +128,7 @@ def test_networks_learn_from_the_labelled_and_rank_the_test_files_of_every_colle
 
 def predictions_of_tests(run, weights):
     """Predictions of the test files of all collections of a training's kind, by ID."""
-    found, inputs = {}, make_dataset(run)
+    found, inputs = {}, GraphDataset(run)
     network = make_network(run, inputs).eval()
     network.load_state_dict(torch.load(weights, weights_only=True))
     for program in PROGRAMS:

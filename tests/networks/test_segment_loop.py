@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fastslow.core.artifacts import read_manifest
-from fastslow.networks.predict.dataset import make_dataset
+from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.segment_settings import SEGMENT_FIELDS, VARIANTS
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training, train
@@ -72,7 +72,7 @@ def test_every_variant_trains(settings, name):
 
 
 def make_training(settings):
-    return Training(settings, make_dataset(settings))
+    return Training(settings, GraphDataset(settings))
 
 
 def test_a_segmented_training_learns_as_the_whole_graph_does(settings):

@@ -299,7 +299,3 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         """Return the settings of the layers."""
         own = {field.name: getattr(self, field.name) for field in fields(Architecture)}
         return Architecture(**own | {"cross_config": self.cross_config and self.kind == "layout"})
-
-    def joins_pairs(self) -> bool:
-        """Return whether configurable nodes that share a tensor are joined by an edge."""
-        return self.pair_edges and self.kind == "layout"

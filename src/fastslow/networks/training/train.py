@@ -20,7 +20,7 @@ from fastslow.networks.hardware.step_examples import StepExamples
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.model.network import RankingNetwork
-from fastslow.networks.predict.dataset import GraphDataset, make_dataset
+from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.states.sparse import move
 from fastslow.networks.training.denoising import denoised_labels
@@ -244,7 +244,7 @@ def train(settings: TrainSettings) -> dict:
         artifact = settings.artifact()
         with distributed.building(artifact) as needed:
             if needed:
-                training = Training(settings, make_dataset(settings))
+                training = Training(settings, GraphDataset(settings))
                 training.run(artifact.folder, artifact.fingerprint)
                 write_runs(artifact, training)
             return distributed.from_first(lambda: read_manifest(artifact.folder))
