@@ -52,20 +52,19 @@ class Quality:
         return "; ".join(said)
 
 
-def measure_quality(program: Program, seed: int = 0) -> Quality:
+def measure_quality(program: Program) -> Quality:
     """Measure the labels of a program, see :func:`quality_of`."""
-    return quality_of(*config_groups(program), seed)
+    return quality_of(*config_groups(program))
 
 
-def quality_of(runtime: np.ndarray, group: np.ndarray, seed: int = 0) -> Quality:
+def quality_of(runtime: np.ndarray, group: np.ndarray) -> Quality:
     """Measure the labels of one graph.
 
     Args:
         runtime: ``(C,)`` runtimes above 0, in the order of the rows.
         group: ``(C,)`` number of each row's configuration, from 0.
-        seed: Seed of the resampling and the simulated noise.
     """
-    values, rng = np.log(np.asarray(runtime, np.float64)), np.random.default_rng(seed)
+    values, rng = np.log(np.asarray(runtime, np.float64)), np.random.default_rng(0)
     counts = np.bincount(group)
     largest, smallest = np.full(len(counts), -np.inf), np.full(len(counts), np.inf)
     np.maximum.at(largest, group, values)
