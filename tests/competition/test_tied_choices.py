@@ -41,19 +41,6 @@ def test_groups_hold_the_tensors_that_determine_each_other(seed):
         np.testing.assert_array_equal(part.layout_codes([2, 1]), codes[rows[[2, 1]]])
 
 
-@given(st.integers(0, 10**6))
-@settings(max_examples=60)
-def test_a_partition_joins_configurations_that_agree_on_the_groups(seed):
-    codes, rng = draw_codes(seed)
-    choices = factorise(codes)
-    groups = rng.permutation(choices.num_groups)[: rng.integers(0, choices.num_groups + 1)]
-    index, first = choices.partition(groups)
-    keys = [tuple(row) for row in choices.values[:, np.sort(groups)].tolist()]
-    order = sorted(set(keys))
-    assert index.tolist() == [order.index(key) for key in keys]
-    assert first.tolist() == [keys.index(key) for key in order]
-
-
 @pytest.mark.parametrize("high", [1, 2, 1000, 2**31])
 @pytest.mark.parametrize("columns", [0, 1, 70])
 def test_distinct_rows_are_those_of_numpy(high, columns, rng):
