@@ -94,6 +94,8 @@ class Training:
         settings = self.settings
         rng = np.random.default_rng([settings.seed, self.epoch])
         self.network.train()
+        if self.segments:
+            self.segments.begin(self.epoch)
         names = rng.permutation(self.names)
         drops = settings.edge_dropout > 0 or self.segments
         drawn = [(name, self.draw(name, rng), int(rng.integers(2**63)) if drops else None) for name in names]
@@ -105,13 +107,9 @@ class Training:
         examples = StepExamples(self.example, [drawn[n] for n in own], self.fits, random)
         losses = []
         for position, group in enumerate(groups):
-            if self.segments:
-                self.segments.begin(self.epoch, self.epoch * steps + position)
             rate = scheduled(settings, self.epoch, position, steps)
             losses += self.step(examples, seeds[distributed.share(group)].tolist(), len(group), rate)
             self._freed.after_step()
-        if self.segments:
-            self.segments.end(self.epoch)
         self.epoch += 1
         return distributed.mean_loss(losses, self.dataset.device)
 
