@@ -56,7 +56,7 @@ class SageConv(nn.Module):
     .. math:: y_n = W x_n + b + \operatorname{agg}_{m \in operands(n)} W_o x_m
               + \operatorname{agg}_{m \in users(n)} W_u x_m
 
-    with agg the mean or the sum. A node without neighbours in a direction gets 0 from it. TpuGraphs' tile
+    with agg the mean or the sum. A node without neighbours in a direction receives 0 from it. TpuGraphs' tile
     baseline takes the sum.
 
     Deduplication is free. Rows are projected before they are aggregated: there are fewer states below.

@@ -105,7 +105,7 @@ class SegmentedGraph:
             gradients: Whether gradients are wanted.
 
         Returns:
-            The batch; the nodes of its last level are those of the segment, ascending.
+            The batch; its last level holds the nodes of the segment, ascending.
         """
         reach, degrees = self.view(border)
         part = reach.part(np.flatnonzero(self.part == segment), num_levels)
