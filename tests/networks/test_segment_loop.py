@@ -106,7 +106,7 @@ def test_the_head_learns_from_whole_graphs(settings, monkeypatch):
     """Its sums are those of all configurations, computed once, and equal the whole graph's."""
     settings = variant(settings, "gst+ef").replace(segment_border="cut", dropout=0.0)
     training = make_training(settings)
-    training.segments.begin(3, 0)
+    training.segments.begin(3)
     name = training.names[0]
     every = range_of(training, name)
     example, _ = training.make_example(name, every[::2].copy(), 0)
@@ -121,7 +121,7 @@ def test_the_head_learns_from_whole_graphs(settings, monkeypatch):
     torch.testing.assert_close(training.segments._whole_sums(example), found)
     few = settings.replace(configs_together=2)
     again = make_training(few)
-    again.segments.begin(3, 0)
+    again.segments.begin(3)
     example, _ = again.make_example(name, every, 0)
     torch.testing.assert_close(again.segments._whole_sums(example), pooled.detach(), rtol=1e-4, atol=1e-4)
 

@@ -157,8 +157,8 @@ class Plan:
         """Return the collections that one model learns from together, by the name that they share."""
         with self._naming(model, kind):
             given = preset_settings(self.preset, self.overrides, model, kind)
-            own = {"kind": kind} if model == "gnn" else {}
-            return training_groups(kind, SECTIONS[model](**{**given, **own}).train_on)
+            own, section = {"kind": kind} if model == "gnn" else {}, SECTIONS[model]
+            return training_groups(kind, section(**{**given, **own}).asdict()["train_on"])
 
     def _trainings(self, model: str, kind: str) -> list[Step]:
         """Return the trainings of a model: each learns from a group of collections and predicts for all."""

@@ -202,12 +202,11 @@ class SegmentTraining:
         stored = np.zeros(own.shape)
         for state, there in zip(rows, written, strict=True):
             stored[there] += table.sums[state[there]]
-        weight = example.graph.num_segments - written.sum(0)
-        stored, weight = (torch.from_numpy(each).to(own.device) for each in (stored, weight))
+        weight = torch.from_numpy(example.graph.num_segments - written.sum(0)).to(own.device)
         found = own.detach().cpu().numpy()
         if np.isfinite(found).all():  # float16 may overflow; such a step is left out
             table.write(live, rows[live], found, moments.cpu().numpy())
-        return weight[:, None] * own + stored
+        return weight[:, None] * own + torch.from_numpy(stored).to(own.device)
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """Return what a checkpoint stores."""
