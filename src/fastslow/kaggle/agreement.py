@@ -1,4 +1,4 @@
-"""Agreement of two submissions: whether they rank the same programs alike, and the same release at all."""
+"""Agreement of two submissions: how far they rank the same programs alike."""
 
 from pathlib import Path
 
