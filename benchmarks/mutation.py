@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TARGETS = {
     "choices": (
         "**/competition/*choice*.py",
-        "competition/test_tied_choices.py competition/test_choice_stream.py competition/test_group_sets.py"
+        "competition/test_tied_choices.py competition/test_group_sets.py"
         " features/test_choice_sums.py competition/test_reader.py competition/test_default_layouts.py"
         " networks/test_config_states.py features/test_copies.py",
     ),

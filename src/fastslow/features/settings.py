@@ -38,16 +38,8 @@ class KindSettings(Settings):
 class FeatureSettings(KindSettings):
     """Settings of the feature notebook."""
 
-    layout_only: ClassVar[tuple[str, ...]] = (
-        "hops",
-        "compiler_defaults",
-    )
-
-    former: ClassVar[dict[str, Any]] = {
-        "direction": "both",
-        "default_layout": "row_major",
-        "copies_through": 8,
-    }
+    layout_only: ClassVar[tuple[str, ...]] = ("hops", "compiler_defaults")
+    former: ClassVar[dict[str, Any]] = {"copies_through": 8}
 
     collection: str = "layout:xla:random"
     """One of the five collections: tile:xla, layout:xla:default, layout:xla:random, layout:nlp:default or
