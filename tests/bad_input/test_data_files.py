@@ -20,7 +20,7 @@ from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.program.graph_picture import assign_layers
 from helpers.bad_files import ANY_FILE, BINARY, absurd_members, refused, replace, workplace
 from helpers.cases import cases
-from helpers.competition_files import npz_program
+from helpers.competition_files import ROOT, npz_program, write_npz
 from helpers.good_artifacts import change_arrays
 from helpers.hlo_message import Program
 
@@ -85,6 +85,11 @@ def column_by_column(arrays):
     arrays["node_config_feat"] = np.asfortranarray(arrays["node_config_feat"])
 
 
+def turned(key, **order):
+    """A mutation that reverses an array, or one of its axes."""
+    return lambda arrays: arrays.update({key: np.flip(arrays[key], **order)})
+
+
 TYPES = ("complex64", "datetime64[s]", "bool")
 OF_ANY_KIND = {
     **{f"node_feat is {v}": (put("node_feat", (1, 9), v), r"node_feat\[1, 9\]") for v in (np.nan, np.inf)},
@@ -106,6 +111,28 @@ OF_ANY_KIND = {
     "a runtime of -1": (put("config_runtime", 2, -1), r"config_runtime\[2\] is -1"),
     "a runtime beyond 64 bits": (put("config_runtime", 2, 2**63, np.uint64), r"config_runtime\[2\]"),
     "no nodes": (cut("node_feat", "node_opcode"), "has no nodes"),
+    "another sum": (put("node_feat", (1, 27), 5), r"node_feat\[1, 27\] is 5, the sum .*shape_sum of a param"),
+    "another product": (put("node_feat", (1, 28), 0), r"node_feat\[1, 28\] is 0, .* product"),
+    "a hole in the shape": (put("node_feat", (1, slice(21, 23)), [0, 2]), r"node_feat\[1, 2[78]\]"),
+    "two element types": (put("node_feat", (1, 5), 1), "one element type"),
+    "no element type": (put("node_feat", (1, slice(2, 21)), 0), "one element type"),
+    "half an element type": (put("node_feat", (1, 5), 0.5), r"node_feat\[1, 5\] is 0.5, a whole number"),
+    "a tuple's size of a tensor": (put("node_feat", (1, 29), 2), r"node_feat\[1, 29\] is 2, .* no tuple"),
+    "a layout of one axis twice": (put("node_feat", (1, slice(134, 136)), [1, 1]), "each axis"),
+    "an axis beyond the rank in a layout": (put("node_feat", (1, 136), 1), "each axis of the tensor once"),
+    "a root of 7": (put("node_feat", (1, 0), 7), r"node_feat\[1, 0\] is 7"),
+    "no root": (put("node_feat", (slice(None), 0), 0), "a root wanted"),
+    "a window size of -3": (put("node_feat", (2, 37), -3), r"node_feat\[2, 37\] is -3"),
+    "a window of a parameter": (
+        put("node_feat", (1, slice(92, 93)), 2),
+        r"node_feat\[1, 92\] is 2, an empty",
+    ),
+    "a group count of -2": (put("node_feat", (2, 107), -2), r"node_feat\[2, 107\] is -2"),
+    "a row of zeros": (put("node_feat", 2, 0), "node_feat"),
+    "columns in another order": (turned("node_feat", axis=1), "node_feat"),
+    "edges the other way": (turned("edge_index", axis=1), "edge_index: node .*, a parameter, has an operand"),
+    "no known opcode": (put("node_opcode", slice(None), 0), "node_opcode is 0 everywhere"),
+    "opcodes in another order": (turned("node_opcode", axis=0), "node_config_ids|edge_index: node"),
     "no configuration": (no_configuration, "has no configurations"),
 }
 OF_LAYOUT = {
@@ -146,6 +173,13 @@ OF_TILE = {
     "a normalizer of 0": (put("config_runtime_normalizers", 1, 0), r"config_runtime_normalizers\[1\] is 0"),
     "a bound of NaN": (put("config_feat", (1, 3), np.nan), r"config_feat\[1, 3\] is nan"),
     "no configuration": (no_configuration, "has no configurations"),
+    "another sum of bounds": (put("config_feat", (1, 6), 9), r"config_feat\[1, 6\] is 9, the sum .*kernel"),
+    "a hole in the bounds": (put("config_feat", (1, 8), 0), r"config_feat\[1, 1[45]\]"),
+    "a product of no bounds": (put("config_feat", (1, 23), 1), r"config_feat\[1, 23\] is 1.*input"),
+    "bounds beyond the tensors": (
+        put("config_feat", (1, slice(0, 8)), [1e38, 0, 0, 0, 0, 0, 1e38, 1e38]),
+        r"config_feat\[1, 6\] is 1e\+38, at most .*kernel window",
+    ),
     "a bound of infinity": (put("config_feat", (1, 3), np.inf), r"config_feat\[1, 3\] is inf"),
 }
 SAID = {
@@ -179,6 +213,18 @@ def test_a_competition_file_with_wrong_arrays_is_refused(good, workplace, kind, 
     change, said = KINDS[kind, name]
     change_arrays(path, change)
     refused(lambda: npz_program(path, kind, labelled=True), path, said)
+
+
+@cases("order", [slice(None, None, -1), slice(1, None)], workplace=workplace)
+@cases("key", ["node_feat", "node_opcode"])
+@cases("kind", SCHEMA)
+def test_rows_of_a_program_in_another_order_are_refused(workplace, kind, key, order):
+    path = next((ROOT / "data" / "sample").rglob(f"{kind}/**/*.npz"))
+    with np.load(path) as npz:
+        arrays = dict(npz)
+    arrays[key] = np.concatenate([arrays[key][order], arrays[key][: order.start or 0]])
+    write_npz(workplace / "x.npz", arrays)
+    refused(lambda: npz_program(workplace / "x.npz", kind), workplace / "x.npz")
 
 
 BROKEN = {**BINARY, **absurd_members("node_feat")}

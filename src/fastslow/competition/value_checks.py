@@ -4,22 +4,38 @@ from pathlib import Path
 
 import numpy as np
 
+from fastslow.competition.invariants import check_bounds, check_graph
 from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, layouts_of
-from fastslow.competition.node_columns import DIMENSIONS, LAYOUT, SHAPE, SHAPE_PRODUCT
+from fastslow.competition.node_columns import (
+    COLUMN_NAMES,
+    DIMENSIONS,
+    ELEMENT_TYPE,
+    IS_ROOT,
+    LAYOUT,
+    SHAPE,
+    SHAPE_PRODUCT,
+)
 from fastslow.competition.opcodes import OPCODES, opcode_name
-from fastslow.competition.schema import DEFAULTS, FLOAT, REMEDY
+from fastslow.competition.schema import DEFAULTS, FLOAT, NODE_FEATURES, REMEDY
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import DataError
 
 _UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"
 _MINUS_ONE = "A competition file pads lists with 0; -1 is written by the feature step (features.padding=-1)"
 _MAX_AXIS = 63  # a tensor may have more dimensions than the six columns show; numpy's limit is 64
-# columns of node_feat that hold whole numbers, with the largest
-_WHOLE = (
+_CROPS = ("window_padding", "edge_padding")  # first words of columns that may be negative
+# of the columns of node_feat: the smallest and largest number, and what it is
+_HIGH = np.full(NODE_FEATURES, float(np.finfo(np.float32).max))
+_LOW = np.where([name.startswith(_CROPS) for name in COLUMN_NAMES], -_HIGH, 0)
+_WHAT = np.full(NODE_FEATURES, "number", object)
+for _columns, _largest, _what in (
     (SHAPE, np.iinfo(np.int32).max, "size"),
     (LAYOUT, _MAX_AXIS, "axis"),
     (DIMENSIONS, _MAX_AXIS, "axis"),
-)
+    (IS_ROOT, 1, "number"),
+    (ELEMENT_TYPE, 1, "number"),
+):
+    _HIGH[_columns], _WHAT[_columns] = _largest, _what
 _WITHOUT_OPERANDS = ("parameter", "constant")  # their layout is given: no compiler chooses it
 
 
@@ -55,26 +71,33 @@ def check_values(path: Path, arrays: dict[str, np.ndarray], labelled: bool) -> N
             wanted = f"{low} or more" if high == largest else f"{low} to {high}"
             remedy = _UNLABELLED if key == "config_runtime" and labelled else REMEDY
             _refuse(path, key, array, (array < low) | (array > high), wanted, remedy)
-        elif array.dtype.kind in FLOAT:
+        elif array.dtype.kind in FLOAT and key != "node_feat":
             with np.errstate(over="ignore"):  # a float64 too large becomes infinite here, and is refused
                 finite = np.isfinite(array.astype(np.float32, copy=False))
             _refuse(path, key, array, ~finite, "a finite float32")
     _check_acyclic(path, arrays["edge_index"], num_nodes)
     node_feat, opcodes = arrays["node_feat"], arrays["node_opcode"]
-    for columns, largest, what in _WHOLE:
-        values, bad = node_feat[:, columns], np.zeros(node_feat.shape, bool)
-        bad[:, columns] = (values < 0) | (values >= largest + 1) | (values != np.rint(values))
-        remedy = _MINUS_ONE if (values == -1).any() else REMEDY
-        _refuse(path, "node_feat", node_feat, bad, f"a whole {what} from 0 to {largest}", remedy)
+    _refuse_numbers(path, node_feat)
     if "config_feat" in arrays:
         bounds = arrays["config_feat"]
         wrong = (bounds < 0) | (bounds != np.rint(bounds))
         _refuse(path, "config_feat", bounds, wrong, "a whole size from 0")
+        check_bounds(path, bounds, node_feat)
     nodes = np.flatnonzero(opcodes == OPCODES["transpose"])
     axes, ranks = node_feat[nodes, DIMENSIONS], _ranks(node_feat[nodes])
     _refuse_beyond(path, "node_feat", axes, ranks, nodes, DIMENSIONS.start)
     if "node_config_ids" in arrays:
         _check_configurable(path, arrays["node_config_ids"], opcodes)
+    check_graph(path, node_feat, opcodes, arrays["edge_index"])
+
+
+def _refuse_numbers(path: Path, node_feat: np.ndarray) -> None:
+    """Refuse node features that are no whole number in the range of their column."""
+    bad = ~((node_feat >= _LOW) & (node_feat <= _HIGH) & (node_feat == np.rint(node_feat)))
+    if bad.any():
+        column = np.argwhere(bad)[0, 1]
+        wanted = f"a whole {_WHAT[column]} from {_LOW[column]:g} to {_HIGH[column]:.10g}"
+        _refuse(path, "node_feat", node_feat, bad, wanted, _MINUS_ONE if -1 in node_feat[bad] else REMEDY)
 
 
 def _check_acyclic(path: Path, edges: np.ndarray, num_nodes: int) -> None:
