@@ -240,7 +240,10 @@ def test_a_broken_competition_file_is_refused(good, workplace, name):
 def dot_module(change):
     """A module of two parameters, their dot and a reshape of it, spoilt by a change of its instructions."""
     program = Program()
-    one, two = (program.add("parameter", (2, 3), name=name) for name in "ab")
+    one, two = (
+        program.add("parameter", (2, 3), name=name, parameter_number=number)
+        for number, name in enumerate("ab")
+    )
     dot = program.add("dot", (2, 2), [one, two], name="d")
     program.computation.root_id = program.add("reshape", (4,), [dot], name="r")
     program.module.name = program.module.entry_computation_name = program.computation.name = "main"
@@ -256,7 +259,58 @@ def opcode(name):
     return lambda dot, last, part: [setattr(inst, "opcode", name) for inst in part.instructions]
 
 
+def last_is(name, **fields):
+    """A change of the last instruction: its opcode and the values of lists."""
+
+    def change(dot, last, part):
+        last.opcode = name
+        for field, values in fields.items():
+            getattr(last, field)[:] = values
+
+    return change
+
+
 MODULES = {
+    "a negation of two": (last_is("negate", operand_ids=[2, 2]), "negate r has 2 operands, 1 wanted"),
+    "a negation of nothing": (last_is("negate", operand_ids=[]), "negate r has 0 operands, 1 wanted"),
+    "a negation of other sizes": (last_is("negate"), r"negate r has the sizes \[4\], .*\[\[2, 2\]\]"),
+    "a transpose of no axes": (last_is("transpose"), "transpose r has the sizes"),
+    "a transpose of an axis twice": (last_is("transpose", dimensions=[0, 0]), "transpose r has the sizes"),
+    "a broadcast to axis 9": (last_is("broadcast", dimensions=[0, 9]), r"its axes are \[0, 9\]"),
+    "a reduce without computation": (last_is("reduce", operand_ids=[2, 2]), "calls 0 computations, 1 wanted"),
+    "a loop without body": (last_is("while"), "while r calls 0 computations, 2 wanted"),
+    "an element of a tensor": (last_is("get-tuple-element"), "takes element 0 of a tuple of 0"),
+    "a pair of one": (
+        lambda dot, last, part: (
+            last_is("tuple")(dot, last, part)
+            or last.shape.CopyFrom(type(last.shape)(element_type=13, tuple_shapes=[dot.shape] * 2))
+        ),
+        "tuple r has the sizes",
+    ),
+    "a dot of another size": (
+        lambda dot, last, part: dot.shape.dimensions.__setitem__(0, 20),
+        r"dot d has the sizes \[20, 2\], \[2, 2\] wanted",
+    ),
+    "a dot over other sizes": (
+        lambda dot, last, part: part.instructions[1].shape.dimensions.__setitem__(1, 7),
+        r"contracts \[3\] with \[7\]",
+    ),
+    "element type 99": (
+        lambda dot, last, part: setattr(last.shape, "element_type", 99),
+        "reshape r has the element type 99",
+    ),
+    "element type tuple": (
+        lambda dot, last, part: setattr(last.shape, "element_type", 13),
+        "reshape r is a tuple with sizes",
+    ),
+    "tuple shapes in a tensor": (
+        lambda dot, last, part: last.shape.tuple_shapes.add(element_type=11),
+        "reshape r has 1 tuple_shapes",
+    ),
+    "a parameter of number 5": (
+        lambda dot, last, part: setattr(part.instructions[1], "parameter_number", 5),
+        r"parameters of computation main have the numbers \[0, 5\]",
+    ),
     "a dot of one operand": (lambda dot, last, part: dot.operand_ids.pop(), "has 1 operands, 2 wanted"),
     "a reshape of nothing": (lambda dot, last, part: last.operand_ids.pop(), "has 0 operands, 1 wanted"),
     "an operand of itself": (lambda dot, last, part: dot.operand_ids.append(dot.id), "its own result"),
@@ -271,7 +325,7 @@ MODULES = {
     "an axis beyond": (lambda dot, last, part: dot.dot.lhs_contracting.insert(0, 7), "axes|dimensions"),
     "a layout that is no order": (
         lambda dot, last, part: dot.shape.layout.minor_to_major.extend([1, 1]),
-        r"the layout \[1, 0, 1, 1\] of dot d is no order of 2 axes",
+        r"dot d has the layout \[1, 0, 1, 1\], an order of 2 axes wanted",
     ),
 }
 

@@ -36,7 +36,8 @@ def node_features(instruction, is_root: bool, fill: float) -> list[float]:
         return [float(value) if present else fill for value in values]
 
     row = [float(is_root), 0.0]
-    row += [float(shape.element_type == PRIMITIVE_TYPES[name]) for name in ELEMENT_TYPES]
+    known = shape.element_type if shape.element_type in PRIMITIVE_TYPES.values() else 0
+    row += [float(known == PRIMITIVE_TYPES[name]) for name in ELEMENT_TYPES]
     row += _padded(shape.dimensions, 6, fill) + [float(len(shape.tuple_shapes))]
     row += scalars(opcode == "parameter", instruction.parameter_number)
     row += _padded(instruction.dimensions, 6, fill, aggregates=False)
@@ -108,7 +109,7 @@ class Program:
         """Append a reduce of inputs over axes, with its initial values and its reducer."""
         if self.reducer is None:
             self.reducer = self.module.computations.add(id=2)
-            self.reducer.instructions.add(opcode="add", shape={"element_type": PRIMITIVE_TYPES["f32"]})
+            self.reducer.instructions.add(opcode="parameter", shape={"element_type": PRIMITIVE_TYPES["f32"]})
         operands = [*inputs, *(self.add("constant") for _ in inputs)]
         called = {"called_computation_ids": [self.reducer.id]}
         return self.add("reduce", dims, operands, dimensions=axes, **called, **fields)
