@@ -133,10 +133,10 @@ def _known(part: Path) -> dict | None:
         return None
 
 
-def _continues(answer: requests.Response, known: dict, start: int) -> bool:
+def _continues(answer: requests.Response, known: dict | None, start: int) -> bool:
     """Return whether a partial answer continues the part: its place, the whole size, the file's identity."""
     span = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", ""))
-    same = span is not None and (int(span[1]), int(span[2])) == (start, known["size"])
+    same = bool(known) and span is not None and (int(span[1]), int(span[2])) == (start, known["size"])
     return same and _validator(answer) == known["validator"]
 
 
@@ -148,7 +148,7 @@ def _validator(answer: requests.Response) -> str:
 
 def _length(url: str, answer: requests.Response) -> int:
     length = answer.headers.get("Content-Length", "")
-    if not length.isdigit():
+    if not (length.isascii() and length.isdecimal()):
         remedy = "Check the address, or a proxy in between"
         raise DataError(_shown(url), "the server does not send its size", remedy)
     return int(length)
@@ -164,7 +164,15 @@ def _persist(url: str, attempt: Callable[[], T], received: Callable[[], int]) ->
         before = received()
         try:
             return attempt()
-        except (requests.RequestException, urllib3.exceptions.HTTPError, ConnectionError) as error:
+        except DataError:
+            raise
+        # ValueError: an address that requests or urllib cannot read, perhaps of a redirection
+        except (
+            requests.RequestException,
+            urllib3.exceptions.HTTPError,
+            ConnectionError,
+            ValueError,
+        ) as error:
             answer = getattr(error, "response", None)
             # requests' messages quote the path, which may be a key
             said = scrub(str(error).replace(url, _shown(url)).replace(urlsplit(url).path, "/..."))
@@ -177,7 +185,9 @@ def _persist(url: str, attempt: Callable[[], T], received: Callable[[], int]) ->
             if failures == _TRIES:
                 problem = f"failed {failures} times in a row without a new byte ({said})"
                 raise DataError(_shown(url), problem, "Run it again: it resumes where it stopped") from None
-            time.sleep(min(2.0 ** (failures - 1), 60.0))
+            pause = min(2.0 ** (failures - 1), 60.0)
+            print(f"{_shown(url)}: {said}. Trying again in {pause:.0f} s", file=sys.stderr, flush=True)
+            time.sleep(pause)
 
 
 def _shown(url: str) -> str:
