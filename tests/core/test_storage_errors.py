@@ -157,7 +157,7 @@ def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys):
 PROCESSES = {  # a shell's line, in which $FASTSLOW is a command that prints: what is said
     "$FASTSLOW > /dev/full": "error: output: the disk is full. Free space",
     "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 $FASTSLOW": "UTF-8 wanted. Type `export PYTHONUTF8=1`",
-    "ulimit -v 600000; $FASTSLOW": "error: `ulimit -v` allows 0.6 GB of memory, at least 1 wanted. Type `ulimit",
+    "ulimit -v 600000; $FASTSLOW": "error: `ulimit -v` allows 0.6 GB of memory, at least 1 wanted. Type",
     "$FASTSLOW name=hungry": "error: the memory that this process may have is used up. Allow more",
 }
 
@@ -170,7 +170,8 @@ def test_a_process_in_which_nothing_works_says_why(line):
         "    if settings.name == 'hungry':\n        raise MemoryError\n"
         "    print(settings)\n"
         "cli.show = show\n"
-        "cli.COMMANDS['report'] = cli.Command('x', 'fastslow.evaluation.report:ReportSettings', 'fastslow.cli:show')\n"
+        "command = cli.Command('x', 'fastslow.evaluation.report:ReportSettings', 'fastslow.cli:show')\n"
+        "cli.COMMANDS['report'] = command\n"
         "cli.run_process()\n"
     )
     shell = {**os.environ, "CODE": code, "PYTHON": sys.executable}
