@@ -131,6 +131,7 @@ OF_ANY_KIND = {
     "a row of zeros": (put("node_feat", 2, 0), "node_feat"),
     "columns in another order": (turned("node_feat", axis=1), "node_feat"),
     "edges the other way": (turned("edge_index", axis=1), "edge_index: node .*, a parameter, has an operand"),
+    "an edge twice": (longer("edge_index"), r"edge_index\[\d+\] is .*, an edge of an earlier row"),
     "no known opcode": (put("node_opcode", slice(None), 0), "node_opcode is 0 everywhere"),
     "opcodes in another order": (turned("node_opcode", axis=0), "node_config_ids|edge_index: node"),
     "no configuration": (no_configuration, "has no configurations"),

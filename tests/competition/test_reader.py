@@ -66,7 +66,7 @@ def test_edges_in_a_circle_are_placed_and_no_others_refused(read, kind, data):
     count = len(arrays["node_opcode"])
     arrays["node_opcode"][:] = OPCODES["custom-call"]  # with operands or without
     nodes = st.integers(0, count - 1)
-    edges = data.draw(st.lists(st.tuples(nodes, nodes), min_size=1, max_size=12))
+    edges = data.draw(st.lists(st.tuples(nodes, nodes), min_size=1, max_size=12, unique=True))
     graph = graphlib.TopologicalSorter()
     for user, operand in edges:
         graph.add(user, operand)

@@ -295,7 +295,14 @@ def test_copies_are_looked_for_through_as_many_nodes_as_the_setting_says(tmp_pat
 
 @cases(
     "field, value",
-    [("collection", "xla"), ("hops", -2), ("copies_through", -1), ("padding", 1), ("workers", -1)],
+    [
+        ("collection", "xla"),
+        ("hops", -2),
+        ("hops", 10**7),
+        ("copies_through", -1),
+        ("padding", 1),
+        ("workers", -1),
+    ],
 )
 def test_a_setting_out_of_range_is_refused(field, value):
     with pytest.raises(SettingsError, match=f"^{field}: "):

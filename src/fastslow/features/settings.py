@@ -68,7 +68,7 @@ class FeatureSettings(KindSettings):
     (``layout:xla:default:*unet*``; ``*`` any letters), separated by commas."""
     merge_duplicates: bool = True
     """Merge identical configurations of a graph, in every split; a train label is their mean."""
-    hops: Annotated[int, Ge(WHOLE_GRAPH)] = 2
+    hops: Annotated[int, Ge(WHOLE_GRAPH), Le(1000)] = 2
     """Layout only. Keep nodes within this many hops of a configurable node; -1 keeps the whole graph. More
     hops show the model more of the program and cost time."""
     compiler_defaults: bool = True
