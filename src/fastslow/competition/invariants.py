@@ -114,11 +114,10 @@ def check_graph(path: Path, node_feat: np.ndarray, opcodes: np.ndarray, edges: n
     has_operands[edges[:, 0]] = True
     codes = edges[:, 0].astype(np.int64) * len(opcodes) + edges[:, 1]
     if not (np.diff(codes) > 0).all():  # else they are in order, as published ones are
-        row, *_ = [*np.delete(np.arange(len(codes)), np.unique(codes, return_index=True)[1]), None]
-        if row is not None:
-            raise DataError(
-                path, f"edge_index[{row}] is {edges[row].tolist()}, an edge of an earlier row", REMEDY
-            )
+        again = np.delete(np.arange(len(codes)), np.unique(codes, return_index=True)[1])
+        if len(again):
+            problem = f"edge_index[{again[0]}] is {edges[again[0]].tolist()}, an edge of an earlier row"
+            raise DataError(path, problem, REMEDY)
     wrong = np.where(has_operands, _IS_LEAF[opcodes], _IS_NO_LEAF[opcodes] & (len(edges) > 0))
     if wrong.any():
         node = int(np.argmax(wrong))
