@@ -25,7 +25,7 @@ from fastslow.competition.schema import check_schema
 from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
-from fastslow.core.settings import NonNegative, Settings, resolve
+from fastslow.core.settings import NonNegative, Settings, find_data
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.features.scaling import unit_ranks
 from fastslow.views.choice_statistics import real_statistics, survey_choices
@@ -63,7 +63,7 @@ def survey(settings: DataReportSettings) -> pd.DataFrame:
     Raises:
         DataError: A file is missing, or its keys, types or shapes are not the competition's.
     """
-    root, rows = resolve(settings.data_root), []
+    root, rows = find_data(settings.data_root), []
     programs = [p for c in COLLECTIONS for split in SPLITS for p in list_programs(root, c, split)]
     for program in progress(programs, desc="survey", unit="file"):
         headers = read_headers(program.path)
@@ -99,7 +99,7 @@ def summarise(files: pd.DataFrame) -> pd.DataFrame:
 
 
 def _programs(settings: DataReportSettings) -> list[ProgramFile]:
-    return list_programs(resolve(settings.data_root), get_collection(settings.collection), TRAIN)
+    return list_programs(find_data(settings.data_root), get_collection(settings.collection), TRAIN)
 
 
 def read_shown(settings: DataReportSettings) -> Program:

@@ -131,8 +131,8 @@ def find_run(folder: Path, collection: Collection) -> Path:
     """
     if not folder.is_dir():
         raise DataError(folder, "no such folder", "Name a folder of runs/, such as runs/sample")
-    if not (folder / MANIFEST).is_file():
-        run = folder / f"ensemble-{collection.slug}"
+    run = folder / f"ensemble-{collection.slug}"
+    if not (folder / MANIFEST).is_file() or (run / MANIFEST).is_file():
         if not (run / MANIFEST).is_file():
             found = ", ".join(sorted(path.parent.name for path in folder.glob(f"ensemble-*/{MANIFEST}")))
             problem = f"holds no finished ensemble for {collection.name} ({found or 'nor any other'})"
