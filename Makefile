@@ -66,7 +66,7 @@ report: $(READY) ## Render the executed notebooks of a run to HTML with an index
 	@$(FASTSLOW) report $${NAME:+"name=$$NAME"} $$SET
 
 figures: $(READY) ## Draw the README's figures from the sample run, after make submit
-	@$(FASTSLOW) figures $$SET
+	@set -f; PYTHONPATH=benchmarks "$$PY" -m common.readme_figures $${NAME:+"$$NAME"}
 
 smoke: $(READY) ## The whole path with next to no training: four to six CPU minutes on slow cores
 	@$(FASTSLOW) smoke $(OPTIONS)

@@ -32,10 +32,10 @@ from fastslow.core.artifacts import commit
 from fastslow.core.files import atomic_path, digest, file_digest, read_json, write_json
 from fastslow.core.settings import PROJECT, resolve
 from fastslow.core.source import source_digest
-from fastslow.evaluation.ensemble import ENTRY as ENSEMBLE
-from fastslow.features.settings import ENTRY as FEATURES
-from fastslow.networks.settings.train_settings import ENTRY as NETWORK
-from fastslow.rankers.settings import ENTRY as RANKER
+from fastslow.evaluation.ensemble import ENSEMBLE_ENTRY as ENSEMBLE
+from fastslow.features.settings import FEATURES_ENTRY as FEATURES
+from fastslow.networks.settings.train_settings import GNN_ENTRY as NETWORK
+from fastslow.rankers.settings import RANKER_ENTRY as RANKER
 
 STAMP = re.compile(
     r"> Commit (?P<commit>\S+), code (?P<code>[0-9a-f]{16}), (?:sample (?P<sample>[0-9a-f]{16})|no sample), "

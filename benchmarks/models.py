@@ -31,7 +31,7 @@ from fastslow.evaluation.baselines import (
     MAX_CONFIGS,
     RIDGE,
     SINGLE,
-    Example,
+    GraphRows,
     choose_column,
     fit_ridge,
     predict_configs,
@@ -62,7 +62,7 @@ VARIANTS: dict[str, list[str]] = {
     BASE: [],
     **_each("convolution", "gcn", "mlp_gcn"),
     **_each("loss", "list_mle", "mse_log"),
-    **_each("readout", "mean", "max"),
+    **_each("readout", "mean", "unit_sum"),
     **_each("node_inputs", "numeric", "picked+tiles"),
     **_each("num_layers", "2"),
     **_each("hidden_channels", "32", "128"),
@@ -149,7 +149,7 @@ class Comparison:
             source = {"": features}
             drawn = draw_graphs(source, TRAIN, trainable(source), MAX_CONFIGS, seed=0)
             examples = [
-                Example(standardise(np.asarray(graph.config_feat))[rows], runtime)
+                GraphRows(standardise(np.asarray(graph.config_feat))[rows], runtime)
                 for graph, rows, runtime in drawn
             ]
             for name, rule in ((SINGLE, choose_column(examples)), (RIDGE, fit_ridge(examples))):

@@ -11,7 +11,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
 
 from fastslow.competition.metrics import ranking_tau
-from fastslow.evaluation.baselines import Columns, Example, best_column, choose_column, fit_ridge
+from fastslow.evaluation.baselines import Columns, GraphRows, best_column, choose_column, fit_ridge
 from fastslow.features.scaling import standardise
 
 ROUNDS = 200
@@ -53,8 +53,8 @@ class Measured:
         # as much prior variance for the few predictions together as for the many columns together
         joined = np.concatenate([x / x.shape[1] ** 0.5 for x in (table, pretrained)], 1)
         known = self.runtime[drawn]
-        single = choose_column([Example(features[drawn], known)])
-        ridges = [fit_ridge([Example(x[drawn], known)], rank_labels).coefficients for x in (table, joined)]
+        single = choose_column([GraphRows(features[drawn], known)])
+        ridges = [fit_ridge([GraphRows(x[drawn], known)], rank_labels).coefficients for x in (table, joined)]
         return {
             "single feature": single.predict(features),
             "ridge": table @ ridges[0],

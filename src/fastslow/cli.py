@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastslow.core.errors import FastslowError, SettingsError
-from fastslow.core.errors import describe as describe_storage
+from fastslow.core.errors import FastslowError, SettingsError, describe_error
 from fastslow.core.setting_fields import Setting
 from fastslow.core.settings import Settings
 
@@ -173,12 +172,6 @@ COMMANDS = {
         "fastslow.workflow.data_quality:QualitySettings",
         "fastslow.workflow.data_quality:report_quality",
     ),
-    "figures": Command(
-        "Draw the figures of the README from a finished run",
-        "fastslow.workflow.readme_figures:FiguresSettings",
-        "fastslow.workflow.readme_figures:make_figures",
-        repository=True,
-    ),
 }
 
 
@@ -214,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # of `| head`, which has read enough
         return PIPE_CLOSED
     except OSError as error:
-        print(f"error: {describe_storage(error)}", file=sys.stderr)
+        print(f"error: {describe_error(error)}", file=sys.stderr)
         return 1
     except MemoryError:
         remedy = "Allow more (ulimit -v, the container's limit) or run fewer steps at a time (JOBS=1)"
@@ -295,10 +288,10 @@ class _Parser(argparse.ArgumentParser):
             text += "\nmain settings, each as NAME=VALUE or --NAME VALUE:\n" + _describe_main(classes, main)
             return f"{text}\n`fastslow {name} {ALL}` lists all settings.\n"
         text += "\nsettings, each as NAME=VALUE or --NAME VALUE:\n"
-        text += describe(classes.pop(""), hidden=command.fixed)
+        text += setting_lines(classes.pop(""), hidden=command.fixed)
         for section, settings in classes.items():
             text += f"\nsettings of {section}, each as {section}.NAME=VALUE:\n"
-            text += describe(settings, hidden=SET_BY_THE_WORKFLOW)
+            text += setting_lines(settings, hidden=SET_BY_THE_WORKFLOW)
         if is_run:
             text += "\npublished baselines, each as preset=NAME (docs/baselines.md):\n"
             for preset, published in _load("fastslow.workflow.published_presets:PUBLISHED").items():
@@ -314,7 +307,7 @@ class _All(argparse._HelpAction):
         super().__call__(parser, *rest)
 
 
-def describe(settings: type[Settings], hidden: Sequence[str] = ()) -> str:
+def setting_lines(settings: type[Settings], hidden: Sequence[str] = ()) -> str:
     """Return the fields of a settings class as lines by group: name, default, range, sentence."""
     lines, group = [], ""
     for setting in settings.describe():

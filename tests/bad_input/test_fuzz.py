@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fastslow.competition.submission_csv import read_submission
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, FastslowError
-from fastslow.evaluation.ledger import read_record
+from fastslow.evaluation.ledger import read_submission_record
 from fastslow.evaluation.predictions import read_predictions, read_run_manifest
 from fastslow.evaluation.scores import read_solution
 from fastslow.features.store import Features
@@ -52,7 +52,7 @@ LOADERS = {
     "ranker/model.txt": lambda good, root: read_ranker(root / "ranker"),
     "ranker/manifest.json": lambda good, root: read_ranker(root / "ranker"),
     "mine.csv": lambda good, root: read_submission(root / "mine.csv", COUNTS),
-    "mine.json": lambda good, root: read_record(root / "mine.csv"),
+    "mine.json": lambda good, root: read_submission_record(root / "mine.csv"),
     "solution.csv": lambda good, root: read_solution(root / "solution.csv"),
 }
 

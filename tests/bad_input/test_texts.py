@@ -11,7 +11,7 @@ from fastslow.competition.catalog import COLLECTIONS, ProgramFile, list_programs
 from fastslow.competition.submission_csv import check_ids, expected_counts, read_submission
 from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError, FastslowError, SettingsError
-from fastslow.evaluation.ledger import read_record, update_record, write_ledger
+from fastslow.evaluation.ledger import read_submission_record, update_record, write_ledger
 from fastslow.evaluation.report import ReportSettings, render_report
 from fastslow.evaluation.scores import read_solution
 from fastslow.features.configs.default_layouts import default_file
@@ -108,7 +108,7 @@ RECORD = {
 def test_a_broken_record_is_refused_and_left_out_of_the_ledger(good, tmp_path, capsys, name):
     copy_submission(good, tmp_path)
     RECORD[name](tmp_path / "mine.json")
-    refused(lambda: read_record(tmp_path / "mine.csv", "table", "valid_mean"), "mine")
+    refused(lambda: read_submission_record(tmp_path / "mine.csv", "table", "valid_mean"), "mine")
     if "report" not in name:
         rows = write_ledger(tmp_path).read_text().splitlines()
         assert len(rows) == 2

@@ -12,7 +12,6 @@ from fastslow.competition.schema import LARGEST, SCHEMA, check_schema
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import Header
 from fastslow.features.configs.default_layouts import find_default_layouts
-from fastslow.views.choice_statistics import read_file
 from helpers.bad_files import npy
 from helpers.cases import cases
 from helpers.competition_files import competition_arrays, layout_arrays, npz_program, write_npz
@@ -88,16 +87,12 @@ def test_streamed_choices_are_held_to_the_memory(tmp_path, monkeypatch):
 
 
 def test_a_bomb_beside_a_file_is_refused_too(tmp_path):
-    """The default search's file of the same program, and the file of a statistic."""
+    """The default search's file of the same program."""
     collection = get_collection("layout:xla:random")
     own = write_npz(collection.folder(tmp_path, "train") / "a.npz", competition_arrays("layout"))
     other = get_collection("layout:xla:default").folder(tmp_path, "train") / "a.npz"
     other.parent.mkdir(parents=True)
     bomb(other, "layout", "K", LARGEST["K"][1] + 1)
     program = reader.read_npz(ProgramFile(collection, "train", own))
-    for read in (
-        lambda: find_default_layouts(program),
-        lambda: read_file(other),
-    ):
-        with pytest.raises(DataError, match=r"default.*a\.npz: declares"):
-            read()
+    with pytest.raises(DataError, match=r"default.*a\.npz: declares"):
+        find_default_layouts(program)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from fastslow.competition.catalog import get_collection
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.tied_choices import factorise
-from fastslow.views.choice_statistics import choice_statistics, read_file, real_statistics, survey_choices
 from helpers.cases import cases
+from helpers.choice_statistics import choice_statistics, read_file, real_statistics, survey_choices
 from helpers.competition_files import REAL, ROOT, needs_real, write_data_root
 
 CONVOLUTION, DOT, RESHAPE = (OPCODES[name] for name in ("convolution", "dot", "reshape"))

@@ -16,8 +16,8 @@ from fastslow.core.isolated import (
     TIMED_OUT,
     Killed,
     Workers,
+    call_isolated,
     end_with_parent,
-    run,
     run_command,
 )
 from helpers import isolated_calls as calls
@@ -39,10 +39,10 @@ if __name__ == "__main__":
 UNGUARDED = """
 import sys
 sys.path[:0] = [{tests!r}]
-from fastslow.core.isolated import run
+from fastslow.core.isolated import call_isolated
 from helpers import isolated_calls
 print("main")
-run(isolated_calls.{call}, *{arguments!r})
+call_isolated(isolated_calls.{call}, *{arguments!r})
 """
 
 
@@ -122,7 +122,7 @@ def test_a_process_that_cannot_start_is_said():
 def test_what_is_printed_is_heard_and_silence_ends_it():
     heard = []
     with pytest.raises(Killed, match="it printed nothing for 1 s") as caught:
-        run(calls.talk, hear=heard.append, silence=1.0)
+        call_isolated(calls.talk, hear=heard.append, silence=1.0)
     assert caught.value.kind == TIMED_OUT and heard == ["one\r", "two ü\n"]
 
 
@@ -130,7 +130,7 @@ def test_a_command_ends_with_all_that_it_left_behind(tmp_path):
     words = ["sh", "-c", "sleep 600 & echo $! > pid; echo out; echo err >&2; exit 4"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
-        assert run(run_command, words) == (4, "out", "err")
+        assert call_isolated(run_command, words) == (4, "out", "err")
     with pytest.raises(FileNotFoundError):
         run_command(["no such program"])
     assert not psutil.pid_exists(pid := int((tmp_path / "pid").read_text())) or all_ended(

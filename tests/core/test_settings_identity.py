@@ -58,8 +58,6 @@ READ = {  # what some fields need beside them to be read, or a value that the cl
     "readout": {"readout": "mean"},
     "segment_border": {"segment_training": "gst"},
     "segment_nodes": {"segment_training": "gst"},
-    "segment_partition": {"segment_training": "gst"},
-    "segments_per_step": {"segment_training": "gst"},
     "valid_configs": {"early_stopping_rounds": 9},
 }
 
@@ -92,4 +90,4 @@ def test_every_other_setting_is_part_of_the_identity(made):
 
 def test_features_of_tile_leave_out_what_is_for_layout_and_no_more():
     layout, tile = (FeatureSettings(collection=name).identity() for name in ("layout:xla:random", "tile:xla"))
-    assert layout.keys() - tile.keys() == {"hops", "compiler_defaults", "copies_through"}
+    assert layout.keys() - tile.keys() == {"hops", "compiler_defaults"}

@@ -12,7 +12,7 @@ import pytest
 
 from fastslow import cli
 from fastslow.core import files
-from fastslow.core.errors import DataError, StorageError, describe, explain_storage
+from fastslow.core.errors import DataError, StorageError, describe_error, explain_storage
 from fastslow.core.files import atomic_path, read_json, write_json, writer_lock
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import PROJECT
@@ -149,9 +149,9 @@ def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys):
     assert cli.main(["submission", "preset=smoke", f"data={PROJECT / 'data' / 'sample'}"]) == 1
     said = capsys.readouterr().err
     assert "error: " in said and "stale file handle" in said and "mount it again" in said
-    assert describe(OSError(errno.EEXIST, "File exists", "x")) == "x: File exists"
-    assert describe(OSError("only words")) == "only words"
-    assert describe(PermissionError(errno.EACCES, "denied", "/x")).startswith("/x: permission denied")
+    assert describe_error(OSError(errno.EEXIST, "File exists", "x")) == "x: File exists"
+    assert describe_error(OSError("only words")) == "only words"
+    assert describe_error(PermissionError(errno.EACCES, "denied", "/x")).startswith("/x: permission denied")
 
 
 PROCESSES = {  # a shell's line, in which $FASTSLOW is a command that prints: what is said

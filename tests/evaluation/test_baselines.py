@@ -12,7 +12,7 @@ from fastslow.evaluation.baselines import (
     PRODUCT,
     RIDGE,
     SINGLE,
-    Example,
+    GraphRows,
     choose_bounds,
     choose_column,
     fit_baselines,
@@ -78,7 +78,7 @@ def test_the_column_has_the_best_mean_tau_of_all(features):
 def test_ridge_finds_a_linear_law_whatever_the_scale_of_a_graph(rng, graphs):
     weights = np.array([1.0, -2, 0.5, 0])
     feats = [rng.normal(rng.normal(), rng.uniform(1, 9), (40, 4)) for _ in range(graphs)]
-    examples = [Example(standardise(f), np.exp(rng.normal() + standardise(f) @ weights)) for f in feats]
+    examples = [GraphRows(standardise(f), np.exp(rng.normal() + standardise(f) @ weights)) for f in feats]
     ridge = fit_ridge(examples)
     for feat, example in zip(feats, examples, strict=True):
         assert ranking_tau(example.runtime, ridge.predict(feat)) > 0.97
@@ -87,7 +87,7 @@ def test_ridge_finds_a_linear_law_whatever_the_scale_of_a_graph(rng, graphs):
 
 
 def test_ridge_takes_a_penalty_where_nothing_is_to_be_learned(rng):
-    noise = [Example(standardise(rng.normal(size=(30, 9))), np.exp(rng.normal(size=30))) for _ in range(6)]
+    noise = [GraphRows(standardise(rng.normal(size=(30, 9))), np.exp(rng.normal(size=30))) for _ in range(6)]
     assert fit_ridge(noise).alpha == max(baselines._ALPHAS)
 
 

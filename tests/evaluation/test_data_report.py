@@ -7,7 +7,6 @@ import pytest
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.views import data_report
-from fastslow.views.choice_statistics import real_statistics, survey_choices
 from fastslow.views.data_report import DataReportSettings, summarise, survey
 from helpers.cases import cases
 from helpers.competition_files import graph_arrays, npz_program, write_data_root, write_npz
@@ -110,21 +109,6 @@ def test_a_dot_per_file():
     (axes,) = data_report.plot_survey(files).axes
     assert [dots.get_offsets().tolist() for dots in axes.collections] == [[[10, 100], [30, 300]], [[20, 200]]]
     assert axes.get_xscale() == axes.get_yscale() == "log"
-
-
-def test_choices_are_compared_with_the_recorded_ones(tmp_path, monkeypatch):
-    monkeypatch.setattr(data_report, "_MAX_PROGRAMS", 2)
-    for collection in COLLECTIONS:
-        if collection.kind == "layout":
-            write_data_root(tmp_path, collection.name)
-    choices = data_report.compare_choices(DataReportSettings(data_root=str(tmp_path)))
-    real, here = (choices.loc[source] for source in choices.index.unique(0))
-    assert list(real.index) == list(real_statistics().index) and len(here) == 4
-    rows = survey_choices(tmp_path, 2).query("collection == 'layout:nlp:random'")
-    assert here.loc["layout:nlp:random", "hamming"] == rows["hamming"].median()
-    counts, shares = data_report.plot_choices(choices).axes
-    assert [len(axes.lines) for axes in (counts, shares)] == [4, 4]
-    assert shares.lines[3].get_ydata().tolist() == here.iloc[3][["left", "commonest", "hamming"]].tolist()
 
 
 @pytest.fixture

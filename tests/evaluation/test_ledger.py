@@ -7,7 +7,7 @@ from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.evaluation.ledger import (
     SubmissionResult,
-    read_record,
+    read_submission_record,
     update_record,
     write_ledger,
     write_record,
@@ -32,7 +32,7 @@ def table(folder):
 def test_record_says_what_the_csv_was_made_of(tmp_path):
     path = submission(tmp_path, "first")
     record = write_record(path, ["gnn-s0", "trees"], {"tile:xla": {"trees": 1.0}}, SCORES, method="min-max")
-    assert json.loads((tmp_path / "first.json").read_text()) == record == read_record(path)
+    assert json.loads((tmp_path / "first.json").read_text()) == record == read_submission_record(path)
     assert record["name"] == "first"
     assert record["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert record["weights"] == {"tile:xla": {"trees": 1.0}}
@@ -66,7 +66,7 @@ def test_kaggles_scores_join_the_record_and_the_ledger(tmp_path):
     before = write_record(path, ["a"], {}, SCORES)
     after = update_record(path, kaggle={"public": 0.7512, "private": None, "status": "COMPLETE"})
     assert after == {**before, "kaggle": {"public": 0.7512, "private": None, "status": "COMPLETE"}}
-    assert read_record(path) == after
+    assert read_submission_record(path) == after
     (row,) = table(tmp_path)
     assert [row["public"], row["private"]] == ["0.7512", ""]
 
@@ -92,7 +92,7 @@ def test_a_damaged_record_is_replaced_and_that_is_said(tmp_path, capsys):
     path.with_suffix(".json").write_text("{")
     write_record(path, ["a"], {}, {})
     assert "replaced, and with it any upload that it recorded" in capsys.readouterr().err
-    assert read_record(path)["members"] == ["a"]
+    assert read_submission_record(path)["members"] == ["a"]
 
 
 def test_scores_of_another_file_are_not_recorded(tmp_path):
@@ -101,7 +101,7 @@ def test_scores_of_another_file_are_not_recorded(tmp_path):
     path.write_text("ID,TopConfigs\ntile:xla:a,1;0\n")
     with pytest.raises(DataError, match="not the file its record was written for"):
         update_record(path, kaggle={"public": 0.9})
-    assert read_record(path) == before
+    assert read_submission_record(path) == before
 
 
 def test_rows_are_oldest_first_and_files_without_a_record_have_none(tmp_path):

@@ -41,10 +41,10 @@ def test_a_single_evaluation_is_visible(history):
 
 
 def test_training_of_a_ranker():
-    objectives = ["regression"] * 3 + ["lambdarank"] * 2
+    objectives = ["regression"] * 3 + ["pairwise"] * 2
     history = pd.DataFrame({"objective": objectives, "round": [1, 2, 3, 1, 2], "valid": [1.0, 2, 3, 4, 5]})
     (axes,) = plots.plot_training(history, "ranker").axes
-    assert [line.get_label() for line in axes.lines] == ["regression", "lambdarank"]
+    assert [line.get_label() for line in axes.lines] == ["regression", "pairwise"]
     np.testing.assert_array_equal(axes.lines[1].get_xydata(), [[1, 4], [2, 5]])
 
 
@@ -77,13 +77,6 @@ def test_results_by_collection(splits):
     labels = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
     assert labels == [c.name for c in COLLECTIONS]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["gnn", "ensemble"]
-
-
-def test_importance_shows_the_most_used():
-    importance = pd.DataFrame({"column": [f"c{i}" for i in range(30)], "gain": range(30, 0, -1)})
-    (axes,) = plots.plot_importance(importance, "run", top=5).axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["c4", "c3", "c2", "c1", "c0"]
-    assert [bar.get_width() for bar in axes.patches] == [26, 27, 28, 29, 30]
 
 
 def test_weights_per_model_and_scores_per_run():

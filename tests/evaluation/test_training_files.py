@@ -8,7 +8,7 @@ import pytest
 from fastslow.competition.metrics import ALL_METRICS
 from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError
-from fastslow.evaluation.training_files import read_history, read_importance, read_metrics
+from fastslow.evaluation.training_files import read_history, read_metrics
 from helpers.good_artifacts import reseal
 
 ROWS = [{"epoch": 2, "loss": 1.5, "valid": 0.25}, {"epoch": 4, "loss": 1.0, "valid": 0.5}]
@@ -20,22 +20,20 @@ def run(tmp_path, monkeypatch):
     folder = tmp_path / "runs" / "mine"
     folder.mkdir(parents=True)
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    (folder / "importance.csv").write_text("column,gain\na,2.0\nb,1.0\n")
     write_manifest(folder, {"fingerprint": "any", "settings": {}, "inputs": {}, "outputs": {}})
-    reseal(folder, "metrics.jsonl", "importance.csv")
+    reseal(folder, "metrics.jsonl")
     return folder
 
 
-def test_history_and_importance_of_a_run(run):
+def test_history_of_a_run(run):
     pd.testing.assert_frame_equal(read_history("runs/mine"), pd.DataFrame(ROWS))
-    assert read_importance("runs/mine").to_dict("list") == {"column": ["a", "b"], "gain": [2.0, 1.0]}
 
 
 def test_metrics_of_the_evaluations_that_have_them(run):
     first, second = dict.fromkeys(ALL_METRICS, 0.25), dict.fromkeys(ALL_METRICS, 0.5)
     rows = [
-        {"objective": "quantile", "round": 5, "valid": 0.1},
-        {"objective": "quantile", "round": 9, "valid": 0.2, **first},
+        {"objective": "regression", "round": 5, "valid": 0.1},
+        {"objective": "regression", "round": 9, "valid": 0.2, **first},
         {"objective": "pairwise", "round": 7, "valid": 0.3, **second},
     ]
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -43,17 +41,14 @@ def test_metrics_of_the_evaluations_that_have_them(run):
         read_metrics("runs/mine")
     reseal(run, "metrics.jsonl")
     table = read_metrics("runs/mine")
-    assert table.index.tolist() == [("quantile", 9), ("pairwise", 7)]
+    assert table.index.tolist() == [("regression", 9), ("pairwise", 7)]
     assert table.to_dict("records") == [first, second]
 
 
-@pytest.mark.parametrize(
-    ("read", "file"), [(read_history, "metrics.jsonl"), (read_importance, "importance.csv")]
-)
-def test_what_is_missing_is_named(run, read, file):
-    (run / file).unlink()
-    with pytest.raises(DataError, match=f"{file}: lost.*Train this model again"):
-        read("runs/mine")
+def test_what_is_missing_is_named(run):
+    (run / "metrics.jsonl").unlink()
+    with pytest.raises(DataError, match="metrics.jsonl: lost.*Train this model again"):
+        read_history("runs/mine")
     (run / "manifest.json").unlink()
     with pytest.raises(DataError, match="mine: not finished"):
-        read("runs/mine")
+        read_history("runs/mine")

@@ -14,6 +14,7 @@ import fastslow.features.build
 from fastslow.competition.catalog import SPLITS, get_collection
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import FeatureSettings, build_features, build_graph, merge_duplicates
+from fastslow.features.configs.copies import COPIES_THROUGH
 from fastslow.features.scaling import NODE_BLOCKS, Scaler
 from fastslow.features.store import Features, Graph, expand_nodes
 from helpers.cases import cases
@@ -285,12 +286,13 @@ def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops, nodes):
     np.testing.assert_array_equal(graph.config_feat, whole.config_feat)
 
 
-def test_copies_are_looked_for_through_as_many_nodes_as_the_setting_says(tmp_path):
+def test_copies_are_looked_for_through_as_many_nodes_as_the_constant_says(tmp_path, monkeypatch):
     """A chain of three dots, each followed by a tanh."""
     settings = FeatureSettings(data_root=str(write_data_root(tmp_path, "layout:xla:random")))
     program, *_ = settings.programs()
-    pairs = [build_graph(program, settings.replace(copies_through=count))[0].pairs for count in (0, 1)]
-    assert [len(own) for own in pairs] == [0, 2]
+    for count, pairs in ((0, 0), (1, 2), (COPIES_THROUGH, 2)):
+        monkeypatch.setattr(fastslow.features.build, "COPIES_THROUGH", count)
+        assert len(build_graph(program, settings)[0].pairs) == pairs
 
 
 @cases(
@@ -299,7 +301,6 @@ def test_copies_are_looked_for_through_as_many_nodes_as_the_setting_says(tmp_pat
         ("collection", "xla"),
         ("hops", -2),
         ("hops", 10**7),
-        ("copies_through", -1),
         ("padding", 1),
         ("workers", -1),
     ],
@@ -309,7 +310,10 @@ def test_a_setting_out_of_range_is_refused(field, value):
         FeatureSettings(**{field: value})
 
 
-@cases("field, value", [("hops", 1), ("copies_through", 3)])
+@cases(
+    "field, value",
+    [("hops", 1), ("compiler_defaults", False)],
+)
 def test_a_setting_that_tile_does_not_read_is_refused(field, value):
     with pytest.raises(SettingsError, match=f"^{field}: .* has no effect for tile; leave it at"):
         FeatureSettings(collection="tile:xla", **{field: value})

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from fastslow.competition.metrics import kendall_tau
 from fastslow.core.errors import SettingsError
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
@@ -14,7 +13,6 @@ from fastslow.views.feature_figures import (
     ViolationSettings,
     correlate,
     count_nodes,
-    plot_columns,
     plot_configurations,
     plot_pruning,
     plot_violation,
@@ -66,23 +64,9 @@ def test_the_configurations_of_a_graph_fastest_first(settings, name):
             assert (row[:, None] == row)[same].all()
 
 
-def test_the_columns_that_order_the_runtimes_best(settings):
-    figure = plot_columns(settings, "b", panels=4)
-    features = Features(settings.folder)
-    graph = features.graph("train", "b")
-    taus = [kendall_tau(graph.runtime, column) for column in np.asarray(graph.config_feat).T]
-    panels = [axes for axes in figure.axes if axes.collections]
-    assert len(panels) == 4
-    for axes, tau in zip(panels, sorted(taus, key=abs, reverse=True), strict=False):
-        column = features.config_columns.index(axes.get_xlabel())
-        assert abs(taus[column]) == pytest.approx(abs(tau))
-        np.testing.assert_allclose(axes.collections[0].get_offsets()[:, 0], graph.config_feat[:, column])
-
-
-@pytest.mark.parametrize("plot", [plot_columns, plot_configurations])
-def test_an_unknown_graph_is_refused(settings, plot):
+def test_an_unknown_graph_is_refused(settings):
     with pytest.raises(SettingsError, match="graph: 'c' is none of the train graphs a, b"):
-        plot(settings, "c")
+        plot_configurations(settings, "c")
 
 
 def test_a_graph_of_one_configuration(tmp_path):
@@ -95,7 +79,6 @@ def test_a_graph_of_one_configuration(tmp_path):
     build_features(settings)
     assert Features(settings.folder).graph("train", "a").num_configs == 1
     assert plot_configurations(settings).axes[1].images[0].get_array().shape[1] == 1
-    assert plot_columns(settings).axes
 
 
 @cases("panels", [1, 2, 4, 12])

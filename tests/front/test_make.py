@@ -117,7 +117,7 @@ CALLS = {  # what is typed, and what Python is called with
     ("data", "SET=source=google"): ["-m", "fastslow", "data", "source=google"],
     ("report",): ["-m", "fastslow", "report"],
     ("report", "NAME=my run"): ["-m", "fastslow", "report", "name=my run"],
-    ("figures",): ["-m", "fastslow", "figures"],
+    ("figures",): ["-m", "common.readme_figures"],
     ("test",): [
         "-m",
         "pytest",

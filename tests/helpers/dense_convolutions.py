@@ -5,7 +5,7 @@ Written from the formulas in float64, over ``(C, N, D)``; ``convolutions.py`` mu
 
 import torch
 from torch import Tensor
-from torch.nn.functional import elu, leaky_relu, linear, silu
+from torch.nn.functional import leaky_relu, linear
 
 Parameters = dict[str, Tensor]
 
@@ -28,13 +28,9 @@ def dense_sage(x: Tensor, edge_index, p: Parameters, aggregation: str = "mean") 
         for node in range(x.shape[1]):
             neighbours = z[:, matrix[node] > 0]
             empty = not neighbours.shape[1]
-            rows.append(0 * z[:, 0] if empty else _aggregate(neighbours, aggregation))
+            rows.append(0 * z[:, 0] if empty else getattr(neighbours, aggregation)(1))
         y = y + torch.stack(rows, 1)
     return y
-
-
-def _aggregate(neighbours: Tensor, aggregation: str) -> Tensor:
-    return neighbours.amax(1) if aggregation == "max" else getattr(neighbours, aggregation)(1)
 
 
 def dense_gcn(x: Tensor, edge_index, p: Parameters) -> Tensor:
@@ -46,45 +42,19 @@ def dense_gcn(x: Tensor, edge_index, p: Parameters) -> Tensor:
 
 
 def dense_mlp_gcn(x: Tensor, edge_index, p: Parameters, slope: float) -> Tensor:
-    """``(C, N, D)``: MLP(M u + M' u + u), or a perceptron for each term, u = leaky(x)."""
+    """``(C, N, D)``: MLP(M u + M' u + u), u = leaky(x)."""
     u = leaky_relu(x, slope)
     matrix = adjacency(edge_index, x.shape[1]).T + torch.eye(x.shape[1])
     matrix = matrix / matrix.sum(1, keepdim=True)
-    terms = matrix @ u, matrix.T @ u, u
-
-    def mlp(number: int, value: Tensor) -> Tensor:
-        inner = linear(value, p[f"mlps.{number}.0.weight"], p[f"mlps.{number}.0.bias"])
-        return linear(leaky_relu(inner, slope), p[f"mlps.{number}.2.weight"], p[f"mlps.{number}.2.bias"])
-
-    directed = "mlps.1.0.weight" in p
-    return sum(mlp(number, term) for number, term in enumerate(terms)) if directed else mlp(0, sum(terms))
-
-
-def dense_linear_attention(x: Tensor, p: Parameters) -> Tensor:
-    """``(C, N, D)``: every weight phi(q_n) . phi(k_m) written out, rows normalised."""
-    query, key = (elu(linear(x, p[f"{name}.weight"])) + 1 for name in ("query", "key"))
-    weight = query @ key.transpose(1, 2)
-    return weight / weight.sum(2, keepdim=True) @ linear(x, p["value.weight"])
+    inner = linear(matrix @ u + matrix.T @ u + u, p["mlp.0.weight"], p["mlp.0.bias"])
+    return linear(leaky_relu(inner, slope), p["mlp.2.weight"], p["mlp.2.bias"])
 
 
 def dense_convolution(x: Tensor, edge_index, p: Parameters, architecture) -> Tensor:
-    """``(C, N, D)``: the convolution of an architecture, with linear attention beside it if it has that."""
-    if architecture.node_attention == "linear":
-        parts = {part: _sub(p, f"{part}.") for part in ("conv", "attention", "join")}
-        local = _local(x, edge_index, parts["conv"], architecture)
-        both = torch.cat([local, dense_linear_attention(x, parts["attention"])], -1)
-        return silu(linear(both, parts["join"]["weight"], parts["join"]["bias"]))
-    return _local(x, edge_index, p, architecture)
-
-
-def _local(x: Tensor, edge_index, p: Parameters, architecture) -> Tensor:
+    """``(C, N, D)``: the convolution of an architecture."""
     name = architecture.convolution
     if name.startswith("sage"):
         return dense_sage(x, edge_index, p, {"sage": "mean"}.get(name, name.removeprefix("sage_")))
-    if name.startswith("mlp_gcn"):
+    if name == "mlp_gcn":
         return dense_mlp_gcn(x, edge_index, p, slope=0.2 if architecture.block == "residual" else 0.01)
     return dense_gcn(x, edge_index, p)
-
-
-def _sub(p: Parameters, prefix: str) -> Parameters:
-    return {name.removeprefix(prefix): value for name, value in p.items() if name.startswith(prefix)}

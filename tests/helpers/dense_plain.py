@@ -25,7 +25,7 @@ def dense_plain_predictions(network, graph, node_scaler, config_scaler, configs,
     config_feat = torch.from_numpy(config_scaler.transform(graph.config_feat[configs])).double()
     joined = config_feat if layers.joins_nodes else None
     x = dense_plain_states(p, layers, graph, node_scaler, configs, dense_edges(graph)[edges], joined)
-    y = dense_readout(x, graph, sub(p, "head.readout."), layers.readout)
+    y = dense_readout(x, graph, layers.readout)
     y = y if layers.joins_nodes else torch.cat([y, config_feat], 1)
     mlp = sub(p, "head.mlp.")
     *hidden, last = sorted({int(name.split(".")[0]) for name in mlp})

@@ -128,26 +128,22 @@ def dense_predictions(
     for number, block in enumerate(network.trunk.blocks):
         x = dense_block(x, config, edges, sub(p, f"trunk.blocks.{number}."), block.norm.eps, layers)
     config_feat = torch.from_numpy(config_scaler.transform(graph.config_feat[configs])).double()
-    pooled = dense_readout(x, graph, sub(p, "head.readout."), layers.readout)
+    pooled = dense_readout(x, graph, layers.readout)
     joined = torch.cat([pooled, config_feat], 1)
     deviation = joined - joined.mean(0)
     standardised = deviation / torch.sqrt(deviation.square().mean(0) + network.head.norm.eps)
     return dense_perceptron(torch.cat([joined, standardised], 1), sub(p, "head.mlp.")).squeeze(1)
 
 
-def dense_readout(x: Tensor, graph: Graph, p: Parameters, text: str) -> Tensor:
+def dense_readout(x: Tensor, graph: Graph, text: str) -> Tensor:
     """``(C, P D)``: each pooling over the nodes of each configuration, side by side."""
     parts = []
-    for number, part in enumerate(text.split("+")):
+    for part in text.split("+"):
         pool, _, chosen = part.partition("@")
         nodes = x[:, torch.from_numpy(graph.config_index).long()] if chosen and len(graph.config_index) else x
-        if pool == "attention":
-            weight = p[f"scores.{number}.weight"], p[f"scores.{number}.bias"]
-            parts.append((torch.softmax(linear(nodes, *weight), 1) * nodes).sum(1))
-        else:
-            total = nodes.amax(1) if pool == "max" else getattr(nodes, pool.removeprefix("unit_"))(1)
-            length = total.norm(dim=1, keepdim=True).clamp(min=1e-12) if pool == "unit_sum" else 1
-            parts.append(total / length)
+        total = getattr(nodes, pool.removeprefix("unit_"))(1)
+        length = total.norm(dim=1, keepdim=True).clamp(min=1e-12) if pool == "unit_sum" else 1
+        parts.append(total / length)
     return torch.cat(parts, 1)
 
 

@@ -168,7 +168,7 @@ def test_download_resumes_within_kaggle_and_by_running_it_again(stub, tmp_path, 
     stub.cuts["/data/competition.zip"] = [2_500_000]
     stub.answers["DownloadDataFiles"] = [DROP]
     monkeypatch.setattr(client, "_PAUSES_S", (0.0, 0.0))
-    archive = client.download(tmp_path / "with space")
+    archive = client.download_archive(tmp_path / "with space")
     assert archive == tmp_path / "with space" / "predict-ai-model-runtime.zip"
     assert archive.read_bytes() == content
     assert stub.calls["DownloadDataFiles"] == 2

@@ -21,7 +21,7 @@ from fastslow.competition.catalog import COLLECTIONS, COMPETITION, SPLITS, get_c
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.kaggle import archives, client, download
 from fastslow.kaggle.client import KaggleError
-from fastslow.kaggle.download import DownloadSettings, Split
+from fastslow.kaggle.download import DownloadSettings, SplitFiles
 from fastslow.kaggle.provenance import PROVENANCE
 from fastslow.kaggle.unpacking import unpack
 from helpers.cases import cases
@@ -29,7 +29,7 @@ from helpers.competition_files import REAL, competition_arrays, needs_real
 from helpers.kaggle_stub import DROP, KaggleStub, clean_environment
 
 XLA = get_collection("layout:xla:default")
-VALID, TEST = Split(XLA, "valid"), Split(XLA, "test")
+VALID, TEST = SplitFiles(XLA, "valid"), SplitFiles(XLA, "test")
 KAGGLE_ZIP = "/data/competition.zip"
 
 
@@ -68,7 +68,7 @@ def npz(name: str, kind: str = "layout") -> bytes:
     return content.getvalue()
 
 
-def members(split: Split, before: str = "npz/") -> dict[str, bytes]:
+def members(split: SplitFiles, before: str = "npz/") -> dict[str, bytes]:
     names = [f"{split.name}-program {number}" for number in range(split.count)]
     return {f"{before}{split.path}/{name}.npz": npz(name) for name in names}
 
@@ -93,7 +93,7 @@ def zip_of(files: dict) -> bytes:
     return content.getvalue()
 
 
-def serve(stub: KaggleStub, split: Split, content: bytes, etag: str | None = '"v1"') -> str:
+def serve(stub: KaggleStub, split: SplitFiles, content: bytes, etag: str | None = '"v1"') -> str:
     path = f"/v0/{split.archive}"
     stub.files[path] = content
     if etag:
@@ -101,16 +101,16 @@ def serve(stub: KaggleStub, split: Split, content: bytes, etag: str | None = '"v
     return path
 
 
-def fetch_google(stub: KaggleStub, root: Path, *splits: Split, **options) -> list[Path]:
+def fetch_google(stub: KaggleStub, root: Path, *splits: SplitFiles, **options) -> list[Path]:
     names = [split.name for split in splits]
     return fetch(root, "google", names, ["layout:xla:default"], base_url=f"{stub.url}/v0", **options)
 
 
-def content_of(root: Path, split: Split) -> dict[str, bytes]:
+def content_of(root: Path, split: SplitFiles) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in split.folder(root).iterdir()}
 
 
-def expected(split: Split) -> dict[str, bytes]:
+def expected(split: SplitFiles) -> dict[str, bytes]:
     return {Path(name).name: data for name, data in members(split).items()}
 
 
@@ -152,9 +152,9 @@ def test_the_next_run_resumes(stub, tmp_path, monkeypatch, etag):
     stub.cuts[path] = [2_100_000]
     monkeypatch.setattr(archives, "_TRIES", 1)
     with pytest.raises(DataError, match="failed 1 times in a row.*resumes where it stopped"):
-        archives.download(f"{stub.url}{path}", target)
+        archives.fetch(f"{stub.url}{path}", target)
     assert archives.local_size(target) == 2_100_000 and not target.exists()
-    archives.download(f"{stub.url}{path}", target)
+    archives.fetch(f"{stub.url}{path}", target)
     assert stub.ranges == [None, "bytes=2100000-"] and stub.parts == 1
     assert target.read_bytes() == content
     assert os.listdir(target.parent) == ["x.tar"]
@@ -170,7 +170,7 @@ def begun(target: Path, content: bytes, size: int, etag: str = '"v1"') -> None:
 def test_a_whole_part_is_confirmed_by_one_byte(stub, tmp_path):
     path, target = serve(stub, VALID, b"abc" * 1000), tmp_path / "x.tar"
     begun(target, b"abc" * 1000, 3000)
-    archives.download(f"{stub.url}{path}", target)
+    archives.fetch(f"{stub.url}{path}", target)
     assert target.read_bytes() == b"abc" * 1000
     assert stub.ranges == ["bytes=2999-"]
 
@@ -181,7 +181,7 @@ def test_a_changed_file_is_not_glued_to_the_old_part(stub, tmp_path, size, ignor
     path, target = serve(stub, VALID, b"b" * size, '"v2"'), tmp_path / "x.tar"
     stub.ignores_if_range = ignores_if_range
     begun(target, b"a" * 850_000, 1_000_000)
-    archives.download(f"{stub.url}{path}", target)
+    archives.fetch(f"{stub.url}{path}", target)
     assert target.read_bytes() == b"b" * size
     assert stub.ranges == ["bytes=850000-"] + [None] * ignores_if_range
 
@@ -191,7 +191,7 @@ def test_a_changed_file_is_recognised_by_its_size_alone(stub, tmp_path, size, an
     path, target = serve(stub, VALID, b"b" * size), tmp_path / "x.tar"
     begun(target, b"a" * 950_000, 1_000_000)
     stub.answers[path] = answers
-    archives.download(f"{stub.url}{path}", target)
+    archives.fetch(f"{stub.url}{path}", target)
     assert target.read_bytes() == b"b" * size
 
 
@@ -277,7 +277,7 @@ def test_an_odd_or_silent_server_is_an_error_in_words(tmp_path, monkeypatch, cap
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/x.tar"
         with pytest.raises(DataError, match=ANSWERS[answer]):
-            archives.download(url, tmp_path / "x.tar")
+            archives.fetch(url, tmp_path / "x.tar")
         server.shutdown()
     if "failed" in ANSWERS[answer]:
         assert "x.tar: " in (said := capsys.readouterr().err) and "Trying again in 1 s" in said
@@ -525,7 +525,7 @@ def test_settings_by_default_ask_for_everything_and_names_are_separated_by_comma
 
 
 def test_names_of_google_archives():
-    splits = [Split(collection, name) for collection in COLLECTIONS for name in SPLITS]
+    splits = [SplitFiles(collection, name) for collection in COLLECTIONS for name in SPLITS]
     assert len({split.archive for split in splits}) == 15
     assert splits[0].archive == "npz_tile_xla_train.tar"
     assert splits[-1].archive == "npz_layout_nlp_random_test.tar"
@@ -535,4 +535,4 @@ def test_names_of_google_archives():
 def test_counts_agree_with_the_real_sample_submission():
     ids = [line.rpartition(":")[0] for line in (REAL / "sample_submission.csv").read_text().splitlines()[1:]]
     for collection in COLLECTIONS:
-        assert Split(collection, "test").count == sum(line.startswith(collection.name) for line in ids)
+        assert SplitFiles(collection, "test").count == sum(line.startswith(collection.name) for line in ids)

@@ -11,7 +11,7 @@ from fastslow.competition import row_order
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.row_order import RowOrder, read_row_orders
 from fastslow.core.errors import DataError
-from fastslow.evaluation.ledger import read_record
+from fastslow.evaluation.ledger import read_submission_record
 from fastslow.kaggle.client import KaggleError
 from fastslow.kaggle.provenance import GOOGLE, KAGGLE, PROVENANCE, record_provenance
 from fastslow.kaggle.upload import upload
@@ -48,7 +48,7 @@ def test_the_score_goes_into_record_and_ledger_and_nothing_is_sent_twice(stub, c
     assert stub.uploads == [csv.read_bytes()]
     assert "smoke.csv: uploaded; waiting for its score" in said
     assert "Kaggle: public 0.694, private 0.705" in said
-    record = read_record(csv)
+    record = read_submission_record(csv)
     assert record["kaggle"] == {"public": 0.694, "private": 0.705}
     assert stub.submissions[0]["description"] == record["upload"]["message"]
     assert f"valid mean {record['valid_mean']:.4f}" in record["upload"]["message"]
@@ -68,21 +68,21 @@ def test_a_run_stopped_while_waiting_only_asks_for_the_score(stub, csv, capsys, 
     with monkeypatch.context() as patch:
         patch.setattr("fastslow.kaggle.upload.wait_for_score", lose)
         assert cli.main([*COMMAND, "data=kaggle"]) == 1
-    assert "kaggle" not in read_record(csv)
+    assert "kaggle" not in read_submission_record(csv)
     assert cli.main([*COMMAND, "data=kaggle"]) == 0
     assert stub.calls["CreateSubmission"] == 1
-    assert read_record(csv)["kaggle"] == {"public": 0.694, "private": 0.705}
+    assert read_submission_record(csv)["kaggle"] == {"public": 0.694, "private": 0.705}
 
 
 def test_an_upload_that_was_cut_off_is_looked_for_before_another(stub, csv, capsys):
     stub.answers = {"CreateSubmission": [500]}  # it arrived; the answer did not
     assert cli.main([*COMMAND, "data=kaggle"]) == 1
-    record = read_record(csv)
+    record = read_submission_record(csv)
     assert "upload" not in record and len(stub.uploads) == 1
     stub.scored = stub.add(csv.name, record["attempt"]["message"], "PENDING")
     assert cli.main([*COMMAND, "data=kaggle"]) == 0
     assert stub.calls["CreateSubmission"] == 1 and len(stub.uploads) == 1
-    assert read_record(csv)["kaggle"] == {"public": 0.694, "private": 0.705}
+    assert read_submission_record(csv)["kaggle"] == {"public": 0.694, "private": 0.705}
 
 
 def test_a_failed_upload_is_an_error(stub, csv, capsys):
@@ -91,7 +91,7 @@ def test_a_failed_upload_is_an_error(stub, csv, capsys):
     said = capsys.readouterr().err
     assert "error: the upload failed, nothing was submitted" in said and "secret" not in said
     assert stub.calls["CreateSubmission"] == 0
-    assert not {"upload", "kaggle"} & set(read_record(csv))
+    assert not {"upload", "kaggle"} & set(read_submission_record(csv))
 
 
 def test_without_credentials_it_says_what_to_type(csv, capsys):

@@ -10,21 +10,16 @@ from scipy import sparse
 from fastslow.networks.model.convolutions import (
     CONVOLUTIONS,
     GcnConv,
-    GpsConv,
-    LinearAttention,
     MlpGcnConv,
     SageConv,
 )
 from fastslow.networks.states.sparse import SparseOperator
 from helpers.dense_convolutions import (
-    dense_convolution,
     dense_gcn,
-    dense_linear_attention,
     dense_mlp_gcn,
     dense_sage,
 )
 from helpers.level_case import WIDTH, Case, double, random_parameters
-from helpers.networks import make_network
 from helpers.random_graphs import structures
 
 torch.set_num_threads(1)
@@ -33,10 +28,8 @@ cases = st.builds(Case, structures(min_nodes=2), st.integers(0, 1000))
 FORMS = {
     "sage": (SageConv, dense_sage),
     "sage_sum": (partial(SageConv, aggregation="sum"), partial(dense_sage, aggregation="sum")),
-    "sage_max": (partial(SageConv, aggregation="max"), partial(dense_sage, aggregation="max")),
     "gcn": (GcnConv, dense_gcn),
     "mlp_gcn": (MlpGcnConv, partial(dense_mlp_gcn, slope=0.01)),
-    "mlp_gcn_directed": (partial(MlpGcnConv, directed=True, slope=0.2), partial(dense_mlp_gcn, slope=0.2)),
 }
 
 
@@ -48,31 +41,6 @@ def test_a_convolution_equals_its_dense_form_on_every_pair(name, case, seed):
     conv = random_parameters(make(WIDTH, 4), seed)
     case.agree(
         conv, lambda x: conv(x, case.level, case.below), lambda x: dense(x, case.structure[0], double(conv))
-    )
-
-
-@given(structures(min_nodes=2), st.integers(0, 99))
-@settings(max_examples=40)
-def test_linear_attention_equals_all_weights_written_out(structure, seed):
-    case = Case(structure, seed, whole_graph=True)
-    attention = random_parameters(LinearAttention(WIDTH), seed)
-    case.agree(
-        attention,
-        lambda x: attention(x, case.level, case.below),
-        lambda x: dense_linear_attention(x, double(attention)),
-    )
-
-
-@given(structures(min_nodes=2), st.integers(0, 99))
-@settings(max_examples=20)
-def test_a_convolution_beside_linear_attention_equals_its_dense_form(structure, seed):
-    case = Case(structure, seed, whole_graph=True)
-    gps = random_parameters(GpsConv(GcnConv(WIDTH, WIDTH), WIDTH), seed)
-    layers = make_network(convolution="gcn", node_attention="linear").architecture
-    case.agree(
-        gps,
-        lambda x: gps(x, case.level, case.below),
-        lambda x: dense_convolution(x, case.structure[0], double(gps), layers),
     )
 
 
@@ -97,17 +65,7 @@ def test_a_node_without_neighbours_depends_on_itself_alone(name):
 
 
 @given(st.integers(0, 5), st.integers(1, 5), st.integers(0, 99))
-@settings(max_examples=40)
-def test_the_maximum_of_an_operator_is_that_of_the_rows_it_names(rows, columns, seed):
-    rng = np.random.default_rng(seed)
-    first = sparse.random_array((rows, columns), density=0.5, rng=rng).tocsr()
-    second = sparse.csr_matrix(np.eye(columns))
-    x = torch.from_numpy(rng.normal(size=(columns, 3)).astype(np.float32))
-    expected = torch.zeros(rows, 3)
-    for row in range(rows):
-        named = first.indices[first.indptr[row] : first.indptr[row + 1]]
-        if len(named):
-            expected[row] = x[named].amax(0)
-    assert torch.equal(SparseOperator(first, second).max(x), expected)
-    row, column = SparseOperator(first).entries()
-    assert torch.equal(torch.stack([row, column]), torch.from_numpy(np.stack(first.tocoo().coords)).long())
+def test_the_entries_of_an_operator_are_named_by_row_and_column(rows, columns, seed):
+    matrix = sparse.random_array((rows, columns), density=0.5, rng=np.random.default_rng(seed)).tocsr()
+    entries = torch.stack(SparseOperator(matrix).entries())
+    assert torch.equal(entries, torch.from_numpy(np.stack(matrix.tocoo().coords)).long())

@@ -49,11 +49,6 @@ def slow_hinge(prediction, runtime, margin):
     return sum(costs) / max(1, len(costs))
 
 
-def slow_logistic(prediction, runtime, temperature):
-    costs = [math.log1p(math.exp(-(prediction[i] - prediction[j]) / temperature)) for i, j in pairs(runtime)]
-    return sum(costs) / max(1, len(costs))
-
-
 def slow_list_mle(prediction, runtime, temperature):
     total = 0.0
     for i in range(len(runtime)):
@@ -69,7 +64,6 @@ def slow_mse_log(prediction, runtime):
 
 SLOW = {
     "pairwise_hinge": slow_hinge,
-    "pairwise_logistic": slow_logistic,
     "list_mle": slow_list_mle,
     "mse_log": slow_mse_log,
 }

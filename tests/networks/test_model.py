@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from fastslow.competition.tied_choices import factorise
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
-from fastslow.networks.settings.architecture import NODE_ATTENTIONS
 from fastslow.networks.settings.terms import POOLS
 from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, equals_reference, make_network, program
@@ -29,7 +28,6 @@ other_networks = st.builds(
     st.booleans(),
     seed=st.integers(0, 99),
     convolution=st.sampled_from([*CONVOLUTIONS]),
-    node_attention=st.sampled_from(NODE_ATTENTIONS),
     readout=readouts,
 )
 graphs = st.builds(make_graph, structures(min_nodes=2), st.integers(0, 99))

@@ -30,7 +30,7 @@ def networks(draw, **fixed):
         "seed": draw(st.integers(0, 99)),
         "convolution": draw(st.sampled_from([*CONVOLUTIONS])),
         "input_attention": block == "residual" and draw(st.booleans()),
-        "readout": draw(st.sampled_from(["sum", "mean+max", "mean+unit_sum+unit_sum@configurable"])),
+        "readout": draw(st.sampled_from(["sum", "mean+unit_sum+unit_sum@configurable"])),
     }
     return make_network(**{"block": block, **options, **fixed})
 

@@ -455,7 +455,7 @@ def test_a_step_drops_other_edges_each_time_and_the_same_ones_again_with_the_sam
 @pytest.mark.parametrize(
     "changes",
     [{"convolution": name} for name in CONVOLUTIONS if name != "sage"]
-    + [{"node_attention": "linear"}, {"node_inputs": "picked+depths", "readout": "mean+max"}],
+    + [{"node_inputs": "picked+depths", "readout": "mean+unit_sum"}],
     ids=str,
 )
 def test_every_architecture_learns_and_predicts(settings, changes):

@@ -13,7 +13,7 @@ from fastslow.core.memory import STEP_CORES, STEP_MEMORY
 from fastslow.features.settings import FeatureSettings
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.workflow import job_plan
-from fastslow.workflow.job_plan import Need, PlannedPool, Resources, environment, share_cores, step_need
+from fastslow.workflow.job_plan import Need, PlannedPool, Resources, share_cores, step_environment, step_need
 from helpers.cases import cases
 
 GB = 1 << 30
@@ -36,7 +36,7 @@ class Trace:
         with self.lock:
             self.using.append(step)
             self.order.append(step)
-            self.shares[step] = environment.get()
+            self.shares[step] = step_environment.get()
             self.most.append(list(self.using))
         time.sleep(0.002)
         with self.lock:
@@ -160,7 +160,7 @@ def test_features_need_memory_for_their_processes():
 @cases(
     "changes, times",
     [
-        ({"node_attention": "linear"}, 8),  # every configuration is a state of every node
+        ({"block": "residual", "input_attention": True}, 8),  # every configuration is a state of every node
         ({"kind": "tile"}, 1 / 16),  # a kernel has one state per node
         ({"kind": "tile", "joins_nodes": True, "block": "unit"}, 8),
         ({"kind": "tile", "graphs_per_step": 4}, 1 / 4),

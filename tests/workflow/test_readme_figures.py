@@ -1,11 +1,11 @@
-"""`fastslow figures`: three small PNGs, the same bytes each time."""
+"""`make figures`: three small PNGs, the same bytes each time."""
 
 import pytest
 from PIL import Image
 
+from common.readme_figures import make_figures
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
-from fastslow.workflow.readme_figures import FiguresSettings, make_figures
 from helpers.cases import cases
 
 NAMES = ["scores.png", "states.png", "feature.png"]
@@ -13,11 +13,10 @@ LIMIT = 60_000  # bytes
 
 
 def test_three_small_figures_with_the_same_bytes(home):
-    settings = FiguresSettings(name="smoke")
-    paths = make_figures(settings)
+    paths = make_figures("smoke")
     assert [path.name for path in paths] == NAMES and paths[0].parent == home / "docs" / "figures"
     first = [path.read_bytes() for path in paths]
-    assert [path.read_bytes() for path in make_figures(settings)] == first
+    assert [path.read_bytes() for path in make_figures("smoke")] == first
     for path in paths:
         assert path.stat().st_size <= LIMIT
         with Image.open(path) as image:
@@ -31,4 +30,4 @@ def test_the_committed_figures_are_small(name):
 
 def test_a_run_that_is_not_there_is_refused(home):
     with pytest.raises(DataError, match="submissions/other.json: no such file"):
-        make_figures(FiguresSettings(name="other"))
+        make_figures("other")

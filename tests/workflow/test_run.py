@@ -16,7 +16,7 @@ from fastslow.competition.metrics import competition_score
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.files import atomic_path, read_json
 from fastslow.core.settings import resolve
-from fastslow.evaluation.ledger import read_record
+from fastslow.evaluation.ledger import read_submission_record
 from fastslow.evaluation.score_tables import format_distances
 from fastslow.evaluation.scores import read_solution, score_submission
 from fastslow.views.data_report import DataReportSettings
@@ -63,7 +63,7 @@ def test_every_stage_is_made_and_reported(finished):
     assert rows == {c.name: 2 if c.kind == "tile" else 1 for c in COLLECTIONS}
     scores = score_submission(csv, read_solution(root / "solution.csv"))
     test_mean = competition_score({name: score["mean"] for name, score in scores.items()})
-    record = read_record(csv)
+    record = read_submission_record(csv)
     assert record["test_mean"] == pytest.approx(test_mean)
     assert f"valid {record['valid_mean']:.3f}, test {test_mean:.3f}\n" in done.stdout
     assert "submissions/smoke.csv: 6 rows, read back and checked" in done.stdout

@@ -7,7 +7,7 @@ Only what differs is looked at entry by entry. So a file costs little more than 
 
 import numpy as np
 
-from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES, WEIGHTS, layouts_of
+from fastslow.competition.layouts import LAYOUT_WIDTH, PLACE_VALUES, ROLES, layouts_of
 from fastslow.competition.tied_choices import Choices, distinct_rows
 
 _LEARNED = 16  # rows that groups are divided by at once: the work is quadratic in them
@@ -132,9 +132,9 @@ class Patterns:
 
     def __init__(self, finder: ChoiceFinder, dtype: np.dtype):
         self._finder, self._bits = finder, np.dtype(f"u{dtype.itemsize}")
-        self._weights = WEIGHTS.astype(np.float32 if dtype.itemsize <= 4 else np.float64)
+        self._weights = PLACE_VALUES.astype(np.float32 if dtype.itemsize <= 4 else np.float64)
         # a layout's number minus that of zeros: entries are taken as they are
-        self._first_numbers = (finder.numbers[finder.first] - WEIGHTS.sum()).astype(self._weights.dtype)
+        self._first_numbers = (finder.numbers[finder.first] - PLACE_VALUES.sum()).astype(self._weights.dtype)
         for width in (len(ROLES), 1):
             groups, numbers = (
                 finder.group.reshape(-1, width),

@@ -15,7 +15,14 @@ import numpy as np
 
 from fastslow.competition.catalog import Collection, ProgramFile
 from fastslow.competition.choice_stream import ChoiceFinder, Patterns
-from fastslow.competition.layouts import BASE, LAYOUT_WIDTH, MAX_DIMENSION, ROLES, WEIGHTS, layouts_of
+from fastslow.competition.layouts import (
+    ENTRY_VALUES,
+    LAYOUT_WIDTH,
+    MAX_DIMENSION,
+    PLACE_VALUES,
+    ROLES,
+    layouts_of,
+)
 from fastslow.competition.schema import DEFAULTS, GRAPH, REMEDY, check_schema, whole_keys
 from fastslow.competition.tied_choices import Choices, distinct_rows
 from fastslow.competition.value_checks import check_entries, check_layouts, check_ranks, check_values
@@ -235,9 +242,10 @@ def _layout_numbers(path: Path, chunk: np.ndarray, row: int, key: str = "node_co
     in_range = values.min(initial=0) >= -1 and values.max(initial=0) <= MAX_DIMENSION
     if not (in_range and np.array_equal(np.rint(values).reshape(chunk.shape), chunk)):
         check_entries(path, key, chunk, row)
-    number = (values @ WEIGHTS.astype(np.float32) + WEIGHTS.sum()).astype(np.int32)  # exact: below 2**24
+    # exact: below 2**24
+    number = (values @ PLACE_VALUES.astype(np.float32) + PLACE_VALUES.sum()).astype(np.int32)
     number = number.reshape(len(chunk), chunk.shape[1], len(ROLES))
-    seen = np.zeros(BASE**LAYOUT_WIDTH, bool)
+    seen = np.zeros(ENTRY_VALUES**LAYOUT_WIDTH, bool)
     seen[number] = True
     check_layouts(path, key, number, np.flatnonzero(seen), row)
     numbers: np.ndarray = number.reshape(len(chunk), -1)

@@ -85,7 +85,7 @@ def explain_storage(path: str | Path) -> Iterator[None]:
         raise
 
 
-def describe(error: OSError) -> str:
+def describe_error(error: OSError) -> str:
     """Return an operating system's error in one line: what, and the remedy where there is one."""
     if explained := storage_error(error, "output"):
         return str(explained)

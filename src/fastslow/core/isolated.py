@@ -48,30 +48,21 @@ class Killed(RuntimeError):
         self.kind = kind
 
 
-def run(
-    function: Callable[..., Any],
-    *args: Any,
-    seconds: float | None = None,
-    memory: int = 0,
-    hear: Callable[[str], None] | None = None,
-    silence: float | None = None,
-) -> Any:
+def call_isolated(function: Callable[..., Any], *args: Any, memory: int = 0, **limits: Any) -> Any:
     """Return ``function(*args)``, called in a process of its own.
 
     Args:
         function: A function of a module; what it prints is not shown.
         *args: Its arguments, of a few megabytes at most.
-        seconds: Time limit; None for none.
         memory: Limit of the process's data segment in bytes; 0 for none.
-        hear: Receives what the function prints, piece by piece, each up to a line feed or carriage return.
-        silence: Seconds for which the function may print nothing; None for any number.
+        **limits: ``seconds``, ``hear`` and ``silence``, see :meth:`Workers.call`.
 
     Raises:
         Killed: The process ended before the function returned.
         Exception: The function's own, with the traceback of its process.
     """
     with Workers(memory=memory) as workers:
-        return workers.call(function, *args, seconds=seconds, hear=hear, silence=silence)
+        return workers.call(function, *args, **limits)
 
 
 class Workers:
@@ -114,7 +105,20 @@ class Workers:
         hear: Callable[[str], None] | None = None,
         silence: float | None = None,
     ) -> Any:
-        """Return ``function(*args)``, called in one of the processes; see :func:`run`."""
+        """Return ``function(*args)``, called in one of the processes.
+
+        Args:
+            function: A function of a module; what it prints is not shown.
+            *args: Its arguments, of a few megabytes at most.
+            seconds: Time limit; None for none.
+            hear: Receives what the only process prints, piece by piece, each up to a line feed or carriage
+                return.
+            silence: How many seconds the function may print nothing; None for any number.
+
+        Raises:
+            Killed: The process ended before the function returned.
+            Exception: The function's own, with the traceback of its process.
+        """
         self._require_start()
         future = self._pool.schedule(function, args=args, timeout=seconds)
         if hear:

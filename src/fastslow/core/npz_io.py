@@ -83,7 +83,7 @@ _UNREADABLE: tuple[Any, ...] = (
     *(tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile, isal_zlib.error),
 )
 
-Member = zipfile.ZipExtFile | Inflated
+ArrayStream = zipfile.ZipExtFile | Inflated
 """The bytes of an array with its header, read in order."""
 
 
@@ -127,7 +127,7 @@ def _opened(path: Path, remedy: str) -> Iterator[zipfile.ZipFile]:
 
 
 @contextmanager
-def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[Member, Header]]:
+def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[ArrayStream, Header]]:
     """Yield the stream of an array's bytes after its header, and the header.
 
     Header, zip directory and the bytes on disk must agree: no memory is asked for that the file cannot fill,
@@ -151,7 +151,7 @@ def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[Member, Header
         yield member, header
 
 
-def _read_header(member: Member) -> tuple[Header, int]:
+def _read_header(member: ArrayStream) -> tuple[Header, int]:
     """Read the header of an array and its size in bytes, and leave the stream behind it."""
     start = member.read(npy.MAGIC_LEN)
     if npy.read_magic(io.BytesIO(start)) == (1, 0):
@@ -214,7 +214,7 @@ def read_arrays(path: Path, keys: Iterable[str] | None = None, remedy: str = "")
     return arrays
 
 
-def _read_whole(member: Member, header: Header) -> np.ndarray:
+def _read_whole(member: ArrayStream, header: Header) -> np.ndarray:
     """Read the array behind a header; numpy itself would parse the header a second time."""
     if header.dtype.hasobject:
         raise ValueError("it holds Python objects")

@@ -93,14 +93,14 @@ class Linear:
         return {}
 
 
-class Example(NamedTuple):
+class GraphRows(NamedTuple):
     """Some configurations of one labelled graph."""
 
     values: np.ndarray  # (n, V) float64, config_feat standardised over all configurations of the graph
     runtime: np.ndarray  # (n,)
 
 
-def read_examples(features: Features) -> list[Example]:
+def read_examples(features: Features) -> list[GraphRows]:
     """Read the graphs that the baselines are chosen on: train and valid graphs that carry a ranking signal.
 
     Args:
@@ -116,13 +116,13 @@ def read_examples(features: Features) -> list[Example]:
     names = {TRAIN: trainable({"": features}), VALID: valid}
     most = min(MAX_CONFIGS, max(2, MAX_ROWS // sum(map(len, names.values()))))
     return [
-        Example(standardise(np.asarray(graph.config_feat))[rows], runtime)
+        GraphRows(standardise(np.asarray(graph.config_feat))[rows], runtime)
         for split, own in names.items()
         for graph, rows, runtime in draw_graphs({"": features}, split, own, most, seed=0)
     ]
 
 
-def choose_column(examples: Sequence[Example]) -> Columns:
+def choose_column(examples: Sequence[GraphRows]) -> Columns:
     """Return the column of the best mean Kendall's tau over the examples, with its sign."""
     return best_column(np.mean([ranking_taus(runtime, values) for values, runtime in examples], 0))
 
@@ -133,7 +133,9 @@ def best_column(taus: np.ndarray) -> Columns:
     return Columns((best,), 1 if taus[best] >= 0 else -1)
 
 
-def fit_ridge(examples: Sequence[Example], labels: Callable[[np.ndarray], np.ndarray] = log_labels) -> Linear:
+def fit_ridge(
+    examples: Sequence[GraphRows], labels: Callable[[np.ndarray], np.ndarray] = log_labels
+) -> Linear:
     """Fit a ridge regression; its penalty is chosen by cross-validation over graphs, or within a single one.
 
     Every graph has the same total weight.

@@ -30,7 +30,7 @@ from fastslow.evaluation.predictions import (
 )
 from fastslow.features.store import Features
 
-ENTRY = "fastslow.evaluation.ensemble:build_ensemble"
+ENSEMBLE_ENTRY = "fastslow.evaluation.ensemble:build_ensemble"
 
 
 class EnsembleSettings(Settings):
@@ -46,8 +46,8 @@ class EnsembleSettings(Settings):
     weighting: Literal["guarded", "equal", "search"] = "guarded"
     """``equal`` for every model, ``search`` on valid, or ``guarded``: equal, unless the searched weights are
     ahead on valid by more than two standard errors, as where a model has failed."""
-    normalisation: Literal[*NORMALISATIONS, "best"] = "min_max"
-    """``min_max`` (each graph to 0..1), ``rank``, ``raw``, or ``best``: the one that scores best on valid."""
+    normalisation: Literal[*NORMALISATIONS] = "min_max"
+    """What the predictions of a graph become: ``min_max`` (0 to 1), ``rank``, or ``raw``, as they are."""
     max_models: Annotated[Positive, Le(1000)] = 20
     """Maximum number of models that the weight search adds, one at a time, with repetition."""
 
@@ -88,7 +88,7 @@ class EnsembleSettings(Settings):
         settings = {**self.identity(), "runs": sorted(members)}
         settings |= {"model": "ensemble", "collection": features.collection.name}
         inputs = {"data": features.data, "features": features.fingerprint, **members}
-        return Artifact(resolve(self.folder), settings, inputs, ENTRY)
+        return Artifact(resolve(self.folder), settings, inputs, ENSEMBLE_ENTRY)
 
 
 def read_member(folder: Path, manifest: Mapping, features: Features) -> Predictions:
@@ -169,14 +169,10 @@ def _ensemble(
     def valid_score(predictions: dict[str, np.ndarray]) -> float:
         return collection_score(kind, labels, predictions)["mean"]
 
-    tried = {}
-    for normalisation in NORMALISATIONS if settings.normalisation == "best" else (settings.normalisation,):
-        weights = choose_weights(
-            settings.weighting, members, normalisation, settings.max_models, valid_scores, models.values()
-        )
-        tried[normalisation] = weights, valid_score(combine(members, VALID, normalisation, weights))
-    normalisation = max(tried, key=lambda name: tried[name][1])
-    weights = tried[normalisation][0]
+    normalisation = settings.normalisation
+    weights = choose_weights(
+        settings.weighting, members, normalisation, settings.max_models, valid_scores, models.values()
+    )
     alone = [combine(members, VALID, normalisation, equal_weights([runs])) for runs in models.values()]
     combined = {split: combine(members, split, normalisation, weights) for split in PREDICTED_SPLITS}
     valid = collection_score(kind, labels, combined[VALID])
@@ -191,5 +187,4 @@ def _ensemble(
         "features": features.recipe,
         "gain": valid["mean"] - max(map(valid_score, alone)),
         "normalisation": normalisation,
-        "normalisations": {name: value for name, (_, value) in tried.items()},
     }

@@ -39,7 +39,7 @@ def write_record(
     sha256, before = file_digest(path), {}
     if path.with_suffix(".json").is_file():
         try:
-            before = read_record(path)
+            before = read_submission_record(path)
         except DataError as error:  # the new record is sound; only what Kaggle answered is lost
             print(f"replaced, and with it any upload that it recorded: {error}", file=sys.stderr)
     kept = ("attempt", "upload", "kaggle") if before.get("sha256") == sha256 else ()
@@ -140,7 +140,7 @@ class _Submission(Record):
     test_mean: float | None = None
 
 
-def read_record(path: Path, *needed: str) -> dict:
+def read_submission_record(path: Path, *needed: str) -> dict:
     """Read the record beside a submission; DataError where there is none, or it lacks one of ``needed``."""
     path = Path(path).with_suffix(".json")
     remedy = "Rename or delete it: it is no submission's record; then make the submission again"
@@ -158,7 +158,7 @@ def update_record(path: Path, **facts) -> dict:
         DataError: There is no record, or the CSV has changed since it was written.
     """
     path = Path(path)
-    record = read_record(path)
+    record = read_submission_record(path)
     if record["sha256"] != file_digest(path):
         raise DataError(path, "not the file its record was written for (sha256)", "Make the submission again")
     record |= facts
@@ -184,7 +184,7 @@ def write_ledger(folder: Path) -> Path:
     records = []
     for path in sorted(folder.glob("*.csv")):
         try:
-            records += [read_record(path)] if path.with_suffix(".json").is_file() else []
+            records += [read_submission_record(path)] if path.with_suffix(".json").is_file() else []
         except DataError as error:  # another CSV's: it must not keep this submission from its row
             print(f"left out of the {LEDGER}: {error}", file=sys.stderr)
     columns = [*_FACTS, *_SCORES]

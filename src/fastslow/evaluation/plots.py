@@ -152,20 +152,3 @@ def plot_results(table: pd.DataFrame) -> Figure:
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=columns, frameon=False)
     figure.supxlabel("bars: mean over seeds; thin lines: lowest to highest program", fontsize=9, color="0.35")
     return figure
-
-
-def plot_importance(importance: pd.DataFrame, title: str, top: int = 20) -> Figure:
-    """Plot the total gain of the columns that a ranker used most.
-
-    Args:
-        importance: ``column`` and ``gain``, as of ``read_importance``.
-        title: Title of the figure.
-        top: Number of columns.
-    """
-    rows = importance.head(top)[::-1]
-    figure = Figure(figsize=(8, 1 + 0.25 * len(rows)), layout="constrained")
-    axes = figure.subplots()
-    axes.barh(rows["column"], rows["gain"], color="tab:orange")
-    axes.tick_params(axis="y", labelsize=8)
-    axes.set(title=f"{title}: gain", xlabel="total gain of splits")
-    return figure

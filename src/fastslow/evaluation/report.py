@@ -16,11 +16,11 @@ from fastslow.core.files import atomic_path
 from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
 from fastslow.core.progress import progress
 from fastslow.core.settings import Settings, resolve
-from fastslow.evaluation.ledger import read_record
+from fastslow.evaluation.ledger import read_submission_record
 from fastslow.evaluation.score_tables import DISTANCES, readable_distances, readable_table
+from fastslow.evaluation.training_files import NOTEBOOK
 
-NOTEBOOK = "notebook.ipynb"
-INDEX = "index.html"
+INDEX_PAGE = "index.html"
 _AGAIN = "Delete its folder and run `make submit` again"
 # nbformat's own errors are ValueErrors; it trusts the structure that it reads
 _NO_NOTEBOOK = (ValueError, LookupError, TypeError, AttributeError, RecursionError, nbformat.ValidationError)
@@ -84,7 +84,7 @@ def render_report(settings: ReportSettings) -> Path:
     for page in progress(pages, desc="report", unit="page"):
         if not page.target.is_file() or page.target.stat().st_mtime_ns <= page.notebook.stat().st_mtime_ns:
             _render(page, exporter)
-    index = settings.run / "report" / INDEX
+    index = settings.run / "report" / INDEX_PAGE
     with atomic_path(index) as temporary:
         temporary.write_text(_index(settings.name, csv, pages, index.parent), encoding="utf-8")
     print(index)
@@ -127,7 +127,7 @@ def _render(page: Page, exporter: HTMLExporter) -> None:
 
 def _index(name: str, csv: Path, pages: list[Page], folder: Path) -> str:
     """Return the index page: commit, score table, plot of the scores, links grouped by stage."""
-    record = read_record(csv, "table", "distances")
+    record = read_submission_record(csv, "table", "distances")
     distances = readable_distances(record["distances"])
     table = readable_table(pd.DataFrame(record["table"])).replace({r"\*\*": ""}, regex=True)
     if not is_there(csv.with_suffix(".png"), MAX_TEXT_BYTES):

@@ -15,13 +15,13 @@ from fastslow.core.files import atomic_path, digest, file_digest
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import Settings, find_data, resolve, unkeyed
 from fastslow.evaluation.distances import score_by_distance
-from fastslow.evaluation.ledger import read_record, write_record
+from fastslow.evaluation.ledger import read_submission_record, write_record
 from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
 from fastslow.evaluation.score_tables import pool_seeds
 from fastslow.evaluation.scores import SOLUTION, all_metrics, score_submission, score_table, solution_of
 from fastslow.features.store import Features
 
-ENTRY = "fastslow.evaluation.submission:make_submission"
+SUBMISSION_ENTRY = "fastslow.evaluation.submission:make_submission"
 
 
 class SubmissionSettings(Settings):
@@ -59,7 +59,7 @@ class SubmissionSettings(Settings):
             if is_there(root / name):
                 inputs[name] = file_digest(root / name)
         products, records = (csv, csv.with_suffix(".png")), (csv.with_suffix(".json"),)
-        return Artifact(resolve(self.folder), self.identity(), inputs, ENTRY, products, records)
+        return Artifact(resolve(self.folder), self.identity(), inputs, SUBMISSION_ENTRY, products, records)
 
 
 def make_submission(settings: SubmissionSettings) -> pd.DataFrame:
@@ -78,7 +78,7 @@ def make_submission(settings: SubmissionSettings) -> pd.DataFrame:
         if needed:
             _submission(settings, find_data(settings.data_root), resolve(settings.csv))
             artifact.finish()
-    return pd.DataFrame(read_record(resolve(settings.csv), "table")["table"])
+    return pd.DataFrame(read_submission_record(resolve(settings.csv), "table")["table"])
 
 
 def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:

@@ -7,7 +7,9 @@ from fastslow.core.artifacts import finished_file
 from fastslow.core.npz_io import readable
 from fastslow.core.settings import resolve
 
+NOTEBOOK = "notebook.ipynb"  # the executed one, of any step
 METRICS = "metrics.jsonl"
+TRAINING_PLOT = "training.png"
 IMPORTANCE = "importance.csv"
 _AGAIN = "Train this model again"
 
@@ -37,10 +39,3 @@ def read_metrics(folder: str) -> pd.DataFrame:
     history = read_history(folder)
     at = [name for name in ("epoch", "objective", "round") if name in history]
     return history[history["tau"].notna()].set_index(at)[list(ALL_METRICS)]
-
-
-def read_importance(folder: str) -> pd.DataFrame:
-    """Return the total gain of a ranker's splits on each column, ``column`` and ``gain``, largest first."""
-    path = finished_file(resolve(folder), IMPORTANCE, _AGAIN)
-    with readable(path, _AGAIN):
-        return pd.read_csv(path)

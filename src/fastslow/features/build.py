@@ -21,7 +21,7 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.core.source import source_digest
 from fastslow.features.configs.config_tensors import config_tensors
-from fastslow.features.configs.copies import copy_features, copy_pairs
+from fastslow.features.configs.copies import COPIES_THROUGH, copy_features, copy_pairs
 from fastslow.features.configs.default_layouts import find_default_layouts
 from fastslow.features.configs.tile_bounds import tile_features
 from fastslow.features.configs.violation import violation_features
@@ -30,7 +30,7 @@ from fastslow.features.nodes.node_encodings import node_extras
 from fastslow.features.nodes.protobuf import read_exact_graph
 from fastslow.features.nodes.pruning import WHOLE_GRAPH, prune
 from fastslow.features.scaling import NODE_BLOCKS, ScalerFit, write_scalers
-from fastslow.features.settings import ENTRY, FeatureSettings
+from fastslow.features.settings import FEATURES_ENTRY, FeatureSettings
 from fastslow.features.store import (
     INDEX,
     SCALERS,
@@ -106,7 +106,7 @@ def graph_of(program: Program, settings: FeatureSettings) -> tuple[Graph, list[s
     layouts = program.layouts if is_layout else np.full((1, LAYOUT_WIDTH), -1, np.int8)
     runtime = (program.runtime if is_layout else program.runtime / program.normalizers).astype(np.float64)
     tensors = config_tensors(*arrays, ids, operands)
-    pairs = copy_pairs(*arrays, ids, tensors, settings.copies_through)
+    pairs = copy_pairs(*arrays, ids, tensors, COPIES_THROUGH)
     defaults = np.full(tensors.dims.shape, -1, np.int8)
     if is_layout:
         if settings.compiler_defaults:
@@ -146,7 +146,7 @@ def graph_of(program: Program, settings: FeatureSettings) -> tuple[Graph, list[s
 def _build_one(program: ProgramFile, settings: FeatureSettings) -> list[str] | None:
     """Build and write one graph unless it is up to date; return its column names if it was built."""
     folder = resolve(settings.folder)
-    mark = digest([source_digest(ENTRY), settings.identity(), *settings.sources(program)])
+    mark = digest([source_digest(FEATURES_ENTRY), settings.identity(), *settings.sources(program)])
     if is_written(folder, program.split, program.name, mark):
         return None
     graph, names = build_graph(program, settings)

@@ -5,10 +5,10 @@ from typing import TypeVar
 
 from fastslow.features.store import Graph
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
-def derived(graph: Graph, key: Hashable, make: Callable[[], Value]) -> Value:
+def derived(graph: Graph, key: Hashable, make: Callable[[], _Value]) -> _Value:
     """Return a value that is computed from a graph, from the graph's cache where it was computed before.
 
     The members of an ensemble read a graph of their own from a features folder, and share the derived values

@@ -10,12 +10,12 @@ from fastslow.competition.catalog import SPLITS, VALID, ProgramFile, get_collect
 from fastslow.competition.reader import file_fingerprint
 from fastslow.core.artifacts import Artifact
 from fastslow.core.files import digest, file_digest
-from fastslow.core.settings import Names, NonNegative, Settings, Threads, Unread, find_data, resolve, unkeyed
+from fastslow.core.settings import Names, Settings, Threads, Unread, find_data, resolve, unkeyed
 from fastslow.features.configs.default_layouts import default_file
 from fastslow.features.nodes.protobuf import find_protobuf, require_protobufs
 from fastslow.features.nodes.pruning import WHOLE_GRAPH
 
-ENTRY = "fastslow.features.build:build_features"
+FEATURES_ENTRY = "fastslow.features.build:build_features"
 
 
 class KindSettings(Settings):
@@ -41,10 +41,13 @@ class FeatureSettings(KindSettings):
     layout_only: ClassVar[tuple[str, ...]] = (
         "hops",
         "compiler_defaults",
-        "copies_through",
     )
 
-    former: ClassVar[dict[str, Any]] = {"direction": "both", "default_layout": "row_major"}
+    former: ClassVar[dict[str, Any]] = {
+        "direction": "both",
+        "default_layout": "row_major",
+        "copies_through": 8,
+    }
 
     collection: str = "layout:xla:random"
     """One of the five collections: tile:xla, layout:xla:default, layout:xla:random, layout:nlp:default or
@@ -74,9 +77,6 @@ class FeatureSettings(KindSettings):
     compiler_defaults: bool = True
     """Layout only. Compare each layout with the compiler's own. The commonest layout of the ``default`` file
     is taken for it, also in the program's ``random`` file; False leaves these columns 0."""
-    copies_through: Annotated[NonNegative, Le(1000)] = 8
-    """Layout only. Maximum number of element-wise nodes and transposes between two configurable nodes whose
-    layouts are compared."""
 
     @property
     def kind(self) -> str:
@@ -109,7 +109,7 @@ class FeatureSettings(KindSettings):
             require_protobufs(resolve(self.hlo_folder))
         sources = {f"{p.split}/{p.name}": self.sources(p) for p in self.programs()}
         settings = self.identity()
-        return Artifact(resolve(self.folder), settings, {"data": digest(sources)}, ENTRY)
+        return Artifact(resolve(self.folder), settings, {"data": digest(sources)}, FEATURES_ENTRY)
 
     def sources(self, program: ProgramFile) -> list[str]:
         """Return the fingerprint of each file that a program's features are built from."""

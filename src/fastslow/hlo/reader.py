@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import check_regular
-from fastslow.core.isolated import TIMED_OUT, Killed, run
+from fastslow.core.isolated import TIMED_OUT, Killed, call_isolated
 from fastslow.hlo.graph_arrays import tile_config_feat
 from fastslow.hlo.messages import Module, ModuleTuningData, TuningData
 from fastslow.hlo.module_checks import WRITE_AGAIN, check_module
@@ -143,7 +143,7 @@ def _parse_text(path: Path, text: str) -> Module:
         raise DataError(path, "is not HLO", _KINDS)
     try:
         return Module.FromString(
-            run(_module_of_text, path.absolute(), seconds=_PARSER_SECONDS, memory=_PARSER_BYTES)
+            call_isolated(_module_of_text, path.absolute(), seconds=_PARSER_SECONDS, memory=_PARSER_BYTES)
         )
     except Killed as error:
         if error.kind == TIMED_OUT:

@@ -7,9 +7,9 @@ from typing import Any
 
 from fastslow.competition.catalog import COMPETITION
 from fastslow.core.errors import FastslowError
-from fastslow.core.isolated import TIMED_OUT, Killed, run
+from fastslow.core.isolated import TIMED_OUT, Killed, call_isolated
 from fastslow.core.progress import LOG_SECONDS
-from fastslow.kaggle.credentials import credentials, environment, scrub
+from fastslow.kaggle.credentials import credentials, kaggle_environment, scrub
 
 PAGE = f"https://www.kaggle.com/competitions/{COMPETITION}"
 HOW_TO_AUTHENTICATE = (
@@ -86,7 +86,7 @@ def call(method: str, echo: bool = False, **arguments: Any) -> Any:
     Raises:
         CallError: The method raised an exception, the process was stopped, or it ended without an answer.
     """
-    variables = {name: value for name, value in environment().items() if name not in _NOISY}
+    variables = {name: value for name, value in kaggle_environment().items() if name not in _NOISY}
     if not sys.stderr.isatty():  # kaggle's own bar would flood a log
         variables |= {"TQDM_MININTERVAL": f"{LOG_SECONDS}", "TQDM_MAXINTERVAL": f"{LOG_SECONDS}"}
 
@@ -95,7 +95,7 @@ def call(method: str, echo: bool = False, **arguments: Any) -> Any:
             print(scrub(piece), end="", file=sys.stderr, flush=True)
 
     try:
-        failure, answer = run(_call, method, arguments, variables, hear=hear, silence=_IDLE_S)
+        failure, answer = call_isolated(_call, method, arguments, variables, hear=hear, silence=_IDLE_S)
     except Killed as error:
         raise CallError("network" if error.kind == TIMED_OUT else "other", f"{error.kind}: {error}") from None
     if failure:

@@ -50,7 +50,7 @@ def require_space(folder: Path, size: int, purpose: str) -> None:
 
 
 def remote_size(url: str) -> int:
-    """Return the size of a file on a web server in bytes, by a HEAD request; errors as :func:`download`."""
+    """Return the size of a file on a web server in bytes, by a HEAD request; errors as :func:`fetch`."""
 
     def ask() -> int:
         with _request("HEAD", url, {}) as answer:
@@ -64,7 +64,7 @@ def local_size(target: Path) -> int:
     return _size(target) or _size(_part(target))
 
 
-def download(url: str, target: Path) -> None:
+def fetch(url: str, target: Path) -> None:
     """Download a file, resuming an earlier attempt.
 
     The part on disk (``<target>.part``) is continued only if the server still has the same file: same size,

@@ -147,7 +147,7 @@ def wait_for_score(
     raise KaggleError(f"no score after {timeout_s:.0f} s (last: {state})", f"It will appear at {page}", True)
 
 
-def download(folder: Path) -> Path:
+def download_archive(folder: Path) -> Path:
     """Download the competition's data as one zip into a folder; errors as :func:`submit`.
 
     The kaggle package resumes a part that is there, from this run or an earlier one.

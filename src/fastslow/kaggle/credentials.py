@@ -36,7 +36,7 @@ def credentials() -> str | None:
     return next((place.name for place in _places() if place.complete), None)
 
 
-def environment() -> dict[str, str]:
+def kaggle_environment() -> dict[str, str]:
     """Return the variables of this process, with the credentials as the kaggle package takes them.
 
     Byte-order marks, quotes and line ends around a value are gone.

@@ -34,7 +34,7 @@ from fastslow.kaggle.provenance import GOOGLE, KAGGLE, PROVENANCE, record_proven
 from fastslow.kaggle.unpacking import unpack
 
 GOOGLE_URL = "https://download.tensorflow.org/data/tpu_graphs/v0/"
-SPLITS = (TRAIN, VALID, TEST)  # of the competition
+COMPETITION_SPLITS = (TRAIN, VALID, TEST)  # of the competition
 FILE_COUNTS = {  # programs of each collection in each of them
     "tile:xla": (5709, 676, 844),
     "layout:xla:default": (61, 7, 8),
@@ -60,7 +60,7 @@ class DownloadSettings(Settings):
     collections: Names = [collection.name for collection in COLLECTIONS]
     """Collections to download, separated by commas on a command line, such as tile:xla,layout:nlp:random."""
 
-    splits: Names = [*SPLITS]
+    splits: Names = [*COMPETITION_SPLITS]
     """Splits to download, any of train, valid and test."""
 
     keep_archives: bool = False
@@ -78,8 +78,8 @@ class DownloadSettings(Settings):
         for name in self.collections:
             get_collection(name)
         for name in self.splits:
-            if name not in SPLITS:
-                raise SettingsError(f"splits: {name!r} is none of {', '.join(SPLITS)}")
+            if name not in COMPETITION_SPLITS:
+                raise SettingsError(f"splits: {name!r} is none of {', '.join(COMPETITION_SPLITS)}")
         if not _ADDRESS.fullmatch(self.base_url):
             raise SettingsError(
                 "base_url: wanted is http://HOST/FOLDER or https://HOST/FOLDER, without user, password, query"
@@ -87,7 +87,7 @@ class DownloadSettings(Settings):
             )
 
 
-class Split(NamedTuple):
+class SplitFiles(NamedTuple):
     """One split of one collection: a folder of npz files, and one of Google's tar files."""
 
     collection: Collection
@@ -99,7 +99,7 @@ class Split(NamedTuple):
     @property
     def count(self) -> int:
         """Number of npz files that the competition has of it."""
-        return FILE_COUNTS[self.collection.name][SPLITS.index(self.name)]
+        return FILE_COUNTS[self.collection.name][COMPETITION_SPLITS.index(self.name)]
 
     @property
     def archive(self) -> str:
@@ -135,7 +135,13 @@ def download(settings: DownloadSettings) -> list[Path]:
     """
     root = resolve(settings.root)
     collections = {get_collection(name) for name in settings.collections}
-    selected = [Split(c, s) for c in COLLECTIONS if c in collections for s in SPLITS if s in settings.splits]
+    selected = [
+        SplitFiles(c, s)
+        for c in COLLECTIONS
+        if c in collections
+        for s in COMPETITION_SPLITS
+        if s in settings.splits
+    ]
     with explain_storage(root), writer_lock(root):
         for left_over in root.glob(f"{_SCRATCH}*"):
             shutil.rmtree(left_over)
@@ -155,7 +161,7 @@ def download(settings: DownloadSettings) -> list[Path]:
     return new
 
 
-def _is_missing(root: Path, split: Split) -> bool:
+def _is_missing(root: Path, split: SplitFiles) -> bool:
     if (present := split.present(root)) > split.count:
         problem = f"holds {present} npz files, the competition has {split.count}"
         raise DataError(split.folder(root), problem, "Move the folder away and run it again")
@@ -166,17 +172,17 @@ def _kaggle_zip(root: Path) -> Path:
     return root / "archives" / f"{COMPETITION}.zip"
 
 
-def _from_kaggle(root: Path, missing: list[Split], keep: bool) -> None:
+def _from_kaggle(root: Path, missing: list[SplitFiles], keep: bool) -> None:
     archive = _kaggle_zip(root)
     if not is_there(archive):
         print(f"From Kaggle: one zip with everything; {len(missing)} splits are missing here", flush=True)
         part = archive.parent / "part"  # kaggle gives a zip its name before it is whole
-        os.replace(client.download(part), archive)
+        os.replace(client.download_archive(part), archive)
         part.rmdir()
     _install(archive, root, missing, keep)
 
 
-def _from_google(root: Path, missing: list[Split], keep: bool, base_url: str) -> None:
+def _from_google(root: Path, missing: list[SplitFiles], keep: bool, base_url: str) -> None:
     urls = {split: f"{base_url.rstrip('/')}/{split.archive}" for split in missing}
     targets = {split: root / "archives" / split.archive for split in missing}
     sizes = [
@@ -189,11 +195,11 @@ def _from_google(root: Path, missing: list[Split], keep: bool, base_url: str) ->
     archives.require_space(root, total + (total if keep else max(sizes)) - here, "the data")
     for split, target in targets.items():
         if not is_there(target):
-            archives.download(urls[split], target)
+            archives.fetch(urls[split], target)
         _install(target, root, [split], keep)
 
 
-def _install(archive: Path, root: Path, splits: list[Split], keep: bool) -> None:
+def _install(archive: Path, root: Path, splits: list[SplitFiles], keep: bool) -> None:
     """Unpack into a scratch folder beside the data, check, rename; delete the archive unless it is kept."""
     with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=root) as name:
         scratch = Path(name)
@@ -220,7 +226,7 @@ def _place(paths: set[str], member: str) -> str | None:
     return f"npz_all/npz/{parts[1]}/{parts[2]}" if parts and parts[1] in paths else None
 
 
-def _check(archive: Path, scratch: Path, split: Split) -> None:
+def _check(archive: Path, scratch: Path, split: SplitFiles) -> None:
     """Check the number of a split's files, and that each is an npz of its kind, down to the last byte."""
     if (present := split.present(scratch)) != split.count:
         problem = f"holds {present} npz files of {split}, the competition has {split.count}"

@@ -22,7 +22,7 @@ from fastslow.core.progress import progress
 from fastslow.core.records import FileName, is_valid
 from fastslow.kaggle.archives import BYTES, CHUNK, require_space
 
-Member = tuple[tarfile.TarInfo, Callable[[], IO[bytes]]]
+ArchiveMember = tuple[tarfile.TarInfo, Callable[[], IO[bytes]]]
 """An entry of a tar or zip, and how to open its content."""
 MAX_MEMBERS = 100_000  # the competition's zip has some 14,000
 MAX_MEMBER_BYTES = 2 << 30  # of one file; the largest that is known has 0.05 GB
@@ -61,16 +61,13 @@ def unpack(archive: Path, folder: Path, place: Callable[[str], str | None]) -> N
 
 def _is_web_page(path: Path) -> bool:
     with open(path, "rb") as file:
-        return (
-            file.read(1000)
-            .removeprefix(b"\xef\xbb\xbf")
-            .lstrip()
-            .lower()
-            .startswith((b"<!doctype", b"<html"))
-        )
+        start = file.read(1000).removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    return start.startswith((b"<!doctype", b"<html"))
 
 
-def _write(archive: Path, folder: Path, members: list[Member], place: Callable[[str], str | None]) -> None:
+def _write(
+    archive: Path, folder: Path, members: list[ArchiveMember], place: Callable[[str], str | None]
+) -> None:
     selected = [
         (folder / path, member, open_member)
         for member, open_member in members
@@ -89,7 +86,7 @@ def _write(archive: Path, folder: Path, members: list[Member], place: Callable[[
 
 
 @contextlib.contextmanager
-def _open(archive: Path) -> Iterator[list[Member]]:
+def _open(archive: Path) -> Iterator[list[ArchiveMember]]:
     """Give the members of a tar or zip, readable inside the block."""
     if archive.suffix == ".zip":  # not by content: the last npz of a tar makes it look like a zip
         with zipfile.ZipFile(archive) as opened:

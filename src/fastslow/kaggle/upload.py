@@ -5,7 +5,7 @@ from pathlib import Path
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.artifacts import commit
 from fastslow.core.files import writer_lock
-from fastslow.evaluation.ledger import SubmissionResult, read_record, update_record
+from fastslow.evaluation.ledger import SubmissionResult, read_submission_record, update_record
 from fastslow.kaggle.client import find_submission, submit, wait_for_score
 from fastslow.kaggle.provenance import check_release
 
@@ -34,7 +34,7 @@ def upload(csv: Path, data_root: Path, unproven_order: bool = False) -> None:
 
 def _upload(csv: Path, data_root: Path, unproven_order: bool) -> None:
     check_submission(csv, data_root)
-    read_record(csv, "valid_mean")
+    read_submission_record(csv, "valid_mean")
     record = update_record(csv)
     check_release(csv, record, data_root, unproven_order)
     before = record.get("upload") or record.get("attempt")

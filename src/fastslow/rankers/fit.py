@@ -1,6 +1,5 @@
 """Fit the LightGBM ranker with one objective."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from fastslow.core.progress import Report
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.rankers.boosting import History, boost, kept_trees, predict_trees
-from fastslow.rankers.objectives import OBJECTIVES, make_dataset, predict_table
+from fastslow.rankers.objectives import OBJECTIVES, predict_table, table_dataset
 from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.table import Table, read_table, read_tables
 from fastslow.rankers.table_features import ABOVE_LEAST
@@ -23,7 +22,7 @@ BIN_ROWS = 50_000  # rows of all graphs together from which LightGBM's feature b
 
 
 @dataclass(frozen=True)
-class Training:
+class RankerTables:
     """The tables that a ranker is fitted on.
 
     Args:
@@ -39,7 +38,7 @@ class Training:
     valid: Table
 
 
-def read_training(settings: RankerSettings) -> Training:
+def read_training(settings: RankerSettings) -> RankerTables:
     """Read the tables that the settings name.
 
     The tables, and so the trees, are the same whichever of the collections that ``train_on`` joins is named.
@@ -53,7 +52,7 @@ def read_training(settings: RankerSettings) -> Training:
     samples = [(names, settings.configs_per_graph), (names, bin_rows)]
     train, bins = read_tables(sources, TRAIN, samples, settings.seed)
     valid = read_table(sources, VALID, max_configs=settings.valid_configs)
-    return Training(next(iter(sources.values())).collection.kind, train, bins, valid)
+    return RankerTables(next(iter(sources.values())).collection.kind, train, bins, valid)
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,15 @@ class Fitted:
         return booster_predictions(self.objective, self.booster, table, 0, self.num_trees)
 
     def predict_split(self, features: Features, split: str) -> dict[str, np.ndarray]:
-        """Predict a split, see :func:`predict_split`."""
-        return predict_split({"": self}, features, split)[""]
+        """Predict every configuration of a split, holding the table of one graph at a time.
+
+        Returns:
+            ``(C_file,)`` float64 per graph, lower = predicted faster.
+        """
+        predictions: dict[str, np.ndarray] = {}
+        for name in features.names(split):
+            predictions |= self.predict(read_table(features, split, [name]))
+        return predictions
 
     @property
     def columns(self) -> list[str]:
@@ -96,27 +102,6 @@ class Fitted:
             return values[:, :-1]
 
         return predict_table(self.objective, table.select(self.columns), shap_values)
-
-
-def predict_split(
-    fits: Mapping[str, Fitted], features: Features, split: str
-) -> dict[str, dict[str, np.ndarray]]:
-    """Predict every configuration of a split with several rankers, holding the table of one graph at a time.
-
-    Args:
-        fits: Rankers by name.
-        features: Features of the collection.
-        split: ``train``, ``valid`` or ``test``.
-
-    Returns:
-        ``(C_file,)`` float64 per ranker and graph, lower = predicted faster.
-    """
-    predictions: dict[str, dict[str, np.ndarray]] = {each: {} for each in fits}
-    for name in features.names(split):
-        table = read_table(features, split, [name])
-        for each, fitted in fits.items():
-            predictions[each] |= fitted.predict(table)
-    return predictions
 
 
 def booster_predictions(
@@ -142,17 +127,9 @@ def booster_predictions(
     return predict_table(objective, table.select(booster.feature_name()), raw_output)
 
 
-def columns_for(objective: str, columns: list[str]) -> list[str]:
-    """Return the columns that an objective uses.
-
-    Drop min-subtracted columns from pairwise tables: differences make them redundant.
-    """
-    if OBJECTIVES[objective].label is not None:
-        return columns
-    return [column for column in columns if not column.endswith(ABOVE_LEAST)]
-
-
-def fit(settings: RankerSettings, objective: str, training: Training, report: Report | None = None) -> Fitted:
+def fit(
+    settings: RankerSettings, objective: str, training: RankerTables, report: Report | None = None
+) -> Fitted:
     """Boost trees; with ``early_stopping_rounds``, until the valid score stops improving.
 
     Args:
@@ -163,19 +140,15 @@ def fit(settings: RankerSettings, objective: str, training: Training, report: Re
     """
     import lightgbm  # with scikit-learn a second
 
-    columns = columns_for(objective, training.train.columns)
+    columns = training.train.columns
+    if OBJECTIVES[objective].label is None:  # differences make the min-subtracted columns redundant
+        columns = [column for column in columns if not column.endswith(ABOVE_LEAST)]
     train, bins, valid = (t.select(columns) for t in (training.train, training.bins, training.valid))
-    options = {
-        "seed": settings.seed,
-        "pairs_per_config": settings.pairs_per_config,
-    }
-    parameters = {
-        **settings.tree_parameters(),
-        "objective": OBJECTIVES[objective].lightgbm,
-        "metric": "None",
-    }
-    reference = make_dataset(bins, objective, **options).construct()
-    booster = lightgbm.Booster(parameters, make_dataset(train, objective, **options, reference=reference))
+    options = {"seed": settings.seed, "pairs_per_config": settings.pairs_per_config}
+    own = {"objective": OBJECTIVES[objective].lightgbm, "metric": "None"}
+    parameters = {**settings.tree_parameters(), **own}
+    reference = table_dataset(bins, objective, **options).construct()
+    booster = lightgbm.Booster(parameters, table_dataset(train, objective, **options, reference=reference))
 
     def predict_valid(start_iteration: int, num_iteration: int) -> dict[str, np.ndarray]:
         return booster_predictions(objective, booster, valid, start_iteration, num_iteration)

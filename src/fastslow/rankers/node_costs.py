@@ -20,7 +20,7 @@ _KERNEL_AXES = ("minor_input_feature", "minor_output_feature", "minor_spatial")
 _PLAIN_AXES = ("minor_last", "minor_second_last", "minor_other")
 
 
-def tensor_bytes(graph: Graph) -> np.ndarray:
+def graph_tensor_bytes(graph: Graph) -> np.ndarray:
     """Return the bytes ``(K, 3)`` int64 of each configurable tensor, unpadded; 0 where there is none."""
     return tensors.tensor_bytes(graph.tensor_sizes.astype(np.int64), graph.tensor_bytes)
 
@@ -199,7 +199,7 @@ def state_terms(graph: Graph, kind: str, node: np.ndarray, codes: np.ndarray) ->
             own["off_default_flops"] = flops * own["off_default"]
             own["lane_violating_flops"] = flops * own["lane_violations"]
         terms |= {f"{kind}_{name}_{term}": values for term, values in own.items()}
-    terms |= _node_terms(kind, dims, layouts, tensor_bytes(graph)[node, 0], flops, minor_roles)
+    terms |= _node_terms(kind, dims, layouts, graph_tensor_bytes(graph)[node, 0], flops, minor_roles)
     return np.stack(list(terms.values()), 1, dtype=np.float64), list(terms)
 
 

@@ -2,13 +2,6 @@
 
 ``regression``
     Squared error on the z-scored log runtime of each graph.
-``quantile``
-    Squared error on the fractional rank of each runtime in its graph (ties share their mean rank), so that
-    the size of an outlier does not count. This is not LightGBM's quantile loss.
-``lambdarank``, ``rank_xendcg``
-    LightGBM's ranking objectives on relevance levels, the fastest configurations highest: LambdaRank on
-    boosted trees (LambdaMART; Burges, "From RankNet to LambdaRank to LambdaMART", MSR-TR-2010-82) and the
-    cross-entropy surrogate of NDCG (XE-NDCG, Bruch 2019, arXiv 1911.09798).
 ``pairwise``
     Logistic loss on which of two configurations is slower, as RankNet's (Burges et al., "Learning to Rank
     using Gradient Descent", ICML 2005), of trees that read the difference of their features (11th place of
@@ -24,78 +17,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from fastslow.features.scaling import log_labels, unit_ranks
+from fastslow.features.scaling import log_labels
 from fastslow.rankers.table import Table
 
 if TYPE_CHECKING:
     import lightgbm
 
-BEST = "best"
-"""Not an objective: train all of them and keep the best on valid."""
 OPPONENTS = 16
 """Configurations that each predicted one is compared with (``pairwise``)."""
-RELEVANCE_LEVELS = 31
-"""Maximum relevance levels of a graph (``lambdarank``, ``rank_xendcg``): LightGBM's."""
-QUERY_ROWS = 10_000  # LightGBM's maximum rows of a query
 _DIFFERENCE_ROWS = 1 << 14  # rows of differences in memory at a time
-
-
-def relevance_labels(runtime: np.ndarray, levels: int = RELEVANCE_LEVELS) -> np.ndarray:
-    """Return integer relevance ``(C,)`` from 0 to ``levels`` - 1, the fastest highest.
-
-    Equal runtimes share a level; with more distinct runtimes than levels, neighbouring ones do too.
-    """
-    _, rank = np.unique(-runtime, return_inverse=True)
-    distinct = rank.max() + 1
-    return rank if distinct <= levels else rank * levels // distinct
 
 
 @dataclass(frozen=True)
 class Objective:
-    """One way to fit a table.
+    """One way to fit a table; the output of its trees is lower where a configuration is faster.
 
     Args:
         lightgbm: LightGBM's name of the objective.
         label: Computes the labels of a graph from its runtimes; None: the pairs have labels.
-        sign: Factor that turns the trees' output into a prediction, lower = faster.
-        ranks: LightGBM takes each graph as a query and labels as relevance.
-        reads: Settings that only some objectives read and this one does.
     """
 
     lightgbm: str
-    label: Callable[..., np.ndarray] | None
-    sign: int = 1
-    ranks: bool = False
-    reads: tuple[str, ...] = ()
+    label: Callable[[np.ndarray], np.ndarray] | None
 
 
-OBJECTIVES = {
-    "regression": Objective("regression", log_labels),
-    "quantile": Objective("regression", unit_ranks),
-    "lambdarank": Objective("lambdarank", relevance_labels, sign=-1, ranks=True),
-    "rank_xendcg": Objective("rank_xendcg", relevance_labels, sign=-1, ranks=True),
-    "pairwise": Objective("binary", None, reads=("pairs_per_config",)),
-}
-
-
-def readers() -> dict[str, list[str]]:
-    """Return the settings that only some objectives read, each with the names of these objectives."""
-    found: dict[str, list[str]] = {}
-    for name, objective in OBJECTIVES.items():
-        for setting in objective.reads:
-            found.setdefault(setting, []).append(name)
-    return found
-
-
-def split_queries(size: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Split a graph's rows at random into as few queries of equal size as LightGBM accepts.
-
-    Returns:
-        Ascending positions of each query's rows.
-    """
-    parts = -(-size // QUERY_ROWS)
-    order = rng.permutation(size) if parts > 1 else np.arange(size)
-    return [np.sort(part) for part in np.array_split(order, parts)]
+OBJECTIVES = {"regression": Objective("regression", log_labels), "pairwise": Objective("binary", None)}
 
 
 def draw_pairs(
@@ -134,7 +80,7 @@ def pair_features(first: np.ndarray, second: np.ndarray, shared: np.ndarray) -> 
     return result
 
 
-def make_dataset(
+def table_dataset(
     table: Table,
     objective: str,
     seed: int = 0,
@@ -148,41 +94,35 @@ def make_dataset(
     Args:
         table: Rows with runtimes.
         objective: One of ``OBJECTIVES``.
-        seed: Seed of splitting a graph of more than 10,000 rows into queries, and of sampling pairs.
+        seed: Seed of sampling pairs.
         pairs_per_config: Configurations that each one is compared with (``pairwise``).
         reference: Dataset whose feature bins are used.
     """
     import lightgbm  # with scikit-learn a second, which no settings need
 
-    spec = OBJECTIVES[objective]
+    label = OBJECTIVES[objective].label
     rows, labels, weights = [], [], []
     for name, own, runtime in zip(table.names, table.rows, table.runtimes, strict=True):
-        rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-        if spec.label is None:
+        if label is None:
+            rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
             first, second = draw_pairs(runtime, pairs_per_config, rng)
-            parts = [pair_features(own[first], own[second], table.shared)]
-            label = [runtime[first] > runtime[second]]
+            rows.append(pair_features(own[first], own[second], table.shared))
+            labels.append(runtime[first] > runtime[second])
         else:
-            queries = split_queries(len(own), rng) if spec.ranks else [np.arange(len(own))]
-            parts = [own] if len(queries) == 1 else [own[query] for query in queries]
-            values = spec.label(runtime)
-            label = [values[query] for query in queries]
-        rows += parts
-        labels += label
-        weights += [np.full(len(part), 1 / max(1, sum(map(len, parts)))) for part in parts]
-    filled = [i for i, part in enumerate(rows) if len(part)]
+            rows.append(own)
+            labels.append(label(runtime))
+        weights.append(np.full(len(rows[-1]), 1 / max(1, len(rows[-1]))))
     return lightgbm.Dataset(
-        [rows[i] for i in filled],
+        [part for part in rows if len(part)],
         np.concatenate(labels).astype(np.float32),
         weight=np.concatenate(weights),
-        group=[len(rows[i]) for i in filled] if spec.ranks else None,
         feature_name=table.columns,
         reference=reference,
         params={"feature_pre_filter": False, "verbosity": -1},
     )
 
 
-def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def distinct_by_hash(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct ones of rows ``(n, F)`` in the order of a hash of their values.
 
     That depends neither on the order of the rows nor on how often one occurs, so the first few are a fixed
@@ -234,14 +174,11 @@ def predict_table(
     Returns:
         ``(C,)`` or ``(C, outputs)`` float64 per graph; lower = predicted faster.
     """
-    spec = OBJECTIVES[objective]
-    if spec.label is not None:
-        return {
-            name: spec.sign * raw_output(rows) for name, rows in zip(table.names, table.rows, strict=True)
-        }
+    if OBJECTIVES[objective].label is not None:
+        return {name: raw_output(rows) for name, rows in zip(table.names, table.rows, strict=True)}
     predictions = {}
     for name, rows in zip(table.names, table.rows, strict=True):
-        distinct, position = distinct_rows(rows)
+        distinct, position = distinct_by_hash(rows)
         others = distinct[:opponents]
         parts = np.array_split(distinct, -(-len(distinct) * len(others) // _DIFFERENCE_ROWS))
         means = [_mean_log_odds(part, others, table.shared, raw_output) for part in parts]

@@ -22,17 +22,13 @@ from fastslow.core.settings import (
 )
 from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.store import Features
-from fastslow.rankers.objectives import BEST, OBJECTIVES, readers
+from fastslow.rankers.objectives import OBJECTIVES
 
-ENTRY = "fastslow.rankers.train:train_ranker"
+RANKER_ENTRY = "fastslow.rankers.train:train_ranker"
 
 
 class RankerSettings(Settings):
-    """Settings of the ranker notebook.
-
-    LightGBM's ranking objectives accept queries of at most 10,000 rows: with a larger
-    ``configs_per_graph``, a larger graph is split at random into several queries.
-    """
+    """Settings of the ranker notebook."""
 
     main: ClassVar[tuple[str, ...]] = (
         *("features", "folder", "num_threads", "seed", "objective", "num_iterations"),
@@ -83,11 +79,9 @@ class RankerSettings(Settings):
     valid_configs: Annotated[AtLeastTwo, Le(1_000_000)] = 2000
     """Maximum configurations of a valid graph in evaluations during training, to be changed with
     ``early_stopping_rounds`` only; the final score takes all."""
-    objective: Literal[*OBJECTIVES, BEST] = "pairwise"
-    """``regression`` (z-scored log runtime per graph), ``quantile`` (rank in the graph), ``lambdarank``,
-    ``rank_xendcg``, ``pairwise`` (which of two configurations is slower, from the difference of their
-    features: the best on the sample and the 11th place's). ``best`` trains all and keeps the one with the
-    best valid score."""
+    objective: Literal[*OBJECTIVES] = "pairwise"
+    """``regression`` (z-scored log runtime per graph), or ``pairwise`` (which of two configurations is
+    slower, from the difference of their features: the best on the sample and the 11th place's)."""
     pairs_per_config: Annotated[Positive, Le(1000)] = 16
     """Configurations that each train configuration is compared with (``pairwise``)."""
 
@@ -95,12 +89,10 @@ class RankerSettings(Settings):
         """Return the fields that the objective does not read, and without early stopping its fields."""
         names = () if self.early_stopping_rounds else ("evaluate_every", "valid_configs")
         kept = dict.fromkeys(names, ("with early_stopping_rounds=0", "choose early_stopping_rounds"))
-        why = f"with objective={self.objective!r}"
-        return kept | {
-            name: (why, f"choose the objective {' or '.join((*own, BEST))}")
-            for name, own in readers().items()
-            if self.objective not in (*own, BEST)
-        }
+        if self.objective != "pairwise":
+            why = f"with objective={self.objective!r}"
+            kept["pairs_per_config"] = (why, "choose the objective pairwise")
+        return kept
 
     def require_kind(self, kind: str) -> None:
         """Refuse what is not read for collections of a kind; the workflow asks before there are features.
@@ -131,7 +123,7 @@ class RankerSettings(Settings):
 
     def _run(self, folder: str, slug: str, sources: dict[str, Features]) -> Artifact:
         also = [source for other, source in sources.items() if other != slug]
-        return run_artifact("ranker", ENTRY, self, folder, sources[slug], also)
+        return run_artifact("ranker", RANKER_ENTRY, self, folder, sources[slug], also)
 
     def sources(self) -> dict[str, Features]:
         """Return the features of every collection to learn from, by slug, in the order of the collections.
@@ -166,5 +158,4 @@ class RankerSettings(Settings):
             "force_col_wise": True,
             "num_threads": self.num_threads,
             "verbosity": -1,
-            "lambdarank_truncation_level": 30,  # top positions whose pairs count
         }

@@ -15,7 +15,7 @@ from fastslow.features.configs.copies import CopyPairs, disagreements
 from fastslow.features.configs.tpu_tiling import tile
 from fastslow.features.derived import derived
 from fastslow.features.store import Graph
-from fastslow.rankers.node_costs import KINDS, node_flops, roles_of, state_terms, tensor_bytes
+from fastslow.rankers.node_costs import KINDS, graph_tensor_bytes, node_flops, roles_of, state_terms
 from fastslow.rankers.node_layouts import LayoutStates, node_tensors, tensor_positions
 
 ABOVE_LEAST = "_above_least"
@@ -94,7 +94,7 @@ def physical_sums(graph: Graph, chunk_bytes: int = 1 << 22) -> tuple[np.ndarray,
     names += term_names
     moved = [i for i, name in enumerate(names) if name.endswith(("copied_bytes", "reshape_moved_bytes"))]
     names.append("moved_bytes")
-    totals = {"_bytes": tensor_bytes(graph).sum(), "_flops": node_flops(graph).sum()}
+    totals = {"_bytes": graph_tensor_bytes(graph).sum(), "_flops": node_flops(graph).sum()}
     whole = np.array([max(1, totals.get(name[-len("_bytes") :], 0)) for name in names])
     sums = np.empty((graph.num_configs, len(names)), np.float32)
     for chunk in config_chunks(graph.num_configs, 24 * len(names), chunk_bytes):
@@ -191,7 +191,7 @@ def layout_context_features(graph: Graph) -> tuple[np.ndarray, list[str]]:
         configurable nodes, of their FLOPs and of the bytes of their tensors.
     """
     kinds = graph.node_opcode[graph.config_index]
-    size, flops = tensor_bytes(graph).sum(1), node_flops(graph)
+    size, flops = graph_tensor_bytes(graph).sum(1), node_flops(graph)
     values, names = [len(graph.pairs)], ["graph_pairs_log"]
     for kind, opcode in KINDS.items():
         own = kinds == opcode

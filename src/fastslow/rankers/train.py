@@ -18,10 +18,10 @@ from fastslow.core.records import Record, check_record
 from fastslow.core.settings import NonNegative
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTIONS, Predictor, write_predictions
-from fastslow.evaluation.training_files import IMPORTANCE, METRICS
-from fastslow.rankers.fit import Fitted, Training, fit, predict_split, read_training
+from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
+from fastslow.rankers.fit import Fitted, fit, read_training
 from fastslow.rankers.model_text import read_booster_text
-from fastslow.rankers.objectives import BEST, OBJECTIVES, OPPONENTS
+from fastslow.rankers.objectives import OBJECTIVES, OPPONENTS
 from fastslow.rankers.settings import RankerSettings
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 MODEL = "model.txt"
 _AGAIN = "Train this model again"
-PLOT = "training.png"
-OUTPUTS = (METRICS, PLOT, MODEL, IMPORTANCE, PREDICTIONS)
+RUN_OUTPUTS = (METRICS, TRAINING_PLOT, MODEL, IMPORTANCE, PREDICTIONS)
 
 
 class _Settings(Record):
@@ -58,7 +57,7 @@ def train_ranker(settings: RankerSettings) -> dict:
         settings: Settings.
 
     Returns:
-        The manifest, with the valid score (mean and per graph) of the model and the mean of every objective.
+        The manifest, with the valid score (mean and per graph) of the model.
     """
     artifact = settings.artifact()
     with artifact.building() as needed:
@@ -67,74 +66,50 @@ def train_ranker(settings: RankerSettings) -> dict:
     return read_manifest(artifact.folder)
 
 
-def fit_objectives(settings: RankerSettings, training: Training, title: str) -> dict[str, Fitted]:
-    """Fit a ranker with the objective of the settings, or with every one for ``best``."""
-    objectives = tuple(OBJECTIVES) if settings.objective == BEST else (settings.objective,)
-    fits = {}
-    for objective in objectives:
-        with boosting_progress(settings.num_iterations, f"{title} {objective}") as report:
-            fits[objective] = fit(settings, objective, training, report)
-    return fits
-
-
 def _train(settings: RankerSettings, artifact: Artifact) -> None:
-    """Fit, keep the objective with the best mean over the collections, and write a run for each of them."""
-    fits = fit_objectives(settings, read_training(settings), artifact.folder.name)
+    """Fit the trees, and write a run for each of the collections."""
+    with boosting_progress(settings.num_iterations, f"{artifact.folder.name} {settings.objective}") as report:
+        fitted = fit(settings, settings.objective, read_training(settings), report)
     sources = settings.sources()
-    valid = {slug: predict_split(fits, source, VALID) for slug, source in sources.items()}
-    scores: dict[str, dict[str, dict]] = {
-        slug: {
-            objective: collection_score(source.collection.kind, source.labels(VALID), own)
-            for objective, own in valid[slug].items()
-        }
-        for slug, source in sources.items()
-    }
-    best = max(fits, key=lambda objective: sum(own[objective]["mean"] for own in scores.values()))
-    fitted, others = fits[best], [split for split in PREDICTED_SPLITS if split != VALID]
     for run in (*artifact.parts, artifact):  # the folder that stands for all comes last
-        slug = get_collection(run.settings["collection"]).slug
-        source, own = sources[slug], scores[slug]
-        stored = {split: fitted.predict_split(source, split) for split in others}
-        labels = source.labels(VALID)
-        metrics = {objective: mean_metrics(labels, values) for objective, values in valid[slug].items()}
-        write_trees(run.folder, fits, metrics, best)
-        warnings = write_predictions(run.folder, {VALID: valid[slug][best], **stored})
+        source = sources[get_collection(run.settings["collection"]).slug]
+        predictions = {split: fitted.predict_split(source, split) for split in PREDICTED_SPLITS}
+        labels, valid = source.labels(VALID), predictions[VALID]
+        write_trees(run.folder, fitted, mean_metrics(labels, valid))
+        warnings = write_predictions(run.folder, predictions)
         run.finish(
-            OUTPUTS,
-            valid={**own[best], "weights": f"{best}, {fitted.num_trees} rounds"},
-            objectives={objective: own[objective]["mean"] for objective in fits},
-            objective=best,
+            RUN_OUTPUTS,
+            valid={
+                **collection_score(source.collection.kind, labels, valid),
+                "weights": f"{fitted.objective}, {fitted.num_trees} rounds",
+            },
+            objective=fitted.objective,
             features=source.recipe,
             warnings=warnings,
             trees=fitted.num_trees,  # LightGBM's file holds a constant tree where none is kept
         )
 
 
-def write_trees(
-    folder: Path, fits: Mapping[str, Fitted], metrics: Mapping[str, Mapping[str, float]], best: str
-) -> None:
+def write_trees(folder: Path, fitted: Fitted, metrics: Mapping[str, float]) -> None:
     """Write the trees of a run, their importances, and the history as a file and as a plot.
 
     Args:
         folder: Run folder.
-        fits: The boosted trees, by objective.
-        metrics: Every metric on valid of the trees that are used, by objective.
-        best: The objective whose trees are kept.
+        fitted: The boosted trees.
+        metrics: Every metric on valid of the trees that are used.
     """
     rows = [
-        {"objective": objective, "round": iteration, "valid": score}
-        | (metrics[objective] if iteration == each.num_trees else {})
-        for objective, each in fits.items()
-        for iteration, score in each.history
+        {"objective": fitted.objective, "round": iteration, "valid": score}
+        | (metrics if iteration == fitted.num_trees else {})
+        for iteration, score in fitted.history
     ]
-    booster, num_trees = fits[best].booster, fits[best].num_trees
-    save_figure(plot_training(pd.DataFrame(rows), folder.name), folder / PLOT)
+    save_figure(plot_training(pd.DataFrame(rows), folder.name), folder / TRAINING_PLOT)
     with atomic_path(folder / METRICS) as temporary:
         temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with atomic_path(folder / MODEL) as temporary:
-        booster.save_model(temporary, num_iteration=num_trees)
+        fitted.booster.save_model(temporary, num_iteration=fitted.num_trees)
     with atomic_path(folder / IMPORTANCE) as temporary:
-        importance(booster, num_trees).to_csv(temporary, index=False)
+        importance(fitted.booster, fitted.num_trees).to_csv(temporary, index=False)
 
 
 def read_booster(folder: Path) -> "lightgbm.Booster":

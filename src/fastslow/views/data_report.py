@@ -1,6 +1,5 @@
 """Tables and figures of notebook 00: sizes of files, a program, choices, runtimes, quality of labels."""
 
-from dataclasses import asdict
 from typing import Literal
 
 import numpy as np
@@ -17,10 +16,9 @@ from fastslow.competition.catalog import (
     get_collection,
     list_programs,
 )
-from fastslow.competition.data_quality import measure_quality, two_runs
 from fastslow.competition.layouts import ROLES
 from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.reader import Program, config_groups, read_npz
+from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.schema import check_schema
 from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
 from fastslow.core.npz_io import read_headers
@@ -28,15 +26,12 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import NonNegative, Settings, find_data
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.features.scaling import unit_ranks
-from fastslow.views.choice_statistics import real_statistics, survey_choices
 
 _LAYOUT_COLLECTIONS = tuple(c.name for c in COLLECTIONS if c.kind == "layout")
-_REAL, _HERE = "TpuGraphs", "this data, medians"
-_CHOICE_COLUMNS = (["nodes", "columns", "groups", "largest_1", "layouts"], ["left", "commonest", "hamming"])
 _REPEATED, _DISTINCT, _RANGE = "#e69f00", "#0072b2", "0.6"
 _SHOWN = 5_000  # points of a panel
 _BLOCKS, _BLOCK_ROWS = 50, 20
-_MAX_PROGRAMS = 24  # whose runtimes and repeated configurations are compared, and choices of each collection
+_MAX_PROGRAMS = 24  # whose runtimes and repeated configurations are compared
 
 
 class DataReportSettings(Settings):
@@ -195,54 +190,6 @@ def compare_programs(settings: DataReportSettings) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("slowest", ascending=False, ignore_index=True)
 
 
-def compare_labels(settings: DataReportSettings) -> pd.DataFrame:
-    """Measure the labels of the first train programs of a collection.
-
-    Args:
-        settings: The data and the collection.
-
-    Returns:
-        One row per program, the lowest ceiling first: ``name`` and the fields of
-        :class:`fastslow.competition.data_quality.Quality`, with its ``doubts``.
-    """
-    rows = []
-    for program in progress(_programs(settings)[:_MAX_PROGRAMS], desc="labels", unit="file"):
-        quality = measure_quality(read_npz(program, labelled=True))
-        rows.append({"name": program.name, **asdict(quality), "doubts": quality.doubts})
-    return pd.DataFrame(rows).sort_values("ceiling", ignore_index=True)
-
-
-def compare_choices(settings: DataReportSettings) -> pd.DataFrame:
-    """Compare how configurations are drawn in the real files and in this data.
-
-    Returns:
-        One row per real file, as recorded, and one with the medians of each layout collection; columns of
-        :func:`fastslow.views.choice_statistics.choice_statistics`.
-    """
-    here = survey_choices(settings.data_root, _MAX_PROGRAMS)
-    medians = here.groupby("collection", sort=False).median()
-    return pd.concat({_REAL: real_statistics(), _HERE: medians})
-
-
-def plot_choices(choices: pd.DataFrame) -> Figure:
-    """Plot the statistics of :func:`compare_choices`: this data's over the range of the real files."""
-    real, here = choices.loc[_REAL], choices.loc[_HERE]
-    figure = Figure(figsize=(10, 3.2), layout="constrained")
-    for axes, columns in zip(figure.subplots(1, 2), _CHOICE_COLUMNS, strict=True):
-        position = np.arange(len(columns))
-        ends = real[columns].min(), real[columns].max()
-        axes.vlines(position, *ends, color="0.85", linewidth=28, label=_REAL)
-        for place, (name, row) in enumerate(here[columns].iterrows()):
-            shift = 0.1 * (place - (len(here) - 1) / 2)
-            axes.plot(position + shift, row.to_numpy(float), "o", markersize=5, label=name)
-        axes.set_xticks(position, columns)
-    figure.axes[0].set(yscale="log", title="counts", xlim=(-0.5, len(_CHOICE_COLUMNS[0]) - 0.5))
-    figure.axes[1].set(ylim=(0, 1), title="shares", xlim=(-0.5, len(_CHOICE_COLUMNS[1]) - 0.5))
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize="small")
-    return figure
-
-
 def plot_survey(files: pd.DataFrame) -> Figure:
     """Plot nodes against configurations of every file of :func:`survey`, one colour per collection."""
     figure = Figure(figsize=(8, 4.5), layout="constrained")
@@ -299,31 +246,7 @@ def plot_programs(programs: pd.DataFrame) -> Figure:
     return figure
 
 
-def plot_quality(program: Program) -> Figure:
-    """Plot ranks of a labelled file's runtimes over its rows, and of repeated configurations' measurements.
-
-    Blocks of rows that are slower than their neighbours, or a slope, show that the machine's speed changed.
-    Points far from the diagonal are configurations whose order is noise.
-
-    Args:
-        program: A layout program with runtimes.
-    """
-    figure = Figure(figsize=(10, 3.4), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[2, 1])
-    runtime, group = config_groups(program)
-    draw_rows(left, runtime, program.name)
-    counts = np.bincount(group)
-    repeated = np.flatnonzero(counts > 1)
-    right.set(title=f"{len(repeated):,} repeated configurations")
-    right.set(xlabel="rank of one run", ylabel="rank of another")
-    if len(repeated):
-        one, other = two_runs(unit_ranks(runtime), group, repeated, np.random.default_rng(0))
-        right.plot([0, 1], [0, 1], color="0.7", linewidth=1)
-        right.plot(one[:_SHOWN], other[:_SHOWN], ".", markersize=3, color=_REPEATED)
-    return figure
-
-
-def draw_rows(axes: Axes, runtime: np.ndarray, title: str) -> None:
+def draw_runtimes(axes: Axes, runtime: np.ndarray, title: str) -> None:
     """Draw the ranks of runtimes ``(C,)`` over the rows, of many rows every n-th, and their mean by blocks.
 
     Runtimes themselves hide small jumps below a few slow configurations. Sound labels give a level line.

@@ -21,7 +21,6 @@ from fastslow.features.store import Features, Graph
 
 _ROWS = 40  # rows of a heat map that can still be labelled
 _COLUMNS = 400  # configurations shown in a heat map
-_DOTS = 2000  # configurations shown in a scatter plot
 _DEFAULT = "#e6e6e6"  # layouts left to the compiler
 _LAYOUTS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#bcbd22", "#17becf")
 
@@ -144,29 +143,6 @@ def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]
     image = axes.imshow(values, cmap="RdBu_r", vmin=-3, vmax=3, aspect="auto", interpolation="nearest")
     axes.set_yticks(range(len(varying)), [columns[i] for i in varying], fontsize=6)
     axes.figure.colorbar(image, ax=axes, pad=0.01, aspect=40, label="standard deviations from the mean")
-
-
-def plot_columns(settings: FeatureSettings, graph: str = "", panels: int = 6) -> Figure:
-    """Draw the features of the largest absolute Kendall's tau in one train graph against its runtimes.
-
-    Args:
-        settings: Settings of finished features.
-        graph: Name of a train graph; empty for the one with the most configurations.
-        panels: Number of features.
-    """
-    features, shown = _read(settings, graph)
-    drawn = np.linspace(0, shown.num_configs - 1, min(_DOTS, shown.num_configs)).astype(int)
-    values, runtime = np.asarray(shown.config_feat[drawn]), shown.runtime[drawn]
-    taus = np.array([kendall_tau(runtime, column) for column in values.T])
-    strongest = np.argsort(-abs(taus), kind="stable")[:panels]
-    figure, cells = _panels(len(strongest), sharey=True)
-    for axes, column in zip(cells, strongest, strict=False):
-        axes.scatter(values[:, column], runtime / shown.runtime.min(), s=8, alpha=0.4)
-        axes.set_title(f"tau {taus[column]:+.2f}", fontsize=9)
-        axes.set_xlabel(features.config_columns[column], fontsize=8)
-    figure.suptitle(shown.name)
-    figure.supylabel("runtime / fastest")
-    return figure
 
 
 def _panels(count: int, **options) -> tuple[Figure, list[Axes]]:

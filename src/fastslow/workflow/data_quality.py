@@ -147,7 +147,7 @@ def _draw(settings: QualitySettings, rows: pd.DataFrame) -> None:
     from matplotlib.figure import Figure  # half a second, which no refused setting needs
 
     from fastslow.core.figures import save_figure
-    from fastslow.views.data_report import draw_rows
+    from fastslow.views.data_report import draw_runtimes
 
     figure = Figure(figsize=(9, 2.4 * len(rows)), layout="constrained")
     panels = np.atleast_1d(figure.subplots(len(rows), 1))
@@ -155,7 +155,7 @@ def _draw(settings: QualitySettings, rows: pd.DataFrame) -> None:
         collection, split = get_collection(row["collection"]), row["split"]
         path = collection.folder(settings.root, split) / f"{row['name']}.npz"
         program = read_npz(ProgramFile(collection, split, path))
-        draw_rows(axes, program.runtime, f"{collection.name} {program.name}")
+        draw_runtimes(axes, program.runtime, f"{collection.name} {program.name}")
     picture = settings.table.with_suffix(".png")
     save_figure(figure, picture)
     print(f"runtimes over the rows of {'the most doubtful' if row['doubts'] else 'the noisiest'}: {picture}")

@@ -18,7 +18,6 @@ from fastslow.core.settings import resolve
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.rankers.objectives import BEST
 from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.steps import Step
 
@@ -32,8 +31,8 @@ _USABLE = 0.9  # share of the memory that is planned with
 _LOOPBACK, _LOOPBACK_SECONDS = "127.0.0.1", 5.0
 _LONG_SHARE = 0.8  # of the cores, as about of the CPU time of the preset kaggle
 
-environment: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar(
-    "environment", default=None
+step_environment: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar(
+    "step_environment", default=None
 )
 """Environment variables of the notebook that this thread runs: its threads, memory and GPU."""
 
@@ -153,13 +152,12 @@ def _ranker_bytes(settings: RankerSettings) -> int:
     indices = [source.index for source in settings.sources().values()]
     configs = [index.loc[index["split"] == TRAIN, "configs"] for index in indices]
     rows = sum(int(own.clip(upper=settings.configs_per_graph).sum()) for own in configs)
-    pairs = settings.objective in (BEST, "pairwise")
-    each = settings.pairs_per_config if pairs else 0
+    each = settings.pairs_per_config if settings.objective == "pairwise" else 0
     return rows * _COLUMNS * 4 * (1 + each)
 
 
 class PlannedKernel(AsyncKernelManager):
-    """Starts a notebook's Jupyter kernel with the variables of :data:`environment`."""
+    """Starts a notebook's Jupyter kernel with the variables of :data:`step_environment`."""
 
     async def start_kernel(self, **options: Any) -> None:
         """Start the Jupyter kernel.
@@ -168,7 +166,7 @@ class PlannedKernel(AsyncKernelManager):
             RuntimeError: This machine does not reach itself, so the Jupyter kernel could not be reached.
         """
         _check_loopback()
-        await super().start_kernel(**options, env={**os.environ, **(environment.get() or {})})
+        await super().start_kernel(**options, env={**os.environ, **(step_environment.get() or {})})
 
 
 class PlannedPool(Executor):
@@ -198,7 +196,7 @@ class PlannedPool(Executor):
         self._cores = share_cores(self._resources.cores, self._most, long, len(steps) - long)
 
     def submit(self, function: Callable[[Step], Any], step: Step) -> Future:
-        """Run ``function(step)`` in a thread, with its share in :data:`environment`."""
+        """Run ``function(step)`` in a thread, with its share in :data:`step_environment`."""
         future: Future = Future()
         with self._lock:
             self._pending.append((future, function, step, self._need(step)))
@@ -237,7 +235,7 @@ class PlannedPool(Executor):
 
     def _run(self, future: Future, function, step: Step, need: Need, cores: int, device: str | None) -> None:
         try:
-            environment.set(self._share(need, cores, device))
+            step_environment.set(self._share(need, cores, device))
             result, error = function(step), None
         # as in concurrent.futures' own threads: what is not handed over ends the thread, and the run waits
         except BaseException as caught:

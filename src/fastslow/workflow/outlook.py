@@ -9,12 +9,12 @@ from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.ensemble import EnsembleSettings
+from fastslow.evaluation.training_files import NOTEBOOK
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.presets import HOURS
 from fastslow.workflow.steps import STAGES, Plan, Step
 
-NOTEBOOK = "notebook.ipynb"
 _SHOWN = 3  # changes in the message that asks for a name
 
 

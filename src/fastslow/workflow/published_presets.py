@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fastslow.features.nodes.pruning import WHOLE_GRAPH
 
-Settings = dict[str, dict]
+Sections = dict[str, dict]
 
 _TRAINING = {  # Adam at a constant rate, stopped early; the best weights, not an average
     "weight_decay": 0.0,
@@ -68,7 +68,7 @@ class Published:
     what: str
     source: str
     departs: str
-    settings: Settings
+    settings: Sections
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from fastslow.core.errors import FastslowError, SettingsError
 from fastslow.core.files import atomic_path, remove_abandoned
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, find_data, resolve
-from fastslow.evaluation.ledger import read_record
+from fastslow.evaluation.ledger import read_submission_record
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.score_tables import format_distances, format_metrics, format_overview, format_table
 from fastslow.evaluation.submission import metrics_of
@@ -37,7 +37,7 @@ from fastslow.workflow.steps import STAGES, Plan, Step
 
 FAILED = "failed.ipynb"
 PAUSE_SECONDS = 2.0  # between two looks at what is running
-LOG_SECONDS = 60.0  # the same where the output is a file: a line each time
+RUNNING_SECONDS = 60.0  # the same where the output is a file: a line each time
 START_SECONDS = 300  # a kernel that dies is noticed at once; many on a busy machine start slowly
 _KERNEL_DIED = "the kernel was killed; where memory ran out, run fewer notebooks at a time (JOBS=1)"
 _KERNEL_OPTIONS = (
@@ -133,7 +133,7 @@ def _run_stage(steps: list[Step], pool: Executor, bar) -> None:
     if isinstance(pool, PlannedPool):
         pool.expect(steps)
     running = {pool.submit(run_step, step): step for step in steps}
-    pause = LOG_SECONDS if bar.disable else PAUSE_SECONDS
+    pause = RUNNING_SECONDS if bar.disable else PAUSE_SECONDS
     try:
         while running:
             done, _ = wait(running, timeout=pause, return_when=FIRST_COMPLETED)
@@ -175,7 +175,7 @@ def report(plan: Plan) -> None:
         DataError: The CSV is missing, or a row is missing, unknown or no ranking.
     """
     csv = resolve(plan.csv)
-    record = read_record(csv, "table", "distances", "valid_mean", "test_mean")
+    record = read_submission_record(csv, "table", "distances", "valid_mean", "test_mean")
     table = pd.DataFrame(record["table"])
     print(format_table(table), format_overview(table), format_distances(record["distances"]), sep="\n\n")
     test = f", test {record['test_mean']:.3f}" if record["test_mean"] is not None else ""
@@ -186,7 +186,7 @@ def report(plan: Plan) -> None:
     if checked["file_order"]:
         print(f"warning: {checked['file_order']} layout rows rank as the file does: a constant prediction")
     print_skipped(plan.steps("features"))
-    if doubtful := read_record(csv).get("doubtful"):
+    if doubtful := read_submission_record(csv).get("doubtful"):
         print("doubtful labels (fastslow data-quality shows more):")
         print("\n".join(f"  {name}: {doubts}" for name, doubts in doubtful.items()))
 

@@ -17,7 +17,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.npz_io import write_arrays
 from fastslow.core.settings import Settings, resolve
-from fastslow.evaluation.ledger import read_record
+from fastslow.evaluation.ledger import read_submission_record
 from fastslow.evaluation.predictions import read_predictions, read_run_manifest
 from fastslow.evaluation.score_tables import format_overview, pool_seeds
 from fastslow.features.store import SCALERS, Features
@@ -121,7 +121,7 @@ def _archive(files: dict[str, Path]) -> bytes:
 
 
 def _card(name: str, runs: Path, size: int) -> str:
-    record = read_record(resolve(f"submissions/{name}.csv"), "table")
+    record = read_submission_record(resolve(f"submissions/{name}.csv"), "table")
     table = pd.DataFrame(record["table"])
     manifest = read_run_manifest(runs / f"ensemble-{COLLECTIONS[0].slug}")
     pooled = pool_seeds(table)

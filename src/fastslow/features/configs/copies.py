@@ -29,6 +29,7 @@ tan tanh xor
 ELEMENT_WISE = tuple(OPCODES[name] for name in _ELEMENT_WISE.split())
 """Opcode ids of operations whose output and equally shaped operands share a layout without a copy."""
 
+COPIES_THROUGH = 8  # element-wise nodes and transposes between two nodes whose layouts are compared, at most
 COPY_NAMES = ("copies", "log_copied_elements", "log_copied_bytes", "copy_share", "half_default_pairs")
 """Column names of :func:`copy_features`, the same for every program."""
 

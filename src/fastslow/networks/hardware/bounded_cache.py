@@ -5,10 +5,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
-class BoundedCache(Generic[Value]):
+class BoundedCache(Generic[_Value]):
     """Keeps what was used last, up to a number of bytes in total; threads may share it.
 
     Args:
@@ -16,9 +16,9 @@ class BoundedCache(Generic[Value]):
         size_of: Bytes that a value holds.
     """
 
-    def __init__(self, max_bytes: int, size_of: Callable[[Value], int]):
+    def __init__(self, max_bytes: int, size_of: Callable[[_Value], int]):
         self.max_bytes, self._size_of = max_bytes, size_of
-        self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+        self._values: OrderedDict[Hashable, tuple[_Value, int]] = OrderedDict()
         self._lock = threading.RLock()
         self.held_bytes = 0
 
@@ -32,7 +32,7 @@ class BoundedCache(Generic[Value]):
             self._values.clear()
             self.held_bytes = 0
 
-    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
+    def get(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
         """Return the value of a key, made where it is not kept."""
         with self._lock:
             if key in self._values:

@@ -38,7 +38,7 @@ _RANK = (
 _ERROR = "error: "
 _TAIL = 20  # lines that are shown of processes that ended without a reason
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 class RankError(FastslowError):
@@ -102,22 +102,22 @@ def own_device(device: torch.device) -> torch.device:
     return torch.device("cuda", local)
 
 
-def share(items: Sequence[Value]) -> Sequence[Value]:
+def share(items: Sequence[_Value]) -> Sequence[_Value]:
     """Return the items of this process: every n-th one, n the number of processes."""
     return items[rank() :: world_size()]
 
 
-def merge(own: dict[str, Value], names: Sequence[str]) -> dict[str, Value]:
+def merge(own: dict[str, _Value], names: Sequence[str]) -> dict[str, _Value]:
     """Return the entries of all processes in the order of ``names``; each gives its share's entries."""
     if world_size() == 1:
         return own
-    parts: list[dict[str, Value]] = [{} for _ in range(world_size())]
+    parts: list[dict[str, _Value]] = [{} for _ in range(world_size())]
     distributed.all_gather_object(parts, own)
     together = {name: value for part in parts for name, value in part.items()}
     return {name: together[name] for name in names}
 
 
-def from_first(make: Callable[[], Value]) -> Value:
+def from_first(make: Callable[[], _Value]) -> _Value:
     """Call a function in the first process alone and return its result in all of them."""
     if world_size() == 1:
         return make()

@@ -18,7 +18,7 @@ import numpy as np
 from fastslow.networks.hardware.out_of_memory import Shrinking, ran_out_of_memory
 
 Drawn = tuple[str, np.ndarray, int | None]
-Example = TypeVar("Example")
+_Example = TypeVar("_Example")
 Item = TypeVar("Item")
 
 
@@ -38,7 +38,7 @@ def prefetch(items: Iterable[Item]) -> Iterator[Item]:
             yield item
 
 
-class StepExamples(Generic[Example]):
+class StepExamples(Generic[_Example]):
     """The examples of an epoch, step by step: :meth:`begin` a step, then iterate.
 
     Iterated again, it yields the same step on as many configurations as fit by then.
@@ -52,7 +52,7 @@ class StepExamples(Generic[Example]):
 
     def __init__(
         self,
-        make: Callable[[Drawn], Example],
+        make: Callable[[Drawn], _Example],
         drawn: Sequence[Drawn],
         fits: Shrinking,
         seed: Sequence[int],
@@ -67,7 +67,7 @@ class StepExamples(Generic[Example]):
         self._step, self._coming = list(islice(self._drawn, count)), islice(self._ahead, count)
         self._again = False
 
-    def __iter__(self) -> Iterator[Example]:
+    def __iter__(self) -> Iterator[_Example]:
         """Yield the examples of the step, each made when it is asked for, or ahead.
 
         Raises:
@@ -86,8 +86,8 @@ class StepExamples(Generic[Example]):
 
 
 def _try(
-    make: Callable[[Drawn], Example], fits: Shrinking, seed: Sequence[int], item: Drawn
-) -> tuple[int, Example | None]:
+    make: Callable[[Drawn], _Example], fits: Shrinking, seed: Sequence[int], item: Drawn
+) -> tuple[int, _Example | None]:
     """Return the size that an example was made for, and the example; None where memory ran out."""
     size = fits.size
     try:

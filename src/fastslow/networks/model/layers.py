@@ -56,15 +56,15 @@ class SageConv(nn.Module):
     .. math:: y_n = W x_n + b + \operatorname{agg}_{m \in operands(n)} W_o x_m
               + \operatorname{agg}_{m \in users(n)} W_u x_m
 
-    with agg the mean, the sum or the maximum (the paper's pooling aggregator without its inner activation). A
-    node without neighbours in a direction receives 0 from it. TpuGraphs' tile baseline takes the sum.
+    with agg the mean or the sum. A node without neighbours in a direction receives 0 from it. TpuGraphs' tile
+    baseline takes the sum.
 
     Deduplication is free. Rows are projected before they are aggregated: there are fewer states below.
 
     Args:
         in_channels: Channels of x.
         out_channels: Channels of y.
-        aggregation: ``mean``, ``sum`` or ``max``.
+        aggregation: ``mean`` or ``sum``.
 
     Shapes:
         - **input:** states :math:`(S_{below}, D_{in})` of the level below
@@ -83,8 +83,6 @@ class SageConv(nn.Module):
         own = self.own(x)[level.own]
         if self.aggregation == "mean":
             return own + level.operands @ self.operands(x) + level.users @ self.users(x)
-        if self.aggregation == "max":
-            return own + level.operands.max(self.operands(x)) + level.users.max(self.users(x))
         from_operands, from_users = neighbour_sums(self.operands(x), self.users(x), level)
         return own + from_operands + from_users
 

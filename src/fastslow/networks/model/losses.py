@@ -5,22 +5,11 @@ length, so there is no padding. Configurations of equal runtime carry no order: 
 :class:`Loss` adds up losses by name, in the form of the setting ``loss``.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from fastslow.networks.settings.terms import Term, parse_terms
-
-
-def _pair_costs(
-    cost: Callable[[Tensor], Tensor], prediction: Tensor, runtime: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the sum of the costs of s_i - s_j over the pairs with y_i > y_j, and their number."""
-    ordered = runtime[:, None] > runtime[None, :]
-    costs = cost(prediction[:, None] - prediction[None, :])
-    return (costs * ordered.to(prediction.dtype)).sum(), ordered.sum()
 
 
 def pairwise_hinge(prediction: Tensor, runtime: Tensor, margin: float = 1.0) -> Tensor:
@@ -36,19 +25,9 @@ def pairwise_hinge(prediction: Tensor, runtime: Tensor, margin: float = 1.0) -> 
     Returns:
         A scalar; 0 where no two runtimes differ.
     """
-    total, pairs = _pair_costs(lambda gap: functional.relu(margin - gap), prediction, runtime)
-    return total / pairs.clamp(min=1)
-
-
-def pairwise_logistic(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> Tensor:
-    r"""Compute the mean logistic loss over ordered pairs of different runtime (RankNet, Burges et al. 2005).
-
-    .. math:: \frac{1}{|P|} \sum_{(i,j) \in P} \log(1 + e^{-(s_i - s_j) / T}), \quad P = \{(i,j): y_i > y_j\}
-
-    The arguments are the same as for :func:`pairwise_hinge`, with the temperature T.
-    """
-    total, pairs = _pair_costs(lambda gap: functional.softplus(-gap / temperature), prediction, runtime)
-    return total / pairs.clamp(min=1)
+    ordered = runtime[:, None] > runtime[None, :]
+    costs = functional.relu(margin - (prediction[:, None] - prediction[None, :]))
+    return (costs * ordered.to(prediction.dtype)).sum() / ordered.sum().clamp(min=1)
 
 
 def list_mle(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> Tensor:
@@ -84,7 +63,7 @@ def mse_log(prediction: Tensor, runtime: Tensor) -> Tensor:
     return (prediction - runtime.log().to(prediction.dtype)).square().mean()
 
 
-LOSSES = {loss.__name__: loss for loss in (pairwise_hinge, pairwise_logistic, list_mle, mse_log)}
+LOSSES = {loss.__name__: loss for loss in (pairwise_hinge, list_mle, mse_log)}
 """The registry: losses by name. The setting gives a third argument, margin or temperature, after ``@``."""
 
 

@@ -44,7 +44,7 @@ class Block(nn.Module):
         super().__init__()
         channels, cross_config = architecture.hidden_channels, architecture.cross_config
         self.norm = WeightedInstanceNorm(channels)
-        self.conv = make_convolution(architecture)
+        self.conv = make_convolution(architecture, channels)
         self.channel = ChannelAttention(channels)
         self.cross = CrossConfigAttention() if cross_config else None
         joined_channels = 2 * channels if cross_config else channels

@@ -1,4 +1,4 @@
-"""A graph divided into segments, and batches of some of them, which need memory for these segments only.
+"""A graph divided into segments, and a batch of one of them, which needs memory for this segment only.
 
 States are deduplicated as in the whole graph, see ``PartReach`` in ``config_states.py``. With the border
 ``halo`` the states of a segment equal its states in the whole graph. With ``cut`` they depend on nothing but
@@ -16,6 +16,20 @@ from fastslow.networks.settings.segment_settings import CUT, HALO
 from fastslow.networks.states.config_states import Level, Reach
 
 
+def partition(num_nodes: int, max_nodes: int) -> np.ndarray:
+    """Divide the nodes of a graph into segments: ranges of equal size of their order, which is topological.
+
+    Args:
+        num_nodes: N.
+        max_nodes: Maximum number of nodes of a segment.
+
+    Returns:
+        ``(N,)`` int64 segment of each node, 0 to J - 1; each has a node, none more than ``max_nodes``.
+    """
+    parts = -(-num_nodes // max_nodes)
+    return np.repeat(np.arange(parts), np.diff(np.arange(parts + 1) * num_nodes // parts))
+
+
 @dataclass(frozen=True)
 class _View:
     """The graph with all of its edges, or with those inside segments: what nodes see, and their degrees."""
@@ -30,8 +44,7 @@ class SegmentedGraph:
     Args:
         prepared: The graph.
         num_levels: Message-passing layers of the network.
-        part: ``(N,)`` segment of each node, 0 to J - 1, see
-            :func:`~fastslow.networks.segments.partition.partition`.
+        part: ``(N,)`` segment of each node, 0 to J - 1, see :func:`partition`.
 
     Attributes:
         size: ``(J,)`` number of nodes of each segment.
@@ -41,7 +54,6 @@ class SegmentedGraph:
         self.prepared, self.part = prepared, part
         self._num_levels = num_levels
         self.size = np.bincount(part)
-        self._nodes = np.split(np.argsort(part, kind="stable"), np.cumsum(self.size)[:-1])
         self._views: dict[str, _View] = {}
         self._states: dict[str, Level] = {}
 
@@ -50,11 +62,11 @@ class SegmentedGraph:
         """J, the number of segments."""
         return len(self.size)
 
-    def edges_inside(self, segments: np.ndarray | None = None) -> np.ndarray:
-        """Return ``(E,)`` bool, the edges within a segment, one of all or of some."""
+    def edges_inside(self, segment: int | None = None) -> np.ndarray:
+        """Return ``(E,)`` bool, the edges within a segment: this one, or any."""
         ends = self.part[self.prepared.edge_index]
         inside = ends[:, 0] == ends[:, 1]
-        return inside if segments is None else inside & np.isin(ends[:, 0], segments)
+        return inside if segment is None else inside & (ends[:, 0] == segment)
 
     def view(self, border: str) -> _View:
         """Return the graph with edges between segments (``halo``) or without (``cut``); found once."""
@@ -84,17 +96,17 @@ class SegmentedGraph:
 
     def batch(
         self,
-        segments: np.ndarray,
+        segment: int,
         configs: np.ndarray,
         choices: np.ndarray,
         border: str = HALO,
         num_levels: int | None = None,
         gradients: bool = True,
     ) -> Batch:
-        """Return the nodes of some segments, and with ``halo`` those that they depend on, as a batch.
+        """Return the nodes of a segment, and with ``halo`` those that they depend on, as a batch.
 
         Args:
-            segments: Numbers of the segments.
+            segment: Number of the segment.
             configs: ``(C,)`` positions of the configurations.
             choices: Their choices, see :meth:`PreparedGraph.choices`.
             border: ``halo`` or ``cut``.
@@ -102,15 +114,11 @@ class SegmentedGraph:
             gradients: Whether gradients are wanted.
 
         Returns:
-            The batch; the nodes of its last level are :meth:`nodes`, in this order.
+            The batch; its last level holds the nodes of the segment, ascending.
         """
         view = self.view(border)
-        part = view.reach.part(self.nodes(segments), num_levels)
+        part = view.reach.part(np.flatnonzero(self.part == segment), num_levels)
         return self.prepared.part_batch(part, configs, choices, view.degrees, gradients)
-
-    def nodes(self, segments: np.ndarray) -> np.ndarray:
-        """Return the nodes of some segments, ascending."""
-        return np.sort(np.concatenate([self._nodes[segment] for segment in segments]))
 
 
 @dataclass(frozen=True)
@@ -123,10 +131,9 @@ class SegmentExample:
         configs: ``(C,)`` positions of its configurations.
         choices: Their choices.
         config_feat: ``(C, V)`` their scaled features.
-        live: ``(S,)`` segments that it learns from, ascending.
+        live: Segment that it learns from.
         kept: ``(J,)`` bool, segments that are not left out.
-        batch: The nodes of the live segments; None where only the head learns.
-        owner: ``(n,)`` position in ``live`` of the segment of each node of the batch's last level.
+        batch: The nodes of the live segment; None where only the head learns.
     """
 
     name: str
@@ -134,13 +141,11 @@ class SegmentExample:
     configs: np.ndarray
     choices: np.ndarray
     config_feat: Tensor
-    live: np.ndarray
+    live: int
     kept: np.ndarray
     batch: Batch | None
-    owner: Tensor
 
     def to(self, device: torch.device) -> "SegmentExample":
         """Return the example on a device."""
         batch = None if self.batch is None else self.batch.to(device)
-        config_feat, owner = self.config_feat.to(device), self.owner.to(device)
-        return replace(self, batch=batch, config_feat=config_feat, owner=owner)
+        return replace(self, batch=batch, config_feat=self.config_feat.to(device))

@@ -1,17 +1,17 @@
 r"""Graph Segment Training (GST, Cao et al., NeurIPS 2023, arXiv 2305.12322), on deduplicated states.
 
-A step learns from a few segments of a graph; activations are held only for these, so its memory does not grow
-with the graph. :class:`SegmentTraining` takes the place of the network in the training loop. The network
+A step learns from one segment of a graph; activations are held only for this segment, so its memory does not
+grow with the graph. :class:`SegmentTraining` takes the place of the network in the training loop. The network
 predicts whole graphs, as after any training.
 
 A segment adds to the graph the sum of its nodes, h_j (C, P D). The head reads
 
-.. math:: g_c = \eta_c \sum_{j\ live} h_{j,c} + \sum_{j\ other} h_{j,c}
+.. math:: g_c = \eta_c h_{live,c} + \sum_{j\ other} h_{j,c}
 
-with :math:`\eta_c = 1 + m_c / S`, S live segments and m_c the number of others that are left out or unknown.
-Where segments are left out with probability 1 - p, its mean is the published :math:`p + (1 - p) J / S`, and
-the mean of g over the draws is the sum over all segments. A norm takes the statistics of the live segments
-together with the statistics of the others, computed first (``gst``) or stored (``gst+e``).
+with :math:`\eta_c = 1 + m_c`, m_c the number of other segments that are left out or unknown. Where segments
+are left out with probability 1 - p, its mean is the published :math:`p + (1 - p) J`, and the mean of g over
+the draws is the sum over all segments. A norm takes the statistics of the live segment together with the
+statistics of the others, computed first (``gst``) or stored (``gst+e``).
 """
 
 import json
@@ -31,8 +31,7 @@ from fastslow.networks.hardware.step_examples import prefetch
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset
-from fastslow.networks.segments.graph import SegmentedGraph, SegmentExample
-from fastslow.networks.segments.partition import partition
+from fastslow.networks.segments.graph import SegmentedGraph, SegmentExample, partition
 from fastslow.networks.segments.sums import Batches, Norms, add_segments, norms, pool_moments, segment_moments
 from fastslow.networks.segments.table import GraphTable, SegmentTable
 from fastslow.networks.settings.segment_settings import (
@@ -54,7 +53,7 @@ KEEP = 0.5  # share of the table's segments that a step keeps with +d, as publis
 
 
 class SegmentTraining:
-    """Predicts from some segments of each graph, for a training.
+    """Predicts from one segment of each graph, for a training.
 
     Args:
         settings: Settings; ``segment_training`` is not ``none``.
@@ -95,8 +94,7 @@ class SegmentTraining:
 
     def _divide(self, name: str) -> SegmentedGraph:
         settings, prepared = self.settings, self.dataset.graph(TRAIN, name)
-        how = settings.segment_partition, settings.segment_nodes, settings.seed
-        part = partition(prepared.graph, prepared.edge_index, *how)
+        part = partition(prepared.graph.num_nodes, settings.segment_nodes)
         graph = SegmentedGraph(prepared, settings.architecture().num_levels, part)
         if self.variant.others == TABLE:
             graph.states(self._live)
@@ -105,27 +103,26 @@ class SegmentTraining:
         return graph
 
     def example(self, name: str, configs: np.ndarray, seed: int) -> SegmentExample | Batch:
-        """Draw the segments that a step learns from, and return them on the device.
+        """Draw the segment that a step learns from, and return it on the device.
 
         Args:
             name: The graph, of the train split.
             configs: ``(C,)`` positions of its configurations.
-            seed: Decides which segments the step learns from, and which are left out.
+            seed: Decides which segment the step learns from, and which are left out.
 
         Returns:
             The input of a call of this object: a batch of whole graphs for ``edges``, else an example.
         """
-        settings, graph = self.settings, self.graph(name)
+        graph = self.graph(name)
         rng, count = np.random.default_rng(seed), graph.num_segments
-        live = np.sort(rng.choice(count, min(settings.segments_per_step, count), replace=False))
+        live = int(rng.choice(count, 1, replace=False)[0])
         if self.variant.others == EDGES:
             return self.dataset.batch(TRAIN, name, configs, graph.edges_inside(live))
         kept = rng.random(count) < KEEP if self.variant.drops else np.ones(count, bool)
         choices = graph.prepared.choices(configs)
         batch = None if self._head_only else graph.batch(live, configs, choices, self._live)
         features = graph.prepared.config_features(configs) if batch is None else batch.config_feat
-        owner = torch.from_numpy(np.searchsorted(live, graph.part[graph.nodes(live)]))
-        drawn = str(name), graph, configs, choices, features, live, kept, batch, owner
+        drawn = str(name), graph, configs, choices, features, live, kept, batch
         return SegmentExample(*drawn).to(self.dataset.device)
 
     def __call__(self, example: SegmentExample | Batch) -> Tensor:
@@ -139,7 +136,7 @@ class SegmentTraining:
         return head.read_out(head.join(pooled, example.config_feat), as_is)
 
     def _learn(self, example: SegmentExample) -> Tensor:
-        """Return the sums ``(C, P D)`` over the nodes, with gradients through the live segments."""
+        """Return the sums ``(C, P D)`` over the nodes, with gradients through the live segment."""
         graph, live = example.graph, example.live
         others = np.setdiff1d(np.arange(graph.num_segments), live)
         if self.variant.others == FRESH and len(others):
@@ -151,23 +148,15 @@ class SegmentTraining:
             apart = [None] * len(norms(self.network))
         statistics = Norms(apart, int(graph.size[live].sum()))
         x = self.network.trunk(example.batch, statistics.complete)
-        own = self._segment_sums(x, example)
+        batch = example.batch
+        own = self.network.head.readout.sums(x, batch.pooling, batch.levels[-1], batch.configurable)
         if self.variant.others == TABLE:
             return self._add_stored(example, own, statistics.own())
         if self.variant.others != FRESH or not len(others):
-            return own.sum(0) * (graph.num_segments / len(live))
+            return own * graph.num_segments
         every = [pool_moments(each, graph.size) for each in parts]
         batches = self._batches(example, self._others)
-        return own.sum(0) + add_segments(self.network, batches, others.tolist(), every)
-
-    def _segment_sums(self, x: Tensor, example: SegmentExample) -> Tensor:
-        """Return what each live segment adds, ``(S, C, P D)`` float64, from the states of the last level."""
-        batch, readout = example.batch, self.network.head.readout
-        last = batch.pooling, batch.levels[-1], batch.configurable
-        if len(example.live) == 1:
-            return readout.sums(x, *last)[None]
-        owner = example.owner[batch.levels[-1].node_ids, None]
-        return torch.stack([readout.sums(x * (owner == each), *last) for each in range(len(example.live))])
+        return own + add_segments(self.network, batches, others.tolist(), every)
 
     def _batches(self, example: SegmentExample, border: str) -> Batches:
         """Return what yields batches of single segments, one prepared ahead."""
@@ -175,7 +164,7 @@ class SegmentTraining:
 
         def batches(segments: Sequence[int], num_levels: int | None) -> Iterator[Batch]:
             def batch(segment: int) -> Batch:
-                drawn = np.array([segment]), configs, choices, border, num_levels
+                drawn = segment, configs, choices, border, num_levels
                 return example.graph.batch(*drawn, gradients=False).to(device)
 
             return prefetch(map(batch, segments))
@@ -219,7 +208,7 @@ class SegmentTraining:
         return [pool_moments(own, example.graph.size[known]) for own in parts.unbind(1)]
 
     def _add_stored(self, example: SegmentExample, own: Tensor, moments: Tensor) -> Tensor:
-        """Return the sums of the live segments, ``(S, C, P D)``, plus the table's sums; store the former."""
+        """Return the sums of the live segment, ``(C, P D)``, plus the table's sums; store the former."""
         table, live = self._graph_table(example), example.live
         rows = example.graph.rows(self._live, example.configs)
         wanted = example.kept.copy()
@@ -227,20 +216,18 @@ class SegmentTraining:
         known = np.flatnonzero(wanted & (table.shared_step >= 0))
         written = table.row_step[rows[known]] >= 0
         self.table.note(self._step - table.row_step[rows[known]][written], int(wanted.sum()) * rows.shape[1])
-        difference = np.zeros(own.shape[1:])
+        difference = np.zeros(own.shape)
         for segment, there in zip(known, written, strict=True):
             difference[there] += table.difference[rows[segment][there]]
-        others = example.graph.num_segments - len(live)
-        weight = 1 + (others - written.sum(0)) / len(live)
-        shared_weight = 1 + (others - len(known)) / len(live)
+        weight = example.graph.num_segments - written.sum(0)
+        shared_weight = example.graph.num_segments - len(known)
         stored = table.shared[known].sum(0, dtype=np.float64) + difference
         stored, weight = (torch.from_numpy(each).to(own.device) for each in (stored, weight))
-        mean = own.mean(1)
-        sums = shared_weight * mean.sum(0) + weight[:, None] * (own - mean[:, None]).sum(0) + stored
+        mean = own.mean(0)
+        sums = shared_weight * mean + weight[:, None] * (own - mean) + stored
         found = own.detach().cpu().numpy()
         if np.isfinite(found).all():  # float16 may overflow; such a step is left out
-            for segment, each in zip(live.tolist(), found, strict=True):
-                table.write(segment, rows[segment], each, moments.cpu().numpy(), self._step)
+            table.write(live, rows[live], found, moments.cpu().numpy(), self._step)
         return sums
 
     def write(self, folder: Path) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 from fastslow.core.settings import Unread
 
-NODE_ATTENTIONS = ("none", "linear")
 BLOCKS = ("attention", "residual", "unit")
 OPCODE_ROWS = 128
 """Rows of an embedding of opcodes."""
@@ -21,7 +20,6 @@ class Architecture:
         cross_config: Whether each block has cross-config attention.
         dropout: Share of channels dropped in training.
         convolution: A name in ``model.convolutions.CONVOLUTIONS``.
-        node_attention: One of :data:`NODE_ATTENTIONS`, beside the convolution.
         readout: Poolings of the nodes, see :func:`fastslow.networks.settings.terms.parse_readout`.
         block: One of :data:`BLOCKS`: ours (``model/network.py``), or TpuGraphs' (``published/plain.py``).
         input_attention: Whether nodes attend to all nodes before the blocks.
@@ -33,7 +31,6 @@ class Architecture:
     cross_config: bool
     dropout: float
     convolution: str = "sage"
-    node_attention: str = "none"
     readout: str = "sum"
     block: str = "attention"
     input_attention: bool = False
@@ -47,27 +44,26 @@ class Architecture:
     @property
     def preactivates(self) -> bool:
         """Whether blocks start with their activation and one follows the last: TpuGraphs' tile ResGCN."""
-        return self.block == "residual" and self.convolution.startswith("mlp_gcn")
+        return self.block == "residual" and self.convolution == "mlp_gcn"
 
     @property
     def whole_graph(self) -> bool:
         """Whether a layer lets each node see the whole graph, not only its neighbours."""
-        return self.node_attention != "none" or self.input_attention
+        return self.input_attention
 
 
-def unread(settings: Any) -> Unread:
+def unread_layers(settings: Any) -> Unread:
     """Return the settings of blocks and edges that a :class:`TrainSettings` without blocks does not read."""
     if settings.num_layers:
         return {}
-    names = ["node_attention"]
-    names += ["cross_config"] * (settings.block != "unit")  # which must switch it off for layout
+    names = ["cross_config"] * (settings.block != "unit")  # which must switch it off for layout
     names += ["edge_dropout", "pair_edges"] * (not settings.input_attention)  # it reads the edges, too
     activates = settings.block == "residual" and settings.convolution == "mlp_gcn"  # the perceptron
     names += ["convolution"] * (not activates)
     return dict.fromkeys(names, ("with num_layers=0", "choose 1 layer or more"))
 
 
-def check(settings: Any) -> None:
+def check_layers(settings: Any) -> None:
     """Check what a :class:`TrainSettings` sets beside ``block`` and ``kind``.
 
     Raises:
@@ -75,7 +71,6 @@ def check(settings: Any) -> None:
     """
     ours, unit = settings.block == "attention", settings.block == "unit"
     tile, other = settings.kind == "tile", f"with block={settings.block!r}"
-    settings.require(ours or settings.node_attention == "none", "node_attention", f"'none' {other}")
     settings.require(not unit or tile or not settings.cross_config, "cross_config", f"False {other}")
     attends = settings.input_attention and settings.block != "residual"
     settings.require(not attends, "input_attention", f"False {other}")

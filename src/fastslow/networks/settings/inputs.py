@@ -26,7 +26,7 @@ PICKED = {
 """30 of the 140 columns, each with a reason: a choice of this project, as the Harvard report lists none."""
 CONFIG_INPUTS = ("all", "published", "violation", "none")
 VIOLATION = "violation_ratio"
-PUBLISHED = tuple(
+PUBLISHED_COLUMNS = tuple(
     f"{role}_{name}"
     for role in TILE_ROLES
     for name in (
@@ -86,5 +86,5 @@ def config_columns(text: str, names: Sequence[str]) -> list[int]:
         text: One of :data:`CONFIG_INPUTS`.
         names: Names of the columns.
     """
-    wanted = {"all": names, "published": PUBLISHED, "violation": (VIOLATION,), "none": ()}[text]
+    wanted = {"all": names, "published": PUBLISHED_COLUMNS, "violation": (VIOLATION,), "none": ()}[text]
     return [names.index(name) for name in wanted]

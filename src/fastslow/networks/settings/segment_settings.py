@@ -1,11 +1,8 @@
 """Graph Segment Training (GST, arXiv 2305.12322) as settings: its variants, and which of them reads what."""
 
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Unread
-from fastslow.networks.settings.terms import parse_readout
 
 NOTHING, EDGES, FRESH, TABLE = "nothing", "edges", "fresh", "table"
 
@@ -36,20 +33,17 @@ VARIANTS = {
     "gst+ef": Variant(TABLE, head=True),
     "gst+efd": Variant(TABLE, drops=True, head=True),
 }
-PARTITIONS = ("contiguous", "computations", "metis", "random", "configurable")
 CUT, HALO, CUT_LIVE = "cut", "halo", "cut_live"
 BORDERS = (HALO, CUT, CUT_LIVE)
-SETTINGS = (
+SEGMENT_FIELDS = (
     "segment_training",
     "segment_nodes",
-    "segment_partition",
     "segment_border",
-    "segments_per_step",
     "head_epochs",
 )
 
 
-def unread(settings: Any) -> Unread:
+def unread_segments(settings: Any) -> Unread:
     """Return the segment settings that the variant does not read, each with the reason and a remedy.
 
     Args:
@@ -60,11 +54,11 @@ def unread(settings: Any) -> Unread:
         "segment_border": variant.others != EDGES,
         "head_epochs": variant.head,
     }
-    names = [field for field, used in read.items() if not used] if read else SETTINGS[1:]
+    names = [field for field, used in read.items() if not used] if read else SEGMENT_FIELDS[1:]
     return dict.fromkeys(names, (f"with segment_training {name!r}", "choose another segment_training"))
 
 
-def check(settings: Any) -> None:
+def check_segments(settings: Any) -> None:
     """Check the settings of segments of a :class:`TrainSettings`.
 
     Raises:
@@ -74,18 +68,12 @@ def check(settings: Any) -> None:
     if variant is None:
         return
     why = f" for segment_training {name!r}"
-    settings.require(
-        settings.node_attention == "none", "node_attention", f"'none'{why}: it sees the whole graph"
-    )
     alone = variant.others == NOTHING and settings.segment_border == CUT
     attends = "it sees the whole graph; it may with 'one' and segment_border='cut'"
     settings.require(alone or not settings.input_attention, "input_attention", f"False{why}: {attends}")
     settings.require(
         settings.edge_dropout == 0, "edge_dropout", f"0{why}: segments leave out edges themselves"
     )
-    pools = {part.pool for part in parse_readout(settings.readout)}
-    adds_up = variant.others == EDGES or pools <= {"sum", "mean", "unit_sum"}
-    settings.require(adds_up, "readout", f"of sum, mean and unit_sum{why}: these add up over segments")
     stored, border = variant.others == TABLE, settings.segment_border
     settings.require(
         settings.processes == 1 or not stored, "processes", f"1{why}: its table is of one process"
@@ -98,9 +86,6 @@ def check(settings: Any) -> None:
         settings.require(
             settings.head_epochs < settings.epochs, "head_epochs", f"below epochs ({settings.epochs})"
         )
-    if settings.segment_partition == "metis" and find_spec("pymetis") is None:
-        remedy = "pip install 'fastslow[segments]', or choose another"
-        raise SettingsError(f"segment_partition: 'metis' needs the package pymetis: {remedy}")
 
 
 def head_epochs(settings: Any) -> range:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fastslow.core.errors import SettingsError
 
-POOLS = ("sum", "mean", "max", "attention", "unit_sum")
+POOLS = ("sum", "mean", "unit_sum")
 """Poolings of the nodes of a graph."""
 CONFIGURABLE = "configurable"
 """After ``@``: pool only the configurable nodes."""

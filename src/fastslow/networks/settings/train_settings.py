@@ -27,11 +27,11 @@ from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.settings import KindSettings
 from fastslow.features.store import Features
 from fastslow.networks.settings import architecture, segment_settings
-from fastslow.networks.settings.architecture import BLOCKS, NODE_ATTENTIONS, Architecture
+from fastslow.networks.settings.architecture import BLOCKS, Architecture
 from fastslow.networks.settings.inputs import CONFIG_INPUTS, input_columns
 from fastslow.networks.settings.terms import parse_readout
 
-ENTRY = "fastslow.networks.training.train:train"
+GNN_ENTRY = "fastslow.networks.training.train:train"
 
 
 class ArchitectureSettings(Settings):
@@ -51,9 +51,9 @@ class ArchitectureSettings(Settings):
     dropout: FractionBelowOne = 0.3
     """Share of channels dropped in training."""
     readout: str = "sum"
-    """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``max`` (``mean+max``:
-    16th place on the real data), ``attention`` (6th), ``unit_sum`` (a sum scaled to length 1); over all nodes
-    or the configurable ones (TpuGraphs' layout baseline: ``mean+unit_sum+unit_sum@configurable``)."""
+    """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``unit_sum`` (a sum
+    scaled to length 1); over all nodes or the configurable ones (TpuGraphs' layout baseline:
+    ``mean+unit_sum+unit_sum@configurable``)."""
     node_inputs: str = "numeric+tiles"
     """Columns of a node, joined: ``numeric`` (134 of the 140), ``tiles`` (six dimensions mod and div 128),
     ``picked`` (30 hand-picked in place of ``numeric``, as in the Harvard report's compression). Computed on
@@ -68,12 +68,9 @@ class ArchitectureSettings(Settings):
     a structure of TpuGraphs' baselines on raw layouts: ``residual`` (a perceptron, then blocks that add),
     ``unit`` (states scaled to length 1; with ``num_layers=0`` the tile MLP)."""
     convolution: str = "sage"
-    """Message passing of a block: GraphSAGE with ``mean``, ``sum`` (TpuGraphs' tile baseline) or maximum
-    (``sage``, ``sage_sum``, ``sage_max``); ``gcn`` (symmetric normalisation, TpuGraphs' layout baseline);
-    ``mlp_gcn`` and ``mlp_gcn_directed`` (its residual GCN). The winners on the real data took ``sage``."""
-    node_attention: Literal[*NODE_ATTENTIONS] = "none"
-    """Attention over all nodes beside the convolution: ``linear`` (3rd and 10th place on the real data). Each
-    node then has a state per configuration: as slow and large as a dense network."""
+    """Message passing of a block: GraphSAGE with ``mean`` or ``sum`` (``sage``; ``sage_sum``, TpuGraphs' tile
+    baseline); ``gcn`` (symmetric normalisation, TpuGraphs' layout baseline); ``mlp_gcn`` (its residual GCN).
+    The winners on the real data took ``sage``."""
     input_attention: bool = False
     """Attention over all nodes before the blocks, 16 heads, a non-neighbour's weight times 0.1 (Harvard
     report); needs ``block=residual``. All blocks then run densely on the kept nodes: a state for each node
@@ -97,8 +94,8 @@ class LoopSettings(Settings):
     """Peak learning rate (AdamW): linear warm-up to it, then the ``schedule``."""
     loss: str = "pairwise_hinge"
     """Losses added up, ``NAME[@PARAMETER][:WEIGHT]+...`` (``list_mle@10:1+mse_log:0.02``): with a margin
-    ``pairwise_hinge``; with a temperature ``pairwise_logistic``, ``list_mle`` (10th and 16th place on the
-    real data; slowest first); ``mse_log`` (absolute log runtime)."""
+    ``pairwise_hinge``; with a temperature ``list_mle`` (10th and 16th place on the real data; slowest first);
+    ``mse_log`` (absolute log runtime)."""
     denoise: bool = False
     """Layout only. Mix each label with its prediction from other train programs and the other configurations
     of its graph. The noise of the graph's repeated configurations sets the shares; graphs without noise keep
@@ -138,23 +135,18 @@ class SegmentSettings(Settings):
     group_title: ClassVar[str] = "segments"
 
     segment_training: Literal[*segment_settings.VARIANTS] = "none"
-    """Layout only. Graph Segment Training: learn from a few segments of a graph at a step, so that memory
-    does not grow with the graph. The rest of the graph adds nothing (``one``), its sums without gradient
+    """Layout only. Graph Segment Training: learn from one segment of a graph at a step, so that memory does
+    not grow with the graph. The rest of the graph adds nothing (``one``), its sums without gradient
     (``gst``), or its sums from the step that last learned from it (``gst+e``). ``+d`` leaves some of these
     out. ``+f``: at the end the head learns from whole graphs. ``edges``: whole graphs with only the edges
     inside segments (TpuGraphs' segment dropout)."""
     segment_nodes: Positive = 1000
-    """Layout only. Maximum number of nodes of a segment; a smaller graph is trained whole."""
-    segment_partition: Literal[*segment_settings.PARTITIONS] = "contiguous"
-    """Layout only. How a graph is divided: ranges of the node order, whole HLO ``computations``, few edges
-    between segments (``metis``, needs ``fastslow[segments]``), at ``random``, or each node with its nearest
-    ``configurable`` one."""
+    """Layout only. Maximum number of nodes of a segment, a range of the node order; a smaller graph is
+    trained whole."""
     segment_border: Literal[*segment_settings.BORDERS] = "halo"
     """Layout only. Edges between segments: a segment also computes the nodes that it depends on (``halo``:
-    scores equal the whole graph's), none (``cut``, as published), or none in those that the step learns from
-    (``cut_live``, TpuGraphs' backprop dropout)."""
-    segments_per_step: Annotated[Positive, Le(10_000)] = 1
-    """Layout only. Segments of a graph that a step learns from; memory grows with it."""
+    scores equal the whole graph's), none (``cut``, as published), or none in the segment that the step
+    learns from (``cut_live``, TpuGraphs' backprop dropout)."""
     head_epochs: Positive = 5
     """Layout only. Last epochs, of the ``epochs``, in which the head alone learns with ``+f``; they have a
     learning rate schedule of their own."""
@@ -186,7 +178,7 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
 
     layout_only: ClassVar[tuple[str, ...]] = (
         *("configs_together", "cross_config", "denoise", "pair_edges"),
-        *segment_settings.SETTINGS,
+        *segment_settings.SEGMENT_FIELDS,
     )
     renamed: ClassVar[dict[str, str]] = {
         "width": "hidden_channels",
@@ -195,7 +187,13 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         "config_join": "joins_nodes",
         "inference_configs": "configs_together",
     }
-    former: ClassVar[dict[str, Any]] = {"dimension_tokens": False, "segment_keep": 0.5}
+    former: ClassVar[dict[str, Any]] = {
+        "dimension_tokens": False,
+        "node_attention": "none",
+        "segment_keep": 0.5,
+        "segment_partition": "contiguous",
+        "segments_per_step": 1,
+    }
     main: ClassVar[tuple[str, ...]] = (
         *("kind", "features", "runs", "folder", "device", "seed", "epochs", "learning_rate", "loss"),
         *("hidden_channels", "num_layers", "graphs_per_step", "configs_per_step"),
@@ -233,8 +231,8 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         allowed = self.kind == "layout" or not chosen
         self.require(allowed, "readout", "for tile, whose kernels have no configurable nodes")
         self.require_shares(self.processes)
-        architecture.check(self)
-        segment_settings.check(self)
+        architecture.check_layers(self)
+        segment_settings.check_segments(self)
 
     def _check_registered(self) -> None:
         """Refuse a loss or convolution that is not registered; the registries import torch, in seconds."""
@@ -272,7 +270,8 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
 
     def unread(self) -> Unread:
         """Return the fields that the kind, the variant of segments or a network without blocks ignores."""
-        return {**segment_settings.unread(self), **architecture.unread(self), **super().unread()}
+        own = {**segment_settings.unread_segments(self), **architecture.unread_layers(self)}
+        return own | super().unread()
 
     def run_folders(self) -> list[str]:
         """Return the run folder of each of ``features``."""
@@ -282,11 +281,13 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         """Return the training and, as its parts, the runs; they depend on the features of all collections."""
         sources = self.sources()
         parts = tuple(
-            run_artifact("gnn", ENTRY, self, run, own, [other for other in sources if other is not own])
+            run_artifact("gnn", GNN_ENTRY, self, run, own, [other for other in sources if other is not own])
             for run, own in zip(self.run_folders(), sources, strict=True)
         )
         inputs = {own.collection.slug: own.fingerprint for own in sources}
-        return Artifact(resolve(self.folder), {"model": "gnn", **self.identity()}, inputs, ENTRY, parts=parts)
+        return Artifact(
+            resolve(self.folder), {"model": "gnn", **self.identity()}, inputs, GNN_ENTRY, parts=parts
+        )
 
     def sources(self) -> list[Features]:
         """Return the features to train on.

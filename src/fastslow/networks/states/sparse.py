@@ -1,7 +1,6 @@
 """Products with constant sparse matrices, forward and backward."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -84,33 +83,11 @@ class SparseOperator:
         moved._factors = [tuple(side.to(device) for side in sides) for sides in self._factors]
         return moved
 
-    def factors(self) -> "list[SparseOperator]":
-        """Return an operator for each factor: their product, from left to right, is this operator."""
-        made = [object.__new__(SparseOperator) for _ in self._factors]
-        sizes = [len(forward.offsets) - 1 for forward, *_ in self._factors] + [self.shape[1]]
-        for operator, sides, shape in zip(made, self._factors, pairwise(sizes), strict=True):
-            operator.shape, operator._factors = shape, [sides]
-        return made
-
     def entries(self) -> tuple[Tensor, Tensor]:
         """Return row and column of each entry that is stored, by row; of an operator of a single factor."""
         ((matrix, *_),) = self._factors
         rows = torch.arange(self.shape[0], device=matrix.offsets.device)
         return rows.repeat_interleave(matrix.offsets.diff()), matrix.indices
-
-    def max(self, x: Tensor) -> Tensor:
-        """Return the maximum of the rows of ``x`` (columns, D) where an entry is stored; 0 where none is.
-
-        Values are not used. Of several factors each takes the maximum of the one before; float32, also under
-        autocast. The gradient reaches the row that is largest.
-        """
-        with torch.autocast(x.device.type, enabled=False):
-            x = x.float()
-            for matrix, *_ in reversed(self._factors):
-                x = functional.embedding_bag(
-                    matrix.indices, x, matrix.offsets, mode="max", include_last_offset=True
-                )
-            return x
 
     def __matmul__(self, x: Tensor) -> Tensor:
         """Return ``matrix @ x`` in float32, also under autocast."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.competition.data_quality import label_noise
-from fastslow.evaluation.baselines import MAX_CONFIGS, Example, Linear, fit_ridge
+from fastslow.evaluation.baselines import MAX_CONFIGS, GraphRows, Linear, fit_ridge
 from fastslow.features.scaling import normal_scores, standardise
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_configs
@@ -33,7 +33,7 @@ class _Measured(NamedTuple):
 
     label: np.ndarray  # mean of the runs of each configuration
     noise: np.ndarray  # variance of that mean; 0 where none is known
-    example: Example  # some configurations, for the regression
+    example: GraphRows  # some configurations, for the regression
 
 
 def denoised_labels(
@@ -99,7 +99,7 @@ def _measure(graph: Graph, name: str) -> _Measured:
         noise = squares / (len(scores) - len(counts)) / counts
     rows = draw_configs(graph.num_configs, MAX_CONFIGS, 0, name)
     values = standardise(np.asarray(graph.config_feat))[rows]
-    return _Measured(label, noise, Example(values, label[rows]))
+    return _Measured(label, noise, GraphRows(values, label[rows]))
 
 
 def _predict(graph: Graph, label: np.ndarray, rule: Linear | None) -> np.ndarray:

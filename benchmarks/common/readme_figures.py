@@ -1,21 +1,25 @@
-"""The three figures of the README, from a finished run: scores, deduplicated states, one feature."""
+"""The three figures of the README, from a finished run: scores, deduplicated states, one feature.
 
+``make figures`` runs it, after ``make submit``: ``python -m common.readme_figures [NAME]`` in ``benchmarks``.
+"""
+
+import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from common.states_figure import plot_states
 from fastslow.competition.catalog import TEST, TRAIN, VALID
 from fastslow.competition.metrics import kendall_tau
 from fastslow.core.figures import save_figure
 from fastslow.core.progress import progress
-from fastslow.core.settings import Settings, resolve
-from fastslow.evaluation.ledger import read_record
+from fastslow.core.settings import resolve
+from fastslow.evaluation.ledger import read_submission_record
 from fastslow.evaluation.plots import plot_results
 from fastslow.evaluation.score_tables import pool_seeds
 from fastslow.features.store import Features, Graph
-from fastslow.views.states_figure import plot_states
 
 _COLLECTION = "layout-xla-random"
 _WIDTH = 1200  # pixels: sharp where a page shows 800
@@ -24,18 +28,11 @@ _FOLDER = "docs/figures"
 _COLUMN = "violation_ratio"  # the configuration feature that is shown against runtime
 
 
-class FiguresSettings(Settings):
-    """Settings of the README's figures."""
-
-    name: str = "sample"
-    """Name of a finished run: its submission's record and its features are shown in ``docs/figures``."""
-
-
-def make_figures(settings: FiguresSettings) -> list[Path]:
+def make_figures(name: str) -> list[Path]:
     """Write the three figures and print their paths; the same run and matplotlib give the same bytes.
 
     Args:
-        settings: Settings.
+        name: Name of a finished run: its submission's record and its features are shown.
 
     Returns:
         The PNG files.
@@ -45,9 +42,9 @@ def make_figures(settings: FiguresSettings) -> list[Path]:
     """
     folder = resolve(_FOLDER)
     table = pool_seeds(
-        pd.DataFrame(read_record(resolve(f"submissions/{settings.name}.csv"), "table")["table"])
+        pd.DataFrame(read_submission_record(resolve(f"submissions/{name}.csv"), "table")["table"])
     )
-    features = Features(resolve(f"features/{settings.name}/{_COLLECTION}"))
+    features = Features(resolve(f"features/{name}/{_COLLECTION}"))
     graph = _smallest_graph(features)
     values = np.asarray(graph.config_feat[:, features.config_columns.index(_COLUMN)])
     drawings = {
@@ -55,10 +52,10 @@ def make_figures(settings: FiguresSettings) -> list[Path]:
         "states.png": lambda: plot_states(graph),
         "feature.png": lambda: _plot_feature(graph, values, _COLUMN),
     }
-    for name, draw in progress(drawings.items(), desc="figures", unit="figure"):
+    for file, draw in progress(drawings.items(), desc="figures", unit="figure"):
         figure = draw()
-        save_figure(figure, folder / name, round(_WIDTH / figure.get_figwidth()), _COLOURS)
-    paths = [folder / name for name in drawings]
+        save_figure(figure, folder / file, round(_WIDTH / figure.get_figwidth()), _COLOURS)
+    paths = [folder / file for file in drawings]
     print(*paths, sep="\n")
     return paths
 
@@ -86,3 +83,7 @@ def _plot_feature(graph: Graph, values: np.ndarray, column: str) -> Figure:
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+if __name__ == "__main__":
+    make_figures(*sys.argv[1:2] or ["sample"])

@@ -12,9 +12,9 @@ from fastslow.competition.tied_choices import Choices
 from fastslow.core.progress import progress
 from fastslow.core.settings import find_data
 
-LARGEST = 5  # groups whose sizes are kept
+_LARGEST = 5  # groups whose sizes are kept
 COLUMNS = (
-    *("configs", "nodes", "columns", "groups", *(f"largest_{rank}" for rank in range(1, LARGEST + 1))),
+    *("configs", "nodes", "columns", "groups", *(f"largest_{rank}" for rank in range(1, _LARGEST + 1))),
     *("layouts", "left", "commonest", "hamming", "reshapes", "left_dots", "left_reshapes"),
 )
 """Columns of :func:`choice_statistics`."""
@@ -87,7 +87,7 @@ def choice_statistics(choices: Choices, opcodes: np.ndarray) -> dict[str, float]
     sizes = np.bincount(choices.group.ravel(), minlength=choices.num_groups) * (used > 1)
     alike = (counts * (counts - 1)).sum(1) / max(1, num_configs * (num_configs - 1))
     left = ((choices.codes == 0) * counts[choices.group]).sum(2) / max(1, num_configs)
-    largest = np.sort(np.append(sizes, [0] * LARGEST))[::-1][:LARGEST].tolist()
+    largest = np.sort(np.append(sizes, [0] * _LARGEST))[::-1][:_LARGEST].tolist()
 
     def mean(of_group: np.ndarray) -> float:
         return float(of_group @ sizes / max(1, sizes.sum()))
