@@ -116,7 +116,10 @@ OF_ANY_KIND = {
     "a hole in the shape": (put("node_feat", (1, slice(21, 23)), [0, 2]), r"node_feat\[1, 2[78]\]"),
     "two element types": (put("node_feat", (1, 5), 1), "one element type"),
     "no element type": (put("node_feat", (1, slice(2, 21)), 0), "one element type"),
-    "half an element type": (put("node_feat", (1, 5), 0.5), r"node_feat\[1, 5\] is 0.5, a whole number"),
+    "half an element type": (
+        put("node_feat", (1, 5), 0.5),
+        r"node_feat\[1, 5\] is 0.5, a whole flag from 0 to 1",
+    ),
     "a tuple's size of a tensor": (put("node_feat", (1, 29), 2), r"node_feat\[1, 29\] is 2, .* no tuple"),
     "a layout of one axis twice": (put("node_feat", (1, slice(134, 136)), [1, 1]), "each axis"),
     "an axis beyond the rank in a layout": (put("node_feat", (1, 136), 1), "each axis of the tensor once"),
@@ -177,10 +180,11 @@ OF_TILE = {
     "another sum of bounds": (put("config_feat", (1, 6), 9), r"config_feat\[1, 6\] is 9, the sum .*kernel"),
     "a hole in the bounds": (put("config_feat", (1, 8), 0), r"config_feat\[1, 1[45]\]"),
     "a product of no bounds": (put("config_feat", (1, 23), 1), r"config_feat\[1, 23\] is 1.*input"),
-    "bounds beyond the tensors": (
-        put("config_feat", (1, slice(0, 8)), [1e38, 0, 0, 0, 0, 0, 1e38, 1e38]),
-        r"config_feat\[1, 6\] is 1e\+38, at most .*kernel window",
+    "a bound beyond the tensors": (
+        put("config_feat", (1, slice(0, 8)), [9000, 0, 0, 0, 0, 0, 9000, 9000]),
+        r"config_feat\[1, 0\] is 9000, no more than the largest tensor .*kernel window",
     ),
+    "bounds of 1e38": (put("config_feat", (1, slice(0, 8)), [1e38, 0, 0, 0, 0, 0, 1e38, 1e38]), r"1e\+38"),
     "a bound of infinity": (put("config_feat", (1, 3), np.inf), r"config_feat\[1, 3\] is inf"),
 }
 SAID = {

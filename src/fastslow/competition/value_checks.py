@@ -45,15 +45,15 @@ for _columns, _largest, _what in (
     (SHAPE, np.iinfo(np.int32).max, "size"),
     (LAYOUT, _MAX_AXIS, "axis"),
     (DIMENSIONS, _MAX_AXIS, "axis"),
-    (IS_ROOT, 1, "number"),
-    (ELEMENT_TYPE, 1, "number"),
+    (IS_ROOT, 1, "flag"),
+    (ELEMENT_TYPE, 1, "flag"),
 ):
     _HIGH[_columns], _WHAT[_columns] = _largest, _what
 _LISTS = ("shape", "window_size", "window_stride", "window_dilation", "base_dilation")
 _LIST_COLUMNS = np.array([COLUMN_NAMES.index(f"{name}_0") for name in _LISTS])[:, None] + np.arange(8)
 _WIDTH = TILE_DIMENSIONS  # values of such a list, before its sum and product
 _TUPLE = ELEMENT_TYPE.start + ELEMENT_TYPES.index("tuple")
-_ERROR = 1e-5  # relative, of a product in float32
+_ERROR = 6e-8  # relative, of a number that is stored as float32
 _TPU_TILE = 8 * 128  # numbers that one number may take in a TPU's memory
 _FILLED_BY = {  # first words of columns that are empty but in these instructions
     "parameter_number": "parameter",
@@ -150,7 +150,9 @@ def _refuse_numbers(path: Path, node_feat: np.ndarray) -> None:
     bad = ~((node_feat >= _LOW) & (node_feat <= _HIGH) & (node_feat == np.rint(node_feat)))
     if bad.any():
         column = np.argwhere(bad)[0, 1]
-        wanted = f"a whole {_WHAT[column]} from {_LOW[column]:g} to {_HIGH[column]:.10g}"
+        low, high = (f"{limit[column]:.10g}" for limit in (_LOW, _HIGH))
+        within = f" from {low} to {high}" if _WHAT[column] != "number" else f", from {low}" * (low == "0")
+        wanted = f"a whole {_WHAT[column]}{within}"
         _refuse(path, "node_feat", node_feat, bad, wanted, _MINUS_ONE if -1 in node_feat[bad] else REMEDY)
 
 
@@ -226,14 +228,17 @@ def _check_bounds(path: Path, config_feat: np.ndarray, node_feat: np.ndarray) ->
     windows = config_feat.T.reshape(len(TILE_ROLES), TILE_WIDTH, -1)
     length, off = _misfits(windows)
     off[:, 1] = np.where(length > 0, off[:, 1], windows[:, -1] != 0)  # the product of no bounds is 0 here
-    largest = _TPU_TILE * max(1.0, node_feat[:, SHAPE_PRODUCT].max())
-    for broken, wanted in (
-        (off, "the sum and the product of the bounds before"),
-        (windows[:, _WIDTH:] > largest, f"at most {largest:g}, the largest tensor with all padding,"),
+    size, product = node_feat[:, SHAPE].max(), max(1.0, node_feat[:, SHAPE_PRODUCT].max())
+    padded = max(1.0, np.ceil(size / _TPU_TILE)) * _TPU_TILE
+    largest = np.array([padded] * _WIDTH + [padded * _WIDTH, product * _TPU_TILE])
+    for broken, first, wanted in (
+        (off, _WIDTH, "the sum and the product of the bounds before"),
+        (windows > largest[:, None], 0, "no more than the largest tensor with its padding"),
     ):
         if broken.any():
             role, which, config = np.argwhere(broken)[0].tolist()
-            value, place = windows[role, _WIDTH + which, config], role * TILE_WIDTH + _WIDTH + which
+            which += first
+            value, place = windows[role, which, config], role * TILE_WIDTH + which
             problem = f"config_feat[{config}, {place}] is {value:g}, {wanted} wanted"
             raise DataError(path, f"{problem} ({TILE_ROLES[role]} window)", REMEDY)
 
@@ -248,7 +253,7 @@ def _misfits(lists: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         Lengths (L, n) up to the last value that is not 0, and (L, 2, n) whether sum and product are others.
         Lists of six values or more are not compared, since not all values may show.
     """
-    values = lists[:, :_WIDTH]
+    values = lists[:, :_WIDTH].astype(np.float64)
     inside = values != 0
     for place in reversed(range(_WIDTH - 1)):
         inside[:, place] |= inside[:, place + 1]
