@@ -46,7 +46,7 @@ TARGETS = {
     ),
     "states": ("**/config_states.py", "networks/test_config_states.py"),
     "losses": ("**/losses.py", "networks/test_losses.py"),
-    "posterior": ("**/known_*.py", "ranking/test_known_runtimes.py"),
+    "known": ("**/known_*.py", "ranking/test_known_runtimes.py"),
     "confirmation": ("**/confirmation.py", "tuning/test_confirmation.py"),
     "files": (
         "**/core/files.py",
