@@ -17,7 +17,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config as IPythonConfig
 
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.settings import PROJECT, PositiveFloat, Settings, resolve, unkeyed
+from fastslow.core.settings import PROJECT, PositiveFloat, Settings, find_data, resolve, unkeyed
 from helpers.cases import cases
 
 
@@ -336,3 +336,11 @@ def test_a_recorded_setting_of_a_former_version_must_be_the_constant_of_this_one
         Shorter.from_record({"height": 1})
     with pytest.raises(SettingsError, match="depth: no such setting of Shorter"):
         Shorter(depth=2)
+
+
+def test_data_that_are_read_may_be_the_repositorys(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    assert find_data("data/sample") == PROJECT / "data" / "sample"
+    (tmp_path / "data" / "sample").mkdir(parents=True)
+    assert find_data("data/sample") == resolve("data/sample") == tmp_path / "data" / "sample"
+    assert find_data("data/nowhere") == tmp_path / "data" / "nowhere"

@@ -21,7 +21,9 @@ def settings(tmp_path_factory):
 @pytest.fixture
 def program(tmp_path):
     """A dot f32[8,16] = f32[8,4] x f32[4,16] with two configurations."""
-    arrays = graph_arrays([("parameter", (8, 4)), ("parameter", (4, 16)), ("dot", (8, 16))], [(2, 0), (2, 1)])
+    arrays = graph_arrays(
+        [("parameter", (8, 4)), ("parameter", (4, 16)), ("dot", (8, 16), None, True)], [(2, 0), (2, 1)]
+    )
     choice = np.full((2, 1, 18), -1.0, np.float32)
     choice[1, 0, :2], choice[1, 0, 6:8] = (0, 1), (1, 0)
     arrays |= {

@@ -300,6 +300,7 @@ def test_copies_are_looked_for_through_as_many_nodes_as_the_constant_says(tmp_pa
     [
         ("collection", "xla"),
         ("hops", -2),
+        ("hops", 10**7),
         ("padding", 1),
         ("workers", -1),
     ],

@@ -200,7 +200,10 @@ def dynamic(nested):
     module = small_module()
     shape = module.computations[0].instructions[0].shape
     if nested:
-        shape = shape.tuple_shapes.add()
+        add(module.computations[0], "parameter", (), parameter_number=2)
+        pair = module.computations[0].instructions[-1].shape
+        pair.CopyFrom(type(shape)(element_type=13, tuple_shapes=[shape]))
+        shape = pair.tuple_shapes[0]
     shape.is_dynamic_dimension[:] = [False, True]
     return module
 
@@ -222,7 +225,7 @@ def without_configurable():
     "module, said",
     [
         (dynamic(False), "the shape of parameter parameter.1 is dynamic. Give every dimension a fixed size"),
-        (dynamic(True), "the shape of parameter parameter.1 is dynamic"),
+        (dynamic(True), "the shape of parameter parameter.7 is dynamic"),
         (
             with_opcode("erf"),
             r"no number for the opcode 'erf' \(1 times\). To give it the number 0.* set allow_unknown",

@@ -115,10 +115,11 @@ def _parse_header(read: Callable[..., Any], text: bytes) -> Header:
     return Header(shape, dtype, fortran_order)
 
 
-def read_headers(path: Path, remedy: str = "") -> dict[str, Header]:
+def read_headers(path: Path, remedy: str = "", whole: bool = False) -> dict[str, Header]:
     """Return shape and type of every array in an npz file, without reading the arrays.
 
-    In all functions ``remedy`` is the advice for a broken file; by default it depends on the folder.
+    In all functions ``remedy`` is the advice for a broken file; by default it depends on the folder. With
+    ``whole`` all bytes are read once, which compares their numbers and checksums.
 
     Raises:
         DataError: The file is missing or not an npz.
@@ -127,8 +128,10 @@ def read_headers(path: Path, remedy: str = "") -> dict[str, Header]:
     with _opened(path, remedy) as archive:
         for name in archive.namelist():
             key = name.removesuffix(".npy")
-            with _member(archive, key) as (_, header):
+            with _member(archive, key) as (member, header):
                 headers[key] = header
+                while whole and member.read(CHUNK_BYTES):
+                    pass
     return headers
 
 

@@ -48,6 +48,12 @@ def resolve(path: str) -> Path:
         raise SettingsError(f"{path}: there is no such user's home; write the whole path") from None
 
 
+def find_data(root: str) -> Path:
+    """Return a data root that is read: as :func:`resolve` has it, else the repository's, with the sample."""
+    own = PROJECT / Path(root).expanduser()
+    return own if own.exists() and not resolve(root).exists() else resolve(root)
+
+
 def find_typed(path: str) -> Path:
     """Return what a user typed: a file or folder of the working folder, else as :func:`resolve` has it."""
     here = Path.cwd() / Path(path).expanduser()

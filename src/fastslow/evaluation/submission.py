@@ -13,7 +13,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, digest, file_digest
 from fastslow.core.input_files import is_there
-from fastslow.core.settings import Settings, resolve, unkeyed
+from fastslow.core.settings import Settings, find_data, resolve, unkeyed
 from fastslow.evaluation.distances import score_by_distance
 from fastslow.evaluation.ledger import read_submission_record, write_record
 from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
@@ -61,7 +61,7 @@ class SubmissionSettings(Settings):
         inputs = {
             ensemble: read_run_manifest(resolve(ensemble))["fingerprint"] for ensemble in self.ensembles
         }
-        root, csv = resolve(self.data_root), resolve(self.csv)
+        root, csv = find_data(self.data_root), resolve(self.csv)
         for name in (SAMPLE, SOLUTION):
             if is_there(root / name):
                 inputs[name] = file_digest(root / name)
@@ -83,7 +83,7 @@ def make_submission(settings: SubmissionSettings) -> pd.DataFrame:
     artifact = settings.artifact()
     with artifact.building() as needed:
         if needed:
-            _submission(settings, resolve(settings.data_root), resolve(settings.csv))
+            _submission(settings, find_data(settings.data_root), resolve(settings.csv))
             artifact.finish()
     return pd.DataFrame(read_submission_record(resolve(settings.csv), "table")["table"])
 
@@ -136,7 +136,7 @@ def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
 
 def metrics_of(settings: SubmissionSettings) -> pd.DataFrame:
     """Return :func:`metric_table` of every collection, a row per ``collection``, ``model`` and ``split``."""
-    solution = solution_of(resolve(settings.data_root))
+    solution = solution_of(find_data(settings.data_root))
     tables = {f.collection.name: metric_table(f, run, truth_of(f, solution)) for f, run in settings.pairs()}
     return pd.concat(tables, names=["collection"]).reset_index("collection").reset_index(drop=True)
 

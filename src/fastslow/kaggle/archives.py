@@ -107,7 +107,7 @@ def _receive(url: str, part: Path, bar: tqdm) -> None:
 
 def _length(url: str, answer: requests.Response) -> int:
     length = answer.headers.get("Content-Length", "")
-    if not length.isdigit():
+    if not (length.isascii() and length.isdecimal()):
         remedy = "Check the address, or a proxy in between"
         raise DataError(_shown(url), "the server does not send its size", remedy)
     return int(length)
@@ -123,7 +123,15 @@ def _persist(url: str, attempt: Callable[[], T], received: Callable[[], int]) ->
         before = received()
         try:
             return attempt()
-        except (requests.RequestException, urllib3.exceptions.HTTPError, ConnectionError) as error:
+        except DataError:
+            raise
+        # ValueError: an address that requests or urllib cannot read, perhaps of a redirection
+        except (
+            requests.RequestException,
+            urllib3.exceptions.HTTPError,
+            ConnectionError,
+            ValueError,
+        ) as error:
             answer = getattr(error, "response", None)
             # requests' messages quote the path, which may be a key
             said = scrub(str(error).replace(url, _shown(url)).replace(urlsplit(url).path, "/..."))
@@ -136,7 +144,9 @@ def _persist(url: str, attempt: Callable[[], T], received: Callable[[], int]) ->
             if failures == _TRIES:
                 problem = f"failed {failures} times in a row without a new byte ({said})"
                 raise DataError(_shown(url), problem, "Run it again: it resumes where it stopped") from None
-            time.sleep(min(2.0 ** (failures - 1), 60.0))
+            pause = min(2.0 ** (failures - 1), 60.0)
+            print(f"{_shown(url)}: {said}. Trying again in {pause:.0f} s", file=sys.stderr, flush=True)
+            time.sleep(pause)
 
 
 def _shown(url: str) -> str:

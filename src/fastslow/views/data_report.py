@@ -22,7 +22,7 @@ from fastslow.competition.schema import check_schema
 from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
-from fastslow.core.settings import NonNegative, Settings, resolve
+from fastslow.core.settings import NonNegative, Settings, find_data
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.features.scaling import unit_ranks
 
@@ -56,7 +56,7 @@ def survey(settings: DataReportSettings) -> pd.DataFrame:
     Raises:
         DataError: A file is missing, or its keys, types or shapes are not the competition's.
     """
-    root, rows = resolve(settings.data_root), []
+    root, rows = find_data(settings.data_root), []
     programs = [p for c in COLLECTIONS for split in SPLITS for p in list_programs(root, c, split)]
     for program in progress(programs, desc="survey", unit="file"):
         headers = read_headers(program.path)
@@ -99,7 +99,7 @@ def read_shown(settings: DataReportSettings) -> Program:
         DataError: The split is missing or the file is broken.
     """
     collection = get_collection(settings.collection)
-    files = {file.name: file for file in list_programs(resolve(settings.data_root), collection, TRAIN)}
+    files = {file.name: file for file in list_programs(find_data(settings.data_root), collection, TRAIN)}
     nodes = {name: read_headers(file.path)["node_opcode"].shape for name, file in files.items()}
     name = settings.program or min(nodes, key=nodes.__getitem__)
     settings.require(name in files, "program", f"one of {', '.join(files)}")
