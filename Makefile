@@ -140,8 +140,12 @@ lint: $(TESTED) ## Check style and types of the code, and that notebooks carry n
 	@"$$VENV/bin/nbstripout" --verify notebooks/*.ipynb
 	@"$$VENV/bin/mypy"
 
-clean: ## Remove features, runs and submissions made here or in FASTSLOW_HOME (keeps data and .venv)
-	@cd "$${FASTSLOW_HOME:-.}" && find features runs submissions -mindepth 1 ! -name README.md -delete 2>/dev/null || true
+clean: ## Remove features, runs and submissions made here or in FASTSLOW_HOME, NAME= those of one run (keeps data and .venv)
+	@cd "$${FASTSLOW_HOME:-.}" || exit 0; case "$$NAME" in \
+	  "") find features runs submissions -mindepth 1 ! -name README.md -delete 2>/dev/null; exit 0;; \
+	  */*|.*) echo "NAME=$$NAME is no plain name" >&2; exit 1;; esac; \
+	for made in "features/$$NAME" "runs/$$NAME" "submissions/$$NAME".csv "submissions/$$NAME".json "submissions/$$NAME".png; do \
+	  if [ -e "$$made" ]; then rm -r -- "$$made" && echo "removed $$made"; fi; done
 
 setup: $(READY) ## Only make the environment
 

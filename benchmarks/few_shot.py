@@ -1,23 +1,20 @@
-"""Rank programs of which some runtimes are known: the posterior against rules fitted to the same runtimes.
+"""Rank programs of which some runtimes are known: the stack against rules fitted to the same runtimes.
 
 ``python benchmarks/few_shot.py [--quick] [--runs runs/sample] [--real ../shared/real]``, after ``make
 submit``. The runtimes of n distinct configurations, drawn at random, are known; the other distinct
 configurations are scored by Kendall's tau. Every predictor has the same known runtimes, the same columns and
 the same predictions of the run's models.
 
-``posterior`` is ``fastslow_programs.ranking.known_runtimes``. Its rivals: the single column of
+``stack`` is ``fastslow_programs.ranking.known_runtimes``. Its rivals: the single column of
 ``config_feat`` with the largest tau on the known runtimes; ridge regression and boosted trees on the ranker's
 table, fitted to ranks, without and with the predictions; and scikit-learn's Gaussian process on both.
 ``ensemble`` knows no runtime.
 
 Programs: every file with measured runtimes; the sample's test programs, the configurations of both searches
-together; the sample's test kernels with at least 100 tiles. The posterior's design and prior were chosen on
-the sample's valid programs and kernels (the same script, ``--split valid``), with one exception: that it
-contains trees was also seen to pay on the measured files. The test split only reports. *Ceiling* is the tau
-that a perfect predictor would reach, given the noise of repeated configurations.
-
-A 90 % interval of a pair holds the difference of its held-out scores; the table shows how often. Student's t
-as distribution of the intervals also paid on train and valid programs of ``LABELS=device``.
+together; the sample's test kernels with at least 100 tiles. The stack's models and constants were chosen on
+the sample's valid programs and kernels (the same script, ``--split valid``) and on the measured files. The
+test split only reports. *Ceiling* is the tau that a perfect predictor would reach, given the noise of
+repeated configurations. *Promised* is the tau that the stack expects, by leaving known configurations out.
 """
 
 import argparse
@@ -45,8 +42,7 @@ from fastslow.core.progress import progress
 from fastslow.features.store import Graph
 from fastslow.features.unseen import read_unseen
 from fastslow_programs.program.default import find_default
-from fastslow_programs.ranking.known_models import Scale
-from fastslow_programs.ranking.known_runtimes import Posterior, configurations_of, posterior
+from fastslow_programs.ranking.known_runtimes import configurations_of, learn
 from fastslow_programs.ranking.named_choices import name_choices
 from fastslow_programs.ranking.runs import runs_folder
 
@@ -55,12 +51,11 @@ TABLE = {
     "needs": ("run", "real"),
     "commands": (("--runs", "runs/sample"),),
 }
-KNOWN = (0, 4, 8, 16, 64, 256)
+KNOWN = (4, 8, 16, 64, 256)
 DRAWS, SAMPLE_DRAWS = 10, 3
 KERNELS = 24  # of the sample, evenly by name
-PAIRS = 2000
 FEWEST = 4  # a program of fewer than twice as many configurations is left out
-POSTERIOR, ENSEMBLE = "posterior", "ensemble"
+STACK, ENSEMBLE = "stack", "ensemble"
 MEASURED, LAYOUTS, TILES = "measured", "sample, layouts", "sample, tiles"
 
 
@@ -107,34 +102,22 @@ class Program:
         return pd.DataFrame({"config": self.graph.config_row[rows], "runtime": self.graph.file_runtime[rows]})
 
 
-def coverage(found: Posterior, runtime: np.ndarray, rest: np.ndarray, rng: np.random.Generator) -> float:
-    """Return the share of pairs of held-out configurations whose difference is in its 90 % interval."""
-    one, other = rng.choice(rest, (2, PAIRS))
-    one, other = one[one != other], other[one != other]
-    logs = np.log(runtime)
-    scores = (found.scale if len(found.known) else Scale(logs))(logs)  # without known ones: of all
-    low, high = found.interval(one, other)
-    difference = scores[one] - scores[other]
-    return float(((low <= difference) & (difference <= high)).mean())
-
-
 def evaluate(case: Case, pretrained: Pretrained, counts: list[int], draws: int, threads: int) -> dict:
-    """Return the tau of every draw by number of known runtimes and predictor, and the intervals' coverage."""
+    """Return the tau of every draw by number of known runtimes and predictor, and the taus promised."""
     program = Program(case, pretrained)
     runtime = program.graph.runtime
-    total, taus, covered = len(runtime), {}, {}
+    total, taus, promised = len(runtime), {}, {}
     for n in (n for n in counts if 2 * max(n, FEWEST) <= total):
-        taus[str(n)], covered[str(n)] = {}, []
-        for draw in range(draws if n else 1):
-            rng = np.random.default_rng([draw, n])
-            order = rng.permutation(total)
+        taus[str(n)], promised[str(n)] = {}, []
+        for draw in range(draws):
+            order = np.random.default_rng([draw, n]).permutation(total)
             drawn, rest = order[:n], order[n:]
-            found = posterior(program.configurations, program.known(drawn))
-            predictions = {POSTERIOR: found.mean, ENSEMBLE: program.ensemble}
-            predictions |= program.rivals.predict(drawn, threads) if n else {}
+            found = learn(program.configurations, program.known(drawn))
+            predictions = {STACK: found.mean, ENSEMBLE: program.ensemble}
+            predictions |= program.rivals.predict(drawn, threads)
             for name, own in predictions.items():
                 taus[str(n)].setdefault(name, []).append(ranking_tau(runtime[rest], own[rest]))
-            covered[str(n)].append(coverage(found, runtime, rest, rng))
+            promised[str(n)].append(found.stack.expected_tau)
     quality = quality_of(program.graph.file_runtime, program.graph.config_row)
     ceiling = float(quality.ceiling) if case.group == MEASURED else np.nan
     return {
@@ -143,7 +126,7 @@ def evaluate(case: Case, pretrained: Pretrained, counts: list[int], draws: int, 
         "configs": total,
         "ceiling": None if np.isnan(ceiling) else ceiling,
         "taus": taus,
-        "covered": covered,
+        "promised": promised,
     }
 
 
@@ -167,7 +150,7 @@ def find_cases(options: argparse.Namespace, folder: Path) -> list[Case]:
 
 
 def mean_rows(programs: list[dict]) -> list[dict]:
-    """Return per group and known number the mean tau over programs of each predictor, and the coverage."""
+    """Return per group and known number the mean tau of each predictor over programs, and the promise."""
     rows = []
     for group in dict.fromkeys(program["group"] for program in programs):
         own = [program for program in programs if program["group"] == group]
@@ -177,11 +160,12 @@ def mean_rows(programs: list[dict]) -> list[dict]:
                 continue
             means = {
                 name: float(np.mean([np.mean(p["taus"][str(n)][name]) for p in here]))
-                for name in (POSTERIOR, ENSEMBLE, *PREDICTORS)
+                for name in (STACK, ENSEMBLE, *PREDICTORS)
                 if name in here[0]["taus"][str(n)]
             }
-            cover = float(np.mean([np.mean(p["covered"][str(n)]) for p in here]))
-            row = {"programs": group, "number": len(here), "known": n, **means, "coverage": cover}
+            own_promise = [tau for p in here for tau in p["promised"][str(n)] if tau is not None]
+            row = {"programs": group, "number": len(here), "known": n, **means}
+            row["promised"] = float(np.mean(own_promise)) if own_promise else np.nan
             rows.append(row)
     return rows
 
@@ -192,9 +176,9 @@ def program_rows(programs: list[dict]) -> list[dict]:
         {
             "program": program["name"].split(":")[-1][:24],
             "known": n,
-            **{name: report.spread(own.get(name, []), 2) for name in (POSTERIOR, ENSEMBLE, *PREDICTORS)},
+            **{name: report.spread(own.get(name, []), 2) for name in (STACK, ENSEMBLE, *PREDICTORS)},
             "ceiling": "" if program["ceiling"] is None else f"{program['ceiling']:.3f}",
-            "coverage": f"{np.mean(program['covered'][n]):.3f}",
+            "promised": report.spread([tau for tau in program["promised"][n] if tau is not None], 2),
         }
         for program in programs
         if program["group"] == MEASURED
@@ -203,11 +187,11 @@ def program_rows(programs: list[dict]) -> list[dict]:
 
 
 def margins(programs: list[dict]) -> tuple[list[dict], list[dict]]:
-    """Compare the posterior with every rival.
+    """Compare the stack with every rival.
 
     Returns:
-        A row per rival: how far the posterior is ahead in the mean over groups and counts, and over measured
-        programs and counts. Then the points at which the posterior is more than 0.01 behind the best rival. A
+        A row per rival: how far the stack is ahead in the mean over groups and counts, and over measured
+        programs and counts. Then the points at which the stack is more than 0.01 behind the best rival. A
         point is a measured program or a group of the sample with a number of known runtimes.
     """
     points = {}
@@ -217,24 +201,21 @@ def margins(programs: list[dict]) -> tuple[list[dict], list[dict]]:
         if program["group"] == MEASURED:
             for n, own in program["taus"].items():
                 points[program["name"], int(n)] = {name: float(np.mean(v)) for name, v in own.items()}
-    points = {where: own for where, own in points.items() if where[1]}
     measured = [own for (name, _), own in points.items() if name not in (LAYOUTS, TILES)]
     rows = [
         {
             "rival": rival,
-            "all points": float(np.mean([own[POSTERIOR] - own[rival] for own in points.values()])),
-            "measured": float(np.mean([own[POSTERIOR] - own[rival] for own in measured] or [np.nan])),
-            "smallest": float(min(own[POSTERIOR] - own[rival] for own in points.values())),
+            "all points": float(np.mean([own[STACK] - own[rival] for own in points.values()])),
+            "measured": float(np.mean([own[STACK] - own[rival] for own in measured] or [np.nan])),
+            "smallest": float(min(own[STACK] - own[rival] for own in points.values())),
         }
         for rival in (*PREDICTORS, ENSEMBLE)
     ]
     behind = []
     for (name, n), own in points.items():
         best = max(PREDICTORS, key=lambda rival: own[rival])
-        if own[POSTERIOR] < own[best] - 0.01:
-            behind.append(
-                {"programs": name, "known": n, POSTERIOR: own[POSTERIOR], "best": own[best], "rival": best}
-            )
+        if own[STACK] < own[best] - 0.01:
+            behind.append({"programs": name, "known": n, STACK: own[STACK], "best": own[best], "rival": best})
     return rows, behind
 
 
@@ -243,7 +224,7 @@ def make_page(programs: list[dict], draws: tuple[int, int]) -> str:
     ahead, behind = margins(programs)
     parts = [f"{draws[0]} draws of measured programs, {draws[1]} of the sample's."]
     parts += ["## Ahead of each rival, in Kendall's tau", report.table([report.cells(r) for r in ahead])]
-    text = "Points at which the posterior is more than 0.01 behind the best rival: "
+    text = "Points at which the stack is more than 0.01 behind the best rival: "
     parts += [text + ("none." if not behind else f"{len(behind)}.")]
     if behind:
         parts += [report.table([report.cells(row) for row in behind])]
@@ -261,7 +242,7 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--split", choices=(TEST, VALID), default=TEST, help="of the sample (default test)")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch and LightGBM (default 1)")
     options = parser.parse_args(arguments)
-    options.counts = [0, 4] if options.quick else [*KNOWN]
+    options.counts = [4] if options.quick else [*KNOWN]
     options.draws = 1 if options.quick else options.draws
     return options
 

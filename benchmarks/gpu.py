@@ -47,9 +47,8 @@ def training(path: Path, device: torch.device, **given) -> Training:
     graph = load_graph(program, FeatureSettings().hops)
     runtime = 1.0 + np.random.default_rng(0).permutation(graph.num_configs)
     features = OneGraph(program, replace(graph, runtime=runtime))
-    settings = TrainSettings(**{"dropout": 0.0, "epochs": STEPS, **given})
-    dataset = GraphDataset([features], settings.num_layers, device, pair_edges=settings.pair_edges)
-    return Training(settings, dataset)
+    settings = TrainSettings(**{"dropout": 0.0, "epochs": STEPS, **given}, device=str(device))
+    return Training(settings, GraphDataset(settings, [features]))
 
 
 @contextmanager

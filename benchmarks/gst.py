@@ -81,9 +81,7 @@ def step_cost(options: Namespace) -> dict:
     settings, folder = cost_config(options), Path(options.made[1])
     program = program_of(Path(options.made[0]))
     source = OneGraph(program, read_graph(folder, "test", program.name))
-    dataset = GraphDataset(
-        [source], settings.num_layers, torch.device("cpu"), pair_edges=settings.joins_pairs()
-    )
+    dataset = GraphDataset(settings, [source])
     network, name = make_network(settings, dataset), f"{program.collection.slug}/{program.name}"
     segments = SegmentTraining(settings, dataset, network) if options.variant != WHOLE else None
     optimizer, rng = torch.optim.AdamW(network.parameters()), np.random.default_rng(0)
@@ -97,7 +95,7 @@ def step_cost(options: Namespace) -> dict:
         began = time.process_time()
         configs = rng.choice(total, min(total, settings.configs_per_step), replace=False)
         if segments:
-            segments.begin(1 if VARIANTS[options.variant].head else 0, number)
+            segments.begin(1 if VARIANTS[options.variant].head else 0)
             prediction = segments(segments.example(name, configs, number))
         else:
             prediction = network(dataset.batch(TRAIN, name, configs))
@@ -110,10 +108,10 @@ def step_cost(options: Namespace) -> dict:
     found = {"first step": seconds[0], "seconds": float(np.mean(seconds[1:]))}
     if segments:
         found |= {"segments": segments.graph(name).num_segments}
-        states = segments.table.graphs.get(name)
+        states = segments.tables.get(name)
         if states is not None:
             pairs = segments.graph(name).num_segments * total
-            found |= {"rows of the table": len(states.row_step), "share of J C": len(states.row_step) / pairs}
+            found |= {"rows of the table": len(states.sums), "share of J C": len(states.sums) / pairs}
     return {**found, "peak MB": (read_status("VmHWM") - before) / 2**20, "before MB": before / 2**20}
 
 

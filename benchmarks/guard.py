@@ -112,7 +112,7 @@ def measure_ratios(root: Path, configs: int, repeats: int) -> dict[str, float]:
     make_dense(trainings["dense"].network)
     seconds = {name: _cpu_seconds(training.run_epoch, repeats) for name, training in trainings.items()}
     states = trainings["ours"].dataset.graph("train", f"{collection.slug}/{graph.name}")
-    rows = sum(len(level) for level in states.states(np.arange(configs), settings.num_layers).levels)
+    rows = sum(len(level) for level in states.states(np.arange(configs), settings.num_layers))
     pairs = graph.num_nodes * graph.num_configs * (settings.num_layers + 1)
     return {"step, dense over ours": seconds["dense"] / seconds["ours"], "pairs over states": pairs / rows}
 

@@ -23,6 +23,7 @@ from common import options as shared
 from common import report
 from common.folds import HeldOut, build_layouts, family_of, split_families
 from common.kept import kept_parts
+from common.options import network_settings
 from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, get_collection, training_groups
 from fastslow.competition.metrics import ranking_tau
 from fastslow.core.errors import SettingsError
@@ -38,10 +39,10 @@ from fastslow.evaluation.baselines import (
 )
 from fastslow.features.scaling import standardise
 from fastslow.features.train_graphs import draw_graphs, trainable
-from fastslow.networks.predict.dataset import make_dataset, predict
+from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training
-from fastslow.workflow.presets import network_settings, preset_settings
+from fastslow.workflow.presets import preset_settings
 from fastslow.workflow.steps import parse_overrides
 
 TABLE = {"hours": 0.2, "commands": (("--threads", "1", "--seeds", "1"),)}
@@ -129,7 +130,7 @@ class Comparison:
         began = time.process_time()
         for group in training_groups("layout", train_on).values():
             own = TrainSettings(**settings)
-            training = Training(own, make_dataset(own, self.sources(folder, [c.slug for c in group])))
+            training = Training(own, GraphDataset(own, self.sources(folder, [c.slug for c in group])))
             checkpoints = self.place / "models-training"
             training.run(checkpoints, "training")
             shutil.rmtree(checkpoints)

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TARGETS = {
     "choices": (
         "**/competition/*choice*.py",
-        "competition/test_tied_choices.py competition/test_choice_stream.py competition/test_group_sets.py"
+        "competition/test_tied_choices.py competition/test_group_sets.py"
         " features/test_choice_sums.py competition/test_reader.py competition/test_default_layouts.py"
         " networks/test_config_states.py features/test_copies.py",
     ),
@@ -46,7 +46,7 @@ TARGETS = {
     ),
     "states": ("**/config_states.py", "networks/test_config_states.py"),
     "losses": ("**/losses.py", "networks/test_losses.py"),
-    "posterior": ("**/known_*.py", "ranking/test_known_runtimes.py"),
+    "known": ("**/known_*.py", "ranking/test_known_runtimes.py"),
     "confirmation": ("**/confirmation.py", "tuning/test_confirmation.py"),
     "files": (
         "**/core/files.py",

@@ -23,7 +23,7 @@ from common import report
 from common.graph_files import REAL
 from common.kept import kept_parts
 from common.noisy_sample import write_noisy
-from common.options import make_parser
+from common.options import make_parser, network_settings
 from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, get_collection, list_programs
 from fastslow.competition.metrics import kendall_tau, ranking_tau
 from fastslow.core.artifacts import commit
@@ -38,7 +38,6 @@ from fastslow.features.store import Features, Graph
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.denoising import denoised_labels
 from fastslow.networks.training.train import train
-from fastslow.workflow.presets import network_settings
 
 TABLE = {
     "hours": 0.2,

@@ -27,7 +27,7 @@ import torch
 from common import report
 from common.graph_files import REAL, SAMPLE, OneGraph, program_of
 from common.made_graphs import write_repeated
-from common.options import make_parser
+from common.options import make_parser, network_settings
 from fastslow.competition.reader import read_npz
 from fastslow.core.memory import FreedMemory, resident_bytes
 from fastslow.features.build import build_graph
@@ -38,7 +38,6 @@ from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network
 from fastslow.rankers.table_features import tabulate
-from fastslow.workflow.presets import network_settings
 
 TABLE = {
     "hours": 0.1,
@@ -77,8 +76,7 @@ class Steps:
         program = program_of(path)
         self.settings = TrainSettings(**network_settings("kaggle", {}, slug)[0], device="cpu")
         source = OneGraph(program, graph, split="test")
-        layers, pairs = self.settings.num_layers, self.settings.joins_pairs()
-        self.dataset = GraphDataset([source], layers, torch.device("cpu"), pair_edges=pairs)
+        self.dataset = GraphDataset(self.settings, [source])
         self.network = make_network(self.settings, self.dataset)
         self.slug, self.name, self.configs = program.collection.slug, program.name, graph.num_configs
         self._optimizer, self._freed = torch.optim.AdamW(self.network.parameters()), FreedMemory()

@@ -22,7 +22,7 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.evaluation.scores import as_submitted, read_solution, runtimes_of
 from fastslow.features.store import Features
-from fastslow_programs.ranking.models import load_models
+from fastslow_programs.ranking.models import read_models
 from fastslow_programs.ranking.runs import find_run
 from fastslow_programs.ranking.trust import Seen
 
@@ -67,7 +67,7 @@ def row_of(collection: str, programs: str, held: list[Held]) -> dict:
 
 def measure(runs: Path, solution: dict) -> list[dict]:
     """Return a row for each collection and split, and one for all layout programs of a split."""
-    models, rows, layouts = load_models(runs), [], {"valid": [], "test": []}
+    models, rows, layouts = read_models(runs), [], {"valid": [], "test": []}
     for collection in COLLECTIONS:
         seen = models.seen(collection.kind)
         names = list(models.of(collection).manifest["valid"]["per_graph"])

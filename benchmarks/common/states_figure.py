@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from fastslow.competition.opcodes import opcode_name
 from fastslow.features.store import Graph
-from fastslow.networks.states.config_states import Level, build_states
+from fastslow.networks.states.config_states import Level, Reach
 
 _MAX_LABELS = 60  # of nodes; more would overlap
 _SINGLE = (0.93, 0.93, 0.93)
@@ -26,12 +26,13 @@ def plot_states(graph: Graph, depth: int = 1) -> Figure:
         graph: A layout graph.
         depth: Last level shown: the number of message-passing layers, 0 or more.
     """
-    states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, graph.choices, depth)
-    order = np.lexsort(_table(states.levels[0])[::-1])
+    reach = Reach(graph.edge_index, graph.num_nodes, graph.config_index, graph.choices, depth)
+    levels = reach.states(graph.choices.values)
+    order = np.lexsort(_table(levels[0])[::-1])
     height = 1.4 + 0.15 * min(graph.num_nodes, _MAX_LABELS)
     figure = Figure(figsize=(1.5 + 3.4 * (depth + 1), height), layout="constrained")
     panels = np.atleast_1d(figure.subplots(1, depth + 1, sharey=True))
-    for number, (axes, level) in enumerate(zip(panels, states.levels, strict=True)):
+    for number, (axes, level) in enumerate(zip(panels, levels, strict=True)):
         _draw_level(axes, level, order)
         pairs = graph.num_nodes * graph.num_configs
         title = f"{len(level):,} states instead of {pairs:,} pairs"

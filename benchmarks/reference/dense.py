@@ -142,7 +142,7 @@ class DenseGraphInputs(PreparedGraph):
 
     def _pairs(self, configs: np.ndarray) -> np.ndarray:
         """Return the state of level 0 of every pair, ``(C, N)``."""
-        level = self.states(configs, 0).levels[0]
+        level = self.states(configs, 0)[0]
         return level.state(np.arange(self.graph.num_nodes), np.arange(len(configs))[:, None])
 
 

@@ -8,7 +8,7 @@ from fastslow_programs.compiler.layout_choices import (
     TiedChoice,
     cross,
     default_configuration,
-    draw,
+    draw_configuration,
     mutate,
 )
 from fastslow_programs.tuning.search.strategies import CROSSOVER, ELITE, MUTATION_RATES
@@ -82,7 +82,7 @@ class Search:
 
     def _draw(self, rng: random.Random, parents: list[Configuration]) -> Configuration:
         if self.kind == "random":
-            return draw(self.choices, rng)
+            return draw_configuration(self.choices, rng)
         configuration = rng.choice(parents)
         if rng.random() < CROSSOVER:
             configuration = cross(configuration, rng.choice(parents), rng)

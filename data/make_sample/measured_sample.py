@@ -38,7 +38,6 @@ from fastslow_programs.compiler.device import (
     Bench,
     LocalProgram,
     Times,
-    bind_differences,
     device_name,
     lower_function,
     run_rounds,
@@ -50,7 +49,7 @@ from fastslow_programs.compiler.layout_choices import (
     layouts_of,
     tie,
 )
-from fastslow_programs.compiler.layout_constraints import is_imposed
+from fastslow_programs.compiler.layout_constraints import bind_differences, is_imposed
 from fastslow_programs.compiler.layout_space import ConfigurableNode, configurable_nodes
 from make_sample.layout_search import Search
 from make_sample.sample_files import (

@@ -6,8 +6,10 @@ A setting is given as NAME=VALUE or --NAME VALUE; a dotted name is a setting of 
 
 import argparse
 import importlib
+import locale
 import logging
 import os
+import resource
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -23,6 +25,7 @@ ALL = "--all"
 FLAGS = ("plan",)  # options that may be given without a value
 FACTORY = "make_sample"
 _CHECKOUT = Path(__file__).resolve().parents[2]
+_LEAST_MEMORY = 10**9  # of addresses: half a gigabyte does not map torch
 INTERRUPTED, PIPE_CLOSED = 130, 141  # exit status after Ctrl-C, and without a reader, as a shell has them
 
 
@@ -187,6 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = [*(word for word in words if word not in (ALL, "--help", "-h")), ALL]
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
+        _check_process()
         options = _parser().parse_args(_as_settings(words))
         command = COMMANDS[options.command]
         if command.repository and not (_CHECKOUT / "notebooks").is_dir():
@@ -196,6 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         dashed = [text for text in options.words if text not in words]
         settings = _load(command.settings).from_texts(options.words, command.fixed, command.first, dashed)
         _load(command.run)(settings)
+        sys.stdout.flush()
     except FastslowError as error:
         print(f"error: {_load('fastslow.kaggle.credentials:scrub')(str(error))}", file=sys.stderr)
         return 1
@@ -204,10 +209,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"error: {describe_error(error)}", file=sys.stderr)
         return 1
+    except MemoryError:
+        remedy = "Allow more (ulimit -v, the container's limit) or run fewer steps at a time (JOBS=1)"
+        print(f"error: the memory that this process may have is used up. {remedy}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("\ninterrupted; the same command resumes where it stopped", file=sys.stderr)
         return INTERRUPTED
     return 0
+
+
+def _check_process() -> None:
+    """Refuse a process in which nothing works: of another encoding, or without the memory to import torch."""
+    if (encoding := locale.getpreferredencoding(False).lower()) not in ("utf-8", "utf8"):
+        problem = f"this process takes text for {encoding}, UTF-8 wanted"
+        raise SettingsError(f"{problem}. Type `export PYTHONUTF8=1`, or set LC_ALL to a UTF-8 locale")
+    if 0 <= (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) < _LEAST_MEMORY:
+        problem = (
+            f"`ulimit -v` allows {limit / 1e9:.1f} GB of memory, at least {_LEAST_MEMORY / 1e9:.0f} wanted"
+        )
+        raise SettingsError(f"{problem}. Type `ulimit -v unlimited`")
 
 
 def run_process() -> None:
@@ -215,8 +236,8 @@ def run_process() -> None:
     status = main()
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        status = PIPE_CLOSED
+    except OSError:  # said before: the reader is gone, or the disk is full
+        os._exit(status or PIPE_CLOSED)
     if status in (INTERRUPTED, PIPE_CLOSED):
         os._exit(status)
     sys.exit(status)

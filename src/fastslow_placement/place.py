@@ -85,7 +85,11 @@ def read_problem(settings: PlaceSettings) -> Problem:
 
 
 def compare(settings: PlaceSettings, problem: Problem) -> Placed:
-    """Run every rule, search and the policy on a problem, all but the rules with the policy's evaluations."""
+    """Run every rule, search and the policy on a problem.
+
+    Random decisions and annealing have as many evaluations as the policy; where a search follows the policy,
+    the annealing of its kind has as many as both together.
+    """
     found: dict[str, Found] = {}
     seconds: dict[str, float] = {}
 
@@ -102,14 +106,14 @@ def compare(settings: PlaceSettings, problem: Problem) -> Placed:
     learned = found[POLICY]
     evaluations, seed = max(learned.evaluations, 1), settings.seed
     keep("best random", lambda: best_random(problem, evaluations, seed))
-    keep("simulated annealing", lambda: anneal(problem, evaluations, seed))
-    if isinstance(problem, PlacementProblem):
-        keep(REGIONS, lambda: anneal_regions(problem, evaluations, seed))
-    if settings.search and isinstance(problem, PlacementProblem):
-        keep(SEARCHED, lambda: anneal_regions(problem, settings.search, seed, learned.decision))
-    elif settings.search:
-        count = max(settings.search // _SLOWER, 1)
-        keep(SEARCHED, lambda: anneal(problem, count, seed, learned.decision))
+    placed = isinstance(problem, PlacementProblem)
+    search = settings.search if placed else -(-settings.search // _SLOWER)
+    keep("simulated annealing", lambda: anneal(problem, evaluations + (0 if placed else search), seed))
+    if placed:
+        keep(REGIONS, lambda: anneal_regions(problem, evaluations + search, seed))
+    if search:
+        method = anneal_regions if placed else anneal
+        keep(SEARCHED, lambda: method(problem, search, seed, learned.decision))
     return Placed(problem, found, seconds)
 
 

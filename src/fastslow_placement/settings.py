@@ -95,8 +95,9 @@ class PlaceSettings(LearningSettings):
     policy: str = ""
     """Checkpoint of a trained policy (``policy.pt`` of notebook 60) to start from; a new policy if empty."""
     search: NonNegative = 60_000
-    """Evaluations of the search that follows the policy, as a row of its own; 0 leaves it out. Tasks other
-    than placement have a sixtieth, as their evaluations take longer."""
+    """Evaluations of the search that follows the policy, as a row of its own, and as many more of the
+    annealing beside it; 0 leaves both out. Tasks other than placement have a sixtieth, as their evaluations
+    take longer."""
     allow_unknown: bool = False
     """Count operators that the competition does not number as element-wise instead of refusing them."""
     out: str = unkeyed("runs/placement")

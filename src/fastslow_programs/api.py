@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING, Any
 from fastslow.core.errors import SettingsError
 from fastslow.core.shown import Shown
 from fastslow_programs.compiler.device import load_tuned as load_tuned  # of the interface
-from fastslow_programs.program.convert import ConvertedProgram, make_program, summarise
-from fastslow_programs.program.convert import convert as convert_program
+from fastslow_programs.program.convert import ConvertedProgram, make_program, summarise, write_conversion
 from fastslow_programs.program.graph_picture import plot_graph
 from fastslow_programs.program.program_settings import ConvertSettings
 from fastslow_programs.program.program_tables import list_configurable
 from fastslow_programs.program.user_program import FunctionSource
-from fastslow_programs.ranking import models as ranking_models
-from fastslow_programs.ranking.models import Models
-from fastslow_programs.ranking.rank import rank as rank_program
-from fastslow_programs.ranking.rank import write_ranking
+from fastslow_programs.ranking.models import Models, read_models
+from fastslow_programs.ranking.rank import rank_source, write_ranking
 from fastslow_programs.ranking.result import Ranking
 from fastslow_programs.ranking.settings import RankSettings
 
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
 
     from fastslow_programs.tuning.tune import Study
 
-Source = str | Path | Callable
+AnySource = str | Path | Callable
 """A competition file (npz), an HLO file, ``model.py:make``, or a function for ``jax.jit``."""
 
 
@@ -104,11 +101,11 @@ def load_models(path: str | Path | None = None) -> Models:
     Raises:
         DataError: There is no such folder, or it holds no models.
     """
-    return ranking_models.load_models(Path(path).expanduser().absolute() if path else "")
+    return read_models(Path(path).expanduser().absolute() if path else "")
 
 
 def rank(
-    source: Source,
+    source: AnySource,
     *arguments: Any,
     known: "pd.DataFrame | str | Path | None" = None,
     models: Models | str | Path | None = None,
@@ -141,13 +138,13 @@ def rank(
         else:
             measured = known
         own = _settings(RankSettings, source, arguments, data_root=data_root, **settings)
-        ranking = rank_program(own, models if isinstance(models, Models) else load_models(models), measured)
+        ranking = rank_source(own, models if isinstance(models, Models) else load_models(models), measured)
         if out:
             write_ranking(ranking, own)
     return ranking
 
 
-def convert(source: Source, *arguments: Any, out: str | Path | None = None, **settings: Any) -> Converted:
+def convert(source: AnySource, *arguments: Any, out: str | Path | None = None, **settings: Any) -> Converted:
     """Convert a program to the arrays of a competition file, with configurations drawn at random.
 
     Args:
@@ -165,11 +162,11 @@ def convert(source: Source, *arguments: Any, out: str | Path | None = None, **se
     """
     with _data_root(out) as data_root:
         own = _settings(ConvertSettings, source, arguments, data_root=data_root, **settings)
-        return Converted(convert_program(own) if out else make_program(own))
+        return Converted(write_conversion(own) if out else make_program(own))
 
 
 def tune(
-    source: Source,
+    source: AnySource,
     *arguments: Any,
     models: str | Path | None = None,
     out: str | Path | None = None,
@@ -194,7 +191,7 @@ def tune(
     """
     from fastslow_programs.tuning.result import write_result
     from fastslow_programs.tuning.settings import NO_RUN, TuneSettings
-    from fastslow_programs.tuning.tune import tune as search
+    from fastslow_programs.tuning.tune import complete_study
 
     run = str(models) if models in (None, NO_RUN) else str(Path(models).expanduser().absolute())
     with _data_root(out) as data_root:
@@ -206,7 +203,7 @@ def tune(
             run="" if models is None else run,
             **settings,
         )
-        study = search(own)
+        study = complete_study(own)
         if out:
             write_result(study)
     return Tuned(study)
@@ -222,7 +219,7 @@ def _data_root(out: str | Path | None) -> Iterator[str]:
         yield folder
 
 
-def _settings(kind: type, source: Source, arguments: tuple, **settings: Any) -> Any:
+def _settings(kind: type, source: AnySource, arguments: tuple, **settings: Any) -> Any:
     """Return the settings of a command for a source."""
     if callable(source):
         return kind(**settings).of(FunctionSource.of_function(source, arguments))

@@ -20,7 +20,7 @@ from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.program.graph_picture import assign_layers
 from helpers.bad_files import ANY_FILE, BINARY, absurd_members, refused, replace, workplace
 from helpers.cases import cases
-from helpers.competition_files import npz_program
+from helpers.competition_files import ROOT, npz_program, write_npz
 from helpers.good_artifacts import change_arrays
 from helpers.hlo_message import Program
 
@@ -85,6 +85,11 @@ def column_by_column(arrays):
     arrays["node_config_feat"] = np.asfortranarray(arrays["node_config_feat"])
 
 
+def turned(key, **order):
+    """A mutation that reverses an array, or one of its axes."""
+    return lambda arrays: arrays.update({key: np.flip(arrays[key], **order)})
+
+
 TYPES = ("complex64", "datetime64[s]", "bool")
 OF_ANY_KIND = {
     **{f"node_feat is {v}": (put("node_feat", (1, 9), v), r"node_feat\[1, 9\]") for v in (np.nan, np.inf)},
@@ -96,6 +101,32 @@ OF_ANY_KIND = {
     "an edge to nowhere": (put("edge_index", (1, 1), 99), r"edge_index\[1, 1\] is 99"),
     "a runtime beyond 64 bits": (put("config_runtime", 2, 2**63, np.uint64), r"config_runtime\[2\]"),
     "no nodes": (cut("node_feat", "node_opcode"), "has no nodes"),
+    "another sum": (put("node_feat", (1, 27), 5), r"node_feat\[1, 27\] is 5, the sum .*shape_sum of a param"),
+    "another product": (put("node_feat", (1, 28), 0), r"node_feat\[1, 28\] is 0, .* product"),
+    "a hole in the shape": (put("node_feat", (1, slice(21, 23)), [0, 2]), r"node_feat\[1, 2[78]\]"),
+    "two element types": (put("node_feat", (1, 5), 1), "one element type"),
+    "no element type": (put("node_feat", (1, slice(2, 21)), 0), "one element type"),
+    "half an element type": (
+        put("node_feat", (1, 5), 0.5),
+        r"node_feat\[1, 5\] is 0.5, a whole flag from 0 to 1",
+    ),
+    "a tuple's size of a tensor": (put("node_feat", (1, 29), 2), r"node_feat\[1, 29\] is 2, .* no tuple"),
+    "a layout of one axis twice": (put("node_feat", (1, slice(134, 136)), [1, 1]), "each axis"),
+    "an axis beyond the rank in a layout": (put("node_feat", (1, 136), 1), "each axis of the tensor once"),
+    "a root of 7": (put("node_feat", (1, 0), 7), r"node_feat\[1, 0\] is 7"),
+    "no root": (put("node_feat", (slice(None), 0), 0), "a root wanted"),
+    "a window size of -3": (put("node_feat", (2, 37), -3), r"node_feat\[2, 37\] is -3"),
+    "a window of a parameter": (
+        put("node_feat", (1, slice(92, 93)), 2),
+        r"node_feat\[1, 92\] is 2, an empty",
+    ),
+    "a group count of -2": (put("node_feat", (2, 107), -2), r"node_feat\[2, 107\] is -2"),
+    "a row of zeros": (put("node_feat", 2, 0), "node_feat"),
+    "columns in another order": (turned("node_feat", axis=1), "node_feat"),
+    "edges the other way": (turned("edge_index", axis=1), "edge_index: node .*, a parameter, has an operand"),
+    "an edge twice": (longer("edge_index"), r"edge_index\[\d+\] is .*, an edge of an earlier row"),
+    "no known opcode": (put("node_opcode", slice(None), 0), "node_opcode is 0 everywhere"),
+    "opcodes in another order": (turned("node_opcode", axis=0), "node_config_ids|edge_index: node"),
     "no configuration": (no_configuration, "has no configurations"),
 }
 OF_LAYOUT = {
@@ -133,6 +164,14 @@ OF_TILE = {
     "a bound of -1": (put("config_feat", (1, 3), -1), r"config_feat\[1, 3\] is -1"),
     "a normalizer of 0": (put("config_runtime_normalizers", 1, 0), r"config_runtime_normalizers\[1\] is 0"),
     "a bound of NaN": (put("config_feat", (1, 3), np.nan), r"config_feat\[1, 3\] is nan"),
+    "another sum of bounds": (put("config_feat", (1, 6), 9), r"config_feat\[1, 6\] is 9, the sum .*kernel"),
+    "a hole in the bounds": (put("config_feat", (1, 8), 0), r"config_feat\[1, 1[45]\]"),
+    "a product of no bounds": (put("config_feat", (1, 23), 1), r"config_feat\[1, 23\] is 1.*input"),
+    "a bound beyond the tensors": (
+        put("config_feat", (1, slice(0, 8)), [9000, 0, 0, 0, 0, 0, 9000, 9000]),
+        r"config_feat\[1, 0\] is 9000, no more than the largest tensor .*kernel window",
+    ),
+    "bounds of 1e38": (put("config_feat", (1, slice(0, 8)), [1e38, 0, 0, 0, 0, 0, 1e38, 1e38]), r"1e\+38"),
     "a bound of infinity": (put("config_feat", (1, 3), np.inf), r"config_feat\[1, 3\] is inf"),
 }
 SAID = {
@@ -168,6 +207,18 @@ def test_a_competition_file_with_wrong_arrays_is_refused(good, workplace, kind, 
     refused(lambda: npz_program(path, kind, labelled=True), path, said)
 
 
+@cases("order", [slice(None, None, -1), slice(1, None)], workplace=workplace)
+@cases("key", ["node_feat", "node_opcode"])
+@cases("kind", SCHEMA)
+def test_rows_of_a_program_in_another_order_are_refused(workplace, kind, key, order):
+    path = next((ROOT / "data" / "sample").rglob(f"{kind}/**/*.npz"))
+    with np.load(path) as npz:
+        arrays = dict(npz)
+    arrays[key] = np.concatenate([arrays[key][order], arrays[key][: order.start or 0]])
+    write_npz(workplace / "x.npz", arrays)
+    refused(lambda: npz_program(workplace / "x.npz", kind), workplace / "x.npz")
+
+
 BROKEN = {**BINARY, **absurd_members("node_feat")}
 
 
@@ -181,7 +232,10 @@ def test_a_broken_competition_file_is_refused(good, workplace, name):
 def dot_module(change):
     """A module of two parameters, their dot and a reshape of it, spoilt by a change of its instructions."""
     program = Program()
-    one, two = (program.add("parameter", (2, 3), name=name) for name in "ab")
+    one, two = (
+        program.add("parameter", (2, 3), name=name, parameter_number=number)
+        for number, name in enumerate("ab")
+    )
     dot = program.add("dot", (2, 2), [one, two], name="d")
     program.computation.root_id = program.add("reshape", (4,), [dot], name="r")
     program.module.name = program.module.entry_computation_name = program.computation.name = "main"
@@ -197,7 +251,58 @@ def opcode(name):
     return lambda dot, last, part: [setattr(inst, "opcode", name) for inst in part.instructions]
 
 
+def last_is(name, **fields):
+    """A change of the last instruction: its opcode and the values of lists."""
+
+    def change(dot, last, part):
+        last.opcode = name
+        for field, values in fields.items():
+            getattr(last, field)[:] = values
+
+    return change
+
+
 MODULES = {
+    "a negation of two": (last_is("negate", operand_ids=[2, 2]), "negate r has 2 operands, 1 wanted"),
+    "a negation of nothing": (last_is("negate", operand_ids=[]), "negate r has 0 operands, 1 wanted"),
+    "a negation of other sizes": (last_is("negate"), r"negate r has the sizes \[4\], .*\[\[2, 2\]\]"),
+    "a transpose of no axes": (last_is("transpose"), "transpose r has the sizes"),
+    "a transpose of an axis twice": (last_is("transpose", dimensions=[0, 0]), "transpose r has the sizes"),
+    "a broadcast to axis 9": (last_is("broadcast", dimensions=[0, 9]), r"its axes are \[0, 9\]"),
+    "a reduce without computation": (last_is("reduce", operand_ids=[2, 2]), "calls 0 computations, 1 wanted"),
+    "a loop without body": (last_is("while"), "while r calls 0 computations, 2 wanted"),
+    "an element of a tensor": (last_is("get-tuple-element"), "takes element 0 of a tuple of 0"),
+    "a pair of one": (
+        lambda dot, last, part: (
+            last_is("tuple")(dot, last, part)
+            or last.shape.CopyFrom(type(last.shape)(element_type=13, tuple_shapes=[dot.shape] * 2))
+        ),
+        "tuple r has the sizes",
+    ),
+    "a dot of another size": (
+        lambda dot, last, part: dot.shape.dimensions.__setitem__(0, 20),
+        r"dot d has the sizes \[20, 2\], \[2, 2\] wanted",
+    ),
+    "a dot over other sizes": (
+        lambda dot, last, part: part.instructions[1].shape.dimensions.__setitem__(1, 7),
+        r"contracts \[3\] with \[7\]",
+    ),
+    "element type 99": (
+        lambda dot, last, part: setattr(last.shape, "element_type", 99),
+        "reshape r has the element type 99",
+    ),
+    "element type tuple": (
+        lambda dot, last, part: setattr(last.shape, "element_type", 13),
+        "reshape r is a tuple with sizes",
+    ),
+    "tuple shapes in a tensor": (
+        lambda dot, last, part: last.shape.tuple_shapes.add(element_type=11),
+        "reshape r has 1 tuple_shapes",
+    ),
+    "a parameter of number 5": (
+        lambda dot, last, part: setattr(part.instructions[1], "parameter_number", 5),
+        r"parameters of computation main have the numbers \[0, 5\]",
+    ),
     "a dot of one operand": (lambda dot, last, part: dot.operand_ids.pop(), "has 1 operands, 2 wanted"),
     "a reshape of nothing": (lambda dot, last, part: last.operand_ids.pop(), "has 0 operands, 1 wanted"),
     "an operand of itself": (lambda dot, last, part: dot.operand_ids.append(dot.id), "its own result"),
@@ -212,7 +317,7 @@ MODULES = {
     "an axis beyond": (lambda dot, last, part: dot.dot.lhs_contracting.insert(0, 7), "axes|dimensions"),
     "a layout that is no order": (
         lambda dot, last, part: dot.shape.layout.minor_to_major.extend([1, 1]),
-        r"the layout \[1, 0, 1, 1\] of dot d is no order of 2 axes",
+        r"dot d has the layout \[1, 0, 1, 1\], an order of 2 axes wanted",
     ),
 }
 

@@ -11,7 +11,7 @@ from fastslow.evaluation.ensemble import EnsembleSettings, read_member
 from fastslow.evaluation.predictions import PREDICTIONS
 from fastslow.features.store import Features, read_graph
 from fastslow.networks.hardware.stored_weights import SET_ASIDE, load_weights
-from fastslow.networks.predict.dataset import make_dataset
+from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.run_folder import CHECKPOINT, WEIGHTS, load_checkpoint
 from fastslow.networks.training.train import Training
 from fastslow.networks.training.trained import TrainedNetwork
@@ -193,7 +193,7 @@ def test_a_good_checkpoint_is_resumed_and_that_of_another_training_is_left_alone
     shutil.copy(good.root / CHECKPOINT, path)
     assert not load_checkpoint(good.training, tmp_path, "another mark") and path.exists()
     settings = network_config(good.root)
-    training = Training(settings, make_dataset(settings))
+    training = Training(settings, GraphDataset(settings))
     assert load_checkpoint(training, tmp_path, "mark") and training.epoch == 1
 
 

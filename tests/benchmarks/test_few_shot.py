@@ -1,4 +1,4 @@
-"""Rivals of the posterior read known runtimes only; the tables compare what they claim to compare."""
+"""Rivals of the stack read known runtimes only; the tables compare what they claim to compare."""
 
 import json
 
@@ -48,15 +48,15 @@ def test_every_group_is_ranked(home, tmp_path, capsys):
     programs = json.loads(capsys.readouterr().out.splitlines()[-1])["programs"]
     assert programs[0]["group"] == few_shot.MEASURED
     for program in programs:
-        assert list(program["taus"]) == ["0", "4"]
-        assert set(program["taus"]["4"]) == {few_shot.POSTERIOR, few_shot.ENSEMBLE, *PREDICTORS}
-        assert all(0 <= share <= 1 for own in program["covered"].values() for share in own)
+        assert list(program["taus"]) == ["4"]
+        assert set(program["taus"]["4"]) == {few_shot.STACK, few_shot.ENSEMBLE, *PREDICTORS}
+        assert program["promised"]["4"] == [None], "too few to promise anything"
 
 
 def test_points_behind_the_best_rival_are_listed():
-    taus = {name: [0.5] for name in (few_shot.POSTERIOR, few_shot.ENSEMBLE, *PREDICTORS)}
+    taus = {name: [0.5] for name in (few_shot.STACK, few_shot.ENSEMBLE, *PREDICTORS)}
     behind = taus | {"ridge": [0.7, 0.6]}
-    program = {"name": "a", "group": few_shot.MEASURED, "ceiling": 0.9, "covered": {"4": [1.0], "8": [0.8]}}
+    program = {"name": "a", "group": few_shot.MEASURED, "ceiling": 0.9, "promised": {"4": [None], "8": [0.8]}}
     ahead, points = few_shot.margins([program | {"taus": {"4": taus, "8": behind}}])
     assert [(row["known"], row["rival"]) for row in points] == [(8, "ridge")]
     assert points[0]["best"] == pytest.approx(0.65)

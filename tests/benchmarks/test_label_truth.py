@@ -13,7 +13,7 @@ from common.measured_runs import Measured, choose_on_half, disagreements, effect
 from fastslow.competition.metrics import kendall_tau
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
-from fastslow_programs.compiler.layout_choices import draw, layouts_of, tie
+from fastslow_programs.compiler.layout_choices import draw_configuration, layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import configurable_nodes, encode
 from helpers.competition_files import npz_program, write_npz
@@ -43,7 +43,7 @@ def case(tmp_path_factory):
     nodes = configurable_nodes(module)
     choices = tie(nodes)
     rng = random.Random(0)
-    drawn = [layouts_of(draw(choices, rng), choices) for _ in range(CONFIGS)]
+    drawn = [layouts_of(draw_configuration(choices, rng), choices) for _ in range(CONFIGS)]
     imposed = [constrain(module, layouts, nodes).SerializeToString() for layouts in drawn]
     arrays = graph_arrays(module) | {
         "node_config_ids": np.array([node.node for node in nodes]),

@@ -6,8 +6,8 @@ import pytest
 
 import scale
 from common import report
+from common.options import network_settings
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.workflow.presets import network_settings
 
 
 def last_line(capsys):

@@ -61,7 +61,7 @@ def test_what_cannot_be_converted_is_refused(home, source, error, said):
 def test_relative_paths_start_at_the_working_folder(home, monkeypatch, given, source, data_root):
     (home / "net.py").write_text("")
     ran = []
-    monkeypatch.setattr(convert_command, "convert", ran.append)
+    monkeypatch.setattr(convert_command, "write_conversion", ran.append)
     monkeypatch.setattr(convert_command, "summarise", lambda _: pd.Series())
     convert_program(ConvertSettings(seed=3, **given))
     where = {"data_root": f"{home}/{data_root}"} if data_root else {}

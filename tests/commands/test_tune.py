@@ -5,20 +5,14 @@ import pytest
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
 from fastslow_programs.commands import tune as tune_command  # noqa: E402
-from fastslow_programs.tuning import fleet as fleet_module  # noqa: E402
 from fastslow_programs.tuning.fleet_settings import FleetSettings  # noqa: E402
 from fastslow_programs.tuning.settings import TuneSettings  # noqa: E402
 from helpers.competition_files import layout_arrays, write_npz  # noqa: E402
 
 
 @pytest.fixture
-def program(tmp_path, monkeypatch):
-    """A labelled file; what the fleet's notebook does is done without it."""
-
-    def without_notebook(name, settings):
-        return fleet_module.write_fleet(fleet_module.tune_fleet(settings))
-
-    monkeypatch.setattr(tune_command, "run_notebook", without_notebook)
+def program(tmp_path):
+    """A labelled file."""
     return write_npz(tmp_path / "program.npz", layout_arrays(3, dots=4, configs=40))
 
 
@@ -35,7 +29,8 @@ def test_a_finished_fleet_is_printed(program, tmp_path, capsys):
     listed.write_text("program,weight\nprogram.npz,2\n")
     settings = FleetSettings(fleet=str(listed), run="none", evaluations=6, data_root=str(tmp_path / "out"))
     folder = tune_command.tune_programs(settings)
-    assert str(folder / "programs.csv") in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert str(folder / "programs.csv") in said and "1 different ones of 1" in said
 
 
 def test_a_relative_path_starts_at_the_working_folder_wherever_the_output_goes(

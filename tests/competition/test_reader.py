@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
+from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.reader import read_choices
 from fastslow.competition.schema import SCHEMA
 from fastslow.competition.tied_choices import factorise
@@ -57,8 +58,9 @@ def assert_same(read, arrays):
 def test_edges_in_a_circle_are_placed_and_no_others_refused(read, kind, data):
     arrays = competition_arrays(kind)
     count = len(arrays["node_opcode"])
+    arrays["node_opcode"][:] = OPCODES["custom-call"]  # with operands or without
     nodes = st.integers(0, count - 1)
-    edges = data.draw(st.lists(st.tuples(nodes, nodes), min_size=1, max_size=12))
+    edges = data.draw(st.lists(st.tuples(nodes, nodes), min_size=1, max_size=12, unique=True))
     graph = graphlib.TopologicalSorter()
     for user, operand in edges:
         graph.add(user, operand)
@@ -99,6 +101,8 @@ def test_a_file_of_the_other_kind_is_recognised(read, kind, other):
 def seven_dimensions():
     """Node features with a tensor of more dimensions than the columns show."""
     node_feat = layout_arrays()["node_feat"]
+    node_feat[0, node_columns.SHAPE] = [2, 3, 4, 5, 6, 7]
+    node_feat[0, [node_columns.SHAPE_SUM, node_columns.SHAPE_PRODUCT]] = [35, 40320]
     node_feat[0, node_columns.LAYOUT] = [6, 5, 4, 3, 2, 1]
     return node_feat
 
@@ -116,7 +120,7 @@ def layouts_of_inputs(*layout):
         ("layout", {"node_splits": np.arange(4)}),
         ("layout", {"node_splits": np.zeros((1, 0), np.int32)}),
         ("layout", {"edge_index": np.zeros((0, 2), np.int64)}),
-        ("layout", {"edge_index": np.asfortranarray([[2, 0], [2, 1]])}),
+        ("layout", {"edge_index": np.asfortranarray(layout_arrays()["edge_index"])}),
         ("layout", {"config_runtime": np.arange(1, 9, dtype=np.int32)}),
         ("layout", {"node_config_ids": np.array([3, 5, 2], np.uint8)}),
         ("layout", {"node_feat": seven_dimensions()}),

@@ -300,13 +300,10 @@ def test_files_of_two_competitions_are_refused(root):
         expected_counts(root)
 
 
-def test_a_collection_without_files_is_refused_unless_partial(tmp_path):
+def test_a_collection_without_files_is_refused(tmp_path):
     write_npz(tmp_path, "tile:xla:a", 7)
     with pytest.raises(DataError, match="layout/xla/default/test: no npz files"):
         expected_counts(tmp_path)
-    assert expected_counts(tmp_path, partial=True) == {"tile:xla:a": 7}
-    with pytest.raises(DataError, match="neither test npz nor sample_submission.csv"):
-        expected_counts(tmp_path / "elsewhere", partial=True)
 
 
 def test_rows_in_the_order_of_the_file_are_counted(root, tmp_path):

@@ -7,7 +7,6 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow_programs.compiler.device import (
     TUNED,
     Bench,
-    bind_differences,
     difference,
     draw_inputs,
     load_tuned,
@@ -15,6 +14,7 @@ from fastslow_programs.compiler.device import (
     write_signature,
 )
 from fastslow_programs.compiler.layout_choices import layouts_of, tie
+from fastslow_programs.compiler.layout_constraints import bind_differences
 from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.program.user_program import FunctionSource
 from fastslow_programs.tuning.evaluators import serialised

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow_programs.compiler.layout_choices import draw, layouts_of, tie
+from fastslow_programs.compiler.layout_choices import draw_configuration, layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import constrain, default_layout, is_default
 from fastslow_programs.compiler.layout_space import (
     INPUT,
@@ -157,7 +157,7 @@ def drawn(module, seed):
     """Return the layouts of a random configuration, and the module constrained to it."""
     nodes, rng = configurable_nodes(module), random.Random(seed)
     choices = tie(nodes)
-    layouts = layouts_of(draw(choices, rng), choices)
+    layouts = layouts_of(draw_configuration(choices, rng), choices)
     return layouts, constrain(module, layouts, nodes)
 
 

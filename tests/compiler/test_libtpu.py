@@ -12,16 +12,19 @@ from fastslow.core.errors import SettingsError
 from fastslow.hlo.messages import Module
 from fastslow_programs.compiler import libtpu
 from fastslow_programs.compiler.cycle_estimates import estimate
-from fastslow_programs.compiler.layout_choices import default_configuration, draw, layouts_of, tie
+from fastslow_programs.compiler.layout_choices import (
+    default_configuration,
+    draw_configuration,
+    layouts_of,
+    tie,
+)
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.compiler.libtpu import (
-    TOPOLOGIES,
     Compiler,
     CompilerError,
     lower,
     require_compiler,
-    topology_of,
 )
 from helpers.cases import cases
 from helpers.dot_module import small_module
@@ -117,7 +120,7 @@ def test_a_constrained_layout_is_obeyed_and_costs_cycles(compiler, before, nodes
 @needs_compiler
 def test_the_compiler_takes_drawn_configurations_and_is_fastest_by_its_default(compiler, before, nodes):
     choices, rng = tie(nodes), random.Random(0)
-    configurations = [default_configuration(choices), *(draw(choices, rng) for _ in range(2))]
+    configurations = [default_configuration(choices), *(draw_configuration(choices, rng) for _ in range(2))]
     modules = [constrain(before, layouts_of(c, choices), nodes) for c in configurations]
     default, *others = (cycles(compiler, module) for module in modules)
     assert default == cycles(compiler, before) <= min(others)
@@ -146,12 +149,6 @@ os.kill(os.getpid(), signal.SIGTERM)
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (-signal.SIGTERM, "")
-
-
-def test_an_unknown_generation_is_refused():
-    assert topology_of("v3") == "v3:2x2" and "v3" in TOPOLOGIES
-    with pytest.raises(SettingsError, match="generation: unknown TPU generation 'h100'; one of v2, v3"):
-        Compiler("h100")
 
 
 @cases("use", [require_compiler, Compiler, Compiler.version])

@@ -11,7 +11,7 @@ from fastslow_programs.compiler.layout_choices import (
     TiedChoice,
     cross,
     default_configuration,
-    draw,
+    draw_configuration,
     layouts_of,
     mutate,
     tie,
@@ -117,7 +117,7 @@ def test_layouts_of_a_configuration_reach_every_node():
 def test_a_drawn_configuration_gives_each_node_one_of_its_options(seed):
     nodes = configurable_nodes(rich_module())
     choices = tie(nodes)
-    layouts = layouts_of(draw(choices, random.Random(seed)), choices)
+    layouts = layouts_of(draw_configuration(choices, random.Random(seed)), choices)
     for node in nodes:
         own = layouts[node.node]
         for choice in node.choices:
@@ -128,7 +128,7 @@ def test_a_drawn_configuration_gives_each_node_one_of_its_options(seed):
 
 def test_options_are_drawn_by_their_weights():
     choices, rng, count = tie(configurable_nodes(small_module(layers=2))), random.Random(0), 9000
-    drawn = np.array([draw(choices, rng) for _ in range(count)])
+    drawn = np.array([draw_configuration(choices, rng) for _ in range(count)])
     for choice, column in zip(choices, drawn.T, strict=True):
         shares = np.bincount(column, minlength=len(choice.options)) / count
         expected = np.full(len(choice.options), 1 / len(choice.options))
@@ -144,7 +144,7 @@ def test_options_are_drawn_by_their_weights():
 @given(seed=SEEDS)
 def test_mutations_and_crossings_stay_in_the_space(seed):
     choices, rng = tie(configurable_nodes(rich_module())), random.Random(seed)
-    one, other = draw(choices, rng), draw(choices, rng)
+    one, other = draw_configuration(choices, rng), draw_configuration(choices, rng)
     assert mutate(one, choices, rng, 0.0) == one
     for child in (mutate(one, choices, rng, 0.5), mutate(one, choices, rng, 1.0)):
         assert all(0 <= option < len(c.options) for option, c in zip(child, choices, strict=True))
@@ -173,7 +173,7 @@ def test_equal_seeds_draw_equal_configurations():
 
     def sequence(seed):
         rng = random.Random(seed)
-        first, second = (draw(choices, rng) for _ in range(2))
+        first, second = (draw_configuration(choices, rng) for _ in range(2))
         return first, second, mutate(first, choices, rng, 0.5), cross(first, second, rng)
 
     assert sequence("a") == sequence("a") != sequence("b")
@@ -184,6 +184,6 @@ def test_equal_seeds_draw_equal_configurations():
 def test_features_tell_configurations_apart(seed):
     nodes, rng = configurable_nodes(small_module(layers=2)), random.Random(seed)
     choices = tie(nodes)
-    one, other = draw(choices, rng), draw(choices, rng)
+    one, other = draw_configuration(choices, rng), draw_configuration(choices, rng)
     rows = [encode(layouts_of(c, choices), nodes) for c in (one, other)]
     assert np.array_equal(*rows) == (one == other)

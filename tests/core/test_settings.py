@@ -15,7 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config as IPythonConfig
 
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.settings import PROJECT, PositiveFloat, Settings, resolve, unkeyed
+from fastslow.core.settings import PROJECT, PositiveFloat, Settings, find_data, resolve, unkeyed
 from helpers.cases import cases
 
 
@@ -181,7 +181,6 @@ def test_an_error_of_ours_is_one_line_in_a_notebook():
 class Derived(Example):
     """More settings."""
 
-    renamed = {"passes": "epochs"}
     main = ("depth",)
     epochs: int = 20
     depth: Annotated[int, Ge(1), Le(4)] = 2
@@ -207,7 +206,6 @@ def test_every_field_is_described_with_its_sentence_default_and_range():
 @cases(
     "change, message",
     [
-        ({"passes": 3}, "passes: no such setting of Derived; it is called 'epochs' now"),
         ({"depth": 5}, "depth: 5 is not 1 or more, at most 4"),
         ({"mode": "medium"}, "mode: 'medium' is not one of slow, fast"),
         ({"learning_rate": math.nan}, "learning_rate: nan is not a finite number"),
@@ -215,7 +213,7 @@ def test_every_field_is_described_with_its_sentence_default_and_range():
         ({"rate": -1.0}, "rate: -1.0 is not above 0"),
     ],
 )
-def test_ranges_choices_and_old_names(change, message):
+def test_ranges_and_choices(change, message):
     with pytest.raises(SettingsError, match=f"^{re.escape(message)}"):
         Derived(**change)
 
@@ -281,3 +279,11 @@ def test_a_recorded_setting_of_a_former_version_must_be_the_constant_of_this_one
         Shorter.from_record({"height": 1})
     with pytest.raises(SettingsError, match="depth: no such setting of Shorter"):
         Shorter(depth=2)
+
+
+def test_data_that_are_read_may_be_the_repositorys(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    assert find_data("data/sample") == PROJECT / "data" / "sample"
+    (tmp_path / "data" / "sample").mkdir(parents=True)
+    assert find_data("data/sample") == resolve("data/sample") == tmp_path / "data" / "sample"
+    assert find_data("data/nowhere") == tmp_path / "data" / "nowhere"

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from fastslow.competition.metrics import ALL_METRICS, mean_metrics, ranking_tau, slowdown
+from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.compare import (
@@ -89,6 +90,14 @@ def test_what_cannot_be_compared_is_refused(settings, tmp_path):
         compare_runs(settings.replace(other=run))
     with pytest.raises(SettingsError, match=r"split: test needs solution\.csv in .*; give data_root=FOLDER"):
         compare_runs(settings.replace(split="test"))
+
+
+def test_a_training_is_told_from_its_models(settings, tmp_path):
+    artifact = Artifact(tmp_path / "runs" / "training", {"runs": ["runs/near"], "kind": "layout"}, {})
+    with artifact.building():
+        artifact.finish()
+    with pytest.raises(SettingsError, match="other: .*training is a training, whose models are in runs/near"):
+        compare_runs(settings.replace(other="runs/training"))
 
 
 def test_every_metric_is_computed_for_every_graph():

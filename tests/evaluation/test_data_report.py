@@ -21,7 +21,9 @@ def settings(tmp_path_factory):
 @pytest.fixture
 def program(tmp_path):
     """A dot f32[8,16] = f32[8,4] x f32[4,16] with two configurations."""
-    arrays = graph_arrays([("parameter", (8, 4)), ("parameter", (4, 16)), ("dot", (8, 16))], [(2, 0), (2, 1)])
+    arrays = graph_arrays(
+        [("parameter", (8, 4)), ("parameter", (4, 16)), ("dot", (8, 16), None, True)], [(2, 0), (2, 1)]
+    )
     choice = np.full((2, 1, 18), -1.0, np.float32)
     choice[1, 0, :2], choice[1, 0, 6:8] = (0, 1), (1, 0)
     arrays |= {
@@ -68,29 +70,11 @@ def test_wrong_settings_are_refused(settings, options, said):
         data_report.read_shown(settings.replace(**options))
 
 
-def test_programs_are_compared(settings):
-    programs = data_report.compare_programs(settings)
-    assert len(programs) == 3
-    assert list(programs["slowest"]) == sorted(programs["slowest"], reverse=True)
-    for row in programs.to_dict("records"):
-        file = data_report.read_shown(settings.replace(program=row["name"]))
-        distinct = {file.layouts[codes].tobytes() for codes in file.choices.layout_codes()}
-        assert (row["distinct"], row["repeated"]) == (len(distinct), len(file.choices) - len(distinct))
-        assert row["repeated"] >= 1, "the made-up files repeat configurations"
-        runtime = sorted(file.runtime)
-        assert row["runtimes"] == len(set(runtime))
-        assert row["slowest"] == pytest.approx(runtime[-1] / runtime[0])
-        assert row["median"] == pytest.approx((runtime[3] + runtime[4]) / 2 / runtime[0])
-
-
-def test_a_row_per_program(settings):
-    programs = data_report.compare_programs(settings)
-    left, right = data_report.plot_programs(programs).axes
-    assert [label.get_text() for label in left.get_yticklabels()] == list(programs["name"])[::-1]
-    widths = [bar.get_width() for bar in left.patches]
-    assert widths == [*programs["distinct"][::-1], *programs["repeated"][::-1]]
-    assert list(left.lines[0].get_xdata()) == list(programs["runtimes"])[::-1]
-    assert list(right.lines[0].get_xdata()) == list(programs["median"])[::-1]
+def test_the_histogram_counts_every_configuration(settings):
+    program = data_report.read_shown(settings)
+    (axes,) = data_report.plot_runtimes(program).axes
+    assert sum(bar.get_height() for bar in axes.patches) == len(program.runtime)
+    assert f"{program.runtime.min():,} ns" in axes.get_xlabel()
 
 
 def test_a_dot_per_file():

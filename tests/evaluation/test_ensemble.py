@@ -268,7 +268,6 @@ def test_a_wrong_member_is_refused_by_name(layout, tmp_path, options, said):
         ({"runs": ["r/a", "r/b", "r/../r/a"]}, "runs: .* without repetition"),
         ({"runs": ["r/a", 3]}, "runs: 3 in the list is int, str wanted"),
         ({"max_models": 0}, "max_models: 0"),
-        ({"rounds": 20}, "rounds: no such setting of EnsembleSettings; it is called 'max_models' now"),
         ({"normalisation": "softmax"}, "normalisation: 'softmax' is not one of min_max, rank, raw"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_record_made_again_keeps_the_upload_of_the_same_csv_alone(tmp_path):
     """Else the next `make submit` would send the same file a second time."""
     path = submission(tmp_path, "first")
     write_record(path, ["a"], {}, SCORES)
-    upload = SubmissionResult(file_name="first.csv", message="again", earlier_refs=[7]).as_record()
+    upload = SubmissionResult(file_name="first.csv", message="again", earlier_refs=[7]).model_dump()
     update_record(path, upload=upload, kaggle={"public": 0.75})
     record = write_record(path, ["a", "b"], {}, SCORES)
     assert record["upload"] == upload and record["kaggle"] == {"public": 0.75} and len(record["members"]) == 2

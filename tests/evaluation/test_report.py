@@ -130,3 +130,13 @@ def test_a_broken_notebook_is_refused_by_name(home):
         with pytest.raises(DataError, match=f"^{path}: not a notebook .* run `make submit` again"):
             render_report(CONFIG)
     path.write_text(content)
+
+
+def test_half_a_character_in_an_output_is_rendered(tmp_path):
+    stream = nbformat.v4.new_output("stream", text="before \ud800 after")
+    cell = nbformat.v4.new_code_cell("1", outputs=[stream])
+    notebook = tmp_path / "notebook.ipynb"
+    notebook.write_text(json.dumps(nbformat.v4.new_notebook(cells=[cell])))
+    page = report.Page("training", "a", notebook, tmp_path / "a.html")
+    report._render(page, report.HTMLExporter(raw_template=report._TEMPLATE))
+    assert "before ? after" in page.target.read_text()

@@ -265,6 +265,21 @@ def test_copies_are_looked_for_through_as_many_nodes_as_the_constant_says(tmp_pa
         assert len(build_graph(program, settings)[0].pairs) == pairs
 
 
+@cases(
+    "field, value",
+    [
+        ("collection", "xla"),
+        ("hops", -2),
+        ("hops", 10**7),
+        ("padding", 1),
+        ("workers", -1),
+    ],
+)
+def test_a_setting_out_of_range_is_refused(field, value):
+    with pytest.raises(SettingsError, match=f"^{field}: "):
+        FeatureSettings(**{field: value})
+
+
 def test_valid_programs_can_be_left_out_by_name(tmp_path):
     """Damaged labels of a valid graph choose nothing; a graph of that name in another split stays."""
     names = {"train": ("a", "unet"), "valid": ("v", "unet3d"), "test": ("t", "unet")}

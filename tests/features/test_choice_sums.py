@@ -1,18 +1,16 @@
 """Sums over tied choices are those of plain loops over tensors."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.tied_choices import factorise
-from fastslow.features.configs.config_tensors import choice_sums
+from fastslow.features.configs.layout_states import choice_sums, tensor_positions
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 500, 1 << 24])
 @given(seed=st.integers(0, 10**6), width=st.integers(1, 2))
-@settings(max_examples=40)
-def test_sums_are_those_of_plain_loops_whatever_the_chunk(chunk_bytes, seed, width):
+@settings(max_examples=100)
+def test_sums_are_those_of_plain_loops(seed, width):
     """Items of one tensor, and of two; constant tensors, no items and 300 options among them."""
     rng = np.random.default_rng(seed)
     num_configs, num_nodes = rng.integers(1, 12), 4
@@ -28,7 +26,7 @@ def test_sums_are_those_of_plain_loops_whatever_the_chunk(chunk_bytes, seed, wid
     def terms(item, own):
         return table[item, own.sum(1) % 300]
 
-    sums = choice_sums(factorise(codes), nodes, roles, terms, chunk_bytes)
+    sums = choice_sums(factorise(codes), tensor_positions(nodes, roles), terms)
     wanted = [sum((terms(np.array([i]), c[nodes[i], roles[i]][None])[0] for i in range(items)), np.zeros(2))
               for c in codes]  # fmt: skip
     np.testing.assert_array_equal(sums, wanted)

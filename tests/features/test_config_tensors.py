@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.opcodes import RESHAPE
-from fastslow.features.configs.config_tensors import config_chunks, config_tensors, dot_fit
+from fastslow.features.configs.config_tensors import config_tensors, dot_fit
 from fastslow.hlo.messages import ModuleTuningData
 from helpers.competition_files import (
     LAYOUT_FILES,
@@ -266,10 +266,3 @@ def test_layouts_of_files_fit_the_shapes_found():
         assert (tensors.known == wanted).all(), path
         told = wanted & ~tensors.ambiguous[:, None]
         assert (largest < tensors.rank)[told].all(), path
-
-
-@given(st.integers(0, 40), st.integers(0, 9), st.integers(1, 30))
-def test_chunks_cover_the_configurations_in_order_within_their_memory(configs, config_bytes, chunk_bytes):
-    chunks = list(config_chunks(configs, config_bytes, chunk_bytes))
-    assert [config for chunk in chunks for config in range(configs)[chunk]] == list(range(configs))
-    assert all((c.stop - c.start) * config_bytes <= chunk_bytes or c.stop - c.start == 1 for c in chunks)

@@ -34,6 +34,6 @@ def test_networks_of_other_settings_do_not_take_each_others_reach(structure, see
                 PreparedGraph(graph, *scalers, **options).states(np.arange(shared.num_configs), layers)
                 for graph in graphs
             )
-            for one, other in zip(own.levels, fresh.levels, strict=True):
+            for one, other in zip(own, fresh, strict=True):
                 np.testing.assert_array_equal(one.set_index, other.set_index)
                 np.testing.assert_array_equal(one.own, other.own)

@@ -8,7 +8,7 @@ from fastslow.competition.catalog import get_collection
 from fastslow.competition.schema import SCHEMA
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
-from fastslow.networks.predict.dataset import make_dataset, predict
+from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network
 from fastslow.rankers.table import read_table
@@ -44,7 +44,7 @@ def test_copies_of_a_test_configuration_leave_the_others_as_they_are(folders, tm
     for features in built:
         where = {"runs": [str(tmp_path / "run")], "folder": str(tmp_path / "training")}
         settings = TrainSettings(kind=kind, features=[str(features.folder)], **where)
-        inputs = make_dataset(settings)
+        inputs = GraphDataset(settings)
         torch.manual_seed(0)
         network = make_network(settings, inputs)
         for parameter in network.parameters():  # the head starts at 0, where every prediction is equal

@@ -168,8 +168,8 @@ def test_a_folder_without_protobufs_is_refused(settings, tmp_path):
         FeatureSettings(hlo_folder=3)
 
 
-def change_shape(module):
-    module.computations[0].instructions[2].shape.dimensions[1] = 9
+def change_layout(module):
+    module.computations[0].instructions[2].shape.layout.minor_to_major[:] = [0, 1]
 
 
 def change_opcode(module):
@@ -183,7 +183,7 @@ def change_edge(module):
 @pytest.mark.parametrize(
     ("change", "difference"),
     [
-        (change_shape, r"its node_feat\[2, 22\] \(shape_1\) is 9.0, the npz's 8.0"),
+        (change_layout, r"its node_feat\[2, 134\] \(layout_0\) is 0.0, the npz's 1.0"),
         (change_opcode, r"its node_opcode\[3\] is 60, the npz's 76"),
         (change_edge, r"its edge_index has the shape \(4, 2\), the npz's \(5, 2\)"),
     ],

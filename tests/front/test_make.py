@@ -191,6 +191,25 @@ def test_clean_removes_only_what_was_made(tmp_path):
     assert make("clean", folder=tmp_path).returncode == 0
 
 
+def test_clean_of_one_run_removes_that_run_and_says_what(tmp_path):
+    mine = [
+        "features/mine/tile-xla/a.npz",
+        "runs/mine/run.json",
+        "submissions/mine.csv",
+        "submissions/mine.json",
+    ]
+    kept = ["features/mine2/a.npz", "runs/sample/run.json", "submissions/mine2.csv"]
+    for name in (*mine, *kept):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert make("clean", "NAME=../mine", folder=tmp_path).returncode
+    done = make("clean", "NAME=mine", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    removed = ["features/mine", "runs/mine", "submissions/mine.csv", "submissions/mine.json"]
+    assert done.stdout.splitlines() == [f"removed {name}" for name in removed]
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == set(kept)
+
+
 def test_clean_follows_fastslow_home(tmp_path):
     here, home = (tmp_path / name / "runs" / "sample" / "model.pt" for name in ("here", "my home"))
     for path in (here, home):

@@ -171,7 +171,6 @@ def own_home(finished, tmp_path_factory):
     """One copy of the finished home for all notebooks, which write folders of their own, ``alone``."""
     home = shutil.copytree(finished[0], tmp_path_factory.mktemp("notebooks") / "home")
     (home / "small.pb").write_bytes(small_module(3).SerializeToString())
-    (home / "fleet.csv").write_text("program,weight\nsmall.pb,2\nsmall.pb,1\n")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(home).items():
             patch.setenv(name, value)
@@ -192,10 +191,6 @@ BY_HAND = {  # parameters, and files that it makes
     "54_tune": (
         {"source": "{home}/small.pb", "evaluations": 9, "run": "runs/smoke", **MEASURE},
         [f"data/converted/tuned/small/{f}" for f in ("best.json", "best.hlo.pb", "study.journal")],
-    ),
-    "55_fleet": (
-        {"fleet": "{home}/fleet.csv", "evaluations": 9, "run": "none", **MEASURE},
-        [f"data/converted/fleets/fleet/{f}" for f in ("programs.csv", "best.json")],
     ),
     "60_train_placer": (
         {
@@ -256,7 +251,7 @@ def test_every_notebook_is_run(finished):
 @cases("name", BY_HAND)
 def test_a_notebook_runs_and_shows_its_plots(own_home, monkeypatch, name):
     """The seconds are those of conversions, a ranking and a placement."""
-    if name in ("54_tune", "55_fleet"):
+    if name == "54_tune":
         pytest.importorskip("libtpu", reason="a program's default layouts need the compiler")
     given, made = BY_HAND[name]
     parameters = {

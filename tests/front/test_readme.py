@@ -64,7 +64,7 @@ def test_a_notebook_alone_runs(line, home, tmp_path):
     done = in_a_fresh_shell(line, tmp_path / "reader", FASTSLOW_HOME=str(home), OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr[-2000:]
     assert (tmp_path / "reader" / "out.ipynb").is_file()
-    assert (home / "runs" / "mine" / "manifest.json").is_file()
+    assert (home / "runs" / "play" / "ranker" / "manifest.json").is_file()
 
 
 def test_jupyter_is_there():

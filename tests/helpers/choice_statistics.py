@@ -10,7 +10,7 @@ from fastslow.competition.opcodes import DOT, RESHAPE
 from fastslow.competition.reader import read_checked, read_choices
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.progress import progress
-from fastslow.core.settings import resolve
+from fastslow.core.settings import find_data
 
 _LARGEST = 5  # groups whose sizes are kept
 COLUMNS = (
@@ -72,7 +72,7 @@ def survey_choices(data_root: str, max_programs: int | None = None) -> pd.DataFr
     """
     programs = []
     for collection in [collection for collection in COLLECTIONS if collection.kind == "layout"]:
-        own = [p for split in SPLITS for p in list_programs(resolve(data_root), collection, split)]
+        own = [p for split in SPLITS for p in list_programs(find_data(data_root), collection, split)]
         programs += own[:max_programs]
     return pd.DataFrame(
         {"collection": program.collection.name} | choice_statistics(*read_file(program.path))

@@ -72,6 +72,7 @@ def layout_arrays(seed=0, dots=3, configs=8, labelled=True):
         edges += [(dot, last), (dot, weights), (tanh, dot)]
         ids.append(dot)
         last = tanh
+    nodes[-1] = (*nodes[-1], None, True)
     choice = random_layouts(rng, configs, dots, 3).reshape(configs, dots, 18)
     choice[1::4] = choice[0::4][: len(choice[1::4])]
     runtime = rng.integers(1_000, 9_000, configs) if labelled else np.zeros(configs, int)

@@ -16,7 +16,7 @@ from fastslow.features.configs.tpu_tiling import TILING_FEATURES, tiling_feature
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Graph, expand_nodes
 from fastslow.networks.model.network import RankingNetwork
-from fastslow.networks.states.config_states import States
+from fastslow.networks.states.config_states import Level
 from helpers.dense_convolutions import dense_convolution
 
 Parameters = dict[str, Tensor]
@@ -44,9 +44,10 @@ def brute_force_states(edge_index, num_nodes: int, config_index, codes, num_laye
     return np.array([[state(c, n, num_layers) for n in range(num_nodes)] for c in range(len(codes))])
 
 
-def state_table(states: States) -> np.ndarray:
+def state_table(levels: list[Level]) -> np.ndarray:
     """``(C, N)`` state of the last level that each pair has."""
-    return states.levels[-1].state(np.arange(states.num_nodes), np.arange(states.num_configs)[:, None])
+    configs = np.arange(levels[-1].classes.index.shape[1])
+    return levels[-1].state(np.arange(len(levels[-1].set_index)), configs[:, None])
 
 
 def mean_matrices(edge_index, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from fastslow.evaluation.predictions import write_run
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
-from fastslow.networks.predict.dataset import make_dataset
+from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.run_folder import save_checkpoint
 from fastslow.networks.training.train import Training, train
@@ -65,7 +65,7 @@ def good(tmp_path_factory) -> Good:
     write_run(root / "run", features, ranks, model="mine", seed=0)
     settings = network_config(root)
     train(settings)
-    training = Training(settings, make_dataset(settings))
+    training = Training(settings, GraphDataset(settings))
     training.validation.evaluate(1, training.run_epoch())
     save_checkpoint(training, root, "mark")
     small = {"num_iterations": 5, "objective": "regression", "train_on": "collection"}
@@ -77,7 +77,7 @@ def good(tmp_path_factory) -> Good:
     rows = [f"{row_id},{place},{100 + place}" for row_id, n in COUNTS.items() for place in range(n)]
     (root / "solution.csv").write_text("\n".join(["ID,config_index,runtime", *rows]) + "\n")
     (root / "program.pb").write_bytes(_program())
-    return Good(root, Training(settings, make_dataset(settings)))
+    return Good(root, Training(settings, GraphDataset(settings)))
 
 
 def score_row() -> dict:

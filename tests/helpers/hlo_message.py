@@ -3,6 +3,7 @@
 Also synthetic modules: :class:`Program` builds one, :func:`random_program` samples one.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -36,7 +37,8 @@ def node_features(instruction, is_root: bool, fill: float) -> list[float]:
         return [float(value) if present else fill for value in values]
 
     row = [float(is_root), 0.0]
-    row += [float(shape.element_type == PRIMITIVE_TYPES[name]) for name in ELEMENT_TYPES]
+    known = shape.element_type if shape.element_type in PRIMITIVE_TYPES.values() else 0
+    row += [float(known == PRIMITIVE_TYPES[name]) for name in ELEMENT_TYPES]
     row += _padded(shape.dimensions, 6, fill) + [float(len(shape.tuple_shapes))]
     row += scalars(opcode == "parameter", instruction.parameter_number)
     row += _padded(instruction.dimensions, 6, fill, aggregates=False)
@@ -95,7 +97,8 @@ class Program:
 
     def add(self, opcode, dims=(), operands=(), *, elements=None, layout=None, **fields):
         """Append an instruction and return its node; ``elements`` makes its output a tuple of as many."""
-        shape = {"element_type": PRIMITIVE_TYPES["tuple"], "tuple_shapes": [{}] * (elements or 0)}
+        part = {"element_type": PRIMITIVE_TYPES["f32"], "dimensions": dims}
+        shape = {"element_type": PRIMITIVE_TYPES["tuple"], "tuple_shapes": [part] * (elements or 0)}
         if elements is None:
             order = range(len(dims))[::-1] if layout is None else layout
             shape = {"element_type": PRIMITIVE_TYPES["f32"], "dimensions": dims}
@@ -104,13 +107,17 @@ class Program:
         self.computation.instructions.add(opcode=opcode, shape=shape, operand_ids=operands, id=node, **fields)
         return node
 
-    def reduce(self, dims, inputs, axes, **fields):
-        """Append a reduce of inputs over axes, with its initial values and its reducer."""
+    def calls_reducer(self):
+        """Return the field that names the reducer, which is made once."""
         if self.reducer is None:
             self.reducer = self.module.computations.add(id=2)
-            self.reducer.instructions.add(opcode="add", shape={"element_type": PRIMITIVE_TYPES["f32"]})
+            self.reducer.instructions.add(opcode="parameter", shape={"element_type": PRIMITIVE_TYPES["f32"]})
+        return {"called_computation_ids": [self.reducer.id]}
+
+    def reduce(self, dims, inputs, axes, **fields):
+        """Append a reduce of inputs over axes, with its initial values and its reducer."""
+        called = self.calls_reducer()
         operands = [*inputs, *(self.add("constant") for _ in inputs)]
-        called = {"called_computation_ids": [self.reducer.id]}
         return self.add("reduce", dims, operands, dimensions=axes, **called, **fields)
 
 
@@ -124,7 +131,7 @@ def window(rank, **values):
 def random_program(seed):
     """Return 30 instructions with random opcodes, ranks, axes and layouts and, rarely, a size of 0."""
     rng = np.random.default_rng(seed)
-    program, tensors = Program(), []
+    program, tensors, numbers = Program(), [], itertools.count()
 
     def add(opcode, dims, operands=(), **fields):
         fields["layout"] = rng.permutation(len(dims)).tolist()
@@ -136,7 +143,7 @@ def random_program(seed):
         choice = rng.integers(7) if tensors else 0
         rank = len(source_dims or ())
         if choice == 0 or rank == 0:
-            add("parameter", dims, parameter_number=int(rng.integers(3)))
+            add("parameter", dims, parameter_number=next(numbers))
         elif choice == 1:
             order = rng.permutation(rank).tolist()
             add("transpose", [source_dims[axis] for axis in order], [source], dimensions=order)
@@ -147,7 +154,7 @@ def random_program(seed):
             if len(inputs) == 1:
                 tensors.append((program.reduce(kept, inputs, axes), kept))
             else:
-                add("get-tuple-element", kept, [program.reduce((), inputs, axes, elements=2)])
+                add("get-tuple-element", kept, [program.reduce(kept, inputs, axes, elements=2)])
         elif choice == 3:
             axes = sorted(rng.choice(6, rank, replace=False).tolist())
             sizes = [source_dims[axes.index(axis)] if axis in axes else 2 for axis in range(6)]
@@ -155,7 +162,7 @@ def random_program(seed):
         elif choice == 4:
             low, high = rng.integers(-2, 3, (2, rank)).tolist()
             edges = [{"low": a, "high": b} for a, b in zip(low, high, strict=True)]
-            add("pad", source_dims, [source], padding_config={"dimensions": edges})
+            add("pad", source_dims, [source, source], padding_config={"dimensions": edges})
         elif choice == 5:
             bounds = [{"start": int(rng.integers(2)), "limit": size, "stride": 1} for size in source_dims]
             add("slice", source_dims, [source], slice_dimensions=bounds)
@@ -163,7 +170,8 @@ def random_program(seed):
             add(
                 "reduce-window",
                 source_dims,
-                [source],
+                [source, source],
+                **program.calls_reducer(),
                 window=window(rank, padding_low=int(rng.integers(-2, 3))),
             )
     return program

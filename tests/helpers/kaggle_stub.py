@@ -2,7 +2,7 @@
 
 The real, unmodified kaggle package reaches it with ``KAGGLE_API_ENVIRONMENT=LOCALHOST`` (addresses under
 ``http://localhost``) and ``http_proxy`` set to it, so that request lines carry absolute addresses.
-Plain files are served with ETag, Range and If-Range, whole or cut off on purpose.
+Plain files are served with Range, whole or cut off on purpose.
 """
 
 import json
@@ -33,7 +33,6 @@ class KaggleStub:
 
     Attributes:
         files: Content by path, for example ``/data/a.tar``.
-        etags: ETag by path; a path without one is served with Last-Modified only.
         cuts: By path, after how many bytes of the body to close the connection, one entry per request.
         sizes: By path, a Content-Length to claim instead of the true one.
         answers: By name of the API call (or path), what to do instead of answering, one entry per request:
@@ -47,15 +46,14 @@ class KaggleStub:
         calls: Number of requests per API call or path.
         ranges: Range header of each GET of a file, None where there was none.
         parts: How many requests for a file were answered with a part (206).
-        ignores_if_range: Answer with a part also where If-Range names another version.
         authorization: Every Authorization header that was sent.
     """
 
     def __init__(self):
-        self.files, self.etags, self.cuts, self.sizes, self.answers = {}, {}, {}, {}, {}
+        self.files, self.cuts, self.sizes, self.answers = {}, {}, {}, {}
         self.progress, self.listed, self.remaining = ["PENDING", "COMPLETE"], True, 4
         self.submissions, self.uploads, self.ranges, self.calls = [], [], [], Counter()
-        self.authorization, self.parts, self.ignores_if_range = set(), 0, False
+        self.authorization, self.parts = set(), 0
         self.scored, self._opened = None, {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"stub": self}))
 
@@ -154,18 +152,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _file(self, path):
         stub, content = self.stub, self.stub.files[path]
-        etag = stub.etags.get(path)
         headers = {"Accept-Ranges": "bytes", "Last-Modified": _LAST_MODIFIED}
-        if etag:
-            headers["ETag"] = etag
-        asked, only_if = self.headers.get("Range"), self.headers.get("If-Range")
+        asked = self.headers.get("Range")
         if self.command == "GET":
             stub.ranges.append(asked)
-        strong = etag if etag and not etag.startswith("W/") else _LAST_MODIFIED
-        if asked and (only_if in (None, strong, _LAST_MODIFIED) or stub.ignores_if_range):
+        start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked else 0
+        size = stub.sizes.get(path, len(content))
+        if start and start >= size:
+            self._reply(416, b"", {"Content-Range": f"bytes */{size}"})
+        elif asked:
             stub.parts += 1
-            start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1])
-            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            headers["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
             self._reply(206, content[start:], headers, path)
         else:
             self._reply(200, content, headers, path)

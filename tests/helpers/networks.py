@@ -50,9 +50,9 @@ def weights_of(folder):
     return torch.load(folder / "run" / "model.pt", weights_only=True)
 
 
-def lines_of(folder, name="metrics.jsonl"):
+def lines_of(folder):
     """What a training into ``folder`` logged; nothing where there is no such log."""
-    path = folder / "training" / name
+    path = folder / "training" / "metrics.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
@@ -68,7 +68,7 @@ def same_run(one, other):
             for split in predictions
             for name, values in predictions[split].items()
         )
-        and all(lines_of(one, name) == lines_of(other, name) for name in ("metrics.jsonl", "segments.jsonl"))
+        and lines_of(one) == lines_of(other)
     )
 
 

@@ -15,7 +15,8 @@ import nbformat
 from fastslow.core.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
-NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+FROM_SCRATCH = FOLDER / "01_from_scratch.ipynb"  # it imports nothing of ours and has no settings
+NOTEBOOKS = sorted({*FOLDER.glob("*.ipynb")} - {FROM_SCRATCH})
 WIDTH = 100
 LINE = 110
 

@@ -6,14 +6,14 @@ import sys
 import torch
 
 from fastslow.networks.hardware import distributed
-from fastslow.networks.predict.dataset import make_dataset
+from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training
 
 
 def epoch(settings):
     """Train an epoch; return the loss, the gradients of the last step and the weights."""
-    training = Training(settings, make_dataset(settings))
+    training = Training(settings, GraphDataset(settings))
     loss = training.run_epoch()
     named = [*training.network.named_parameters()]
     gradients = {name: p.grad.clone() for name, p in named if p.grad is not None}

@@ -89,11 +89,11 @@ def test_element_types(name):
     assert_equals_reference(module)
 
 
-def test_an_element_type_or_opcode_without_a_number_is_none_of_them():
+def test_an_element_type_or_opcode_without_a_number_is_invalid_or_0():
     module = Module()
     module.computations.add(id=1).instructions.add(opcode="erf", shape={"element_type": 23})
     arrays = graph_arrays(module)
-    assert not arrays["node_feat"][0, node_columns.ELEMENT_TYPE].any()
+    assert arrays["node_feat"][0, node_columns.ELEMENT_TYPE].tolist() == [1] + [0] * 18
     assert arrays["node_opcode"].tolist() == [0]
 
 

@@ -110,13 +110,13 @@ def test_module_and_runs_make_a_competition_file(file, module, tmp_path):
 def test_tile_runs_of_several_modules(file, module, tmp_path):
     other = Module.FromString(module.SerializeToString())
     other.name = "other"
-    tiles = [tile_run([2, 3], [4, 5, 6, 7, 8, 9, 10], 70, is_default=True), tile_run([1], [2], 50)]
+    tiles = [tile_run([2, 3], [1, 2, 1, 2, 1, 2, 3], 70, is_default=True), tile_run([1], [2], 50)]
     tuned = [ModuleTuningData(module=part, fingerprint=7, runs=tiles) for part in (module, other)]
     path = file(TuningData(modules=tuned))
     programs = read_hlo_modules(path)
     assert [program.module.name for program in programs] == ["small", "other"]
     runs = programs[0].runs
-    kernel, output = [2, 3, 0, 0, 0, 0, 5, 6], [4, 5, 6, 7, 8, 9, 49, 604800]
+    kernel, output = [2, 3, 0, 0, 0, 0, 5, 6], [1, 2, 1, 2, 1, 2, 12, 24]
     assert runs["config_feat"].tolist() == [
         [*kernel, *output, *[0] * 8],
         [1, 0, 0, 0, 0, 0, 1, 1, 2, 0, 0, 0, 0, 0, 2, 2, *[0] * 8],

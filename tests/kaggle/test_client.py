@@ -157,7 +157,7 @@ def test_waiting_ends_where_no_score_can_come(stub, csv):
 
 def test_download_resumes_within_kaggle_and_by_running_it_again(stub, tmp_path, monkeypatch):
     content = bytes(range(256)) * 12_000
-    stub.files["/data/competition.zip"], stub.etags["/data/competition.zip"] = content, '"v1"'
+    stub.files["/data/competition.zip"] = content
     stub.cuts["/data/competition.zip"] = [2_500_000]
     stub.answers["DownloadDataFiles"] = [DROP]
     monkeypatch.setattr(client, "_PAUSES_S", (0.0, 0.0))

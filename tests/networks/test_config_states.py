@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.tied_choices import factorise
-from fastslow.networks.states.config_states import Reach, build_states
+from fastslow.networks.states.config_states import Reach
 from helpers.dense_reference import brute_force_states, mean_matrices, state_table
 from helpers.random_graphs import structures
 
@@ -20,7 +20,8 @@ def same_partition(a, b):
 
 def build(structure, depth):
     """States of a structure, from its codes."""
-    return build_states(*structure[:3], factorise(structure[3]), depth)
+    choices = factorise(structure[3])
+    return Reach(*structure[:3], choices, depth).states(choices.values)
 
 
 def tables(structure):
@@ -41,11 +42,10 @@ def test_the_partition_of_pairs_is_that_of_brute_force_at_every_level(structure)
 def test_a_level_counts_names_and_pools_the_states_of_its_nodes(structure):
     num_nodes, num_configs = structure[1], len(structure[3])
     for states, table in zip(*tables(structure), strict=True):
-        level = states.levels[-1]
+        level = states[-1]
         assert np.array_equal(level.node_ids[table], np.tile(np.arange(num_nodes), (num_configs, 1)))
         assert np.array_equal(level.multiplicity, np.bincount(table.ravel(), minlength=len(level)))
         assert (np.diff(level.node_ids) >= 0).all() and (level.multiplicity > 0).all()
-        assert (states.num_nodes, states.num_configs) == (num_nodes, num_configs)
         assert np.array_equal(table[level.config, level.node_ids], np.arange(len(level)))
         classes, members = level.pooling()
         dense, wanted = (classes @ members).toarray(), np.zeros((num_configs, len(level)))
@@ -61,12 +61,12 @@ def test_own_and_aggregation_equal_the_dense_mean_over_neighbours(structure):
     built, table = tables(structure)
     means = mean_matrices(edge_index, num_nodes)
     for depth in DEPTHS[1:]:
-        level, below = built[-1].levels[depth], table[depth - 1]
+        level, below = built[-1][depth], table[depth - 1]
         pairs = [(c, n) for c in range(len(below)) for n in range(num_nodes)]
         assert all(level.own[table[depth][pair]] == below[pair] for pair in pairs)
         for matrix, mean in zip((level.operands, level.users), means, strict=True):
             dense = matrix.toarray()
-            assert dense.shape == (len(level), len(built[-1].levels[depth - 1]))
+            assert dense.shape == (len(level), len(built[-1][depth - 1]))
             for c, n in pairs:
                 wanted = np.zeros(dense.shape[1])
                 wanted[below[c]] = mean[n]
@@ -83,7 +83,7 @@ def test_states_of_some_configurations_are_those_of_a_file_of_these_alone(struct
     states = Reach(*structure[:3], choices, depth).states(choices.values[configs])
     anew = build((*structure[:3], structure[3][configs]), depth)
     nodes, each, renumber = np.arange(structure[1]), np.arange(len(configs))[:, None], np.zeros(0, np.int64)
-    for level, other in zip(states.levels, anew.levels, strict=True):
+    for level, other in zip(states, anew, strict=True):
         below, size = renumber, len(level)
         renumber = np.arange(size)
         renumber[level.state(nodes, each)] = other.state(nodes, each)
@@ -91,7 +91,7 @@ def test_states_of_some_configurations_are_those_of_a_file_of_these_alone(struct
         assert np.array_equal(level.node_ids, other.node_ids[renumber])
         assert np.array_equal(level.multiplicity, other.multiplicity[renumber])
         if level.operands is None:
-            assert level is states.levels[0]
+            assert level is states[0]
             continue
         assert np.array_equal(below[level.own], other.own[renumber])
         for side in ("operands", "users"):
@@ -110,7 +110,7 @@ def test_a_part_has_the_states_of_its_nodes_and_of_those_they_depend_on(structur
     choices, num_nodes = factorise(structure[3]), structure[1]
     reach = Reach(*structure[:3], choices, 3)
     nodes = np.array(sorted(random.sample(range(num_nodes), random.randint(1, num_nodes))))
-    part, whole = reach.part(nodes, num_layers), reach.states(choices.values).levels
+    part, whole = reach.part(nodes, num_layers), reach.states(choices.values)
     levels, each, number = part.states(choices.values), np.arange(len(structure[3]))[:, None], None
     assert len(levels) == (4 if num_layers is None else num_layers + 1)
     assert np.array_equal(part.nodes[-1], nodes)
@@ -132,7 +132,7 @@ def test_a_part_has_the_states_of_its_nodes_and_of_those_they_depend_on(structur
 def test_wide_codes_do_not_run_into_each_other():
     codes = np.array([[[0, 1, 0]], [[0, 0, 256]], [[1, 0, 0]], [[0, 256, 0]], [[65535, 0, 0]]], np.uint16)
     states = build((np.zeros((0, 2), np.int64), 1, np.array([0]), codes), 0)
-    assert len(states.levels[0]) == 5
+    assert len(states[0]) == 5
 
 
 def test_nodes_that_see_the_same_groups_share_their_classes():
@@ -141,6 +141,6 @@ def test_nodes_that_see_the_same_groups_share_their_classes():
     choice = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 0]], np.uint8)
     codes = np.repeat(choice[:, np.arange(40) % 2, None], 3, 2)
     states = build((edges, 41, np.arange(40), codes), 2)
-    assert [level.classes.index.shape[0] for level in states.levels] == [3, 3, 1]
-    assert [len(level.classes) for level in states.levels] == [2 + 2 + 1, 2 + 2 + 4, 4]
-    assert [len(level) for level in states.levels] == [2 * 40 + 1, 2 * 40 + 4, 4 * 41]
+    assert [level.classes.index.shape[0] for level in states] == [3, 3, 1]
+    assert [len(level.classes) for level in states] == [2 + 2 + 1, 2 + 2 + 4, 4]
+    assert [len(level) for level in states] == [2 * 40 + 1, 2 * 40 + 4, 4 * 41]

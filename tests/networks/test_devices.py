@@ -10,7 +10,6 @@ from fastslow.networks.hardware.devices import (
     autocast,
     pick_device,
     pick_precision,
-    precision_name,
 )
 from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.model.losses import pairwise_hinge
@@ -77,7 +76,6 @@ def test_a_gpu_that_is_not_there_is_refused_by_field_finding_and_remedy(gpus, na
 )
 def test_the_precision_is_that_of_the_gpu(gpus, name, found, precision):
     gpus(*found)
-    assert precision_name(name) == precision
     assert pick_precision(pick_device(name)) == getattr(torch, precision)
     identity = TrainSettings(device=name).identity()
     assert (identity["device_type"], identity["precision"]) == (pick_device(name).type, precision)

@@ -9,9 +9,9 @@ import torch
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import FastslowError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.networks.predict.dataset import make_dataset
+from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training import train as train_module
-from fastslow.networks.training.divergence import Diverged, LossWatch, check_outputs
+from fastslow.networks.training.divergence import Diverged, check_loss, check_outputs
 from fastslow.networks.training.train import Training, train
 from helpers.cases import cases
 from helpers.networks import lines_of, small_training, weights_of
@@ -64,7 +64,7 @@ def test_it_stops_says_so_and_keeps_the_last_good_weights(
 
 def test_the_weights_kept_are_those_of_a_run_that_ended_there(settings, tmp_path, monkeypatch):
     """Same schedule, stopped by hand after the second epoch."""
-    training = Training(settings, make_dataset(settings))
+    training = Training(settings, GraphDataset(settings))
     for _ in range(2):
         loss = training.run_epoch()
     training.validation.evaluate(2, loss)
@@ -88,7 +88,7 @@ def test_without_an_evaluation_before_there_is_nothing_to_keep(settings, tmp_pat
 
 def test_predictions_that_overflow_with_finite_weights(settings, monkeypatch):
     """The evaluation of epoch 4 overflows: the weights of epoch 2 count, averaged or not."""
-    training = Training(settings, make_dataset(settings))
+    training = Training(settings, GraphDataset(settings))
     validation, right = training.validation, train_module.Validation.score
 
     def overflow(self, slug):
@@ -105,12 +105,12 @@ def test_predictions_that_overflow_with_finite_weights(settings, monkeypatch):
 
 def test_a_resumed_run_remembers_the_first_loss(settings, monkeypatch):
     poison(monkeypatch, 5, 1000.0)
-    training = Training(settings, make_dataset(settings))
+    training = Training(settings, GraphDataset(settings))
     folder = settings.artifact().folder
     training.run(folder, "mark")
-    again = Training(settings, make_dataset(settings))
+    again = Training(settings, GraphDataset(settings))
     again.run(folder, "mark")  # from the checkpoint of epoch 4
-    assert again.warnings == training.warnings and again.watch.first == training.watch.first
+    assert again.warnings == training.warnings and again.first_loss == training.first_loss
 
 
 # of layout and of tile in make submit on the sample, as metrics.jsonl has them
@@ -125,11 +125,11 @@ HEALTHY = [
 def test_no_healthy_curve_is_stopped(curve, unit):
     """Nor the curve upside down, five times the first loss above it, or with steps that overflowed."""
     for losses in (curve, curve[:1] + tuple(6 * curve[0] - loss for loss in curve), (*curve, np.inf, np.nan)):
-        watch = LossWatch()
         for loss in losses:
-            watch.check(loss * unit)
+            check_loss(loss * unit, losses[0] * unit)
     with pytest.raises(Diverged, match="10 times"):
-        watch.check(10.5 * curve[0] * unit)
+        check_loss(10.5 * curve[0] * unit, curve[0] * unit)
+    check_loss(curve[0], np.nan)  # no epoch had a finite one before
 
 
 def test_a_real_divergence(settings, features, tmp_path):

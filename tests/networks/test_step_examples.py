@@ -14,7 +14,7 @@ from fastslow.core.errors import FastslowError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.networks.hardware.out_of_memory import Shrinking, explain_memory
 from fastslow.networks.hardware.step_examples import StepExamples, prefetch
-from fastslow.networks.predict.dataset import make_dataset
+from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training, train
 from helpers.cases import cases
 from helpers.networks import into, small_training, weights_of
@@ -152,7 +152,7 @@ def test_gradients_of_the_failed_attempt_do_not_count(settings, tmp_path, monkey
 
 def test_where_memory_does_not_run_out_nothing_is_different(settings):
     """Against the plain loop: same draws, same dropout, same weights to the bit."""
-    ours, plain = (Training(settings, make_dataset(settings)) for _ in range(2))
+    ours, plain = (Training(settings, GraphDataset(settings)) for _ in range(2))
     loss = ours.run_epoch()
     rng = np.random.default_rng([settings.seed, 0])
     plain.network.train()

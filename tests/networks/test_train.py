@@ -19,7 +19,7 @@ from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from fastslow.networks.hardware.step_examples import StepExamples
 from fastslow.networks.model.losses import Loss
-from fastslow.networks.predict.dataset import make_dataset, predict
+from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.schedule import learning_rate
 from fastslow.networks.training.train import Training, make_network, train
@@ -103,7 +103,7 @@ def toy_settings(toy, folder, **changes):
 
 
 def make_training(settings):
-    return Training(settings, make_dataset(settings))
+    return Training(settings, GraphDataset(settings))
 
 
 def forbid_training(monkeypatch):
@@ -131,7 +131,7 @@ def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path, precisio
     assert [row["epoch"] for row in history] == [10, 20, 30, 40, 50, 60]
     assert history[-1]["loss"] < history[0]["loss"]
 
-    dataset = make_dataset(settings)
+    dataset = GraphDataset(settings)
     network = make_network(settings, dataset)
     network.load_state_dict(weights_of(tmp_path))
     scores = predict(network, dataset, LAYOUT.slug, "train", settings.configs_together)
@@ -341,7 +341,7 @@ def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
 
 def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path, monkeypatch):
     settings = tile_settings(kernels)
-    dataset = make_dataset(settings)
+    dataset = GraphDataset(settings)
     network = make_network(settings, dataset)
     embedded = []
     monkeypatch.setattr(

@@ -13,7 +13,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.store import Features
-from fastslow.networks.predict.dataset import GraphDataset, make_dataset
+from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training, train
 from fastslow.networks.training.validation import Validation
@@ -91,7 +91,7 @@ def test_every_collection_gets_a_run_that_is_best_on_its_valid(folder, tmp_path,
 def test_training_stops_when_no_collection_gets_better(folder, tmp_path, monkeypatch):
     script_valid(monkeypatch, {OWN: [0.1, 0.2, 0.1, 0.1, 0.1], FOREIGN: [0.1, 0.1, 0.2, 0.1, 0.1]})
     settings = settings_of(folder, OWN, FOREIGN).replace(epochs=9, patience=2, evaluate_every=1)
-    training = Training(settings, make_dataset(settings))
+    training = Training(settings, GraphDataset(settings))
     training.run(tmp_path, "mark")
     assert training.epoch == 5
     best = {slug: best["epoch"] for slug, best in training.validation.best.items()}
@@ -128,7 +128,7 @@ def test_a_graph_that_is_valid_in_one_collection_is_trained_on_in_none(folder, t
     source = OTHER.folder(PROJECT / "data" / "sample", "valid") / f"{held_out}.npz"
     build_sample(tmp_path, OTHER, train=[source])
     assert held_out in features_of(tmp_path, OTHER).names("train")
-    names = make_dataset(settings_of(tmp_path, OWN, OTHER)).trainable()
+    names = GraphDataset(settings_of(tmp_path, OWN, OTHER)).trainable()
     assert not any(name.endswith(f"/{held_out}") for name in names)
     assert any(name.startswith(OTHER.slug) for name in names)
 
@@ -160,4 +160,4 @@ def test_wrong_features_are_refused_by_name(folder, tmp_path):
     other = features_of(folder, OTHER)
     other.manifest["config_columns"] = other.manifest["config_columns"][::-1]
     with pytest.raises(DataError, match=f"{OTHER.slug}.*columns"):
-        GraphDataset([features_of(tmp_path, OWN), other], 1, torch.device("cpu"))
+        GraphDataset(settings_of(folder, OWN, OTHER), [features_of(tmp_path, OWN), other])

@@ -21,13 +21,13 @@ import torch
 from fastslow.core import memory
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training
-from fastslow.networks.predict.dataset import make_dataset
+from fastslow.networks.predict.dataset import GraphDataset
 
 MB = 1 << 20
 memory._LEAST_SLACK = memory._MOST_SLACK = int(sys.argv[2]) * MB
 torch.set_num_threads(1)
 settings = json.loads(sys.argv[1])
-training = Training(TrainSettings(**settings), make_dataset(TrainSettings(**settings)))
+training = Training(TrainSettings(**settings), GraphDataset(TrainSettings(**settings)))
 sizes, held, kept = set(), [], []
 step, steps, leaking = training.step, int(sys.argv[3]), int(sys.argv[4])
 

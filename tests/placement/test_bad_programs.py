@@ -35,6 +35,8 @@ def taking(index):
     module = small_module(1)
     main = module.computations[0]
     pair = add(main, "tuple", (), 1, 1)
+    part = main.instructions[0].shape
+    main.instructions[-1].shape.CopyFrom(type(part)(element_type=13, tuple_shapes=[part, part]))
     main.root_id = add(main, "get-tuple-element", (8, 4), pair, tuple_index=index)
     return module
 
@@ -51,11 +53,14 @@ MODULES = {
     "an element before its tuple": (taking(-1), "takes element -1 of a tuple of 2"),
     "a parameter of no number": (numbered(-1), "the parameters of computation .* have the numbers"),
     "a call of itself": (calling("call", 1), "recursive|calls itself"),
-    "a call of nothing": (calling("call"), "call.* names 0 computations, it needs 1"),
-    "a loop without a condition": (calling("while", 2), "while.* names 1 computations, it needs 2"),
-    "a branch without branches": (calling("conditional"), "conditional.* names 0 computations"),
-    "a bitcast of nothing": (calling("bitcast", operands=()), "bitcast.* has no operand"),
-    "a fusion of nothing": (calling("fusion"), "fusion.* names 0 computations"),
+    "a call of nothing": (calling("call"), "call.* calls 0 computations, 1 wanted"),
+    "a loop without a condition": (calling("while", 2), "while.* calls 1 computations, 2 wanted"),
+    "a branch without branches": (
+        calling("conditional"),
+        "conditional.* calls 0 computations, one or more wanted",
+    ),
+    "a bitcast of nothing": (calling("bitcast", operands=()), "bitcast.* has 0 operands, 1 wanted"),
+    "a fusion of nothing": (calling("fusion"), "fusion.* calls 0 computations"),
 }
 
 
@@ -95,13 +100,40 @@ OF_THESE = ["call", "while", "fusion", "conditional", "tuple", "get-tuple-elemen
 OF_THESE += ["convolution", "parameter", "broadcast", "reduce", "constant"]
 
 
-@cases("product", [1e30, -64])
-def test_an_impossible_size_in_an_npz_is_refused(tmp_path, product):
+def put(key, position, value):
+    return lambda arrays: arrays[key].__setitem__(position, value)
+
+
+ARRAYS = {
+    "a negative size": (put("node_feat", (1, 21), -8), r"node_feat\[1, 21\] is -8"),
+    "a product beyond any memory": (
+        lambda a: (
+            put("node_feat", (1, [21, 22, 23, 27, 28]), [2e9, 2e9, 1, 4e9, 4e18])(a)
+            or put("node_feat", (1, slice(134, 137)), [2, 1, 0])(a)
+        ),
+        r"\[1, 28\] is 4e\+18, at most 1e\+15 wanted",
+    ),
+    "a negative product": (put("node_feat", (1, 28), -64), r"\[1, 28\] is -64"),
+    "another product": (put("node_feat", (1, 28), 1e14), r"\[1, 28\] is 1e\+14, .* product"),
+    "a product of 0": (put("node_feat", (slice(None), 28), 0), r"\[0, 28\] is 0, .* product"),
+    "no element type": (put("node_feat", (slice(None), slice(2, 21)), 0), "one element type"),
+    "no edges key": (lambda arrays: arrays.__delitem__("edge_index"), "key edge_index is missing"),
+}
+
+
+def npz(tmp_path):
+    """A competition file whose program can be placed."""
     path = write_npz(tmp_path / "x.npz", layout_arrays())
     assert len(read_cost_graph(path, DEVICE))
-    change_arrays(path, lambda arrays: arrays["node_feat"].__setitem__((1, 28), product))
-    with pytest.raises(DataError, match=r"x\.npz: .*\[1, 28\] is .*, 0 to 1e\+15 wanted"):
-        read_cost_graph(path, DEVICE)
+    return path
+
+
+@cases("name", ARRAYS, npz=npz)
+def test_an_npz_of_other_shapes_types_or_ranges_is_refused(npz, name):
+    change, said = ARRAYS[name]
+    change_arrays(npz, change)
+    with pytest.raises(DataError, match=rf"x\.npz: .*({said})"):
+        read_cost_graph(npz, DEVICE)
 
 
 GOOD = {"name": "mine", "flops_per_second": 1e12, "bytes_per_second": 1e11, "memory": 1e9}

@@ -8,14 +8,29 @@ import pytest
 from common.hierarchical import train_hierarchical
 from fastslow_placement.base.search import anneal, best_of, best_random
 from fastslow_placement.baselines import PLACEMENT_RULES
+from fastslow_placement.place import POLICY, REGIONS, SEARCHED, compare
 from fastslow_placement.programs.list_placement import M_ETF, WEIGHTS, learned_weights, list_placements, m_etf
-from fastslow_placement.programs.problems import PlacementProblem
+from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
+from fastslow_placement.settings import PlaceSettings
 from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
 
 
 def every(problem):
     return np.array([*product(*map(range, problem.choices))])
+
+
+@pytest.mark.parametrize("task", ["placement", "scheduling"])
+def test_a_search_stands_beside_an_annealing_of_as_many_evaluations(task):
+    settings = PlaceSettings(task=task, updates=1, samples=8, hidden=8, search=120)
+    graph = random_graph(0, 8)
+    problem = PlacementProblem(graph, 2, DEVICE)
+    if task == "scheduling":
+        problem = SchedulingProblem(graph, problem.place(problem.default), 2, DEVICE)
+    count = {name: found.evaluations for name, found in compare(settings, problem).found.items()}
+    rival = REGIONS if task == "placement" else "simulated annealing"
+    assert count[SEARCHED] > 0 and count[rival] == count[POLICY] + count[SEARCHED]
+    assert count["best random"] == count[POLICY]
 
 
 @cases("rule", PLACEMENT_RULES)

@@ -7,17 +7,16 @@ import re
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 
-from fastslow.competition.opcodes import CONVOLUTION, DOT
+from fastslow.competition.opcodes import DOT
 from fastslow.features.nodes.pruning import hop_distance
 from fastslow_programs.program.graph_picture import (
     COLOURS,
     assign_layers,
     place,
     plot_graph,
-    plot_surroundings,
 )
 from helpers.cases import cases
 from helpers.competition_files import ROOT, graph_arrays, layout_arrays, npz_program
@@ -95,42 +94,6 @@ def test_shapes_are_those_of_the_program_whatever_the_padding(fill):
     assert texts(plot_graph(arrays, "x"))[0].count(",") == 1
 
 
-def with_calls(size):
-    """Return a dot and a caller, after one called computation of the given number of nodes."""
-    inner = [("parameter", ()), *[("add", ())] * (size - 2), ("add", (), None, True)]
-    nodes = [*inner, ("parameter", (2, 2)), ("dot", (2, 2)), ("reduce", (2,))]
-    edges = [(i + 1, i) for i in range(size - 1)] + [
-        (size + 1, size),
-        (size + 2, size + 1),
-        (size + 2, size - 1),
-    ]
-    arrays = graph_arrays(nodes, edges)
-    return arrays | {"node_config_ids": np.array([size + 1])}
-
-
-def test_a_small_called_computation_is_left_out_and_a_large_one_hangs_on_a_dashed_line():
-    figure = plot_graph(with_calls(3), "x")
-    assert len(boxes(figure)) == 3
-    assert figure.axes[0].get_title().endswith("; 3 of small called computations are not drawn")
-    figure = plot_graph(with_calls(20), "x")
-    dashed = [dashes for _, dashes in lines(figure).get_linestyle() if dashes]
-    assert len(boxes(figure)) == 23 and len(dashed) == 1 and "call" in legend(figure)
-
-
-@cases("dots", [60, 500])
-def test_a_large_graph_is_dots_of_their_kind(dots):
-    arrays = layout_arrays(dots=dots, configs=1)
-    figure = plot_graph(arrays, "large")
-    points = [part for part in figure.axes[0].collections if isinstance(part, PathCollection)]
-    colours = [to_hex(colour) for part in points for colour in part.get_facecolors()]
-    assert colours.count(COLOURS[DOT]) == dots and COLOURS[CONVOLUTION] not in colours
-    places = np.concatenate([part.get_offsets() for part in points])
-    assert len(np.unique(places.round(6), axis=0)) == len(arrays["node_opcode"])
-    segments = np.array(lines(figure).get_segments())
-    assert len(segments) == len(arrays["edge_index"])
-    assert (segments[:, 0, 0] > segments[:, 1, 0]).all(), "users are right of their operands"
-
-
 def random_edges(rng, num_nodes=30, num_edges=60):
     """Return edges from later to earlier nodes, with shuffled node numbers."""
     pairs = np.sort(rng.choice(num_nodes, (num_edges, 2)), axis=1)[:, ::-1]
@@ -172,11 +135,16 @@ def test_surroundings_of_the_largest_configurable_node():
     arrays = layout_arrays(dots=40)
     ids = arrays["node_config_ids"]
     largest = ids[arrays["node_feat"][ids, 28].argmax()]
-    figure = plot_surroundings(arrays)
+    figure = plot_graph(arrays, "large")
     assert 5 <= len(boxes(figure)) <= 30
     (marked,) = [i for i, box in enumerate(boxes(figure)) if box.get_linewidth() > 2]
     assert texts(figure)[marked].startswith(f"dot #{largest}\n")
-    hops = int(re.fullmatch(rf"around dot #{largest}, (\d+) hops", figure.axes[0].get_title())[1])
+    hops = int(
+        re.fullmatch(
+            rf"large: \d+ nodes, 40 configurable\naround dot #{largest}, (\d+) hops",
+            figure.axes[0].get_title(),
+        )[1]
+    )
     distance = hop_distance(arrays["edge_index"], len(arrays["node_opcode"]), np.array([largest]), hops)
     shown = [int(re.search(r"#(\d+)", text)[1]) for text in texts(figure)]
     assert shown == np.flatnonzero(distance >= 0).tolist()
@@ -184,10 +152,10 @@ def test_surroundings_of_the_largest_configurable_node():
 
 def test_surroundings_of_a_chosen_node_and_of_a_hub():
     arrays = layout_arrays(dots=3)
-    assert len(boxes(plot_surroundings(arrays, node=0))) == len(arrays["node_opcode"])
+    assert len(boxes(plot_graph(arrays, "x", node=0))) == len(arrays["node_opcode"])
     hub = graph_arrays([("parameter", (2, 2)), *[("dot", (2, 2))] * 50], [(i, 0) for i in range(1, 51)])
     hub |= {"node_config_ids": np.arange(1, 51)}
-    figure = plot_surroundings(hub, node=0)
+    figure = plot_graph(hub, "x", node=0)
     assert len(boxes(figure)) == 30 and texts(figure)[0].startswith("parameter #0")
 
 
@@ -197,4 +165,4 @@ def test_programs_of_the_sample_can_be_drawn(path):
     arrays = {
         name: getattr(file, name) for name in ("node_feat", "node_opcode", "edge_index", "node_config_ids")
     }
-    assert plot_graph(arrays, path.stem).axes and plot_surroundings(arrays).axes
+    assert plot_graph(arrays, path.stem).axes

@@ -59,7 +59,10 @@ def test_nothing_else_is_changed(make):
 def test_an_optimised_dump_is_refused_with_the_remedy(tmp_path, change):
     own = small_module()
     if change == "fusion":
+        body = own.computations.add(name="body", id=2)
+        body.root_id = add(body, "parameter", (8, 4))
         own.computations[0].instructions[-1].opcode = "fusion"
+        own.computations[0].instructions[-1].called_computation_ids.append(2)
     else:
         own.schedule = b"\x0a\x00"
     path = tmp_path / "dump.pb"

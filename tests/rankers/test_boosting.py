@@ -3,8 +3,10 @@
 import lightgbm
 import numpy as np
 
-from fastslow.rankers.boosting import boost, kept_trees, predict_trees
+from fastslow.rankers.boosting import boost, kept_trees
+from fastslow.rankers.fit import booster_predictions
 from fastslow.rankers.settings import RankerSettings
+from fastslow.rankers.table import Table
 from helpers.cases import cases
 
 LABELS = {"a": np.array([1.0, 2.0, 3.0])}
@@ -64,6 +66,7 @@ def test_trees_by_iteration_add_up():
     rows = rng.random((60, 2))
     data = lightgbm.Dataset(rows, rows[:, 0], params={"min_data_in_leaf": 2, "verbosity": -1})
     booster = lightgbm.train({"num_threads": 1, "min_data_in_leaf": 2, "verbosity": -1}, data, 5)
-    parts = [predict_trees(booster, rows, start, number) for start, number in ((0, 2), (2, 0), (2, 3))]
-    np.testing.assert_allclose(sum(parts), booster.predict(rows))
-    assert not parts[1].any() and predict_trees(booster, rows[:0], 0, 5).shape == (0,)
+    table = Table(["g", "none"], [rows, rows[:0]], [rows[:, 0], rows[:0, 0]], booster.feature_name())
+    parts = [booster_predictions("regression", booster, table, *part) for part in ((0, 2), (2, 0), (2, 3))]
+    np.testing.assert_allclose(sum(part["g"] for part in parts), booster.predict(rows))
+    assert not parts[1]["g"].any() and parts[0]["none"].shape == (0,)

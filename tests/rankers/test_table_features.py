@@ -31,7 +31,6 @@ def sample_graph(path):
 
 def assert_as_pandas(graph):
     values, names = physical_sums(graph)
-    np.testing.assert_array_equal(physical_sums(graph, chunk_bytes=1)[0], values)
     wanted = ranker_pandas.physical_sums(graph)
     assert set(wanted) <= set(names) and len(set(names)) == len(names)
     wanted = wanted.reindex(columns=names, fill_value=0.0)
@@ -149,6 +148,6 @@ def test_samples_of_one_pass_are_those_of_one_pass_each(features, monkeypatch):
     assert sorted(made) == ["a", "b", "c"]
     for (names, most), own in zip(samples, together, strict=True):
         alone = read_table(features, "train", names, max_configs=most, seed=7)
-        assert (own.names, own.columns, own.sizes) == (names, alone.columns, alone.sizes)
+        assert (own.names, own.columns) == (names, alone.columns)
         for part, wanted in zip((*own.rows, *own.runtimes), (*alone.rows, *alone.runtimes), strict=True):
             np.testing.assert_array_equal(part, wanted)

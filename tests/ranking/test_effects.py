@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastslow_programs.ranking.effects import COLUMNS, effects
+from fastslow_programs.ranking.effects import EFFECT_COLUMNS, effects
 from fastslow_programs.ranking.named_choices import NamedChoice
 from fastslow_programs.ranking.plots import plot_effects
 
@@ -18,7 +18,7 @@ def choice(values, options=2, default=0, node="dot 1"):
 def test_against_plain_loops(rng):
     values, prediction = rng.integers(3, size=40), rng.permutation(40).astype(float)
     table = effects([choice(values, options=3, default=1)], prediction)
-    assert tuple(table.columns) == COLUMNS and table["option"].tolist() != table["default"].tolist()
+    assert tuple(table.columns) == EFFECT_COLUMNS and table["option"].tolist() != table["default"].tolist()
     for row in table.itertuples():
         option = int(row.option.split()[1])
         own = [100 * p / 39 for v, p in zip(values, prediction, strict=True) if v == option]

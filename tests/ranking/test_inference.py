@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions, write_run
+from fastslow.evaluation.run_record import record_run
 from fastslow.features.build import build_features
 from fastslow.features.configs.default_layouts import default_file
 from fastslow.features.settings import FeatureSettings
@@ -133,6 +134,11 @@ def test_which_run_is_found(home):
     assert find_run(whole, tile) == whole / "ensemble-tile-xla"
     own = whole / "ranker-tile-xla-s0"
     assert find_run(own, tile) == own
+    shutil.copy(own / "manifest.json", whole)  # a notebook wrote a model into the folder of a run
+    assert find_run(whole, layout) == whole / "ensemble-layout-xla-default"
+    with pytest.raises(SettingsError, match="runs/smoke holds a single model; give this run another NAME"):
+        record_run(whole, "data/sample", "sample")
+    (whole / "manifest.json").unlink()
     with pytest.raises(DataError, match="a run of tile:xla, layout:xla:default wanted. Name a run of"):
         find_run(own, layout)
     with pytest.raises(DataError, match="nowhere: no such folder"):
@@ -170,6 +176,18 @@ def test_the_newest_run_is_complete_and_meant_for_use(home):
         DataError, match=r"half/ensemble-tile-xla: no such folder; .*sample/ensemble-tile-xla: its"
     ):
         newest_run()
+
+
+def test_a_run_far_behind_another_on_the_same_data_ranks_only_where_it_is_named(home):
+    copy_run("sample", "sample", 2031)
+    copy_run("toy", "sample", 2032)
+    assert newest_run() == resolve("runs/toy"), "a newer one of the same score"
+    for path in resolve("runs/toy").glob("ensemble-*/manifest.json"):
+        change_json(path, lambda facts: {**facts, "valid": {**facts["valid"], "mean": -0.9}})
+        reseal(path.parent)
+    assert newest_run() == resolve("runs/sample")
+    shutil.rmtree(resolve("runs/toy"))
+    assert newest_run() == resolve("runs/sample")
 
 
 def test_a_run_without_a_model_is_refused(home, tmp_path):

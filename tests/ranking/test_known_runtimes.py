@@ -1,4 +1,4 @@
-"""The posterior over a program's configurations after some of their runtimes are known."""
+"""What is learnt of a program's configurations after some of their runtimes are known."""
 
 import os
 import warnings
@@ -11,8 +11,8 @@ from tests.helpers.cases import cases
 
 from fastslow.core.errors import DataError
 from fastslow.evaluation.ensemble_weights import min_max
-from fastslow_programs.ranking.known_models import Configurations, Encoder, GaussianProcess, Known
-from fastslow_programs.ranking.known_runtimes import check_known, posterior, read_known, score
+from fastslow_programs.ranking.known_models import Configurations, Encoder, Known, Stack
+from fastslow_programs.ranking.known_runtimes import check_known, learn, read_known
 
 CONFIGS, GROUPS, RULES = 300, 6, 8
 
@@ -36,176 +36,143 @@ def drawn(measure, config):
     return pd.DataFrame({"config": config, "runtime": measure(config)})
 
 
-def test_without_measurements_the_order_is_that_of_the_ensemble():
+def test_the_prior_orders_as_the_ensemble():
     made, *_ = program()
-    rng = np.random.default_rng(2)
-    skewed = np.exp(3 * rng.normal(size=(CONFIGS, 3)))  # ranks and values join differently
-    found = posterior(Configurations(made.choices, made.columns, skewed)).mean
-    wanted = sum(min_max(own) for own in skewed.T)
-    assert kendalltau(found, wanted)[0] == pytest.approx(1.0)
-    assert kendalltau(found, skewed.argsort(0).argsort(0).sum(1))[0] < 0.95
+    skewed = np.exp(3 * np.random.default_rng(2).normal(size=(CONFIGS, 3)))
+    given = Configurations(made.choices, made.columns, skewed)
+    prior = Encoder(given)(given).prior
+    assert kendalltau(prior, sum(min_max(own) for own in skewed.T))[0] == pytest.approx(1.0)
+    assert prior.std() == pytest.approx(0.75)
+
+
+def test_a_block_of_inputs_has_the_weight_of_its_kind_however_many_columns_it_has():
+    made, *_ = program()
+    for copies in (1, 7):
+        constant = np.full((CONFIGS, 3), 1e6)
+        columns = np.concatenate([np.tile(made.columns, copies), constant], 1)
+        predictions = np.tile(made.predictions, copies)
+        given = Configurations(made.choices, columns, predictions)
+        inputs = Encoder(given)(given)
+        squares = (inputs.features**2).mean(0)
+        widths = [columns.shape[1], 3 * GROUPS, copies, 1]
+        sums = [own.sum() for own in np.split(squares, np.cumsum(widths)[:-1])]
+        np.testing.assert_allclose(sums, [1, 1, 4, 0.75**2])
+        np.testing.assert_allclose(inputs.take(np.array([4, 2])).features, inputs.features[[4, 2]])
 
 
 def test_measurements_help_more_than_the_prediction_and_than_chance():
     made, true, measure = program()
     config = np.random.default_rng(1).permutation(CONFIGS)[:64]
-    tau = {n: kendalltau(posterior(made, drawn(measure, config[:n])).mean, true)[0] for n in (0, 16, 64)}
-    assert tau[0] > 0.5  # the prediction
-    assert tau[64] > max(tau[0], tau[16]) + 0.1
+    prior = kendalltau(made.predictions[:, 0], true)[0]
+    few, many = (kendalltau(learn(made, drawn(measure, config[:n])).mean, true)[0] for n in (16, 64))
+    assert prior > 0.5 and many > max(prior, few) + 0.05
 
 
-@cases("seed", [0, 1, 2])
-def test_process_agrees_with_the_dense_formula(seed):
-    made, true, measure = program(seed)
-    rows, rng = np.arange(20), np.random.default_rng(seed)
-    inputs = Encoder(made)(made)
-    known = Known(rng.normal(size=20), rng.integers(1, 4, 20).astype(float), 0.3)
-    weights = np.full(inputs.pool.shape[1], 1 / inputs.pool.shape[1])
-    process = GaussianProcess(inputs.take(rows), known, weights)
-    prior = process.covariance(inputs, inputs)  # (C, C), whole
-    own = prior[np.ix_(rows, rows)] + np.diag(process.noise / known.count + 1e-8)
-    slope = process.predict(inputs)[0] - prior[:, rows] @ np.linalg.solve(
-        own, known.mean - _prior_mean(process, inputs.take(rows))
-    )
-    mean, roots = process.predict(inputs)
-    np.testing.assert_allclose(slope, _prior_mean(process, inputs), atol=1e-8)
-    covariance = prior - prior[:, rows] @ np.linalg.solve(own, prior[rows])
-    np.testing.assert_allclose(prior - roots @ roots.T, covariance, atol=1e-8)
-    for left in (0, 7):  # each left out in turn, the variances unchanged
-        rest = np.delete(rows, left)
-        gain = np.linalg.solve(own[np.ix_(rest, rest)], prior[rest, left])
-        away = known.mean[rest] - _prior_mean(process, inputs.take(rest))
-        expected = _prior_mean(process, inputs.take(rows[[left]]))[0] + gain @ away
-        assert process.left_out[left] == pytest.approx(expected, abs=1e-6)
-
-
-def _prior_mean(process, inputs):
-    empty = Known(np.zeros(0), np.zeros(0), 0.0)
-    return GaussianProcess(inputs.take(np.zeros(0, int)), empty, process._weights).predict(inputs)[0]
-
-
-def test_gradient_of_the_marginal_likelihood_is_its_slope():
-    made, _, _ = program(3)
-    inputs = Encoder(made)(made).take(np.arange(12))
-    known = Known(np.random.default_rng(0).normal(size=12), np.arange(1.0, 13.0), 0.7)
-    process = GaussianProcess(inputs, known, np.full(inputs.pool.shape[1], 1 / inputs.pool.shape[1]))
-    at = process._prior + 0.3
-    for place, slope in enumerate(process._loss(at)[1]):
-        step = np.zeros(len(at))
-        step[place] = 1e-5
-        numeric = (process._loss(at + step)[0] - process._loss(at - step)[0]) / 2e-5
-        assert slope == pytest.approx(numeric, rel=1e-4, abs=1e-6)
+def test_each_measurement_is_left_out_of_its_own_prediction():
+    """Of the process in closed form: as if it was fitted again without the configuration."""
+    made, _, measure = program(3)
+    known = Known(np.arange(7), measure(np.arange(7)))  # too few for trees
+    inputs = Encoder(made)(made).take(known.config)
+    whole = Stack(inputs, known)
+    weight = whole._weights["process"]
+    assert 0 < weight < 1 and weight + whole._weights["prediction"] == pytest.approx(1)
+    covariance = whole._process.kernel_(inputs.features)
+    noisy = covariance + np.diag(known.noise / known.count)
+    away = known.score - inputs.prior
+    for left in range(7):
+        rest = np.delete(np.arange(7), left)
+        alone = covariance[left, rest] @ np.linalg.solve(noisy[np.ix_(rest, rest)], away[rest])
+        assert whole.left_out[left] == pytest.approx(inputs.prior[left] + weight * alone)
+    variance = covariance - covariance @ np.linalg.solve(noisy, covariance)
+    np.testing.assert_allclose(whole.covariance(inputs), whole.inflation * variance, atol=1e-8)
+    np.testing.assert_allclose(whole.deviation(inputs) ** 2, whole.covariance(inputs).diagonal(), atol=1e-8)
+    squares = ((known.score - whole.left_out) ** 2 * np.linalg.inv(noisy).diagonal()).sum()
+    assert whole.inflation == pytest.approx((squares + 4) / (7 + 4)) and whole.degrees == 11
 
 
 def test_order_of_rows_and_configurations_and_the_unit_do_not_matter():
     made, _, measure = program(4)
     rng = np.random.default_rng(0)
     known = drawn(measure, np.append(rng.permutation(CONFIGS)[:20], [3, 3]))
-    first = posterior(made, known).mean
-    shuffled = posterior(made, known.sample(frac=1, random_state=0)).mean
-    scaled = posterior(made, known.assign(runtime=known["runtime"] * 1e6)).mean
+    first = learn(made, known).mean
     order = rng.permutation(CONFIGS)
     place = np.argsort(order)
-    moved = posterior(made.take(order), known.assign(config=place[known["config"]])).mean
+    shuffled = learn(made, known.sample(frac=1, random_state=0)).mean
+    scaled = learn(made, known.assign(runtime=known["runtime"] * 1e6)).mean
+    moved = learn(made.take(order), known.assign(config=place[known["config"]])).mean
     for other in (shuffled, scaled, moved[place]):
         np.testing.assert_allclose(other, first, atol=2e-3)
         assert kendalltau(other, first)[0] > 0.995
 
 
-def test_repeats_give_the_noise_and_shrink_the_intervals():
+def test_repeats_give_the_noise_and_make_it_surer():
     made, _, measure = program(5, noise=0.1)
     once = np.random.default_rng(0).permutation(CONFIGS)[:24]
-    few, many = (posterior(made, drawn(measure, np.repeat(once, n))) for n in (1, 8))
-    true_noise = 0.1 / few.scale._unit
-    assert abs(many.noise / true_noise - 1) < 0.5
-    one, other = once[:12], once[12:]
-    assert many.difference(one, other)[1].mean() < 0.5 * few.difference(one, other)[1].mean()
+    few, many = (drawn(measure, np.repeat(once, n)) for n in (1, 8))
+    guess, measured = (Known(own["config"].to_numpy(), own["runtime"].to_numpy()) for own in (few, many))
+    assert guess.noise == pytest.approx(0.1) and (measured.count == 8).all()
+    assert 0.5 < np.sqrt(measured.noise) / (0.1 / measured.unit) < 1.5
+    inputs = Encoder(made)(made)
+    wide, narrow = (Stack(inputs.take(own.config), own).deviation(inputs) for own in (guess, measured))
+    assert narrow.mean() < wide.mean()
 
 
-def test_intervals_and_probabilities_are_calibrated_on_simulated_programs():
-    held, expected, right = [], [], []
-    for seed in range(8):
+def test_probabilities_are_calibrated_on_simulated_programs():
+    expected, right = [], []
+    for seed in range(4):
         made, true, measure = program(seed, noise=0.05)
         rng = np.random.default_rng(seed)
         order = rng.permutation(CONFIGS)
-        found = posterior(made, drawn(measure, order[:40]))
-        one, other = rng.choice(order[40:], (2, 400))
-        one, other = one[one != other], other[one != other]
-        logs = [np.log(measure(rows)) for rows in (one, other)]
-        low, high = found.interval(one, other)
-        difference = found.scale(logs[0]) - found.scale(logs[1])
-        held.append(((low <= difference) & (difference <= high)).mean())
-        chance = found.probability_faster(one, other)
-        expected.append(np.maximum(chance, 1 - chance).mean())
-        right.append(((chance > 0.5) == (true[one] < true[other])).mean())
-    assert 0.82 < np.mean(held) < 0.97
-    assert abs(np.mean(expected) - np.mean(right)) < 0.06
+        found = learn(made, drawn(measure, order[:40]))
+        for one, other in rng.choice(order[40:], (100, 2)).tolist():
+            chance = found.probability_faster(one, other)
+            expected.append(max(chance, 1 - chance))
+            right.append((chance > 0.5) == (true[one] < true[other]))
+    assert abs(np.mean(expected) - np.mean(right)) < 0.08
 
 
-def test_intervals_are_of_the_level_asked_for_and_as_wide_as_the_models_errors_tell():
+def test_the_probability_is_of_students_t():
     made, _, measure = program(9, noise=0.05)
-    known = drawn(measure, np.arange(30))
-    found = posterior(made, known)
-    average, (one, other) = found.average, np.arange(40, 80).reshape(2, 20)
-    mean, variance = found.difference(one, other)
-    for level, runs in ((0.5, 0), (0.9, 1), (0.99, 4)):
-        noise = 2 * found.noise**2 * average.inflation / runs if runs else 0
-        law = t(average.degrees, mean, np.sqrt(variance + noise))
-        low, high = found.interval(one, other, level, runs)
-        np.testing.assert_allclose([law.cdf(low), law.sf(high)], (1 - level) / 2)
-    np.testing.assert_array_equal(found.interval(one, other), found.interval(one, other, 0.9, 1))
-    np.testing.assert_allclose(
-        found.probability_faster(one, other), t(average.degrees, mean, np.sqrt(variance)).cdf(0)
-    )
-    for level, table in ((0.9, found.runtime()), (0.5, found.runtime(0.5))):
-        away = found.deviation * t.ppf(0.5 + level / 2, average.degrees)
-        for name, side in (("low", -1), ("runtime", 0), ("high", 1)):
-            ends = np.exp(found.scale.logs(found.mean + side * away))
-            np.testing.assert_allclose(table[name], ends)
-    inputs, process = found._inputs, average.process
-    roots = process.predict(inputs)[1]
-    whole = average.inflation * (process.covariance(inputs, inputs) - roots @ roots.T)
-    np.testing.assert_allclose(found.deviation**2, whole.diagonal(), atol=1e-8)
-    both = whole[one, one] + whole[other, other] - 2 * whole[one, other]
-    np.testing.assert_allclose(variance, both, atol=1e-8)
-    evidence = score(known["config"].to_numpy(), known["runtime"].to_numpy())[2]
-    left_out = sum(average.weights[name] * model.left_out for name, model in average._models.items())
-    squares = ((evidence.mean - left_out) ** 2 / process.left_out_variance).sum()
-    assert average.degrees > 30
-    assert average.inflation == pytest.approx((squares + average.degrees - 30) / average.degrees)
+    found = learn(made, drawn(measure, np.arange(30)))
+    covariance = found.stack.covariance(found.inputs.take(np.array([40, 50])))
+    scale = np.sqrt(np.array([1, -1]) @ covariance @ [1, -1])
+    law = t(found.stack.degrees, found.mean[40] - found.mean[50], scale)
+    assert found.probability_faster(40, 50) == pytest.approx(law.cdf(0))
+    assert found.probability_faster(50, 40) == pytest.approx(law.sf(0))
 
 
-def test_runtimes_are_in_the_unit_of_the_known_ones():
-    made, true, measure = program(6)
-    known = drawn(lambda rows: 1e6 * measure(rows), np.arange(40))
-    table = posterior(made, known).runtime()
-    assert (table["low"] <= table["runtime"]).all() and (table["runtime"] <= table["high"]).all()
-    assert abs(np.log(table["runtime"] / 1e6) - true).mean() < 0.1
-    with pytest.raises(ValueError, match="no unit"):
-        posterior(made).runtime()
-
-
-def test_advice_changes_as_measurements_come():
-    made, _, measure = program(7, noise=0.01)
-    few, all_but_noise = (posterior(made, drawn(measure, np.arange(n))) for n in (4, 250))
-    assert not few.more_would_not_change and "would raise" in few.advice
-    assert all_but_noise.more_would_not_change and "hardly change" in all_but_noise.advice
+def test_the_score_to_expect_is_for_labels_as_noisy_as_the_known_ones():
+    """Of the same program: near what is reached, and lower where runtimes are noise."""
+    promised, reached = {}, {}
+    for noise in (0.02, 1.0):
+        for seed in range(3):
+            made, _, measure = program(seed, noise)
+            found = learn(made, drawn(measure, np.arange(64)))
+            others = measure(np.arange(64, CONFIGS))
+            promised.setdefault(noise, []).append(found.stack.expected_tau)
+            reached.setdefault(noise, []).append(kendalltau(found.mean[64:], others)[0])
+        assert abs(np.mean(promised[noise]) - np.mean(reached[noise])) < 0.1
+    assert np.mean(promised[1.0]) < np.mean(promised[0.02]) - 0.4
+    assert f"if they are measured as these: {found.stack.expected_tau:.2f}" in found.words()
+    few = learn(made, drawn(measure, np.arange(7)))
+    assert few.stack.expected_tau is None and few.words().endswith("too few to tell the score to expect")
 
 
 def test_degenerate_programs_are_ranked():
     plain = Configurations(np.zeros((5, 0), int), np.zeros((5, 0)), np.zeros((5, 0)))
-    made, _, measure = program(8)
+    made, _, _ = program(8)
+    bare = Configurations(made.choices, made.columns, np.zeros((CONFIGS, 0)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for configurations, config in ((plain, [0, 1]), (made, [3]), (made, [3, 3]), (made, [1, 2])):
-            found = posterior(configurations, pd.DataFrame({"config": config, "runtime": 2.0}))
-            assert np.isfinite(found.mean).all() and np.isfinite(found.deviation).all()
-            assert found.advice
+        for given, config in ((plain, [0, 1]), (made, [3]), (made, [3, 3]), (bare, [1, 2]), (plain, [1])):
+            found = learn(given, pd.DataFrame({"config": config, "runtime": 2.0}))
+            assert np.isfinite(found.mean).all() and 0 <= found.probability_faster(0, 1) <= 1
+            assert np.isfinite(found.stack.deviation(found.inputs)).all() and found.words()
 
 
 BAD = [
-    ("", "has no column config or runtime"),
-    ("config,runtime\n", "holds no measurement"),
+    ("", "holds no row below a header"),
+    ("config,runtime\n", "holds no row below a header"),
     ("config,time\n0,1\n", "has no column runtime"),
     ("a,b\n0,1\n", "no column config or runtime"),
     ("config,runtime\n0,nan\n", "row 1 has runtime nan"),

@@ -52,14 +52,14 @@ def test_a_configuration_in_words(layout):
     file, _ = layout
     names = [f"%n.{i}" for i in range(len(file.node_opcode))]
     choices = name_choices(file, Default(0, ""), names)
-    assert in_words(choices, 0, 6, {}) == "as the default" and not differences(choices, 0)
+    assert in_words(choices, 0, 6) == "as the default" and not differences(choices, 0)
     config = max(range(12), key=lambda c: len(differences(choices, c)))
     own = differences(choices, config)
     assert len(own) >= 2 and own[0].node.startswith("%n.")
-    told = in_words(choices, config, 1, {choices.index(own[-1]): 1.0})
-    last = own[-1]
-    words = f"{last.options[last.values[config]]} instead of {last.options[last.default]}"
-    assert told == f"{last.where} {words}; and {len(own) - 1} more"
+    told = in_words(choices, config, 1)
+    first = own[0]
+    words = f"{first.options[first.values[config]]} instead of {first.options[first.default]}"
+    assert told == f"{first.where} {words}; and {len(own) - 1} more"
 
 
 def test_bounds_of_a_tile(tmp_path):

@@ -14,7 +14,7 @@ from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.unseen import read_unseen
 from fastslow_programs.ranking import packaged
 from fastslow_programs.ranking.inference import FinishedRun
-from fastslow_programs.ranking.models import load_models
+from fastslow_programs.ranking.models import read_models
 from fastslow_programs.ranking.pack import EXPECTED, MOST_BYTES, PackSettings, pack_models
 from fastslow_programs.ranking.runs import runs_folder
 from fastslow_programs.ranking.trust import Seen
@@ -54,7 +54,7 @@ def test_they_predict_as_the_run_did(packed):
             np.testing.assert_allclose(found[name], prediction, rtol=1e-5, atol=1e-6)
             np.testing.assert_array_equal(np.argsort(found[name]), np.argsort(prediction))
     for kind, own in seen.items():
-        again = load_models().seen(kind)
+        again = read_models().seen(kind)
         assert all(np.array_equal(vars(own)[key], vars(again)[key]) for key in vars(own))
 
 
@@ -92,7 +92,7 @@ def test_the_shipped_models_are_small_and_as_old_as_the_features_code(tmp_path, 
     archive = packaged.FOLDER / packaged.ARCHIVE
     assert archive.stat().st_size <= MOST_BYTES
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()[:12]
-    models = load_models()
+    models = read_models()
     assert models.folder.name == f"models-{digest}" and len(models.words()) == len(COLLECTIONS)
     assert (models.folder / EXPECTED).is_file(), STALE
     expected = read_arrays(models.folder / EXPECTED)

@@ -26,7 +26,7 @@ from fastslow_programs.ranking.rank import (
     PAGE,
     PICTURES,
     TABLE,
-    rank,
+    rank_source,
     write_ranking,
 )
 from fastslow_programs.tuning.settings import TuneSettings
@@ -56,7 +56,7 @@ def dots(home):
 @pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.slug)
 def test_a_test_file_gives_the_row_of_the_submission(home, collection):
     program = test_program(collection.slug)
-    ranking = rank(RankSettings(source=str(program.path)))
+    ranking = rank_source(RankSettings(source=str(program.path)))
     rows = pd.read_csv(resolve("submissions/smoke.csv")).set_index("ID")["TopConfigs"]
     order = ranking.table["config"].tolist()
     row = [int(config) for config in rows[program.id].split(";")]
@@ -72,7 +72,7 @@ def test_a_test_file_gives_the_row_of_the_submission(home, collection):
 
 def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     settings = RankSettings(source=dots, configs=40)
-    ranking = rank(settings)
+    ranking = rank_source(settings)
     table, folder = ranking.table, resolve("data/converted/rankings/dots")
     assert not folder.exists(), "nothing is written before it is asked for"
     assert write_ranking(ranking, settings) == folder
@@ -83,8 +83,7 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     assert table["prediction"].is_monotonic_increasing and ranking.default is None
     pd.testing.assert_frame_equal(pd.read_csv(folder / TABLE), table)
     assert len(pd.read_csv(folder / EFFECTS)) == len(ranking.effects) > 0
-    ends = ranking.ends(4)
-    assert ends["rank"].tolist() == [1, 2, 3, 4, 37, 38, 39, 40]
+    assert set(ranking.differences(4)["rank"]) <= {1, 2, 3, 4, 37, 38, 39, 40}
     rows = pd.read_csv(folder / ENDS)
     pd.testing.assert_frame_equal(rows, ranking.differences(10), check_dtype=False)
     assert rows["node"].str.match(r"(dot|reshape)\.\d+").all() and (rows["layout"] != rows["default"]).all()
@@ -111,7 +110,7 @@ def test_a_tile_protobuf_is_ranked_and_scored_by_the_tile_metric(home):
         run.op_config.tile_size_config.kernel_bounds[:] = [number + 1, 2]
     path = home / "tile.pb"
     path.write_bytes(TuningData(modules=[tuned]).SerializeToString())
-    ranking = rank(RankSettings(source=str(path)))
+    ranking = rank_source(RankSettings(source=str(path)))
     table, facts = ranking.table, ranking.summary()
     assert table["over_default"].tolist() == (table["runtime"] / 10).tolist() and len(table) == 6
     place = table.loc[table["config"] == 0, "rank"].item()
@@ -125,13 +124,13 @@ def test_a_tile_protobuf_is_ranked_and_scored_by_the_tile_metric(home):
 def test_what_no_model_reads_is_not_missed(home, dots, monkeypatch):
     recipe = {"settings": {"compiler_defaults": False}}
     monkeypatch.setattr("fastslow_programs.ranking.rank.read_recipe", lambda folder: recipe)
-    assert "compiler's own layouts" not in rank(RankSettings(source=dots, configs=8)).summary()
+    assert "compiler's own layouts" not in rank_source(RankSettings(source=dots, configs=8)).summary()
 
 
 def test_a_random_file_alone_lacks_its_default_file(home, tmp_path):
     own = test_program("layout-xla-random").path
     for path, said in ((own, False), (Path(shutil.copy(own, tmp_path / "alone.npz")), True)):
-        facts = rank(RankSettings(source=str(path), collection="layout:xla:random")).summary()
+        facts = rank_source(RankSettings(source=str(path), collection="layout:xla:random")).summary()
         assert ("default/SPLIT/NAME.npz beside" in facts.get("compiler's own layouts", "")) == said
 
 
@@ -142,7 +141,7 @@ def test_measured_runs_are_compared_with_the_ranking(home):
         for _ in tuned.config_index_to_node:
             run.module_config.layout_config.nodes.add(tensors=[{"dims": order}])
     (home / "tuned.pb").write_bytes(tuned.SerializeToString())
-    ranking = rank(RankSettings(source=str(home / "tuned.pb"), configs=0))
+    ranking = rank_source(RankSettings(source=str(home / "tuned.pb"), configs=0))
     table = ranking.table.sort_values("config")
     assert table["runtime"].tolist() == [500, 300, 400] and ranking.default is None
     tau = ranking_tau(table["runtime"].to_numpy(), table["prediction"].to_numpy())
@@ -153,7 +152,7 @@ def test_the_fastest_are_estimated_by_the_compiler(home, dots, monkeypatch):
     monkeypatch.setattr("fastslow_programs.program.program_settings.Labeller", StubLabeller)
     for module in ("program.user_program", "ranking.rank"):
         monkeypatch.setattr(f"fastslow_programs.{module}.require_compiler", lambda: None)
-    ranking = rank(RankSettings(source=dots, configs=20, estimate=5))
+    ranking = rank_source(RankSettings(source=dots, configs=20, estimate=5))
     # the stub estimates 100, 102, 103, 105 cycles for programs 0 (the default), 2, 3, 5 and refuses 1 and 4
     assert ranking.default_cycles == 100 and ranking.default == 0
     assert ranking.table["estimated_cycles"].head(5).fillna(0).tolist() == [0, 102, 103, 0, 105]
@@ -167,7 +166,7 @@ def test_the_fastest_are_estimated_by_the_compiler(home, dots, monkeypatch):
 
 
 def test_a_single_model_ranks_too(home, dots):
-    ranking = rank(RankSettings(source=dots, configs=12, run="runs/smoke/ranker-layout-xla-random-s0"))
+    ranking = rank_source(RankSettings(source=dots, configs=12, run="runs/smoke/ranker-layout-xla-random-s0"))
     assert ranking.weights == {"ranker-layout-xla-random-s0": 1.0}
     np.testing.assert_array_equal(ranking.table["prediction"], ranking.table["ranker-layout-xla-random-s0"])
 
@@ -226,24 +225,28 @@ def test_bad_input_is_refused_by_name(home, tmp_path, name, content, settings, e
     elif content is not None:
         path.write_bytes(content)
     with pytest.raises(error, match=said):
-        rank(RankSettings(source=str(path), **settings))
+        rank_source(RankSettings(source=str(path), **settings))
     assert not resolve("data/converted/rankings").exists()
 
 
 def test_known_runtimes_decide_the_order(home, dots, tmp_path):
     """Runtimes that are the reverse of the prediction turn the ranking around."""
-    before = rank(RankSettings(source=dots, configs=40))
+    before = rank_source(RankSettings(source=dots, configs=40))
     runtime = 41.0 - before.table["rank"]
     known = pd.DataFrame({"config": before.table["config"], "runtime": runtime}).iloc[::2]
     known.to_csv(tmp_path / "known.csv", index=False)
-    after = rank(RankSettings(source=dots, configs=40, known=str(tmp_path / "known.csv")))
+    after = rank_source(RankSettings(source=dots, configs=40, known=str(tmp_path / "known.csv")))
     truth = runtime.set_axis(before.table["config"])[after.table["config"]].to_numpy()
     assert ranking_tau(truth, after.table["prediction"].to_numpy()) > 0.8
     assert after.learnt.configs == len(known) == after.table["known"].notna().sum()
     assert any(sentence.startswith("known runtimes: 20, of 20") for sentence in after.words())
-    pd.testing.assert_frame_equal(after.table, rank(RankSettings(source=dots, configs=40), known=known).table)
+    pd.testing.assert_frame_equal(
+        after.table, rank_source(RankSettings(source=dots, configs=40), known=known).table
+    )
     ids = before.table.set_index("config")["id"]
     same = known.assign(id=ids[known["config"]].to_numpy(), config=0)  # the identity counts, not the position
-    pd.testing.assert_frame_equal(after.table, rank(RankSettings(source=dots, configs=40), known=same).table)
+    pd.testing.assert_frame_equal(
+        after.table, rank_source(RankSettings(source=dots, configs=40), known=same).table
+    )
     with pytest.raises(DataError, match=r"row \d+ has id c\w+, which is no configuration"):
-        rank(RankSettings(source=dots, configs=20, seed=1), known=same)
+        rank_source(RankSettings(source=dots, configs=20, seed=1), known=same)

@@ -168,9 +168,11 @@ def test_failures_leave_the_pool():
     assert Confirming(10).propose(history, 10, rng) == [], "only the default has a value"
     history.add(Proposal((0, 1, 1, 1, 1), "search"), Evaluation(None, "failed"))
     assert Confirming(10).propose(history, 10, rng) == []
-    assert history.value_of((0, 1, 1, 1, 1)) is None
+    assert history.evaluation_of((0, 1, 1, 1, 1)) is None
     history.add(Proposal((1, 1, 1, 1, 1), "search"), Evaluation(4.0))
-    assert history.value_of((1, 1, 1, 1, 1)) == pytest.approx(2.0), "the geometric mean of its measurements"
+    assert history.evaluation_of((1, 1, 1, 1, 1))[1] == pytest.approx(2.0), (
+        "the geometric mean of its measurements"
+    )
 
 
 def test_the_verdict_is_the_headline_and_not_the_fastest_measurement():

@@ -3,12 +3,11 @@
 import json
 import sys
 
-import numpy as np
 import pytest
 
 from fastslow.core.errors import SettingsError
 from fastslow.hlo.messages import HloProto, Module
-from fastslow_programs.tuning.evaluators import CommandEvaluator, Compiled, Replay, top_k_error
+from fastslow_programs.tuning.evaluators import CommandEvaluator, Compiled, Replay
 from fastslow_programs.tuning.history import Proposal
 from helpers.cases import cases
 from helpers.stub_labeller import StubLabeller
@@ -120,8 +119,3 @@ def test_the_json_is_what_describe_gives(script):
     command = script("print(len(json.load(open(sys.argv[1]))['options']))")
     assert outcomes(command)[0].value == 2
     assert json.loads(json.dumps(command.describe((1, 2)))) == {"options": [1, 2]}
-
-
-def test_top_k_error():
-    values, prediction = np.array([2.0, 1.0, 4.0]), np.array([0.1, 0.2, 0.0])
-    assert [top_k_error(values, prediction, k) for k in (1, 2, 3, 9)] == [3.0, 1.0, 0.0, 0.0]

@@ -15,7 +15,7 @@ from fastslow_programs.tuning.history import Evaluation, Proposal
 from fastslow_programs.tuning.kept_study import open_study
 from fastslow_programs.tuning.search.space import Space
 from fastslow_programs.tuning.settings import TuneSettings
-from fastslow_programs.tuning.tune import tune
+from fastslow_programs.tuning.tune import complete_study
 from helpers.cases import cases
 from helpers.competition_files import layout_arrays, write_npz
 from helpers.search_spaces import choices
@@ -32,7 +32,7 @@ def study(tmp_path_factory):
     npz = write_npz(folder / "labelled.npz", layout_arrays(3, dots=4, configs=40))
     common = {"run": "none", "strategy": "tpe", "evaluations": 11, "batch": 4, "data_root": str(folder)}
     settings = TuneSettings(source=str(npz), **common)
-    done = tune(settings).history.done
+    done = complete_study(settings).history.done
     return settings, settings.journal.read_bytes(), done
 
 
@@ -43,7 +43,7 @@ def test_a_study_whose_journal_is_cut_at_any_byte_gives_the_same_result(study, d
     length = data.draw(st.integers(0, len(journal)))
     settings.journal.write_bytes(journal[:length])
     torn = length and journal[length - 1 : length] != b"\n"
-    resumed = tune(settings)
+    resumed = complete_study(settings)
     assert resumed.history.done == done
     assert ("the last record was torn" in capsys.readouterr().err) == bool(torn)
     assert settings.journal.read_bytes().count(b"\n") == journal.count(b"\n"), "nothing is evaluated twice"
@@ -52,10 +52,10 @@ def test_a_study_whose_journal_is_cut_at_any_byte_gives_the_same_result(study, d
 @cases("strategy", ["guided", "random", "nsga2"])
 def test_an_interrupted_batch_is_completed_as_if_it_had_not_been(study, tmp_path, strategy):
     settings = study[0].model_copy(update={"strategy": strategy, "data_root": str(tmp_path)})
-    done = tune(settings).history.done
+    done = complete_study(settings).history.done
     lines = settings.journal.read_bytes().splitlines(keepends=True)
     settings.journal.write_bytes(b"".join(lines[:8]))  # two of the second batch
-    assert tune(settings).history.done == done
+    assert complete_study(settings).history.done == done
 
 
 def change(key, value, number=4):
@@ -112,7 +112,7 @@ def test_a_record_that_is_wrong_is_refused_and_kept(study, wrong):
     content = b"\n".join(wrong(journal.splitlines())) + b"\n"
     settings.journal.write_bytes(content)
     with pytest.raises(DataError, match=r"study\.journal: .*(Restore it|delete it)"):
-        tune(settings)
+        complete_study(settings)
     assert settings.journal.read_bytes() == content, "nothing is written to it"
 
 
@@ -122,7 +122,7 @@ def test_a_file_of_another_kind_is_refused_and_kept(study, content):
     for whole in (content, content + journal):
         settings.journal.write_bytes(whole)
         with pytest.raises(DataError, match="line 1 is no record of a study"):
-            tune(settings)
+            complete_study(settings)
         assert settings.journal.read_bytes() == whole
 
 
@@ -136,7 +136,7 @@ def test_a_study_of_an_older_version_is_refused_by_name(study):
     ]
     settings.journal.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in old))
     with pytest.raises(DataError, match="study.journal: is the study of an older version.*another folder"):
-        tune(settings)
+        complete_study(settings)
 
 
 def test_a_pipe_or_a_device_is_not_waited_for(study):
@@ -145,7 +145,7 @@ def test_a_pipe_or_a_device_is_not_waited_for(study):
         settings.journal.unlink(missing_ok=True)
         make(settings.journal)
         with pytest.raises(DataError, match="a file is wanted"):
-            tune(settings)
+            complete_study(settings)
     settings.journal.unlink()
 
 

@@ -75,8 +75,8 @@ def trained_together(own: Collection, train_on: str) -> list[Collection]:
     Those are none (``collection``), the other search of xla or nlp (``source``), or every other layout
     collection (``layout``). For tile there is none.
     """
-    same = own.name.split(":")[: _SHARED[train_on]]
-    return [c for c in COLLECTIONS if c != own and c.name.split(":")[: len(same)] == same]
+    (group,) = (group for group in training_groups(own.kind, train_on).values() if own in group)
+    return [c for c in group if c != own]
 
 
 def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:

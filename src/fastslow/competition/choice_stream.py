@@ -1,17 +1,15 @@
-"""Tied choices of a stream of configurations: found on the first rows, verified bit by bit on all others.
+"""Tied choices of a stream of configurations: found on the first rows, verified on all others.
 
 After a few hundred configurations the groups and their options are known, and every further one is a choice
 among them: it is written out from the choices of one tensor per group and compared with what the file holds.
-Only what differs is looked at entry by entry. So a file costs little more than to decompress it.
 """
 
 import numpy as np
 
-from fastslow.competition.layouts import LAYOUT_WIDTH, PLACE_VALUES, ROLES, layouts_of
+from fastslow.competition.layouts import ROLES, layouts_of
 from fastslow.competition.tied_choices import Choices, distinct_rows
 
 _LEARNED = 16  # rows that groups are divided by at once: the work is quadratic in them
-_MAX_STATES = 1 << 16  # entries of a table of patterns, 72 bytes each where layouts are float32
 _NONE = -1  # number of no layout
 
 
@@ -48,16 +46,16 @@ class ChoiceFinder:
         self._values.append(values.astype(np.min_scalar_type(max(0, self.numbers.shape[1] - 1))))
         self.held += self._values[-1].nbytes
 
-    def explain(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
+    def explain(self, rows: np.ndarray) -> np.ndarray:
         """Find the options of configurations, and divide groups and add options where that is needed.
 
         Args:
             rows: ``(n, T)`` int32 numbers of the layouts of each tensor.
 
         Returns:
-            ``(n, G)`` option of each group, and whether anything was new.
+            ``(n, G)`` option of each group.
         """
-        new, start = False, np.arange(len(self.group))
+        start = np.arange(len(self.group))
         while True:
             seen = rows[:, self.first, None] == self.numbers[self.first]
             values = seen.argmax(2) if seen.size else np.zeros(seen.shape[:2], np.int64)
@@ -65,8 +63,7 @@ class ChoiceFinder:
             wrong = self.numbers.take(entry) != rows
             unexplained = np.flatnonzero(wrong.any(1))[:_LEARNED]
             if not len(unexplained):
-                return values, new
-            new = True
+                return values
             self._learn(rows[unexplained], np.unique(self.group[wrong[unexplained].any(0)]))
 
     def _learn(self, rows: np.ndarray, groups: np.ndarray) -> None:
@@ -116,66 +113,3 @@ class ChoiceFinder:
             codes=codes.reshape(*shape, -1 if codes.size else 1),
             options=self.options[order].astype(np.int32),
         )
-
-
-class Patterns:
-    """The bytes of configurations of known options: what a file must hold, written out and compared.
-
-    A node's bytes depend on the options of its three groups. Nodes of equal groups and layouts share a class,
-    for which they are tabulated under every combination of options. Where that is too many, each tensor has
-    its own table.
-
-    Args:
-        finder: The groups and options known.
-        dtype: Type of the file's array.
-    """
-
-    def __init__(self, finder: ChoiceFinder, dtype: np.dtype):
-        self._finder, self._bits = finder, np.dtype(f"u{dtype.itemsize}")
-        self._weights = PLACE_VALUES.astype(np.float32 if dtype.itemsize <= 4 else np.float64)
-        # a layout's number minus that of zeros: entries are taken as they are
-        self._first_numbers = (finder.numbers[finder.first] - PLACE_VALUES.sum()).astype(self._weights.dtype)
-        for width in (len(ROLES), 1):
-            groups, numbers = (
-                finder.group.reshape(-1, width),
-                finder.numbers.reshape(-1, width, finder.numbers.shape[1]),
-            )
-            columns = numbers.reshape(len(groups), -1).T
-            one, self._class = distinct_rows([*groups.T, *(columns - _NONE)], len(groups))
-            options = finder.options[groups[one]]
-            if options.prod(1).sum() <= _MAX_STATES:
-                break
-        step = np.cumprod(options, 1) // options
-        states = options.prod(1)
-        start = np.cumsum(states) - states
-        self._start = start.astype(np.float32)
-        self._steps = np.zeros((len(finder.first), len(one)), np.float32)
-        np.add.at(self._steps, (groups[one].T, np.arange(len(one))), step.T)
-        owner = np.repeat(np.arange(len(one)), states)
-        option = (np.arange(len(owner)) - start[owner])[:, None] // step[owner] % options[owner]
-        number = numbers[one[owner][:, None], np.arange(width), option]
-        patterns = layouts_of(number.ravel()).astype(dtype)
-        rows = patterns.reshape(len(owner), width * LAYOUT_WIDTH)
-        self._table = rows.view(f"V{rows.shape[1] * dtype.itemsize}").ravel()
-
-    def match(self, chunk: np.ndarray) -> np.ndarray | None:
-        """Find the options of configurations, if all of them are made of known ones.
-
-        Args:
-            chunk: ``(n, K, 18)`` rows of the file.
-
-        Returns:
-            ``(n, G)`` option of each group; None if a byte differs from what known options have there.
-        """
-        layouts = chunk.reshape(len(chunk), len(self._finder.group), LAYOUT_WIDTH)
-        layouts = layouts.view(f"V{LAYOUT_WIDTH * chunk.itemsize}").take(self._finder.first, axis=1)
-        with np.errstate(invalid="ignore", over="ignore"):  # of no number, hence of no option
-            number = layouts.view(chunk.dtype) @ self._weights
-        values = np.zeros(number.shape, np.uint16)
-        for option, first in enumerate(self._first_numbers.T[1:], 1):
-            np.copyto(values, option, where=number == first)
-        state = (values.astype(np.float32) @ self._steps + self._start).astype(np.intp)
-        # with mode="clip" numpy copies without a check of each index; they are in range
-        wanted = self._table.take(state.take(self._class, axis=1, mode="clip"), mode="clip")
-        same = np.array_equal(wanted.view(self._bits).ravel(), chunk.view(self._bits).ravel())
-        return values if same else None

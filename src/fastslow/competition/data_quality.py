@@ -16,11 +16,11 @@ MIN_RUNS = 10
 """Measurements beyond the first of a configuration that an estimate of noise needs; 10 determine it to a
 quarter of itself. Where a search measured only the default again, one configuration has them all."""
 MIN_REPEATED = 20
-"""Repeated configurations that the tau between two measurements needs, for its interval."""
+"""Repeated configurations that the tau between two measurements needs."""
 LOW_CEILING, JUMPS, DRIFT, ENOUGH_ROWS = 0.6, 0.05, 0.3, 500
 """Bounds of :attr:`Quality.doubts`. The jumps of AlexNet are 0.001; the two U-Nets at hand have jumps of 0.09
 and 0.12. The 2nd place left U-Nets out of validation."""
-_DRAWS, _RESAMPLES, _NEAREST, _BLOCKS, _BLOCK_ROWS = 16, 200, 50, 50, 20
+_DRAWS, _NEAREST, _BLOCKS, _BLOCK_ROWS = 16, 50, 50, 20
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,7 @@ class Quality:
     noise: float  # standard deviation of log runtime between runs of an equal configuration: a relative error
     spread: float  # median over repeated configurations of largest over smallest runtime, minus 1
     repeat_tau: float  # Kendall's tau between two runs of the repeated configurations, -1 to 1
-    repeat_low: float  # its 95 % interval, by resampling the configurations
-    repeat_high: float
     ceiling: float  # Kendall's tau that a perfect predictor would reach on all rows
-    close_pairs: float  # share of pairs of rows that differ by less than the noise of a difference, 0 to 1
     drift: float  # Kendall's tau of runtime and row number: far from 0 where the machine changed meanwhile
     jumps: float
     """Share of the variance of the ranks of runtimes that lies between blocks of rows, beyond chance, 0 to 1:
@@ -55,20 +52,19 @@ class Quality:
         return "; ".join(said)
 
 
-def measure_quality(program: Program, seed: int = 0) -> Quality:
+def measure_quality(program: Program) -> Quality:
     """Measure the labels of a program, see :func:`quality_of`."""
-    return quality_of(*config_groups(program), seed)
+    return quality_of(*config_groups(program))
 
 
-def quality_of(runtime: np.ndarray, group: np.ndarray, seed: int = 0) -> Quality:
+def quality_of(runtime: np.ndarray, group: np.ndarray) -> Quality:
     """Measure the labels of one graph.
 
     Args:
         runtime: ``(C,)`` runtimes above 0, in the order of the rows.
         group: ``(C,)`` number of each row's configuration, from 0.
-        seed: Seed of the resampling and the simulated noise.
     """
-    values, rng = np.log(np.asarray(runtime, np.float64)), np.random.default_rng(seed)
+    values, rng = np.log(np.asarray(runtime, np.float64)), np.random.default_rng(0)
     counts = np.bincount(group)
     largest, smallest = np.full(len(counts), -np.inf), np.full(len(counts), np.inf)
     np.maximum.at(largest, group, values)
@@ -76,16 +72,16 @@ def quality_of(runtime: np.ndarray, group: np.ndarray, seed: int = 0) -> Quality
     means = np.clip(np.bincount(group, values) / counts, smallest, largest)  # no rounding where all are equal
     repeated = np.flatnonzero(counts > 1)
     noise = label_noise(runtime, group)
-    spread = tau = low = high = ceiling = close = np.nan
+    spread = tau = ceiling = np.nan
     if np.isfinite(noise):
         spread = float(np.median(np.expm1(largest - smallest)[repeated]))
         ceiling = _ceiling(values, group, counts, means, rng)
-        close = share_of_close_pairs(values, noise * np.sqrt(2))
     if len(repeated) >= MIN_REPEATED:
-        tau, low, high = _repeat_tau(values, group, repeated, rng)
+        runs = [two_runs(values, group, repeated, rng) for _ in range(_DRAWS)]
+        tau = float(np.mean([kendall_tau(*both) for both in runs]))
     drift, jumps = _order(values)
     sizes = len(values), len(counts), len(repeated)
-    return Quality(*sizes, noise, spread, tau, low, high, ceiling, close, drift, jumps)
+    return Quality(*sizes, noise, spread, tau, ceiling, drift, jumps)
 
 
 def label_noise(runtime: np.ndarray, group: np.ndarray) -> float:
@@ -102,17 +98,6 @@ def label_noise(runtime: np.ndarray, group: np.ndarray) -> float:
     values = values - values[np.unique(group, return_index=True)[1]][group]  # 0 without rounding where equal
     squares = np.square(values - (np.bincount(group, values) / counts)[group]).sum()
     return float(np.sqrt(squares / runs))
-
-
-def share_of_close_pairs(values: np.ndarray, distance: float) -> float:
-    """Return the share of pairs that differ by less than a distance, 0 to 1; NaN for a single value."""
-    ordered = np.sort(values)
-    count = len(ordered)
-    if count < 2:
-        return np.nan
-    above = np.searchsorted(ordered, ordered + distance, "left")
-    pairs = np.maximum(above - np.arange(count) - 1, 0).sum()
-    return float(pairs / (count * (count - 1) / 2))
 
 
 def two_runs(
@@ -134,17 +119,6 @@ def two_runs(
     start = np.searchsorted(group[order], repeated)
     runs: np.ndarray = values[order[np.stack([start, start + 1])]]
     return runs
-
-
-def _repeat_tau(
-    values: np.ndarray, group: np.ndarray, repeated: np.ndarray, rng: np.random.Generator
-) -> tuple[float, float, float]:
-    draws = [two_runs(values, group, repeated, rng) for _ in range(_DRAWS)]
-    tau = float(np.mean([kendall_tau(*runs) for runs in draws]))
-    count = len(repeated)
-    draw = (draws[n % _DRAWS][:, rng.integers(count, size=count)] for n in range(_RESAMPLES))
-    low, high = np.quantile([kendall_tau(*runs) for runs in draw], [0.025, 0.975])
-    return tau, float(low), float(high)
 
 
 def _ceiling(

@@ -4,7 +4,6 @@ What depends on the layouts of some tensors alone (a node's state, its cost, a c
 same for all configurations of a class. A graph has thousands of nodes but few distinct sets of groups.
 """
 
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,9 +11,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import sparse
 
-Rank = Callable[[np.ndarray], np.ndarray]
-_Step = tuple[np.ndarray, sparse.csr_matrix, Rank]
-
+_Step = tuple[np.ndarray, sparse.csr_matrix]
 _KEY_BITS = 62
 _BLOCK = 1 << 20  # keys that are sorted at once, 8 bytes each
 
@@ -43,19 +40,15 @@ class Classes:
         indptr = np.arange(len(index) + 1, dtype=np.int64) * index.shape[1]
         return sparse.csr_array((np.ones(index.size), index.ravel(), indptr), shape=(len(index), len(self)))
 
-    def sum(self, table: np.ndarray, configs: slice = slice(None), chunk_bytes: int = 1 << 26) -> np.ndarray:
-        """Sum the rows of a table ``(T, F)`` over the classes of each configuration: ``(configs, F)``.
+    def sum(self, table: np.ndarray, chunk_bytes: int = 1 << 26) -> np.ndarray:
+        """Sum the rows of a table ``(T, F)`` over the classes of each configuration: ``(C, F)``.
 
         Rows are added in order of the sets; the working memory for one chunk changes no value.
         """
         num_sets, num_configs = self.index.shape
-        first, last, _ = configs.indices(num_configs)
-        sums = np.zeros((last - first, table.shape[1]))
         step = max(1, chunk_bytes // (24 * max(1, num_sets)))
-        for start in range(first, last, step):
-            chunk = slice(start, min(start + step, last))
-            sums[start - first : chunk.stop - first] = self.picks(chunk) @ table
-        return sums
+        chunks = [slice(start, start + step) for start in range(0, num_configs, step)]
+        return np.concatenate([self.picks(chunk) @ table for chunk in chunks])
 
 
 class GroupSets:
@@ -119,11 +112,11 @@ class GroupSets:
         choices = np.ascontiguousarray(np.asarray(values).T, np.int64)
         class_bits = num_configs.bit_length()
         index = np.zeros((self.num_sets, num_configs), np.int32)
-        for rows, word, rank in self._steps(class_bits):
+        for rows, word in self._steps(class_bits):
             for start in range(0, len(rows), step := max(1, _BLOCK // num_configs)):
                 block = rows[start : start + step]
                 above = index[block].astype(np.int64) << (_KEY_BITS - class_bits)
-                index[block] = rank(above | (word[start : start + step] @ choices))
+                index[block] = _rank_rows(above | (word[start : start + step] @ choices))
         size = index.max(1, initial=-1) + 1
         first = np.concatenate([[0], np.cumsum(size, dtype=np.int64)])
         index += first[:-1, None].astype(np.int32)
@@ -131,12 +124,12 @@ class GroupSets:
         config[index] = np.arange(num_configs)
         return Classes(index, first, config, np.bincount(index.ravel(), minlength=len(config)))
 
-    def _steps(self, class_bits: int) -> list[tuple[np.ndarray, sparse.csr_matrix, Rank]]:
+    def _steps(self, class_bits: int) -> list[_Step]:
         """Return how to number the classes of less than ``2**class_bits`` configurations, word by word.
 
         A word writes choices of a set into one number. A choice takes bits of its own, so words are equal if
         and only if the choices are. A key is a word below the class by the words before. A step has the
-        ``(n,)`` sets, the ``(n, G)`` matrix that gives their words from choices, and what ranks their keys.
+        ``(n,)`` sets and the ``(n, G)`` matrix that gives their words from choices.
         """
         if class_bits in self._known_steps:
             return self._known_steps[class_bits]
@@ -154,22 +147,10 @@ class GroupSets:
             np.maximum.at(used, row[own], stop[own])
             places = row[own], self._members.indices[own]
             matrix = sparse.csr_matrix((1 << (stop - bits)[own], places), shape=self._members.shape)
-            counted = (used <= class_bits) & (number == 0)
-            for chosen, rank in ((counted, _count_rows), (~counted, _rank_rows)):
-                rows = np.flatnonzero((used > 0) & chosen)
-                steps.append((rows, matrix[rows], rank))
+            rows = np.flatnonzero(used)
+            steps.append((rows, matrix[rows]))
         self._known_steps[class_bits] = steps
         return steps
-
-
-def _count_rows(keys: np.ndarray) -> np.ndarray:
-    """Return the same as :func:`_rank_rows`, faster for keys below about C."""
-    size = keys.max(initial=-1) + 1
-    slots = keys + size * np.arange(len(keys))[:, None]
-    taken = np.zeros((len(keys), size), bool)
-    taken.ravel()[slots] = True
-    rank: np.ndarray = (np.cumsum(taken, axis=1, dtype=np.int32) - 1).ravel()[slots]
-    return rank
 
 
 def _rank_rows(keys: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastslow.competition.catalog import Collection, ProgramFile
-from fastslow.competition.choice_stream import ChoiceFinder, Patterns
+from fastslow.competition.choice_stream import ChoiceFinder
 from fastslow.competition.layouts import (
     ENTRY_VALUES,
     LAYOUT_WIDTH,
@@ -218,14 +218,11 @@ def find_choices(path: Path, rows: Iterable[np.ndarray]) -> tuple[np.ndarray, Ch
         DataError: A value is not a whole number from -1 to 5, a layout names an axis twice or has a hole, or
             the choices do not fit into the machine's memory.
     """
-    finder = patterns = None
+    finder = None
     start, memory = 0, machine_memory()
     for chunk in rows:
         finder = finder or ChoiceFinder(chunk.shape[1])
-        values = patterns.match(chunk) if patterns else None
-        if values is None:
-            values, new = finder.explain(_layout_numbers(path, chunk, start))
-            patterns = None if new or not chunk.size else Patterns(finder, chunk.dtype)
+        values = finder.explain(_layout_numbers(path, chunk, start))
         finder.add(values)
         start += len(chunk)
         if _COPIES * finder.held > memory:

@@ -142,13 +142,11 @@ def check_ids(data_root: Path, collections: Iterable[Collection] = COLLECTIONS) 
                 raise DataError(program.path, f"{program.path.name!r} {problem}", "Rename the file")
 
 
-def expected_counts(data_root: Path, partial: bool = False) -> dict[str, int | None]:
+def expected_counts(data_root: Path) -> dict[str, int | None]:
     """Return the IDs that a submission must have, with each graph's number of configurations.
 
     The IDs come from ``sample_submission.csv`` where it exists, else from the test npz of all five
     collections. The number is None where the npz is absent: the indices in the sample are placeholders.
-
-    With ``partial`` a collection may lack its test folder.
 
     Raises:
         DataError: Neither exists, an npz is broken, or an npz is not in ``sample_submission.csv``.
@@ -156,15 +154,12 @@ def expected_counts(data_root: Path, partial: bool = False) -> dict[str, int | N
     sample = _sample_lines(data_root)
     counts = dict.fromkeys(sample)
     for collection in COLLECTIONS:
-        if not collection.folder(data_root, TEST).is_dir() and (sample or partial):
+        if not collection.folder(data_root, TEST).is_dir() and sample:
             continue
         programs = list_programs(data_root, collection, TEST)
         _require_listed(programs, sample)
         for program in programs:
             counts[program.id] = check_schema(program.path, collection.kind, read_headers(program.path))["C"]
-    if not counts:
-        remedy = "Check the data root, or run `make data`"
-        raise DataError(data_root, f"neither test npz nor {SAMPLE}", remedy)
     return counts
 
 
@@ -230,13 +225,12 @@ def _indices(top_configs: str, kind: str, count: int | None) -> np.ndarray:
     return np.array(indices, dtype=np.int64)
 
 
-def check_submission(path: Path, data_root: Path, partial: bool = False) -> dict[str, Any]:
+def check_submission(path: Path, data_root: Path) -> dict[str, Any]:
     """Read a submission back and check it against the competition's test files.
 
     Args:
         path: The CSV.
         data_root: The folder with ``npz_all/`` or ``sample_submission.csv`` or both.
-        partial: Allow missing IDs. Such a CSV is for trying the pipeline; Kaggle refuses it.
 
     Returns:
         ``rows``: number of rows by collection. ``without_npz``: number of rows whose number of configurations
@@ -246,8 +240,8 @@ def check_submission(path: Path, data_root: Path, partial: bool = False) -> dict
     Raises:
         DataError: As for :func:`expected_counts` and :func:`read_submission`.
     """
-    counts = expected_counts(data_root, partial)
-    rankings = read_submission(path, counts, partial)
+    counts = expected_counts(data_root)
+    rankings = read_submission(path, counts)
     collections = {row_id: collection_of(row_id) for row_id in rankings}
     layout = [order for row_id, order in rankings.items() if row_id.startswith("layout:")]
     return {

@@ -59,19 +59,6 @@ class Choices:
         codes: np.ndarray = self.codes[nodes, roles, self.values[rows][:, self.group]]
         return codes
 
-    def partition(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Divide the configurations into classes that agree on some groups.
-
-        Args:
-            groups: ``(n,)`` positions of groups, in any order.
-
-        Returns:
-            ``(C,)`` int32 class of each configuration, and ``(P,)`` int64 the first configuration of each
-            class. Classes are numbered in lexicographic order of the options, groups in ascending order.
-        """
-        first, index = distinct_rows((self.values[:, group] for group in np.unique(groups)), len(self))
-        return index.astype(np.int32), first
-
 
 def distinct_rows(columns: Iterable[np.ndarray], num_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Find the distinct rows of a table of whole numbers, without sorting rows as such.
@@ -126,14 +113,4 @@ def factorise(codes: np.ndarray) -> Choices:
         group=group.reshape(num_nodes, len(ROLES)).astype(np.int32),
         codes=table.reshape(num_nodes, len(ROLES), table.shape[1]),
         options=options.astype(np.int32),
-    )
-
-
-def no_choices(num_configs: int) -> Choices:
-    """Return the result of :func:`factorise` for configurations without tensors, such as a tile kernel's."""
-    return Choices(
-        values=np.zeros((num_configs, 0), np.uint8),
-        group=np.zeros((0, len(ROLES)), np.int32),
-        codes=np.zeros((0, len(ROLES), 1), np.uint16),
-        options=np.zeros(0, np.int32),
     )

@@ -1,26 +1,96 @@
-"""Values of a competition file that no program can have: each check names the first one and its position."""
+"""Values of a competition file that no program can have: each check names the first one and its position.
+
+Published files obey all of these rules, those at hand were compared. Not among them: normalizers of a file
+may differ, since a kernel was measured on several machines, and every computation of a program has a root.
+"""
 
 from pathlib import Path
 
 import numpy as np
 
 from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, layouts_of
-from fastslow.competition.node_columns import DIMENSIONS, LAYOUT, SHAPE, SHAPE_PRODUCT
+from fastslow.competition.node_columns import (
+    COLUMN_NAMES,
+    DIMENSIONS,
+    ELEMENT_TYPE,
+    ELEMENT_TYPES,
+    IS_ROOT,
+    LAYOUT,
+    SHAPE,
+    SHAPE_PRODUCT,
+    TUPLE_SHAPES,
+)
 from fastslow.competition.opcodes import OPCODES, opcode_name
-from fastslow.competition.schema import DEFAULTS, FLOAT, REMEDY
+from fastslow.competition.schema import (
+    DEFAULTS,
+    FLOAT,
+    NODE_FEATURES,
+    REMEDY,
+    TILE_DIMENSIONS,
+    TILE_ROLES,
+    TILE_WIDTH,
+)
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import DataError
 
 _UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"
 _MINUS_ONE = "A competition file pads lists with 0; -1 is written by the feature step (features.padding=-1)"
 _MAX_AXIS = 63  # a tensor may have more dimensions than the six columns show; numpy's limit is 64
-# columns of node_feat that hold whole numbers, with the largest
-_WHOLE = (
+_CROPS = ("window_padding", "edge_padding")  # first words of columns that may be negative
+# of the columns of node_feat: the smallest and largest number, and what it is
+_HIGH = np.full(NODE_FEATURES, float(np.finfo(np.float32).max))
+_LOW = np.where([name.startswith(_CROPS) for name in COLUMN_NAMES], -_HIGH, 0)
+_WHAT = np.full(NODE_FEATURES, "number", object)
+for _columns, _largest, _what in (
     (SHAPE, np.iinfo(np.int32).max, "size"),
     (LAYOUT, _MAX_AXIS, "axis"),
     (DIMENSIONS, _MAX_AXIS, "axis"),
-)
-_WITHOUT_OPERANDS = ("parameter", "constant")  # their layout is given: no compiler chooses it
+    (IS_ROOT, 1, "flag"),
+    (ELEMENT_TYPE, 1, "flag"),
+):
+    _HIGH[_columns], _WHAT[_columns] = _largest, _what
+_LISTS = ("shape", "window_size", "window_stride", "window_dilation", "base_dilation")
+_LIST_COLUMNS = np.array([COLUMN_NAMES.index(f"{name}_0") for name in _LISTS])[:, None] + np.arange(8)
+_WIDTH = TILE_DIMENSIONS  # values of such a list, before its sum and product
+_TUPLE = ELEMENT_TYPE.start + ELEMENT_TYPES.index("tuple")
+_ERROR = 6e-8  # relative, of a number that is stored as float32
+_TPU_TILE = 8 * 128  # numbers that one number may take in a TPU's memory
+_FILLED_BY = {  # first words of columns that are empty but in these instructions
+    "parameter_number": "parameter",
+    "window_ base_dilation": "convolution reduce-window select-and-scatter custom-call",
+    "input_ kernel_ output_": "convolution custom-call",
+    "slice_": "slice",
+    "dynamic_slice_": "dynamic-slice",
+    "edge_padding_": "pad",
+    "is_stable": "sort",
+}
+_LEAVES = "parameter constant iota"
+_LEAVES_OR_NOT = """
+custom-call after-all partition-id replica-id rng rng-get-and-update-state tuple infeed recv all-reduce domain
+async-start async-update async-done
+"""
+
+
+def _of(names: str) -> np.ndarray:
+    """Return which opcodes ``(121,)`` have one of these names; 0 is one that TpuGraphs does not know."""
+    return np.isin(np.arange(len(OPCODES) + 1), [OPCODES[name] for name in names.split()])
+
+
+def _foreign() -> np.ndarray:
+    """Return which columns are empty in instructions of each opcode, (121, 140)."""
+    foreign = np.zeros((len(OPCODES) + 1, len(COLUMN_NAMES)), bool)
+    for words, names in _FILLED_BY.items():
+        columns = [name.startswith(tuple(words.split())) for name in COLUMN_NAMES]
+        foreign |= ~_of(names)[:, None] & columns
+    foreign[0] = False
+    return foreign
+
+
+_FOREIGN = _foreign()
+_OF_NO_LIST = np.array([name.endswith("_product") for name in COLUMN_NAMES], np.float32)
+_IS_LEAF = _of(_LEAVES)
+_IS_NO_LEAF = ~_of(_LEAVES + _LEAVES_OR_NOT)
+_IS_NO_LEAF[0] = False
 
 
 def _refuse(
@@ -55,26 +125,141 @@ def check_values(path: Path, arrays: dict[str, np.ndarray], labelled: bool) -> N
             wanted = f"{low} or more" if high == largest else f"{low} to {high}"
             remedy = _UNLABELLED if key == "config_runtime" and labelled else REMEDY
             _refuse(path, key, array, (array < low) | (array > high), wanted, remedy)
-        elif array.dtype.kind in FLOAT:
+        elif array.dtype.kind in FLOAT and key != "node_feat":
             with np.errstate(over="ignore"):  # a float64 too large becomes infinite here, and is refused
                 finite = np.isfinite(array.astype(np.float32, copy=False))
             _refuse(path, key, array, ~finite, "a finite float32")
     _check_acyclic(path, arrays["edge_index"], num_nodes)
     node_feat, opcodes = arrays["node_feat"], arrays["node_opcode"]
-    for columns, largest, what in _WHOLE:
-        values, bad = node_feat[:, columns], np.zeros(node_feat.shape, bool)
-        bad[:, columns] = (values < 0) | (values >= largest + 1) | (values != np.rint(values))
-        remedy = _MINUS_ONE if (values == -1).any() else REMEDY
-        _refuse(path, "node_feat", node_feat, bad, f"a whole {what} from 0 to {largest}", remedy)
+    _refuse_numbers(path, node_feat)
     if "config_feat" in arrays:
         bounds = arrays["config_feat"]
         wrong = (bounds < 0) | (bounds != np.rint(bounds))
         _refuse(path, "config_feat", bounds, wrong, "a whole size from 0")
+        _check_bounds(path, bounds, node_feat)
     nodes = np.flatnonzero(opcodes == OPCODES["transpose"])
     axes, ranks = node_feat[nodes, DIMENSIONS], _ranks(node_feat[nodes])
     _refuse_beyond(path, "node_feat", axes, ranks, nodes, DIMENSIONS.start)
     if "node_config_ids" in arrays:
         _check_configurable(path, arrays["node_config_ids"], opcodes)
+    _check_graph(path, node_feat, opcodes, arrays["edge_index"])
+
+
+def _refuse_numbers(path: Path, node_feat: np.ndarray) -> None:
+    """Refuse node features that are no whole number in the range of their column."""
+    bad = ~((node_feat >= _LOW) & (node_feat <= _HIGH) & (node_feat == np.rint(node_feat)))
+    if bad.any():
+        column = np.argwhere(bad)[0, 1]
+        low, high = (f"{limit[column]:.10g}" for limit in (_LOW, _HIGH))
+        within = f" from {low} to {high}" if _WHAT[column] != "number" else f", from {low}" * (low == "0")
+        wanted = f"a whole {_WHAT[column]}{within}"
+        _refuse(path, "node_feat", node_feat, bad, wanted, _MINUS_ONE if -1 in node_feat[bad] else REMEDY)
+
+
+def _check_graph(path: Path, node_feat: np.ndarray, opcodes: np.ndarray, edges: np.ndarray) -> None:
+    """Refuse node features and edges that no program has.
+
+    Args:
+        path: Their file, for the message.
+        node_feat: (N, 140) whole numbers in the ranges of :mod:`fastslow.competition.value_checks`.
+        opcodes: (N,) 0 to 120.
+        edges: (E, 2) rows (consumer, operand).
+
+    Raises:
+        DataError: Names the first node that breaks a rule, the column and the rule.
+    """
+    columns = node_feat.T  # numpy is slow along an axis of six
+    lists, layout, product = columns[_LIST_COLUMNS], columns[LAYOUT], columns[SHAPE_PRODUCT]
+    length, off = _misfits(lists)
+    rank = length[0]
+    # a product of 0 is right where a size of 0 follows those that show: then the layout has its axis
+    off[0, 1] &= (product != 0) | ((rank > 1) & (layout.max(0) < rank))
+    in_rank = np.arange(_WIDTH)[:, None] < rank
+    axes = (np.exp2(layout) * in_rank).sum(0)  # 2**rank - 1 where each axis is there once, else another sum
+    no_order = (axes != np.exp2(rank) - 1) | (layout * ~in_rank).any(0)
+    no_order &= layout.any() & (rank < _WIDTH) & (product != 0)  # the other ranks are not known
+    many_types = columns[ELEMENT_TYPE].sum(0) != 1
+    no_tuple = (columns[TUPLE_SHAPES] > 0) & (columns[_TUPLE] != 1)
+    foreign = _FOREIGN[opcodes] & (node_feat != _OF_NO_LIST)
+    rules = (  # where it is broken, the columns of node_feat of these places, what is wanted
+        (off, _LIST_COLUMNS[:, _WIDTH:], "the sum and the product of the values before"),
+        (many_types, ELEMENT_TYPE.start, "one element type, a single 1 in columns 2 to 20,"),
+        (no_tuple, TUPLE_SHAPES, "0, since the output is no tuple,"),
+        (no_order, LAYOUT.start, "each axis of the tensor once, then 0,"),
+        (foreign.T, np.arange(len(COLUMN_NAMES)), "an empty column"),
+    )
+    for broken, places, wanted in rules:
+        if broken.any():
+            *place, node = np.argwhere(broken)[0].tolist()
+            column = int(np.asarray(places)[tuple(place)])
+            what = f"{COLUMN_NAMES[column]} of a {opcode_name(opcodes[node])}"
+            problem = f"node_feat[{node}, {column}] is {node_feat[node, column]:g}, {wanted} wanted ({what})"
+            raise DataError(path, problem, REMEDY)
+    if not opcodes.any():
+        raise DataError(path, "node_opcode is 0 everywhere, opcodes from 1 wanted", REMEDY)
+    if not columns[IS_ROOT].any():
+        raise DataError(path, f"node_feat[:, {IS_ROOT}] is 0 everywhere, a root wanted", REMEDY)
+    has_operands = np.zeros(len(opcodes), bool)
+    has_operands[edges[:, 0]] = True
+    codes = edges[:, 0].astype(np.int64) * len(opcodes) + edges[:, 1]
+    if not (np.diff(codes) > 0).all():  # else they are in order, as published ones are
+        again = np.delete(np.arange(len(codes)), np.unique(codes, return_index=True)[1])
+        if len(again):
+            problem = f"edge_index[{again[0]}] is {edges[again[0]].tolist()}, an edge of an earlier row"
+            raise DataError(path, problem, REMEDY)
+    wrong = np.where(has_operands, _IS_LEAF[opcodes], _IS_NO_LEAF[opcodes] & (len(edges) > 0))
+    if wrong.any():
+        node = int(np.argmax(wrong))
+        problem = f"node {node}, a {opcode_name(opcodes[node])}, has {'an' if has_operands[node] else 'no'}"
+        raise DataError(path, f"edge_index: {problem} operand", REMEDY)
+
+
+def _check_bounds(path: Path, config_feat: np.ndarray, node_feat: np.ndarray) -> None:
+    """Refuse bounds of tiles that no kernel has.
+
+    Args:
+        path: Their file, for the message.
+        config_feat: (C, 24) whole numbers from 0.
+        node_feat: (N, 140) features of the kernel.
+
+    Raises:
+        DataError: A sum or product is another one, or a window is larger than every tensor.
+    """
+    windows = config_feat.T.reshape(len(TILE_ROLES), TILE_WIDTH, -1)
+    length, off = _misfits(windows)
+    off[:, 1] = np.where(length > 0, off[:, 1], windows[:, -1] != 0)  # the product of no bounds is 0 here
+    size, product = node_feat[:, SHAPE].max(), max(1.0, node_feat[:, SHAPE_PRODUCT].max())
+    padded = max(1.0, np.ceil(size / _TPU_TILE)) * _TPU_TILE
+    largest = np.array([padded] * _WIDTH + [padded * _WIDTH, product * _TPU_TILE])
+    for broken, first, wanted in (
+        (off, _WIDTH, "the sum and the product of the bounds before"),
+        (windows > largest[:, None], 0, "no more than the largest tensor with its padding"),
+    ):
+        if broken.any():
+            role, which, config = np.argwhere(broken)[0].tolist()
+            which += first
+            value, place = windows[role, which, config], role * TILE_WIDTH + which
+            problem = f"config_feat[{config}, {place}] is {value:g}, {wanted} wanted"
+            raise DataError(path, f"{problem} ({TILE_ROLES[role]} window)", REMEDY)
+
+
+def _misfits(lists: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Compare lists with their sums and products.
+
+    Args:
+        lists: (L, 8, n) of n lists of each kind six values, 0-padded, the sum and product of all values.
+
+    Returns:
+        Lengths (L, n) up to the last value that is not 0, and (L, 2, n) whether sum and product are others.
+        Lists of six values or more are not compared, since not all values may show.
+    """
+    values = lists[:, :_WIDTH].astype(np.float64)
+    inside = values != 0
+    for place in reversed(range(_WIDTH - 1)):
+        inside[:, place] |= inside[:, place + 1]
+    found = np.stack([values.sum(1), np.where(inside, values, 1).prod(1)], 1)
+    off = np.abs(found - lists[:, _WIDTH:]) > _ERROR * np.abs(found)
+    return inside.sum(1), off & ~inside[:, -1:]
 
 
 def _check_acyclic(path: Path, edges: np.ndarray, num_nodes: int) -> None:
@@ -97,10 +282,12 @@ def _check_configurable(path: Path, ids: np.ndarray, opcodes: np.ndarray) -> Non
     """Refuse configurable nodes that are named twice or have no operand that could be laid out."""
     if len(np.unique(ids)) < len(ids):
         raise DataError(path, "node_config_ids names a node twice", REMEDY)
-    for position, node in enumerate(ids.tolist()):
-        if (name := opcode_name(opcodes[node])) in _WITHOUT_OPERANDS:
-            problem = f"node_config_ids[{position}] names node {node}, a {name}"
-            raise DataError(path, f"{problem}: no compiler chooses its layout", REMEDY)
+    given = _IS_LEAF[opcodes[ids]]  # no compiler chooses their layout
+    if given.any():
+        position = int(np.argmax(given))
+        node = ids[position]
+        problem = f"node_config_ids[{position}] names node {node}, a {opcode_name(opcodes[node])}"
+        raise DataError(path, f"{problem}: no compiler chooses its layout", REMEDY)
 
 
 def _ranks(node_feat: np.ndarray) -> np.ndarray:

@@ -87,7 +87,7 @@ def explain_storage(path: str | Path) -> Iterator[None]:
 
 def describe_error(error: OSError) -> str:
     """Return an operating system's error in one line: what, and the remedy where there is one."""
-    if explained := storage_error(error):
+    if explained := storage_error(error, "output"):
         return str(explained)
     reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
     return f"{error.filename}: {reason}" if error.filename else reason or type(error).__name__

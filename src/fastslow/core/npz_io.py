@@ -1,6 +1,5 @@
 """Read arrays of npz files; whatever is wrong with a file becomes a DataError."""
 
-import copy
 import io
 import math
 import struct
@@ -13,64 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
-from isal import isal_zlib
 from numpy.lib import format as npy
 
 from fastslow.core.errors import DataError, explain_storage
 from fastslow.core.files import atomic_path
 from fastslow.core.input_files import check_regular
-
-_PACKED_BYTES = 1 << 16  # read at a time; TpuGraphs' configurations are 60 to 80 times as large unpacked
-
-
-class Inflated:
-    """The bytes of a deflated member, in order, checked against their number and checksum in the directory.
-
-    Args:
-        archive: The open archive.
-        info: The member, of ``ZIP_DEFLATED``.
-    """
-
-    def __init__(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo):
-        # zipfile finds the member's bytes; named as stored, it leaves them packed
-        packed = copy.copy(info)
-        packed.compress_type, packed.file_size = zipfile.ZIP_STORED, info.compress_size
-        del packed.CRC
-        self._packed = archive.open(packed)
-        self._inflate = isal_zlib.decompressobj(wbits=-15)
-        self._info, self._crc, self._left = info, 0, info.file_size
-
-    def __enter__(self) -> "Inflated":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._packed.close()
-
-    def read(self, size: int) -> bytes:
-        """Return the next ``size`` bytes, fewer only at the end.
-
-        Raises:
-            EOFError: The member ends before the size that the directory gives.
-            zipfile.BadZipFile: The checksum is another one.
-            isal_zlib.error: The bytes are not deflate's.
-        """
-        parts, missing = [], min(size, self._left)
-        while missing:
-            packed = self._inflate.unconsumed_tail or self._packed.read(_PACKED_BYTES)
-            part = self._inflate.decompress(packed, missing)
-            if not packed and not part:
-                raise EOFError(f"{self._info.filename} ends {self._left} bytes early")
-            self._crc = isal_zlib.crc32(part, self._crc)
-            self._left -= len(part)
-            missing -= len(part)
-            parts.append(part)
-        if not self._left and self._crc != self._info.CRC:
-            raise zipfile.BadZipFile(f"Bad CRC-32 for file {self._info.filename!r}")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
 
 CHUNK_BYTES = 8_000_000
 MAX_ARRAY_BYTES = 1 << 30
@@ -80,11 +29,8 @@ _MAX_RATIO = 1032  # of deflate, https://www.zlib.net/zlib_tech.html
 # what zipfile, its decompressors and numpy raise when they meet bytes that nobody wrote
 _UNREADABLE: tuple[Any, ...] = (
     *(OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, OverflowError, SyntaxError),
-    *(tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile, isal_zlib.error),
+    *(tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile),
 )
-
-ArrayStream = zipfile.ZipExtFile | Inflated
-"""The bytes of an array with its header, read in order."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +73,7 @@ def _opened(path: Path, remedy: str) -> Iterator[zipfile.ZipFile]:
 
 
 @contextmanager
-def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[ArrayStream, Header]]:
+def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[IO[bytes], Header]]:
     """Yield the stream of an array's bytes after its header, and the header.
 
     Header, zip directory and the bytes on disk must agree: no memory is asked for that the file cannot fill,
@@ -139,9 +85,7 @@ def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[ArrayStream, H
         raise ValueError(f"{key} is compressed otherwise than numpy does it")
     if info.file_size > ratios[info.compress_type] * info.compress_size:
         raise ValueError(f"{key} claims {info.file_size} bytes, packed into {info.compress_size}")
-    stored = info.compress_type == zipfile.ZIP_STORED
-    opened: Any = archive.open(info) if stored else Inflated(archive, info)
-    with opened as member:
+    with archive.open(info) as member:
         header, header_bytes = _read_header(member)
         if not header.dtype.itemsize or min(header.shape, default=0) < 0:
             raise ValueError(f"{key} has by its header type {header.dtype} and shape {header.shape}")
@@ -151,7 +95,7 @@ def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[ArrayStream, H
         yield member, header
 
 
-def _read_header(member: ArrayStream) -> tuple[Header, int]:
+def _read_header(member: IO[bytes]) -> tuple[Header, int]:
     """Read the header of an array and its size in bytes, and leave the stream behind it."""
     start = member.read(npy.MAGIC_LEN)
     if npy.read_magic(io.BytesIO(start)) == (1, 0):
@@ -171,10 +115,11 @@ def _parse_header(read: Callable[..., Any], text: bytes) -> Header:
     return Header(shape, dtype, fortran_order)
 
 
-def read_headers(path: Path, remedy: str = "") -> dict[str, Header]:
+def read_headers(path: Path, remedy: str = "", whole: bool = False) -> dict[str, Header]:
     """Return shape and type of every array in an npz file, without reading the arrays.
 
-    In all functions ``remedy`` is the advice for a broken file; by default it depends on the folder.
+    In all functions ``remedy`` is the advice for a broken file; by default it depends on the folder. With
+    ``whole`` all bytes are read once, which compares their numbers and checksums.
 
     Raises:
         DataError: The file is missing or not an npz.
@@ -183,8 +128,10 @@ def read_headers(path: Path, remedy: str = "") -> dict[str, Header]:
     with _opened(path, remedy) as archive:
         for name in archive.namelist():
             key = name.removesuffix(".npy")
-            with _member(archive, key) as (_, header):
+            with _member(archive, key) as (member, header):
                 headers[key] = header
+                while whole and member.read(CHUNK_BYTES):
+                    pass
     return headers
 
 
@@ -211,7 +158,7 @@ def read_arrays(path: Path, keys: Iterable[str] | None = None, remedy: str = "")
     return arrays
 
 
-def _read_whole(member: ArrayStream, header: Header) -> np.ndarray:
+def _read_whole(member: IO[bytes], header: Header) -> np.ndarray:
     """Read the array behind a header; numpy itself would parse the header a second time."""
     if header.dtype.hasobject:
         raise ValueError("it holds Python objects")

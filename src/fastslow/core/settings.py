@@ -48,6 +48,12 @@ def resolve(path: str) -> Path:
         raise SettingsError(f"{path}: there is no such user's home; write the whole path") from None
 
 
+def find_data(root: str) -> Path:
+    """Return a data root that is read: as :func:`resolve` has it, else the repository's, with the sample."""
+    own = PROJECT / Path(root).expanduser()
+    return own if own.exists() and not resolve(root).exists() else resolve(root)
+
+
 def find_typed(path: str) -> Path:
     """Return what a user typed: a file or folder of the working folder, else as :func:`resolve` has it."""
     here = Path.cwd() / Path(path).expanduser()
@@ -118,8 +124,6 @@ class Settings(BaseModel):
         use_attribute_docstrings=True,
         protected_namespaces=(),
     )
-    renamed: ClassVar[Mapping[str, str]] = {}
-    """Fields that were called otherwise before: old name to new name, for the error message."""
     former: ClassVar[Mapping[str, Any]] = {}
     """Settings of former versions with the value that is a constant now, which a run must have recorded."""
     main: ClassVar[tuple[str, ...]] = ()
@@ -365,13 +369,11 @@ class Settings(BaseModel):
 
     @classmethod
     def _resembles(cls, name: str) -> bool:
-        """Return whether a name may be meant for a setting: an old name, or few letters off."""
-        return name in cls.renamed or bool(difflib.get_close_matches(name, cls.model_fields, 1, _ALIKE))
+        """Return whether a name may be meant for a setting: it is few letters off."""
+        return bool(difflib.get_close_matches(name, cls.model_fields, 1, _ALIKE))
 
     @classmethod
     def _hint(cls, name: str) -> str:
-        if name in cls.renamed:
-            return f"it is called {cls.renamed[name]!r} now"
         near = nearest(name, cls.model_fields).removeprefix("; ")
         return near or f"known are {', '.join(cls.model_fields)}"
 

@@ -11,10 +11,10 @@ from scipy.stats import t as student
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, get_collection
 from fastslow.competition.metrics import ALL_METRICS, tile_score
-from fastslow.core.artifacts import MANIFEST
+from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import SettingsError
 from fastslow.core.figures import save_figure
-from fastslow.core.settings import Settings, resolve
+from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
 from fastslow.evaluation.scores import SOLUTION, solution_of, truth_of
 from fastslow.features.store import Features
@@ -87,10 +87,15 @@ def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
     """Return the two folders of models, or of two runs the ensembles of each collection that both have.
 
     Raises:
-        SettingsError: One is a run and the other a model, or two runs have no collection in common.
+        SettingsError: One is a run and the other a model, or two runs have no collection in common; or one
+            is a training, which is no model itself.
     """
     one, other = resolve(settings.one), resolve(settings.other)
     single = [(folder / MANIFEST).is_file() for folder in (one, other)]
+    for field, model, folder in zip(("one", "other"), single, (one, other), strict=True):
+        if model and "runs" in (made := read_manifest(folder)["settings"]) and "model" not in made:
+            problem = f"{folder} is a training, whose models are in {', '.join(made['runs'])}"
+            raise SettingsError(f"{field}: {problem}; name one of them")
     if all(single):
         return [(one, other)]
     slugs = [f"ensemble-{collection.slug}" for collection in COLLECTIONS]
@@ -126,7 +131,7 @@ def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataF
     collection = get_collection(names[0])
     made = f"features/{folders[0].parent.name}/{collection.slug}"
     features = Features(resolve(settings.features or made))
-    truth = truth_of(features, solution_of(resolve(settings.data_root)))
+    truth = truth_of(features, solution_of(find_data(settings.data_root)))
     if settings.split not in truth:
         raise SettingsError(f"split: test needs {SOLUTION} in {settings.data_root}; give data_root=FOLDER")
     own_metric = tile_score if collection.kind == "tile" else ALL_METRICS["tau"]

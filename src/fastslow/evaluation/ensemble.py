@@ -36,7 +36,6 @@ ENSEMBLE_ENTRY = "fastslow.evaluation.ensemble:build_ensemble"
 class EnsembleSettings(Settings):
     """Settings of the ensemble notebook."""
 
-    renamed = {"rounds": "max_models"}
     features: str = unkeyed("features/sample/layout-xla-random")
     """Features folder of the collection; any that was built from the same data will do."""
     runs: list[str] = [f"runs/sample/{m}-layout-xla-random-s0" for m in ("gnn", "ranker")]

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Len
 from pydantic import AfterValidator
@@ -109,15 +109,6 @@ class SubmissionResult(Record):
     file_name: str  # without folders
     message: str
     earlier_refs: list[int]  # submissions listed before, to distinguish a second upload of the same name
-
-    @classmethod
-    def from_record(cls, record: Mapping) -> Self:
-        """Return what :meth:`as_record` gave."""
-        return cls(**record)
-
-    def as_record(self) -> dict[str, Any]:
-        """Return plain values, for a JSON file."""
-        return self.model_dump()
 
 
 class _Submission(Record):

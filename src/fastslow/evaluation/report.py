@@ -122,7 +122,7 @@ def _render(page: Page, exporter: HTMLExporter) -> None:
         raise DataError(page.notebook, f"not a notebook ({reason})", _AGAIN) from None
     body, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": page.title}})
     with atomic_path(page.target) as temporary:
-        temporary.write_text(body, encoding="utf-8")
+        temporary.write_text(body, encoding="utf-8", errors="replace")  # an output may hold half a character
 
 
 def _index(name: str, csv: Path, pages: list[Page], folder: Path) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 from pathlib import Path
 
+from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import write_json
 from fastslow.core.records import Record, read_record
@@ -22,8 +23,10 @@ def record_run(folder: Path, data: str, preset: str) -> None:
     """Write down which data and preset a folder of runs is started with; an equal record stays as it is.
 
     Raises:
-        SettingsError: The folder is for notebooks that are run by hand.
+        SettingsError: The folder is for notebooks that are run by hand, or a notebook wrote a model into it.
     """
+    if (folder / MANIFEST).is_file():
+        raise SettingsError(f"name: runs/{folder.name} holds a single model; give this run another NAME")
     if folder.name == PLAY:
         raise SettingsError(f"name: notebooks run by hand write to runs/{PLAY}; give this run another NAME")
     path, facts = folder / RECORD, {"data": data, "preset": preset}

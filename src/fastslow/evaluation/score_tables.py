@@ -114,7 +114,7 @@ def format_distances(rows: list[dict]) -> str:
 
 
 def format_metrics(table: pd.DataFrame) -> str:
-    """Format ``scores.all_metrics`` as Markdown, with a line on how to read it."""
+    """Format ``submission.metrics_of`` as Markdown, with a line on how to read it."""
     note = (
         "tau, opa (a pair tied in prediction counts one half), opa_ties_wrong (it counts as wrong): higher is"
         " better; top_K_error (slowdown@K): lower is better. Each the mean over graphs, then over seeds."

@@ -93,16 +93,12 @@ def runtimes_of(solution: Mapping[str, np.ndarray], collection: Collection) -> d
     return {i.removeprefix(prefix): own for i, own in solution.items() if i.startswith(prefix)}
 
 
-def score_submission(
-    path: Path, solution: Mapping[str, np.ndarray], partial: bool = False
-) -> dict[str, dict]:
+def score_submission(path: Path, solution: Mapping[str, np.ndarray]) -> dict[str, dict]:
     """Score a submission as the competition does (TpuGraphs, arXiv 2308.13490), from its rows.
 
     A layout row's score is Kendall's tau between runtime and place in the list, a tile row's 1 - slowdown of
     the best of its five configurations. Tile runtimes are not normalised, which changes nothing where all
     normalizers of a graph are equal, as in the sample.
-
-    With ``partial`` only the graphs that have a row are scored; by default a missing ID is an error.
 
     Returns:
         For each collection name that has rows: ``mean``, and ``per_graph`` by ID; higher = better.
@@ -110,7 +106,7 @@ def score_submission(
     Raises:
         DataError: The CSV is wrong; the message names line, ID and reason.
     """
-    rankings = read_submission(path, {row_id: runtime.size for row_id, runtime in solution.items()}, partial)
+    rankings = read_submission(path, {row_id: runtime.size for row_id, runtime in solution.items()})
     result = {}
     for collection in COLLECTIONS:
         runtimes, places = {}, {}
@@ -229,19 +225,3 @@ def valid_metrics(features: str, ensemble: str) -> pd.DataFrame:
     """Return :func:`metric_table` of only the valid split; arguments are folders as settings name them."""
     source = Features(resolve(features))
     return metric_table(source, resolve(ensemble), {VALID: source.labels(VALID)}).drop(columns="split")
-
-
-def all_metrics(pairs: list[tuple[Features, Path]], solution: Mapping | None) -> pd.DataFrame:
-    """Return :func:`metric_table` of several collections; arguments as for :func:`score_table`.
-
-    Returns:
-        One row per ``collection``, ``model`` and ``split``.
-    """
-    tables = [
-        metric_table(features, ensemble, truth_of(features, solution)).assign(
-            collection=features.collection.name
-        )
-        for features, ensemble in pairs
-    ]
-    whole = pd.concat(tables, ignore_index=True)
-    return whole[["collection", *whole.columns.drop("collection")]]

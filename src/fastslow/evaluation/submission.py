@@ -13,12 +13,19 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, digest, file_digest
 from fastslow.core.input_files import is_there
-from fastslow.core.settings import Settings, resolve, unkeyed
+from fastslow.core.settings import Settings, find_data, resolve, unkeyed
 from fastslow.evaluation.distances import score_by_distance
 from fastslow.evaluation.ledger import read_submission_record, write_record
 from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
 from fastslow.evaluation.score_tables import pool_seeds
-from fastslow.evaluation.scores import SOLUTION, all_metrics, score_submission, score_table, solution_of
+from fastslow.evaluation.scores import (
+    SOLUTION,
+    metric_table,
+    score_submission,
+    score_table,
+    solution_of,
+    truth_of,
+)
 from fastslow.features.store import Features
 
 SUBMISSION_ENTRY = "fastslow.evaluation.submission:make_submission"
@@ -54,7 +61,7 @@ class SubmissionSettings(Settings):
         inputs = {
             ensemble: read_run_manifest(resolve(ensemble))["fingerprint"] for ensemble in self.ensembles
         }
-        root, csv = resolve(self.data_root), resolve(self.csv)
+        root, csv = find_data(self.data_root), resolve(self.csv)
         for name in (SAMPLE, SOLUTION):
             if is_there(root / name):
                 inputs[name] = file_digest(root / name)
@@ -76,7 +83,7 @@ def make_submission(settings: SubmissionSettings) -> pd.DataFrame:
     artifact = settings.artifact()
     with artifact.building() as needed:
         if needed:
-            _submission(settings, resolve(settings.data_root), resolve(settings.csv))
+            _submission(settings, find_data(settings.data_root), resolve(settings.csv))
             artifact.finish()
     return pd.DataFrame(read_submission_record(resolve(settings.csv), "table")["table"])
 
@@ -128,8 +135,10 @@ def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
 
 
 def metrics_of(settings: SubmissionSettings) -> pd.DataFrame:
-    """Compute every metric of every rule, member and ensemble of a submission, see :func:`all_metrics`."""
-    return all_metrics(settings.pairs(), solution_of(resolve(settings.data_root)))
+    """Return :func:`metric_table` of every collection, a row per ``collection``, ``model`` and ``split``."""
+    solution = solution_of(find_data(settings.data_root))
+    tables = {f.collection.name: metric_table(f, run, truth_of(f, solution)) for f, run in settings.pairs()}
+    return pd.concat(tables, names=["collection"]).reset_index("collection").reset_index(drop=True)
 
 
 def doubtful_labels(features: Features) -> dict[str, str]:

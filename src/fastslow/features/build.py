@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import LABELLED_SPLITS, TEST, TRAIN, ProgramFile, get_collection
-from fastslow.competition.layouts import LAYOUT_WIDTH
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.row_order import row_order
-from fastslow.competition.tied_choices import distinct_rows, no_choices
+from fastslow.competition.tied_choices import distinct_rows, factorise
 from fastslow.core.cluster.dask_cluster import map_on_cluster
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.isolated import end_with_parent
@@ -102,7 +102,7 @@ def graph_of(program: Program, settings: FeatureSettings) -> tuple[Graph, list[s
     exact = read_exact_graph(protobuf, program) if protobuf else None
     operands, arrays = exact and exact.operands, (program.node_feat, program.node_opcode, program.edge_index)
     ids = program.node_config_ids if is_layout else np.zeros(0, np.int64)
-    choices = program.choices if is_layout else no_choices(len(program.runtime))
+    choices = program.choices or factorise(np.zeros((len(program.runtime), 0, len(ROLES)), np.uint8))
     layouts = program.layouts if is_layout else np.full((1, LAYOUT_WIDTH), -1, np.int8)
     runtime = (program.runtime if is_layout else program.runtime / program.normalizers).astype(np.float64)
     tensors = config_tensors(*arrays, ids, operands)

@@ -4,13 +4,13 @@ import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from fastslow.competition.catalog import SPLITS, VALID, ProgramFile, get_collection, list_programs
 from fastslow.competition.reader import file_fingerprint
 from fastslow.core.artifacts import Artifact
 from fastslow.core.files import digest, file_digest
-from fastslow.core.settings import Names, Settings, Threads, Unread, resolve, unkeyed
+from fastslow.core.settings import Names, Settings, Threads, Unread, find_data, resolve, unkeyed
 from fastslow.features.configs.default_layouts import default_file
 from fastslow.features.nodes.protobuf import find_protobuf, require_protobufs
 from fastslow.features.nodes.pruning import WHOLE_GRAPH
@@ -38,16 +38,8 @@ class KindSettings(Settings):
 class FeatureSettings(KindSettings):
     """Settings of the feature notebook."""
 
-    layout_only: ClassVar[tuple[str, ...]] = (
-        "hops",
-        "compiler_defaults",
-    )
-
-    former: ClassVar[dict[str, Any]] = {
-        "direction": "both",
-        "default_layout": "row_major",
-        "copies_through": 8,
-    }
+    layout_only: ClassVar[tuple[str, ...]] = ("hops", "compiler_defaults")
+    former: ClassVar[dict[str, Any]] = {"copies_through": 8}
 
     collection: str = "layout:xla:random"
     """One of the five collections: tile:xla, layout:xla:default, layout:xla:random, layout:nlp:default or
@@ -71,7 +63,7 @@ class FeatureSettings(KindSettings):
     (``layout:xla:default:*unet*``; ``*`` any letters), separated by commas."""
     merge_duplicates: bool = True
     """Merge identical configurations of a graph, in every split; a train label is their mean."""
-    hops: Annotated[int, Ge(WHOLE_GRAPH)] = 2
+    hops: Annotated[int, Ge(WHOLE_GRAPH), Le(1000)] = 2
     """Layout only. Keep nodes within this many hops of a configurable node; -1 keeps the whole graph. More
     hops show the model more of the program and cost time."""
     compiler_defaults: bool = True
@@ -86,7 +78,7 @@ class FeatureSettings(KindSettings):
     def programs(self) -> list[ProgramFile]:
         """Return the programs of all splits, without the programs of ``skip_valid``."""
         collection = get_collection(self.collection)
-        every = [p for split in SPLITS for p in list_programs(resolve(self.data_root), collection, split)]
+        every = [p for split in SPLITS for p in list_programs(find_data(self.data_root), collection, split)]
         found = [program for program in every if not self._skips(program)]
         kept = any(program.split == VALID for program in found)
         self.require(kept, "skip_valid", f"patterns that leave a valid program of {self.collection}")
@@ -96,7 +88,7 @@ class FeatureSettings(KindSettings):
         """Return the valid programs that ``skip_valid`` leaves out."""
         if not self.skip_valid:
             return []
-        programs = list_programs(resolve(self.data_root), get_collection(self.collection), VALID)
+        programs = list_programs(find_data(self.data_root), get_collection(self.collection), VALID)
         return [program for program in programs if self._skips(program)]
 
     def _skips(self, program: ProgramFile) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastslow.competition import node_columns
 from fastslow.competition.layouts import LAYOUT_WIDTH
-from fastslow.competition.node_columns import COLUMN_NAMES, ELEMENT_TYPES, LISTS
+from fastslow.competition.node_columns import COLUMN_NAMES, LISTS
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.schema import NODE_FEATURES
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Instruction, Module
@@ -133,10 +133,9 @@ def _node_features(module: Module, nodes: list[Instruction], fill: float) -> np.
     node_feat[:, node_columns.IS_ROOT] = [
         inst.id == part.root_id for part in module.computations for inst in part.instructions
     ]
-    types = np.array([inst.shape.element_type for inst in nodes])
-    node_feat[:, node_columns.ELEMENT_TYPE] = types[:, None] == [
-        PRIMITIVE_TYPES[name] for name in ELEMENT_TYPES
-    ]
+    types, columns = np.array([inst.shape.element_type for inst in nodes]), [*PRIMITIVE_TYPES.values()]
+    types[~np.isin(types, columns)] = PRIMITIVE_TYPES["invalid"]  # one without a column, such as f8e4m3fn
+    node_feat[:, node_columns.ELEMENT_TYPE] = types[:, None] == columns
     _write(node_feat, COLUMN_NAMES, map(_lists, nodes))
     return node_feat
 

@@ -14,10 +14,7 @@ TuningData          TpuGraphs: tile kernels with their measurements
 """
 
 import re
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from graphlib import CycleError, TopologicalSorter
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +26,15 @@ from fastslow.core.errors import DataError
 from fastslow.core.input_files import check_regular
 from fastslow.core.isolated import TIMED_OUT, Killed, call_isolated
 from fastslow.hlo.graph_arrays import tile_config_feat
-from fastslow.hlo.messages import Instruction, Module, ModuleTuningData, TuningData
+from fastslow.hlo.messages import Module, ModuleTuningData, TuningData
+from fastslow.hlo.module_checks import WRITE_AGAIN, check_module
 
 _KINDS = "An HLO file is an HloModuleProto, an HloProto, HLO text, or a TpuGraphs .pb"
 _DUMP = "Dump the program with XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto' and use a *.hlo.pb"
-_WRITE_AGAIN = "Write or download the file again"
 _MAX_BYTES = 1 << 31  # protobuf's own limit
 _PARSER_BYTES = 8 << 30  # a text of 100 MB takes 2 GB
 _PARSER_SECONDS = 300.0
 _OPCODE = re.compile(r"[a-z][a-z0-9-]*")
-_OPERANDS = {"convolution": 2, "dot": 2, "reshape": 1}  # of the instructions whose layouts can be chosen
 _LISTED = 20  # names of kernels in a message
 
 
@@ -105,7 +101,7 @@ def read_hlo_modules(path: Path) -> list[HloProgram]:
 
     Raises:
         DataError: The file is missing, empty, truncated, not HLO, or holds no sound module
-            (:func:`check_module`); or it is text and jaxlib is not installed.
+            (:func:`fastslow.hlo.module_checks.check_module`); or it is text and jaxlib is not installed.
     """
     path = Path(path)
     check_regular(path, _MAX_BYTES)
@@ -114,7 +110,7 @@ def read_hlo_modules(path: Path) -> list[HloProgram]:
     except OSError as error:
         raise DataError(path, error.strerror.lower(), "Check the path") from None
     if not data:
-        raise DataError(path, "is empty", _WRITE_AGAIN)
+        raise DataError(path, "is empty", WRITE_AGAIN)
     text = _as_text(data)
     found = _parse(data) if text is None else [ModuleTuningData(module=_parse_text(path, text))]
     if not found:
@@ -153,12 +149,12 @@ def _parse_text(path: Path, text: str) -> Module:
         if error.kind == TIMED_OUT:
             problem = f"is HLO text that XLA's parser does not finish in {_PARSER_SECONDS:.0f} s"
             raise DataError(path, problem, _DUMP) from None
-        raise DataError(path, f"is HLO text that XLA's parser ends on: {error}", _WRITE_AGAIN) from None
+        raise DataError(path, f"is HLO text that XLA's parser ends on: {error}", WRITE_AGAIN) from None
     except ImportError:
         problem = "is HLO text, which only XLA's own parser reads, and jaxlib is not installed"
         raise DataError(path, problem, f"{_DUMP}, or pip install 'fastslow[compiler]'") from None
     except ValueError as error:
-        raise DataError(path, f"is not HLO text: {str(error)[:500]}", _WRITE_AGAIN) from None
+        raise DataError(path, f"is not HLO text: {str(error)[:500]}", WRITE_AGAIN) from None
 
 
 def _module_of_text(path: Path) -> bytes:
@@ -204,99 +200,6 @@ def _is_module(module: Module) -> bool:
     )
 
 
-def check_module(path: Path, module: Module) -> None:
-    """Check that a module is whole, acyclic, and of fitting shapes, before anything is computed from it.
-
-    Raises:
-        DataError: An instruction or computation is missing, is there twice, or uses itself; a convolution,
-            dot or reshape has other operands or axes than such an instruction; or a layout is no permutation.
-    """
-
-    def refuse(problem: str):
-        raise DataError(path, f"HLO module {module.name!r}: {problem}", _WRITE_AGAIN)
-
-    _check_references(module, refuse)
-    calls = {
-        part.id: {called for inst in part.instructions for called in inst.called_computation_ids}
-        for part in module.computations
-    }
-    if _has_cycle(calls):
-        refuse("a computation calls itself")
-    for part in module.computations:
-        if _has_cycle({inst.id: inst.operand_ids for inst in part.instructions}):
-            refuse(f"an instruction of computation {part.name} uses its own result")
-        by_id = {inst.id: inst for inst in part.instructions}
-        for inst in part.instructions:
-            rank, order = len(inst.shape.dimensions), inst.shape.layout.minor_to_major
-            if order and sorted(order) != list(range(rank)):
-                refuse(f"the layout {list(order)} of {inst.opcode} {inst.name} is no order of {rank} axes")
-            if problem := _misfit(inst, [by_id[operand] for operand in inst.operand_ids]):
-                refuse(f"{inst.opcode} {inst.name} {problem}")
-
-
-def _check_references(module: Module, refuse: Callable[[str], None]) -> None:
-    """Refuse a reference to an instruction or computation that the module lacks, or has twice."""
-    computations = {part.id for part in module.computations}
-    if len(computations) < len(module.computations):
-        refuse("two computations have the same id")
-    if module.entry_computation_id not in computations:
-        refuse(f"the entry computation {module.entry_computation_name} is missing")
-    for part in module.computations:
-        ids = {inst.id for inst in part.instructions}
-        if len(ids) < len(part.instructions):
-            refuse(f"two instructions of computation {part.name} have the same id")
-        if part.root_id not in ids:
-            refuse(f"the root of computation {part.name} is missing")
-        for inst in part.instructions:
-            if not ids.issuperset(inst.operand_ids):
-                refuse(f"an operand of {inst.opcode} {inst.name} is missing")
-            if not computations.issuperset(inst.called_computation_ids):
-                refuse(f"a computation that {inst.opcode} {inst.name} calls is missing")
-
-
-def _has_cycle(uses: dict[int, Iterable[int]]) -> bool:
-    try:
-        TopologicalSorter(uses).prepare()
-    except CycleError:
-        return True
-    return False
-
-
-def _misfit(inst: Instruction, operands: list[Instruction]) -> str:
-    """Return why an instruction is no convolution, dot or reshape; empty where it is, or claims another."""
-    if inst.opcode not in _OPERANDS:
-        return ""
-    if len(operands) != _OPERANDS[inst.opcode]:
-        return f"has {len(operands)} operands, {_OPERANDS[inst.opcode]} wanted"
-    shapes = [inst.shape, *(operand.shape for operand in operands)]
-    if any(size < 0 for shape in shapes for size in shape.dimensions):
-        return "has a size below 0"
-    if inst.opcode == "reshape":
-        sizes = [prod(shape.dimensions) for shape in shapes]
-        return "" if sizes[0] == sizes[1] else f"has {sizes[0]} elements, its operand {sizes[1]}"
-    if inst.opcode == "dot":
-        numbers = inst.dot
-        sides = [
-            (*numbers.lhs_contracting, *numbers.lhs_batch),
-            (*numbers.rhs_contracting, *numbers.rhs_batch),
-        ]
-        named = [(), *sides]
-        free = sum(len(s.dimensions) - len(side) for s, side in zip(shapes[1:], sides, strict=True))
-        if len(inst.shape.dimensions) != free + len(inst.dot.lhs_batch):
-            return f"has {len(inst.shape.dimensions)} dimensions, {free + len(inst.dot.lhs_batch)} wanted"
-    else:
-        numbers = inst.convolution
-        named = [
-            (numbers.output_batch, numbers.output_feature),
-            (numbers.input_batch, numbers.input_feature),
-            (numbers.kernel_input_feature, numbers.kernel_output_feature),
-        ]
-    for shape, axes in zip(shapes, named, strict=True):
-        if len({*axes}) < len(axes) or any(not 0 <= axis < len(shape.dimensions) for axis in axes):
-            return f"names the axes {list(axes)} of a tensor of {len(shape.dimensions)} dimensions"
-    return ""
-
-
 def _runs(path: Path, tuned: ModuleTuningData) -> dict[str, np.ndarray]:
     measured = [run for run in tuned.runs if not run.error and run.profile.compute_time_ns > 1]
     if not measured:
@@ -307,7 +210,7 @@ def _runs(path: Path, tuned: ModuleTuningData) -> dict[str, np.ndarray]:
         nodes = sum(len(part.instructions) for part in tuned.module.computations)
         if len(ids) and ids.max() >= nodes:
             problem = f"config_index_to_node names node {ids.max()}, but there are {nodes} nodes"
-            raise DataError(path, problem, _WRITE_AGAIN)
+            raise DataError(path, problem, WRITE_AGAIN)
         features = [_layout_features(path, run.module_config.layout_config, len(ids)) for run in measured]
         return {"node_config_ids": ids, "node_config_feat": np.stack(features), "config_runtime": runtime}
     defaults = [run.profile.compute_time_ns for run in measured if run.is_default]
@@ -315,7 +218,7 @@ def _runs(path: Path, tuned: ModuleTuningData) -> dict[str, np.ndarray]:
         problem = (
             f"the runs of HLO module {tuned.module.name!r} mix layouts and tiles, or none is the default"
         )
-        raise DataError(path, problem, _WRITE_AGAIN)
+        raise DataError(path, problem, WRITE_AGAIN)
     return {
         "config_feat": np.array([_tile_row(run.op_config.tile_size_config) for run in measured], np.float32),
         "config_runtime": runtime,
@@ -327,7 +230,7 @@ def _layout_features(path: Path, config, nodes: int) -> np.ndarray:
     """Return ``node_config_feat`` of one configuration, (K, 18) float32, -1 where a tensor has no layout."""
     if len(config.nodes) != nodes or any(len(node.tensors) > len(ROLES) for node in config.nodes):
         problem = f"a run configures {len(config.nodes)} nodes, but config_index_to_node names {nodes}"
-        raise DataError(path, problem, _WRITE_AGAIN)
+        raise DataError(path, problem, WRITE_AGAIN)
     features = np.full((nodes, len(ROLES), LAYOUT_WIDTH), -1, np.float32)
     for row, node in zip(features, config.nodes, strict=True):
         for tensor, layout in enumerate(node.tensors):

@@ -1,4 +1,4 @@
-"""Agreement of two submissions: whether they rank the same programs alike, and the same release at all."""
+"""Agreement of two submissions: how far they rank the same programs alike."""
 
 from pathlib import Path
 
@@ -9,13 +9,6 @@ from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import TOP_K, kendall_tau
 from fastslow.competition.submission_csv import collection_of, read_any_submission
 from fastslow.core.errors import DataError
-
-CHANCE = 0.1
-"""Mean tau of two rankings of 1,000 configurations that have nothing in common: within 0 and this."""
-TWO_RELEASES = (
-    "Other rows agree, those of {} no more than chance: the two submissions were made from two releases,"
-    " whose layout files hold the configurations in different orders (data/README.md)."
-)
 
 
 def agreement(one: Path, other: Path) -> pd.DataFrame:
@@ -57,14 +50,3 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     layout = rows[rows["collection"].str.startswith("layout")]
     table["chance"] = (TOP_K / layout["configs"].clip(lower=TOP_K)).groupby(layout["collection"]).mean()
     return table.reindex([c.name for c in COLLECTIONS if c.name in table.index])
-
-
-def in_two_orders(table: pd.DataFrame) -> list[str]:
-    """Return the layout collections that agree no more than chance, where another collection does agree.
-
-    Args:
-        table: As returned by :func:`summary`.
-    """
-    layout = table.index.str.startswith("layout")
-    agrees = table["tau"].where(layout, table["top_5"]) > 3 * CHANCE
-    return [*table.index[layout & (table["tau"].abs() < CHANCE)]] if agrees.any() else []

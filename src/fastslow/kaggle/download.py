@@ -8,9 +8,7 @@ Kaggle's zip are not known, which is why a member is identified by the ``npz/...
 import os
 import re
 import shutil
-import struct
 import tempfile
-import zipfile
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
@@ -24,9 +22,12 @@ from fastslow.competition.catalog import (
     Collection,
     get_collection,
 )
+from fastslow.competition.schema import check_schema
 from fastslow.competition.submission_csv import SAMPLE
 from fastslow.core.errors import DataError, SettingsError, explain_storage
 from fastslow.core.files import writer_lock
+from fastslow.core.input_files import is_there
+from fastslow.core.npz_io import read_headers
 from fastslow.core.settings import Names, Settings, resolve
 from fastslow.kaggle import archives, client
 from fastslow.kaggle.provenance import GOOGLE, KAGGLE, PROVENANCE, record_provenance, warn_of_release
@@ -145,7 +146,7 @@ def download(settings: DownloadSettings) -> list[Path]:
         for left_over in root.glob(f"{_SCRATCH}*"):
             shutil.rmtree(left_over)
         missing = [split for split in selected if _is_missing(root, split)]
-        kaggle = _kaggle_zip(root).exists() or client.credentials() is not None
+        kaggle = is_there(_kaggle_zip(root)) or client.credentials() is not None
         from_kaggle = settings.source == "kaggle" or (settings.source == "auto" and kaggle)
         if missing and from_kaggle:
             _from_kaggle(root, missing, settings.keep_archives)
@@ -173,7 +174,7 @@ def _kaggle_zip(root: Path) -> Path:
 
 def _from_kaggle(root: Path, missing: list[SplitFiles], keep: bool) -> None:
     archive = _kaggle_zip(root)
-    if not archive.exists():
+    if not is_there(archive):
         print(f"From Kaggle: one zip with everything; {len(missing)} splits are missing here", flush=True)
         part = archive.parent / "part"  # kaggle gives a zip its name before it is whole
         os.replace(client.download_archive(part), archive)
@@ -185,7 +186,7 @@ def _from_google(root: Path, missing: list[SplitFiles], keep: bool, base_url: st
     urls = {split: f"{base_url.rstrip('/')}/{split.archive}" for split in missing}
     targets = {split: root / "archives" / split.archive for split in missing}
     sizes = [
-        target.stat().st_size if target.exists() else archives.remote_size(urls[split])
+        target.stat().st_size if is_there(target) else archives.remote_size(urls[split])
         for split, target in targets.items()
     ]
     here, total = sum(map(archives.local_size, targets.values())), sum(sizes)
@@ -193,7 +194,7 @@ def _from_google(root: Path, missing: list[SplitFiles], keep: bool, base_url: st
     # a tar's content is as large as the tar, which is deleted before the next download, or kept
     archives.require_space(root, total + (total if keep else max(sizes)) - here, "the data")
     for split, target in targets.items():
-        if not target.exists():
+        if not is_there(target):
             archives.fetch(urls[split], target)
         _install(target, root, [split], keep)
 
@@ -226,16 +227,15 @@ def _place(paths: set[str], member: str) -> str | None:
 
 
 def _check(archive: Path, scratch: Path, split: SplitFiles) -> None:
-    """Check the number of a split's files, and that each is an npz of the competition."""
+    """Check the number of a split's files, and that each is an npz of its kind, down to the last byte."""
     if (present := split.present(scratch)) != split.count:
         problem = f"holds {present} npz files of {split}, the competition has {split.count}"
         raise DataError(archive, problem, "Delete it and run it again")
     for path in split.folder(scratch).glob("*.npz"):
         try:
-            with zipfile.ZipFile(path) as opened:
-                opened.getinfo("config_runtime.npy")
-        except (zipfile.BadZipFile, struct.error, RuntimeError, KeyError):
-            problem = f"{split}/{path.name} in it is not readable"
+            check_schema(path, split.collection.kind, read_headers(path, whole=True))
+        except DataError as error:
+            problem = f"{split}/{path.name} in it: {error.args[1]}"
             raise DataError(archive, problem, "Delete it and run it again") from None
 
 

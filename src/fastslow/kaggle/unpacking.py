@@ -1,6 +1,7 @@
 """Unpacking of archives that nobody vouches for: it never leaves its folder, and its size is bounded."""
 
 import contextlib
+import errno
 import re
 import shutil
 import stat
@@ -26,6 +27,7 @@ ArchiveMember = tuple[tarfile.TarInfo, Callable[[], IO[bytes]]]
 MAX_MEMBERS = 100_000  # the competition's zip has some 14,000
 MAX_MEMBER_BYTES = 2 << 30  # of one file; the largest that is known has 0.05 GB
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_SIGN_IN = "Sign in to the network, proxy or site in a browser, delete the file and run it again"
 _BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, struct.error)
 
 
@@ -47,8 +49,20 @@ def unpack(archive: Path, folder: Path, place: Callable[[str], str | None]) -> N
             for member, _ in members:
                 _refuse_unsafe(archive, folder, member)
             _write(archive, folder, members, place)
-    except _BROKEN as error:
+    except (*_BROKEN, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a place before the file's beginning
+            raise
+        if _is_web_page(archive):
+            raise DataError(
+                archive, "is a web page, such as a sign-in page, and no archive", _SIGN_IN
+            ) from None
         raise DataError(archive, f"broken archive ({error})", "Delete it and run it again") from error
+
+
+def _is_web_page(path: Path) -> bool:
+    with open(path, "rb") as file:
+        start = file.read(1000).removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    return start.startswith((b"<!doctype", b"<html"))
 
 
 def _write(
@@ -100,9 +114,9 @@ def _refuse_many(members: int) -> None:
 
 def _tar_info(info: zipfile.ZipInfo) -> tarfile.TarInfo:
     """Return a zip's member as one of a tar, so that both pass the same filter."""
-    member = tarfile.TarInfo(info.filename)
+    member = tarfile.TarInfo(info.filename.replace("\\", "/"))  # as some programs of Windows write it
     member.size = info.file_size
-    expected = stat.S_IFDIR if info.is_dir() else stat.S_IFREG
+    expected = stat.S_IFDIR if member.name.endswith("/") else stat.S_IFREG
     kind = stat.S_IFMT(info.external_attr >> 16) or expected  # 0: not recorded
     member.type = {stat.S_IFREG: tarfile.REGTYPE, stat.S_IFDIR: tarfile.DIRTYPE}.get(kind, tarfile.SYMTYPE)
     return member

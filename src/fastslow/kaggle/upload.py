@@ -38,13 +38,13 @@ def _upload(csv: Path, data_root: Path, unproven_order: bool) -> None:
     record = update_record(csv)
     check_release(csv, record, data_root, unproven_order)
     before = record.get("upload") or record.get("attempt")
-    result = before and SubmissionResult.from_record(before)
+    result = before and SubmissionResult(**before)
     if "upload" in record or (result and find_submission(result)):
         print(f"{csv.name}: uploaded before; asking for its score")
     else:
         message = f"fastslow {record['name']} {commit()}, valid mean {record['valid_mean']:.4f}"
-        result = submit(csv, message, begin=lambda begun: update_record(csv, attempt=begun.as_record()))
-        update_record(csv, upload=result.as_record())
+        result = submit(csv, message, begin=lambda begun: update_record(csv, attempt=begun.model_dump()))
+        update_record(csv, upload=result.model_dump())
         print(f"{csv.name}: uploaded; waiting for its score")
     score = wait_for_score(result)
     update_record(csv, kaggle={"public": score.public_score, "private": score.private_score})

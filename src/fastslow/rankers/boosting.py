@@ -1,19 +1,16 @@
 """The boosting loop: grow a tree, evaluate on valid, stop early where that is wanted."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fastslow.competition.metrics import collection_score
-from fastslow.core.progress import Report
 from fastslow.rankers.settings import RankerSettings
-
-if TYPE_CHECKING:
-    import lightgbm
 
 History = list[tuple[int, float]]
 """(iteration, valid score) of every evaluation."""
+Report = Callable[[int, float], None]
+"""Called after every boosting iteration with its number and the latest valid score."""
 
 
 def boost(
@@ -62,21 +59,3 @@ def kept_trees(settings: RankerSettings, history: History) -> int:
     if not settings.early_stopping_rounds:
         return history[-1][0]
     return max(history, key=lambda entry: entry[1])[0]
-
-
-def predict_trees(
-    booster: "lightgbm.Booster", rows: np.ndarray, start_iteration: int, num_iteration: int
-) -> np.ndarray:
-    """Return the raw output ``(n,)`` of some of the trees for rows ``(n, F)``.
-
-    Args:
-        booster: The trees.
-        rows: Feature rows.
-        start_iteration: The first tree, from 0.
-        num_iteration: Number of trees, 0 or more (LightGBM itself takes 0 for all of them).
-    """
-    if not len(rows) or not num_iteration:
-        return np.zeros(len(rows))
-    trees = {"start_iteration": start_iteration, "num_iteration": num_iteration}
-    margins: np.ndarray = booster.predict(rows, raw_score=True, **trees)
-    return margins

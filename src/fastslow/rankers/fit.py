@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastslow.competition.catalog import TRAIN, VALID
-from fastslow.core.progress import Report
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
-from fastslow.rankers.boosting import History, boost, kept_trees, predict_trees
+from fastslow.rankers.boosting import History, Report, boost, kept_trees
 from fastslow.rankers.objectives import OBJECTIVES, predict_table, table_dataset
 from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.table import Table, read_table, read_tables
@@ -122,7 +121,11 @@ def booster_predictions(
     """
 
     def raw_output(rows: np.ndarray) -> np.ndarray:
-        return predict_trees(booster, rows, start_iteration, num_iteration)
+        if not len(rows) or not num_iteration:  # LightGBM takes no trees for all of them
+            return np.zeros(len(rows))
+        trees = {"start_iteration": start_iteration, "num_iteration": num_iteration}
+        margins: np.ndarray = booster.predict(rows, raw_score=True, **trees)
+        return margins
 
     return predict_table(objective, table.select(booster.feature_name()), raw_output)
 

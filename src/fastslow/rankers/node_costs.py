@@ -1,7 +1,7 @@
 """Costs of a configurable node under its layouts: tiles, work on padding, reordered and moved bytes.
 
 Everything is computed per distinct combination of layouts of a node
-(:class:`fastslow.rankers.node_layouts.LayoutStates`), a few thousand per graph, summed per class of
+(:class:`fastslow.features.configs.layout_states.LayoutStates`), a few thousand per graph, summed per class of
 configurations that agree on the tied choices of a node, and then per configuration.
 """
 

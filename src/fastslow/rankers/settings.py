@@ -35,15 +35,6 @@ class RankerSettings(Settings):
         *("early_stopping_rounds", "learning_rate", "num_leaves", "min_data_in_leaf"),
     )
 
-    renamed: ClassVar[dict[str, str]] = {
-        "rounds": "num_iterations",
-        "patience": "early_stopping_rounds",
-        "leaves": "num_leaves",
-        "min_rows": "min_data_in_leaf",
-        "column_share": "feature_fraction",
-        "threads": "num_threads",
-    }
-
     features: str = unkeyed("features/sample/layout-xla-random")
     """Features folder of the collection to learn from and to predict."""
     folder: str = unkeyed("runs/play/ranker")

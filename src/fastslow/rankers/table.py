@@ -30,11 +30,6 @@ class Table:
         self.names, self.rows, self.runtimes = list(names), list(rows), list(runtimes)
         self.columns = list(columns)
 
-    @property
-    def sizes(self) -> list[int]:
-        """Number of configurations of each graph."""
-        return [len(rows) for rows in self.rows]
-
     def labels(self) -> dict[str, np.ndarray]:
         """Return the runtimes ``(C,)`` per graph."""
         return dict(zip(self.names, self.runtimes, strict=True))

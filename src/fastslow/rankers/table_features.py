@@ -10,13 +10,12 @@ from fastslow.competition import node_columns
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.competition.tensors import num_elements
-from fastslow.features.configs.config_tensors import config_chunks
 from fastslow.features.configs.copies import CopyPairs, disagreements
+from fastslow.features.configs.layout_states import LayoutStates, node_tensors
 from fastslow.features.configs.tpu_tiling import tile
 from fastslow.features.derived import derived
 from fastslow.features.store import Graph
 from fastslow.rankers.node_costs import KINDS, graph_tensor_bytes, node_flops, roles_of, state_terms
-from fastslow.rankers.node_layouts import LayoutStates, node_tensors, tensor_positions
 
 ABOVE_LEAST = "_above_least"
 """Suffix of the min-subtracted columns."""
@@ -68,12 +67,11 @@ def tabulate(
     return table, [*names, *(name + ABOVE_LEAST for name in names), *context_names]
 
 
-def physical_sums(graph: Graph, chunk_bytes: int = 1 << 22) -> tuple[np.ndarray, list[str]]:
+def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
     """Sum :func:`fastslow.rankers.node_costs.state_terms` over the nodes of each kind, and the copies.
 
     Args:
         graph: A layout graph.
-        chunk_bytes: Working memory for one chunk of configurations; changes no value.
 
     Returns:
         ``(C, V)`` float32 and the V names. Bytes and FLOPs are shares of the unpadded bytes of all
@@ -96,11 +94,10 @@ def physical_sums(graph: Graph, chunk_bytes: int = 1 << 22) -> tuple[np.ndarray,
     names.append("moved_bytes")
     totals = {"_bytes": graph_tensor_bytes(graph).sum(), "_flops": node_flops(graph).sum()}
     whole = np.array([max(1, totals.get(name[-len("_bytes") :], 0)) for name in names])
-    sums = np.empty((graph.num_configs, len(names)), np.float32)
-    for chunk in config_chunks(graph.num_configs, 24 * len(names), chunk_bytes):
-        block = np.concatenate([classes.sum(table, chunk) for classes, table in parts], 1)
-        sums[chunk] = np.column_stack([block, block[:, moved].sum(1)]) / whole
-    return sums, [f"{name}_share" if name.endswith(tuple(totals)) else name for name in names]
+    sums = np.concatenate([classes.sum(table) for classes, table in parts], 1)
+    sums = np.column_stack([sums, sums[:, moved].sum(1)]) / whole
+    names = [f"{name}_share" if name.endswith(tuple(totals)) else name for name in names]
+    return sums.astype(np.float32), names
 
 
 def config_pairs(graph: Graph) -> CopyPairs:
@@ -115,12 +112,6 @@ def config_pairs(graph: Graph) -> CopyPairs:
         element_bytes=graph.tensor_bytes[consumer, role].astype(np.int64),
         axes=graph.pair_axes.astype(np.int64),
     )
-
-
-def pair_tensors(pairs: CopyPairs) -> np.ndarray:
-    """Return the positions ``(P, 2)`` of the two tensors of each pair, for :class:`LayoutStates`."""
-    sides = (pairs.producer_index, 0), (pairs.consumer_index, pairs.consumer_role)
-    return np.stack([tensor_positions(*side) for side in sides], 1)
 
 
 def _copy_terms(graph: Graph) -> tuple[LayoutStates, np.ndarray, list[str]]:
@@ -143,7 +134,7 @@ def _copy_terms(graph: Graph) -> tuple[LayoutStates, np.ndarray, list[str]]:
             for _, producer, consumer, role in COPY_GROUPS
         ]
     ).T.astype(np.float64)
-    states = LayoutStates(graph.choices, pair_tensors(pairs))
+    states = LayoutStates(graph.choices, pairs.tensors)
     producer, consumer = states.codes.T
     differ = disagree[way.ravel()[states.item], producer, consumer]
     moved = padded[pairs.producer_index[states.item], 0, producer]

@@ -13,15 +13,15 @@ from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_mani
 from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
-from fastslow.core.progress import boosting_progress
+from fastslow.core.progress import progress
 from fastslow.core.records import Record, check_record
 from fastslow.core.settings import NonNegative
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import PREDICTIONS, Predictor, write_predictions
+from fastslow.evaluation.predictions import PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
 from fastslow.rankers.fit import Fitted, fit, read_training
 from fastslow.rankers.model_text import read_booster_text
-from fastslow.rankers.objectives import OBJECTIVES, OPPONENTS
+from fastslow.rankers.objectives import OBJECTIVES
 from fastslow.rankers.settings import RankerSettings
 
 if TYPE_CHECKING:
@@ -32,16 +32,9 @@ _AGAIN = "Train this model again"
 RUN_OUTPUTS = (METRICS, TRAINING_PLOT, MODEL, IMPORTANCE, PREDICTIONS)
 
 
-class _Settings(Record):
-    opponents: Literal[OPPONENTS] = OPPONENTS  # settings that former versions had
-    own_features: Literal[False] = False
-    largest_nodes: Literal[0] = 0  # columns that former versions had
-
-
 class _Manifest(Record):
     """Keys of a ranker's manifest that prediction needs."""
 
-    settings: _Settings
     objective: Literal[*OBJECTIVES]
     trees: NonNegative
 
@@ -68,7 +61,13 @@ def train_ranker(settings: RankerSettings) -> dict:
 
 def _train(settings: RankerSettings, artifact: Artifact) -> None:
     """Fit the trees, and write a run for each of the collections."""
-    with boosting_progress(settings.num_iterations, f"{artifact.folder.name} {settings.objective}") as report:
+    title = f"{artifact.folder.name} {settings.objective}"
+    with progress(total=settings.num_iterations, desc=title, unit="round") as bar:
+
+        def report(_: int, valid: float) -> None:
+            bar.update()
+            bar.set_postfix(valid=f"{valid:.3f}", refresh=False)
+
         fitted = fit(settings, settings.objective, read_training(settings), report)
     sources = settings.sources()
     for run in (*artifact.parts, artifact):  # the folder that stands for all comes last
@@ -144,11 +143,6 @@ def read_ranker(folder: Path) -> Fitted:
         problem = f"a run of a {settings.get('model')}, a ranker wanted"
         raise DataError(folder, problem, "Name a folder that the ranker notebook wrote")
     return Fitted(manifest["objective"], read_booster(folder), manifest["trees"], [])
-
-
-def read_ranker_predictor(folder: Path) -> Predictor:
-    """Read a finished ranker as a function that predicts; errors as for :func:`read_ranker`."""
-    return read_ranker(folder).predict_split
 
 
 def importance(booster: "lightgbm.Booster", num_iteration: int) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Tables and figures of notebook 00: sizes of files, a program, choices, runtimes, quality of labels."""
+"""Tables and figures of notebook 00: sizes of files, a program, a configuration, runtimes; and of labels."""
 
 from typing import Literal
 
@@ -12,7 +12,6 @@ from fastslow.competition.catalog import (
     COLLECTIONS,
     SPLITS,
     TRAIN,
-    ProgramFile,
     get_collection,
     list_programs,
 )
@@ -23,15 +22,14 @@ from fastslow.competition.schema import check_schema
 from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
-from fastslow.core.settings import NonNegative, Settings, resolve
+from fastslow.core.settings import NonNegative, Settings, find_data
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.features.scaling import unit_ranks
 
 _LAYOUT_COLLECTIONS = tuple(c.name for c in COLLECTIONS if c.kind == "layout")
-_REPEATED, _DISTINCT, _RANGE = "#e69f00", "#0072b2", "0.6"
+_MEAN, _DOTS = "#e69f00", "#0072b2"
 _SHOWN = 5_000  # points of a panel
 _BLOCKS, _BLOCK_ROWS = 50, 20
-_MAX_PROGRAMS = 24  # whose runtimes and repeated configurations are compared
 
 
 class DataReportSettings(Settings):
@@ -58,7 +56,7 @@ def survey(settings: DataReportSettings) -> pd.DataFrame:
     Raises:
         DataError: A file is missing, or its keys, types or shapes are not the competition's.
     """
-    root, rows = resolve(settings.data_root), []
+    root, rows = find_data(settings.data_root), []
     programs = [p for c in COLLECTIONS for split in SPLITS for p in list_programs(root, c, split)]
     for program in progress(programs, desc="survey", unit="file"):
         headers = read_headers(program.path)
@@ -93,10 +91,6 @@ def summarise(files: pd.DataFrame) -> pd.DataFrame:
     ).round(1)
 
 
-def _programs(settings: DataReportSettings) -> list[ProgramFile]:
-    return list_programs(resolve(settings.data_root), get_collection(settings.collection), TRAIN)
-
-
 def read_shown(settings: DataReportSettings) -> Program:
     """Read the program that is shown in detail.
 
@@ -104,7 +98,8 @@ def read_shown(settings: DataReportSettings) -> Program:
         SettingsError: No program has that name, or it has no such configuration.
         DataError: The split is missing or the file is broken.
     """
-    files = {file.name: file for file in _programs(settings)}
+    collection = get_collection(settings.collection)
+    files = {file.name: file for file in list_programs(find_data(settings.data_root), collection, TRAIN)}
     nodes = {name: read_headers(file.path)["node_opcode"].shape for name, file in files.items()}
     name = settings.program or min(nodes, key=nodes.__getitem__)
     settings.require(name in files, "program", f"one of {', '.join(files)}")
@@ -156,40 +151,6 @@ def _in_words(order: list[int], sizes: np.ndarray) -> str:
     return f"dimension {named[0]} is contiguous in memory" + "".join(f", then {name}" for name in named[1:])
 
 
-def compare_programs(settings: DataReportSettings) -> pd.DataFrame:
-    """Compare runtimes and configurations of the first train programs of a collection.
-
-    Args:
-        settings: The data and the collection.
-
-    Returns:
-        One row per program, widest spread first: ``name``, ``nodes``, ``configs``, ``distinct`` (different
-        configurations), ``repeated`` (the others), ``runtimes`` (different ones), ``median`` and ``slowest``
-        runtime as multiples of the fastest.
-
-    Raises:
-        DataError: A file is missing, broken or has no runtimes.
-    """
-    rows = []
-    for file in progress(_programs(settings)[:_MAX_PROGRAMS], desc="runtimes", unit="file"):
-        program = read_npz(file, labelled=True)
-        distinct = len(program.choices.partition(program.choices.varying)[1])
-        relative = program.runtime / program.runtime.min()
-        rows.append(
-            {
-                "name": program.name,
-                "nodes": len(program.node_opcode),
-                "configs": len(program.runtime),
-                "distinct": distinct,
-                "repeated": len(program.runtime) - distinct,
-                "runtimes": len(np.unique(program.runtime)),
-                "median": float(np.median(relative)),
-                "slowest": float(relative.max()),
-            }
-        )
-    return pd.DataFrame(rows).sort_values("slowest", ascending=False, ignore_index=True)
-
-
 def plot_survey(files: pd.DataFrame) -> Figure:
     """Plot nodes against configurations of every file of :func:`survey`, one colour per collection."""
     figure = Figure(figsize=(8, 4.5), layout="constrained")
@@ -210,7 +171,7 @@ def plot_runtimes(program: Program) -> Figure:
     relative = program.runtime / program.runtime.min()
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     axes = figure.subplots()
-    axes.hist(relative, bins=60, color=_DISTINCT)
+    axes.hist(relative, bins=60, color=_DOTS)
     median = np.median(relative)
     axes.axvline(median, color="black", linestyle="--", label=f"median {median:.2f}")
     sizes = f"{len(relative):,} configurations, slowest / fastest {relative.max():.2f}"
@@ -223,29 +184,6 @@ def plot_runtimes(program: Program) -> Figure:
     return figure
 
 
-def plot_programs(programs: pd.DataFrame) -> Figure:
-    """Plot each program's number of distinct and repeated configurations, and its spread of runtimes.
-
-    Args:
-        programs: The table of :func:`compare_programs`.
-    """
-    rows = programs[::-1]
-    figure = Figure(figsize=(10, 1.4 + 0.22 * len(rows)), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    left.barh(rows["name"], rows["distinct"], color=_DISTINCT, label="distinct")
-    left.barh(rows["name"], rows["repeated"], left=rows["distinct"], color=_REPEATED, label="repeated")
-    left.plot(rows["runtimes"], rows["name"], "|", color="white", markersize=9, label="different runtimes")
-    left.set(title="configurations", xlabel="count")
-    left.tick_params(axis="y", labelsize=7)
-    right.hlines(rows["name"], 1, rows["slowest"], color=_RANGE, linewidth=3, label="fastest to slowest")
-    right.plot(rows["median"], rows["name"], "|", color="black", markersize=9, label="median")
-    right.set(title="spread of runtimes", xlabel="runtime / fastest")
-    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.1), "ncols": 3}
-    for axes in (left, right):
-        axes.legend(**below, fontsize="small", facecolor="0.85")
-    return figure
-
-
 def draw_runtimes(axes: Axes, runtime: np.ndarray, title: str) -> None:
     """Draw the ranks of runtimes ``(C,)`` over the rows, of many rows every n-th, and their mean by blocks.
 
@@ -253,8 +191,8 @@ def draw_runtimes(axes: Axes, runtime: np.ndarray, title: str) -> None:
     """
     ranks = unit_ranks(runtime)
     rows = np.arange(0, len(ranks), max(1, len(ranks) // _SHOWN))
-    axes.plot(rows, ranks[rows], ".", markersize=2, color=_DISTINCT, alpha=0.4)
+    axes.plot(rows, ranks[rows], ".", markersize=2, color=_DOTS, alpha=0.4)
     blocks = np.array_split(np.arange(len(ranks)), min(_BLOCKS, max(1, len(ranks) // _BLOCK_ROWS)))
     middle, mean = [block.mean() for block in blocks], [ranks[block].mean() for block in blocks]
-    axes.step(middle, mean, where="mid", color=_REPEATED, linewidth=2)
+    axes.step(middle, mean, where="mid", color=_MEAN, linewidth=2)
     axes.set(title=title, xlabel="row of the file", ylabel="rank of runtime")

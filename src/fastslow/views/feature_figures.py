@@ -145,17 +145,6 @@ def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]
     axes.figure.colorbar(image, ax=axes, pad=0.01, aspect=40, label="standard deviations from the mean")
 
 
-def _panels(count: int, **options) -> tuple[Figure, list[Axes]]:
-    """Return a figure with some panels, three a row."""
-    columns = min(3, count)
-    rows = -(-count // columns)
-    figure = Figure(figsize=(4 * columns, 3 * rows), layout="constrained")
-    cells = figure.subplots(rows, columns, squeeze=False, **options).ravel()
-    for axes in cells[count:]:
-        axes.set_axis_off()
-    return figure, cells[:count].tolist()
-
-
 _PANELS = 12  # graphs plotted at most
 
 
@@ -202,8 +191,13 @@ def plot_violation(settings: ViolationSettings) -> Figure:
     features = Features(resolve(settings.features))
     names = features.names(TRAIN)[:_PANELS]
     position = settings.position(features.config_columns)
-    figure, cells = _panels(len(names))
-    for axes, name in zip(cells, names, strict=True):
+    columns = min(3, len(names))
+    rows = -(-len(names) // columns)
+    figure = Figure(figsize=(4 * columns, 3 * rows), layout="constrained")
+    cells = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in cells[len(names) :]:
+        axes.set_axis_off()
+    for axes, name in zip(cells, names, strict=False):
         graph = features.graph(TRAIN, name)
         values, runtime = np.asarray(graph.config_feat[:, position]), graph.runtime
         axes.scatter(values, runtime / runtime.min(), s=8, alpha=0.5)

@@ -1,11 +1,9 @@
 """The command ``compare``: two runs, two models or two submissions; their files show which."""
 
-from pathlib import Path
-
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.compare import CompareSettings, compare_runs
-from fastslow.kaggle.agreement import TWO_RELEASES, agreement, in_two_orders, summary
+from fastslow.kaggle.agreement import agreement, summary
 
 
 def compare(settings: CompareSettings) -> None:
@@ -22,13 +20,7 @@ def compare(settings: CompareSettings) -> None:
         problem = f"{settings.other} is {sorts[1]}, {settings.one} {sorts[0]}; name two of the same sort"
         raise SettingsError(f"other: {problem}")
     if csv[0]:
-        _compare_submissions(one, other)
+        table = summary(agreement(one, other)).round(3).astype(object).fillna("")
+        print(table.to_markdown(disable_numparse=True))
     else:
         compare_runs(settings)
-
-
-def _compare_submissions(one: Path, other: Path) -> None:
-    table = summary(agreement(one, other))
-    print(table.round(3).astype(object).fillna("").to_markdown(disable_numparse=True))
-    if reordered := in_two_orders(table):
-        print(f"\n{TWO_RELEASES.format(', '.join(reordered))}")

@@ -22,7 +22,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.memory import step_cores
 from fastslow.core.progress import progress
-from fastslow.core.settings import Names, Settings, resolve
+from fastslow.core.settings import Names, Settings, find_data, resolve
 from fastslow.core.source import source_digest
 from fastslow.workflow.steps import DATA_ROOTS
 
@@ -50,7 +50,7 @@ class QualitySettings(Settings):
     @property
     def root(self) -> Path:
         """The data root."""
-        return resolve(DATA_ROOTS.get(self.data, self.data))
+        return find_data(DATA_ROOTS.get(self.data, self.data))
 
     @property
     def table(self) -> Path:

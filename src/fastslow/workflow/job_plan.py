@@ -3,7 +3,6 @@
 import contextvars
 import math
 import os
-import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -28,7 +27,6 @@ _COLUMNS = 256  # of a ranker's table, rounded up
 _STATE_TENSORS = 20  # tensors of a state that a training step keeps for its gradient, per layer together
 _CONFIGS_PER_STATE = 8  # measured on published files: 4 to 12 configurations of a node share a state
 _USABLE = 0.9  # share of the memory that is planned with
-_LOOPBACK, _LOOPBACK_SECONDS = "127.0.0.1", 5.0
 _LONG_SHARE = 0.8  # of the cores, as about of the CPU time of the preset kaggle
 
 step_environment: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar(
@@ -160,12 +158,7 @@ class PlannedKernel(AsyncKernelManager):
     """Starts a notebook's Jupyter kernel with the variables of :data:`step_environment`."""
 
     async def start_kernel(self, **options: Any) -> None:
-        """Start the Jupyter kernel.
-
-        Raises:
-            RuntimeError: This machine does not reach itself, so the Jupyter kernel could not be reached.
-        """
-        _check_loopback()
+        """Start the Jupyter kernel."""
         await super().start_kernel(**options, env={**os.environ, **(step_environment.get() or {})})
 
 
@@ -258,13 +251,3 @@ class PlannedPool(Executor):
         share = {STEP_CORES: str(cores), STEP_MEMORY: str(memory)}
         share["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(cores))
         return share if device is None else share | {"CUDA_VISIBLE_DEVICES": device}
-
-
-def _check_loopback() -> None:
-    """Raise RuntimeError where this machine cannot reach itself, as Jupyter kernels must."""
-    try:
-        with socket.create_server((_LOOPBACK, 0)) as server:
-            socket.create_connection(server.getsockname(), _LOOPBACK_SECONDS).close()
-    except OSError as error:
-        problem = f"this machine does not reach itself at {_LOOPBACK} ({error})"
-        raise RuntimeError(f"{problem}; bring it up: ip link set lo up") from None

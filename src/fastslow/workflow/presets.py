@@ -192,16 +192,3 @@ def preset_settings(preset: str, overrides: dict[str, dict], step: str, scope: s
     kind = {"kind": scope.partition("-")[0]} if "kind" in settings.model_fields else {}
     unread = settings.unread_of({**given, **kind})
     return {name: value for name, value in given.items() if name in chosen or name not in unread}
-
-
-def network_settings(preset: str, overrides: dict[str, dict], scope: str) -> tuple[dict, str]:
-    """Return the settings of the networks of a scope, and ``train_on``, see :class:`NetworkSection`.
-
-    Arguments and errors as for :func:`preset_settings`.
-
-    Raises:
-        SettingsError: ``train_on`` is not allowed.
-    """
-    settings = preset_settings(preset, overrides, "gnn", scope)
-    own = {name: settings.pop(name) for name in ("train_on",) if name in settings}
-    return settings, NetworkSection(kind=scope.partition("-")[0], **own).train_on

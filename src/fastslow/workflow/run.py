@@ -19,7 +19,7 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import FastslowError, SettingsError
 from fastslow.core.files import atomic_path, remove_abandoned
 from fastslow.core.progress import progress
-from fastslow.core.settings import PROJECT, resolve
+from fastslow.core.settings import PROJECT, find_data, resolve
 from fastslow.evaluation.ledger import read_submission_record
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.score_tables import format_distances, format_metrics, format_overview, format_table
@@ -180,7 +180,7 @@ def report(plan: Plan) -> None:
     print(format_table(table), format_overview(table), format_distances(record["distances"]), sep="\n\n")
     test = f", test {record['test_mean']:.3f}" if record["test_mean"] is not None else ""
     print(f"\nensemble, mean of the five collections: valid {record['valid_mean']:.3f}{test}")
-    checked = check_submission(csv, resolve(plan.data_root))
+    checked = check_submission(csv, find_data(plan.data_root))
     rows = sum(checked["rows"].values())
     print(f"{plan.csv}: {rows} rows, read back and checked; table and plot are beside it")
     if checked["file_order"]:
@@ -218,8 +218,8 @@ def run(settings: RunSettings) -> None:
     for folder in ("features", "runs", "submissions"):
         remove_abandoned(resolve(folder))
     last = steps[-1].stage
-    check_ids(resolve(plan.data_root), plan.collections)  # hours of training must not end at a broken CSV
-    doubt = warn_of_release(resolve(plan.data_root)) if plan.data != "sample" else ""
+    check_ids(find_data(plan.data_root), plan.collections)  # hours of training must not end at a broken CSV
+    doubt = warn_of_release(find_data(plan.data_root)) if plan.data != "sample" else ""
     if doubt and (plan.data == "kaggle" or LAUNCH_RELEASE in doubt):
         print(f"warning: {doubt}", file=sys.stderr)  # before hours of training
     print_skipped(steps)
@@ -243,4 +243,4 @@ def _submit(plan: Plan, unproven_order: bool) -> None:
             "and type `make submit DATA=kaggle` again: nothing is computed twice."
         )
     else:
-        upload(resolve(plan.csv), resolve(plan.data_root), unproven_order)
+        upload(resolve(plan.csv), find_data(plan.data_root), unproven_order)

@@ -17,7 +17,6 @@ from fastslow.workflow.presets import (
     MODELS,
     SCOPES,
     SECTIONS,
-    network_settings,
     preset_seeds,
     preset_settings,
     sections_of,
@@ -97,10 +96,9 @@ class Plan:
     def _step(self, stage: str, section: str, scope: str, /, **fixed) -> Step:
         settings = TrainSettings if section == "gnn" else SECTIONS[section]
         with self._naming(section, scope):
+            given = preset_settings(self.preset, self.overrides, section, scope)
             if section == "gnn":
-                given, _ = network_settings(self.preset, self.overrides, scope)
-            else:
-                given = preset_settings(self.preset, self.overrides, section, scope)
+                given.pop("train_on", None)
             for name in given:
                 if name in fixed:
                     problem = "is set by the workflow; run the notebook alone to choose it"
@@ -120,9 +118,9 @@ class Plan:
             name, _, problem = str(error).partition(": ")
             paths = sections_of(section, scope)
             typed = [path for path in paths if name in self.overrides.get(path, {})]
-            of = f" of {(TrainSettings if section == 'gnn' else SECTIONS[section]).__name__}"
-            path = f"{typed[-1] if typed else paths[1]}.{name}"
-            raise SettingsError(f"{path}: {problem.replace(of, '', 1)}") from None
+            for own in (TrainSettings, SECTIONS[section]):
+                problem = problem.replace(f" of {own.__name__}", "", 1)
+            raise SettingsError(f"{typed[-1] if typed else paths[1]}.{name}: {problem}") from None
 
     def steps(self, last: str = "") -> list[Step]:
         """Return every step in order of the stages.
@@ -138,9 +136,10 @@ class Plan:
         self._check_overrides(models)
         collections = self.collections
         steps = [self._feature_step(c) for c in collections]
-        # the networks take longest, so they start first
-        steps += [step for kind, own in models.items() if "gnn" in own for step in self._networks(kind)]
-        steps += [step for kind, own in models.items() if "ranker" in own for step in self._rankers(kind)]
+        for model in ("gnn", "ranker"):  # the networks take longest, so they start first
+            steps += [
+                step for kind, own in models.items() if model in own for step in self._trainings(model, kind)
+            ]
         steps += [self._ensemble_step(c, models[c.kind]) for c in collections]
         if models.keys() == MODELS.keys():
             steps.append(self._submission())
@@ -157,28 +156,24 @@ class Plan:
     def _groups(self, model: str, kind: str) -> dict[str, list[Collection]]:
         """Return the collections that one model learns from together, by the name that they share."""
         with self._naming(model, kind):
-            if model == "gnn":
-                _, train_on = network_settings(self.preset, self.overrides, kind)
-            else:
-                given = preset_settings(self.preset, self.overrides, model, kind)
-                train_on = RankerSettings(**given).train_on
-            return training_groups(kind, train_on)
+            given = preset_settings(self.preset, self.overrides, model, kind)
+            own, section = {"kind": kind} if model == "gnn" else {}, SECTIONS[model]
+            return training_groups(kind, section(**{**given, **own}).asdict()["train_on"])
 
-    def _rankers(self, kind: str) -> list[Step]:
-        """Return the trainings of rankers: each learns from a group of collections and predicts for all."""
-        return [
-            self._step(
-                "train",
-                "ranker",
-                _scope(name, group),
-                features=self._features(group[0]),
-                folder=self._run("ranker", group[0], seed),
-                runs=[self._run("ranker", c, seed) for c in group[1:]],
-                seed=seed,
-            )
-            for name, group in self._groups("ranker", kind).items()
-            for seed in self._seeds(kind)
-        ]
+    def _trainings(self, model: str, kind: str) -> list[Step]:
+        """Return the trainings of a model: each learns from a group of collections and predicts for all."""
+        steps = []
+        for name, group in self._groups(model, kind).items():
+            for seed in self._seeds(kind):
+                features = [self._features(c) for c in group]
+                runs = [self._run(model, c, seed) for c in group]
+                if model == "gnn":
+                    folder = f"runs/{self.name}/training-{name}-s{seed}"
+                    own = {"kind": kind, "features": features, "folder": folder, "runs": runs}
+                else:
+                    own = {"features": features[0], "folder": runs[0], "runs": runs[1:]}
+                steps.append(self._step("train", model, _scope(name, group), seed=seed, **own))
+        return steps
 
     def _ensemble_step(self, c: Collection, models: tuple[str, ...]) -> Step:
         runs = [self._run(model, c, seed) for model in models for seed in self._seeds(c.kind)]
@@ -213,23 +208,6 @@ class Plan:
             if not any(f"{_scope(*group)}-".startswith(f"{scope}-") for group in groups.items()):
                 remedy = f"set {step}.{kind}.train_on='collection', or give the setting for {step}.{kind}"
                 raise SettingsError(f"{section}: is trained together with other collections; {remedy}")
-
-    def _networks(self, kind: str) -> list[Step]:
-        """Return the trainings of networks: each learns from a group of collections and predicts for all."""
-        return [
-            self._step(
-                "train",
-                "gnn",
-                _scope(name, group),
-                kind=kind,
-                features=[self._features(c) for c in group],
-                runs=[self._run("gnn", c, seed) for c in group],
-                folder=f"runs/{self.name}/training-{name}-s{seed}",
-                seed=seed,
-            )
-            for name, group in self._groups("gnn", kind).items()
-            for seed in self._seeds(kind)
-        ]
 
     def _seeds(self, kind: str) -> range:
         return range(self.seeds or preset_seeds(self.preset, kind))

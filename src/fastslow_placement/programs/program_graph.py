@@ -65,15 +65,13 @@ def graph_of_arrays(
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read a competition file's program; sizes below 0 or beyond any device's memory give no costs."""
+    """Read a competition file's program; sizes beyond any device's memory give no costs."""
     arrays = read_graph_arrays(path)
     features = arrays["node_feat"]
     bad = np.abs(features) > _LARGEST
-    for columns in (node_columns.SHAPE_PRODUCT, node_columns.ELEMENT_TYPE, node_columns.WINDOW_SIZE):
-        bad[:, columns] |= features[:, columns] < 0
     if bad.any():
         node, column = np.argwhere(bad)[0].tolist()
-        problem = f"node_feat[{node}, {column}] is {features[node, column]:g}, 0 to {_LARGEST:g} wanted"
+        problem = f"node_feat[{node}, {column}] is {features[node, column]:g}, at most {_LARGEST:g} wanted"
         raise DataError(path, problem, "Give a competition file")
     return arrays
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fastslow.core.settings import resolve
 from fastslow.workflow.notebook import print_facts, with_absolute_paths
-from fastslow_programs.program.convert import PICTURE, TABLE, convert, summarise
+from fastslow_programs.program.convert import PICTURE, TABLE, summarise, write_conversion
 from fastslow_programs.program.program_settings import ConvertSettings
 
 
@@ -23,6 +23,6 @@ def convert_program(settings: ConvertSettings) -> Path:
         DataError: The source does not exist or cannot be converted.
     """
     settings = with_absolute_paths(settings, "source", "data_root")
-    facts, folder = summarise(convert(settings)).to_dict(), resolve(settings.folder)
+    facts, folder = summarise(write_conversion(settings)).to_dict(), resolve(settings.folder)
     print_facts(facts | {"npz": settings.npz, "picture": folder / PICTURE, "table": folder / TABLE})
     return settings.npz

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fastslow.workflow.notebook import print_facts, with_absolute_paths
 from fastslow_programs.program.user_program import Source
-from fastslow_programs.ranking.rank import EFFECTS, ENDS, IMPOSED, PAGE, TABLE, rank, write_ranking
+from fastslow_programs.ranking.rank import EFFECTS, ENDS, IMPOSED, PAGE, TABLE, rank_source, write_ranking
 from fastslow_programs.ranking.runs import describe_run
 from fastslow_programs.ranking.settings import RankSettings
 
@@ -29,7 +29,7 @@ def rank_program(settings: RankSettings) -> Path:
     settings = with_absolute_paths(settings, "source", "data_root", "hlo_folder", "known", "run")
     Source.of(settings.source, settings.kernel)  # a missing source is refused before models are read
     print(f"models: {describe_run(settings.find_run())}", flush=True)
-    ranking = rank(settings)
+    ranking = rank_source(settings)
     folder = write_ranking(ranking, settings)
     print(*ranking.words()[1:], "", sep="\n")
     table = ranking.table

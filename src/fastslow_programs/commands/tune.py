@@ -4,16 +4,15 @@ from pathlib import Path
 
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.files import read_json
-from fastslow.workflow.notebook import print_facts, run_notebook, with_absolute_paths
-from fastslow.workflow.run import NOTEBOOK
+from fastslow.workflow.notebook import print_facts, with_absolute_paths
 from fastslow_programs.compiler.device import TUNED
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.runs import describe_run
-from fastslow_programs.tuning.fleet import PROGRAMS, SAVINGS
+from fastslow_programs.tuning.fleet import PROGRAMS, tune_fleet, write_fleet
 from fastslow_programs.tuning.fleet_settings import FleetSettings
 from fastslow_programs.tuning.result import BEST, CURVE, EVALUATIONS, write_result
 from fastslow_programs.tuning.settings import NO_RUN, TuneSettings
-from fastslow_programs.tuning.tune import tune
+from fastslow_programs.tuning.tune import complete_study
 
 
 def tune_program(settings: TuneSettings) -> Path:
@@ -33,7 +32,7 @@ def tune_program(settings: TuneSettings) -> Path:
     settings = with_absolute_paths(settings, "source", "data_root", "run")
     Source.of(settings.source, settings.kernel)  # refused before models are read
     _print_models(settings)
-    folder = write_result(tune(settings))
+    folder = write_result(complete_study(settings))
     facts = read_json(folder / MANIFEST)["summary"]
     files = {"best configuration": BEST, "its HLO, to compile": TUNED, "every evaluation": EVALUATIONS}
     files |= {"curve": CURVE, "study": settings.journal.name}
@@ -49,7 +48,7 @@ def _print_models(*programs: TuneSettings) -> None:
 
 
 def tune_programs(settings: FleetSettings) -> Path:
-    """Tune the programs of a list by executing ``notebooks/55_fleet.ipynb``, and print what was saved.
+    """Tune the programs of a list with one budget, write the result, and print what was saved.
 
     Args:
         settings: Settings; paths as for :func:`tune_program`.
@@ -59,12 +58,10 @@ def tune_programs(settings: FleetSettings) -> Path:
 
     Raises:
         SettingsError: A setting is wrong.
-        DataError: The list cannot be read.
-        StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
+        DataError: The list, a program, its run or a study cannot be used, or all evaluations failed.
     """
     settings = with_absolute_paths(settings, "fleet", "data_root", "run")
     _print_models(*(program for program, _ in settings.read()))
-    folder = run_notebook("55_fleet", settings)
-    facts = read_json(folder / MANIFEST)["summary"] | {"table": folder / PROGRAMS, "curve": folder / SAVINGS}
-    print_facts(facts | {"notebook": folder / NOTEBOOK})
+    folder = write_fleet(tune_fleet(settings), settings)
+    print_facts(read_json(folder / MANIFEST)["summary"] | {"table": folder / PROGRAMS})
     return folder

@@ -25,7 +25,7 @@ from fastslow_programs.compiler.label_cache import (
     ModuleRecord,
     open_cache,
 )
-from fastslow_programs.compiler.libtpu import Compiler, CompilerError, topology_of
+from fastslow_programs.compiler.libtpu import TOPOLOGIES, Compiler, CompilerError
 from fastslow_programs.compiler.tile_log import LOGGING, read_candidates
 
 REFUSED = "refused"
@@ -135,10 +135,10 @@ class Labeller:
         result is cached as soon as it is there, so an interrupted run resumes where it stopped.
 
         Raises:
-            SettingsError: libtpu is not installed, the generation is unknown, or a worker cannot start.
+            SettingsError: libtpu is not installed, or a worker cannot start.
             DataError: The cache is not a file of this kind, or a record in it is damaged.
         """
-        identity = f"{self.task.__name__} {self.compiler.version()} {topology_of(self.generation)}"
+        identity = f"{self.task.__name__} {self.compiler.version()} {TOPOLOGIES[self.generation]}"
         environment = LOGGING if self.task is tile_label else {}
         workers = Workers(
             self.processes or os.cpu_count() or 1,
@@ -174,7 +174,7 @@ class Labeller:
         """Yield (key, record) of every module, in the order of completion."""
         origin = {
             "compiler": f"libtpu {self.compiler.version()}",
-            "topology": topology_of(self.generation),
+            "topology": TOPOLOGIES[self.generation],
         }
         silent = not modules or not title
         calls = {key: (self.task, module) for key, module in modules.items()}

@@ -22,8 +22,6 @@ from fastslow.core.files import read_json, write_json
 from fastslow.core.isolated import Killed, Workers
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
 from fastslow.hlo.reader import read_hlo
-from fastslow_programs.compiler.layout_constraints import is_default, layout_constraint
-from fastslow_programs.compiler.layout_space import OUTPUT, ConfigurableNode, Layouts
 
 TUNED, SIGNATURE = "best.hlo.pb", "signature.json"
 LONG_ENOUGH = 0.002  # seconds; shorter programs run several times for one time
@@ -77,7 +75,8 @@ def lower_function(function: Callable, arguments: Sequence, seed: int = 0) -> Lo
     rng = np.random.default_rng(seed)
     leaves = jax.tree.leaves(arguments)
     inputs = [
-        draw(x.shape, x.dtype, rng) if isinstance(x, jax.ShapeDtypeStruct) else np.asarray(x) for x in leaves
+        draw_array(x.shape, x.dtype, rng) if isinstance(x, jax.ShapeDtypeStruct) else np.asarray(x)
+        for x in leaves
     ]
     trees = {
         "arguments": jax.tree.structure(tuple(arguments)),
@@ -97,10 +96,10 @@ def draw_inputs(module: Module, seed: int = 0) -> tuple[np.ndarray, ...]:
     parameters = [i for i in entry.instructions if i.opcode == "parameter"]
     parameters.sort(key=lambda parameter: parameter.parameter_number)
     rng = np.random.default_rng(seed)
-    return tuple(draw(tuple(p.shape.dimensions), _dtype(p.shape.element_type), rng) for p in parameters)
+    return tuple(draw_array(tuple(p.shape.dimensions), _dtype(p.shape.element_type), rng) for p in parameters)
 
 
-def draw(shape: tuple[int, ...], dtype, rng: np.random.Generator) -> np.ndarray:
+def draw_array(shape: tuple[int, ...], dtype, rng: np.random.Generator) -> np.ndarray:
     """Draw an array: standard normal, integers of 0 to 9, or booleans."""
     kind = np.dtype(dtype).kind
     if kind == "b":
@@ -119,38 +118,6 @@ def _dtype(element_type: int) -> np.dtype:
         return np.dtype(bool if name == "pred" else ml_dtypes.bfloat16)
     kinds = {"s": "int", "u": "uint", "f": "float", "c": "complex"}
     return np.dtype(kinds[name[0]] + name[1:])
-
-
-def bind_differences(module: Module, layouts: Layouts, nodes: list[ConfigurableNode]) -> Module:
-    """Return a copy of a module with a ``LayoutConstraint`` on each output that differs from the default.
-
-    The rule of the TPU labels (:func:`fastslow_programs.compiler.layout_constraints.constrain`) puts barriers
-    around what it binds; here these only hinder fusion.
-    """
-    bound = Module()
-    bound.CopyFrom(module)
-    wanted = {
-        node.node: layouts[node.node][OUTPUT]
-        for node in nodes
-        if layouts.get(node.node) and not is_default(node, OUTPUT, layouts[node.node][OUTPUT])
-    }
-    number = 0
-    for computation in bound.computations:
-        new_id = max(i.id for i in computation.instructions) + 1
-        moved, instructions = {}, []
-        for instruction in computation.instructions:
-            instruction.operand_ids[:] = [moved.get(i, i) for i in instruction.operand_ids]
-            instructions.append(instruction)
-            if number in wanted:
-                instructions.append(layout_constraint(instruction, wanted[number], new_id))
-                moved[instruction.id] = new_id
-                new_id += 1
-            number += 1
-        computation.root_id = moved.get(computation.root_id, computation.root_id)
-        copies = [type(i).FromString(i.SerializeToString()) for i in instructions]
-        del computation.instructions[:]
-        computation.instructions.extend(copies)
-    return bound
 
 
 @dataclass(frozen=True)
@@ -201,12 +168,13 @@ class Bench:
         """
 
         def times(modules: Sequence[Module]) -> Times:
+            """Time candidates together; where the process ends, each by itself, to find which ended it."""
             found = self._ask(workers, modules)
             if isinstance(found, Times):
                 return found
             if len(modules) == 1:
                 return Times(np.full((self._rounds, 3), np.nan), [found])
-            own = [times([module]) for module in modules]  # which one it was
+            own = [times([module]) for module in modules]
             first = next((t.seconds[:, :2] for t in own if not t.failures[0]), own[0].seconds[:, :2])
             columns = [first, *(t.ratios * first.mean(1, keepdims=True) for t in own)]
             return Times(np.concatenate(columns, 1), [t.failures[0] for t in own])
@@ -244,7 +212,7 @@ def run_rounds(
         SettingsError: The unconstrained program cannot be compiled or run.
     """
     try:
-        base, twin = Executable(codes[0]), Executable(codes[0])
+        base, twin = LoadedProgram(codes[0]), LoadedProgram(codes[0])
         buffers = base.put(inputs)  # of all programs: copies of their own would be colder in the caches
         wanted = base.outputs(buffers)
     except Exception as error:
@@ -252,7 +220,7 @@ def run_rounds(
     runs, failures = [base, twin], []
     for code in codes[1:]:
         try:
-            own = Executable(code)
+            own = LoadedProgram(code)
             failures.append(difference(wanted, own.outputs(buffers)))
         except Exception as error:  # of the compiler or the device
             failures.append(f"refused: {str(error)[:_SHOWN]}")
@@ -270,7 +238,7 @@ def run_rounds(
     return seconds, failures
 
 
-class Executable:
+class LoadedProgram:
     """A program compiled for the first device of this machine.
 
     JAX has no public way to run an HLO module with layout constraints, so this uses the internal interface of

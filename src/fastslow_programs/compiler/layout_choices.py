@@ -103,7 +103,7 @@ def layouts_of(configuration: Configuration, choices: list[TiedChoice]) -> Layou
     return {node: tuple(own) for node, own in layouts.items()}
 
 
-def draw(choices: list[TiedChoice], rng: random.Random) -> Configuration:
+def draw_configuration(choices: list[TiedChoice], rng: random.Random) -> Configuration:
     """Sample a random configuration, each choice by its weights."""
     return tuple(_draw(choice, rng) for choice in choices)
 

@@ -11,7 +11,7 @@ compares the estimates under this rule with the measurements.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Instruction, Module
 from fastslow_programs.compiler.layout_space import INPUT, OUTPUT, ConfigurableNode, Layout, Layouts
@@ -26,19 +26,31 @@ def constrain(module: Module, layouts: Layouts, nodes: list[ConfigurableNode]) -
         nodes: The module's configurable nodes with the compiler's default layouts; where these are not known,
             row-major counts as the default.
     """
-    constrained = Module()
-    constrained.CopyFrom(module)
+    return _rewrite(module, layouts, nodes, _Edit.bind)
+
+
+def bind_differences(module: Module, layouts: Layouts, nodes: list[ConfigurableNode]) -> Module:
+    """Return a copy of a module with a constraint on each output that differs from the default.
+
+    For XLA of this machine: the barriers of :func:`constrain` only hinder fusion there. Arguments as for it.
+    """
+    return _rewrite(module, layouts, nodes, _Edit.bind_difference)
+
+
+def _rewrite(module: Module, layouts: Layouts, nodes: list[ConfigurableNode], bind: Callable) -> Module:
+    rewritten = Module()
+    rewritten.CopyFrom(module)
     by_number, numbers = {node.node: node for node in nodes}, itertools.count()
-    for computation in constrained.computations:
+    for computation in rewritten.computations:
         edit = _Edit(computation)
         for instruction in computation.instructions:
             number = next(numbers)
             if number in by_number:
-                edit.bind(instruction, by_number[number], layouts.get(number, ()))
+                bind(edit, instruction, by_number[number], layouts.get(number, ()))
             else:
                 edit.add(instruction)
         edit.finish()
-    return constrained
+    return rewritten
 
 
 def is_imposed(roles: Sequence[int]) -> bool:
@@ -109,6 +121,14 @@ class _Edit:
                 if is_reshape:
                     last = self._constraint(last, default_layout(node, OUTPUT))
             self._moved[instruction.id] = last.id
+
+    def bind_difference(
+        self, instruction: Instruction, node: ConfigurableNode, layouts: tuple[Layout, ...]
+    ) -> None:
+        """Append a configurable instruction, with a constraint on an output other than the default."""
+        self.add(instruction)
+        if layouts and not is_default(node, OUTPUT, layouts[OUTPUT]):
+            self._moved[instruction.id] = self._constraint(instruction, layouts[OUTPUT]).id
 
     def finish(self) -> None:
         """Replace the computation's instructions."""

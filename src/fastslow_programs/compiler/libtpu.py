@@ -74,19 +74,6 @@ def require_compiler() -> None:
         )
 
 
-def topology_of(generation: str) -> str:
-    """Return the topology of a TPU generation, see :data:`TOPOLOGIES`.
-
-    Raises:
-        SettingsError: The generation is unknown.
-    """
-    if generation not in TOPOLOGIES:
-        raise SettingsError(
-            f"generation: unknown TPU generation {generation!r}; one of {', '.join(TOPOLOGIES)}"
-        )
-    return TOPOLOGIES[generation]
-
-
 def _set_environment() -> None:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -99,11 +86,11 @@ class Compiler:
         generation: One of :data:`TOPOLOGIES`.
 
     Raises:
-        SettingsError: libtpu is missing or has an unsupported PJRT version, or the generation is unknown.
+        SettingsError: libtpu is missing or has an unsupported PJRT version.
     """
 
     def __init__(self, generation: str = "v3"):
-        topology = topology_of(generation).encode()
+        topology = TOPOLOGIES[generation].encode()
         require_compiler()
         _set_environment()
         folder = importlib.util.find_spec("libtpu").submodule_search_locations[0]
@@ -248,13 +235,7 @@ def _compile_options(options: dict[str, str | bool]) -> bytes:
 
 
 def lower(function, arguments) -> bytes:
-    """Lower a function and arguments as for ``jax.jit`` to a serialised ``HloModuleProto`` for a TPU.
-
-    Raises:
-        SettingsError: JAX is not installed.
-    """
-    if importlib.util.find_spec("jax") is None:
-        raise SettingsError("jax is not installed: pip install -e '.[compiler]'")
+    """Lower a function and arguments as for ``jax.jit`` to a serialised ``HloModuleProto`` for a TPU."""
     _set_environment()
     import jax
 

@@ -2,7 +2,7 @@
 
 The graph of an HLO file or of a JAX function becomes node features, edges and configurable nodes;
 configurations are sampled from its layout space. ``fastslow.convert``, ``make convert`` and notebook 50 call
-:func:`convert`; a ranking and a search call :func:`read_program`.
+:func:`write_conversion`; a ranking and a search call :func:`read_program`.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ from fastslow_programs.compiler.layout_choices import (
     Configuration,
     TiedChoice,
     default_configuration,
-    draw,
+    draw_configuration,
     encode_defaults,
     layouts_of,
     tie,
@@ -140,7 +140,7 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
     )
 
 
-def convert(settings: ConvertSettings) -> ConvertedProgram:
+def write_conversion(settings: ConvertSettings) -> ConvertedProgram:
     """Write the competition file of a program, a picture of its graph and a table of its configurable nodes.
 
     Args:
@@ -218,7 +218,7 @@ def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> lis
     found = {default_configuration(choices): None}  # a set in the order drawn
     in_vain = 0
     while len(found) < count and in_vain < _TRIES:
-        configuration = draw(choices, rng)
+        configuration = draw_configuration(choices, rng)
         in_vain = in_vain + 1 if configuration in found else 0
         found[configuration] = None
     return list(found)

@@ -1,17 +1,12 @@
-"""Tables of a converted program: its opcodes, its configurable nodes and their layouts."""
+"""The table of a converted program's configurable nodes, and the size of its space."""
 
 import math
-from collections import Counter
-from collections.abc import Mapping
 
-import numpy as np
 import pandas as pd
 
-from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
-from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.tensors import format_layout
+from fastslow.competition.layouts import ROLES
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
-from fastslow_programs.compiler.layout_choices import TiedChoice, tie
+from fastslow_programs.compiler.layout_choices import TiedChoice
 from fastslow_programs.compiler.layout_space import ConfigurableNode
 
 _TYPE_NAMES = {number: name for name, number in PRIMITIVE_TYPES.items()}
@@ -29,33 +24,6 @@ def _layouts(node: ConfigurableNode, role: int) -> int:
         for choice in node.choices
         if role in choice.roles
     )
-
-
-def count_opcodes(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame:
-    """Return a table of a module's opcodes, the most frequent first.
-
-    One row per opcode: its number in the competition, the number of nodes and of configurable nodes, the
-    maximum number of ``layouts`` of one tensor, the number of tied ``choices`` that its nodes share, and
-    ``log10_configurations`` of these.
-    """
-    counts = Counter(i.opcode for c in module.computations for i in c.instructions)
-    rows = []
-    for opcode, count in counts.most_common():
-        configurable = [node for node in nodes if node.opcode == opcode]
-        layouts = [_layouts(node, role) for node in configurable for role in range(len(ROLES))]
-        choices = tie(configurable)
-        rows.append(
-            {
-                "opcode": opcode,
-                "number": OPCODES.get(opcode, 0),
-                "nodes": count,
-                "configurable": len(configurable),
-                "layouts": max(layouts, default=0),
-                "choices": len(choices),
-                "log10_configurations": round(log10_configurations(choices), 1),
-            }
-        )
-    return pd.DataFrame(rows)
 
 
 def list_configurable(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame:
@@ -82,19 +50,3 @@ def format_shape(shape) -> str:
     """Format a shape as HLO text without layout, such as ``f32[8,128]``."""
     sizes = ",".join(map(str, shape.dimensions))
     return f"{_TYPE_NAMES.get(shape.element_type, '?')}[{sizes}]"
-
-
-def list_layouts(arrays: Mapping[str, np.ndarray], config: int = -1) -> pd.DataFrame:
-    """Return a table of the layouts that one configuration chooses.
-
-    Args:
-        arrays: Arrays of a layout file: ``node_config_ids`` (K,) and ``node_config_feat`` (C, K, 18).
-        config: Number of the configuration, 0 to C - 1; -1 for the last one.
-
-    Returns:
-        One row per configurable node with the minor-to-major order of each tensor as in HLO text, ``{1,0}``;
-        ``compiler`` where the compiler decides or the node has no such tensor.
-    """
-    layouts = arrays["node_config_feat"][config].reshape(-1, len(ROLES), LAYOUT_WIDTH).astype(int)
-    rows = [map(format_layout, tensors) for tensors in layouts]
-    return pd.DataFrame(rows, pd.Index(arrays["node_config_ids"], name="node"), ROLES)

@@ -8,7 +8,7 @@ import pandas as pd
 from fastslow.features.scaling import unit_ranks
 from fastslow_programs.ranking.named_choices import NamedChoice
 
-COLUMNS = (
+EFFECT_COLUMNS = (
     "choice",
     "where",
     "nodes",
@@ -55,7 +55,7 @@ def effects(choices: Sequence[NamedChoice], prediction: np.ndarray) -> pd.DataFr
                 rows.append(
                     (number, choice.where, choice.tied + 1, *words, len(group), effect, errors, explained)
                 )
-    table = pd.DataFrame(rows, columns=COLUMNS).astype(dict.fromkeys(COLUMNS[-3:], float))
+    table = pd.DataFrame(rows, columns=EFFECT_COLUMNS).astype(dict.fromkeys(EFFECT_COLUMNS[-3:], float))
     order = ["explained", "choice", "effect"]
     return table.sort_values(order, ascending=[False, True, True], kind="stable", ignore_index=True)
 

@@ -20,12 +20,12 @@ from fastslow.evaluation.ensemble_weights import combine
 from fastslow.evaluation.predictions import Predictor, read_run_manifest
 from fastslow.features.store import Features
 from fastslow.networks.training.trained import TrainedNetwork
-from fastslow.rankers.train import read_ranker_predictor
+from fastslow.rankers.train import read_ranker
 from fastslow_programs.ranking.runs import find_members
 
 MODELS: dict[str, Callable[[Path], Predictor]] = {
     "gnn": TrainedNetwork,
-    "ranker": read_ranker_predictor,
+    "ranker": lambda folder: read_ranker(folder).predict_split,
 }
 """By ``model`` of a run's manifest, the function that reads its folder as a predictor."""
 

@@ -69,7 +69,7 @@ class Models(Shown):
         return [folder for folder in folders if (folder / MANIFEST).is_file()]
 
 
-def load_models(path: str | Path = "") -> Models:
+def read_models(path: str | Path = "") -> Models:
     """Return trained models.
 
     Args:

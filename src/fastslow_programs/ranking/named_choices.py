@@ -1,6 +1,6 @@
 """The choices that the configurations of a file make, in words."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,17 +112,15 @@ def differences(choices: Sequence[NamedChoice], config: int) -> list[NamedChoice
     return [choice for choice in choices if choice.values[config] != choice.default]
 
 
-def in_words(choices: Sequence[NamedChoice], config: int, most: int, weight: Mapping[int, float]) -> str:
+def in_words(choices: Sequence[NamedChoice], config: int, most: int) -> str:
     """Describe how a configuration differs from the default, in a sentence.
 
     Args:
         choices: The choices of its file.
         config: Its position in the file.
         most: Maximum number of differences to spell out.
-        weight: By position of a choice, how much it matters; the largest come first.
     """
-    numbers = sorted(range(len(choices)), key=lambda number: -weight.get(number, 0.0))
-    own = differences([choices[number] for number in numbers], config)
+    own = differences(choices, config)
     spelled_out = [choice.change(choice.values[config]) for choice in own[:most]]
     rest = [f"and {len(own) - most} more"] if len(own) > most else []
     return "; ".join(spelled_out + rest) or "as the default"

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from textwrap import fill
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -15,23 +14,17 @@ _LABEL_WIDTH, _TITLE_WIDTH = 70, 110  # characters of a line
 _BLUE, _ORANGE, _GREY = "#0072b2", "#e69f00", "0.6"  # for the colour-blind too
 
 
-class Ranked(Protocol):
-    """What is drawn of a :class:`fastslow_programs.ranking.result.Ranking`."""
-
-    program: str
-    models: str
-    table: pd.DataFrame
-    weights: Mapping[str, float]
-    default: int | None
-
-
-def plot_predictions(ranking: Ranked) -> Figure:
+def plot_predictions(
+    table: pd.DataFrame, weights: Mapping[str, float], default: int | None, title: str
+) -> Figure:
     """Plot the prediction of every configuration, fastest first, and how each model agrees with the run.
 
     Args:
-        ranking: A ranking.
+        table: Of a :class:`fastslow_programs.ranking.result.Ranking`.
+        weights: Weight by model.
+        default: Position of the configuration that is the default, None where it is not known.
+        title: Title of the figure.
     """
-    table, default = ranking.table, ranking.default
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     left.plot(table["rank"], table["prediction"], color=_BLUE, drawstyle="steps-mid")
@@ -41,14 +34,12 @@ def plot_predictions(ranking: Ranked) -> Figure:
             row["rank"], row["prediction"], "o", color=_ORANGE, label=f"default (place {row['rank']:.0f})"
         )
         left.legend()
-    figure.suptitle(fill(f"{ranking.program}, ranked by {ranking.models}", _TITLE_WIDTH), fontsize=10)
+    figure.suptitle(fill(title, _TITLE_WIDTH), fontsize=10)
     left.set(title="lower is predicted faster", xlabel="place in the ranking", ylabel="prediction")
-    taus = {
-        name: kendall_tau(table["prediction"].to_numpy(), table[name].to_numpy()) for name in ranking.weights
-    }
+    taus = {name: kendall_tau(table["prediction"].to_numpy(), table[name].to_numpy()) for name in weights}
     names = sorted(taus, key=taus.get, reverse=True)
-    labels = [f"{_short(name)} ({ranking.weights[name]:.2f})" for name in names]
-    colours = [_BLUE if ranking.weights[name] else _GREY for name in names]
+    labels = [f"{_short(name)} ({weights[name]:.2f})" for name in names]
+    colours = [_BLUE if weights[name] else _GREY for name in names]
     right.barh(labels, [taus[name] for name in names], color=colours)
     right.invert_yaxis()
     right.set(title="agreement with the ranking", xlabel="Kendall's tau (weight in brackets)")

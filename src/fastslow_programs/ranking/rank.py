@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +30,10 @@ from fastslow_programs.program.default import Default, find_default
 from fastslow_programs.program.identity import identify
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.inference import FinishedRun
-from fastslow_programs.ranking.known_runtimes import check_known, configurations_of, posterior, read_known
-from fastslow_programs.ranking.models import Models, load_models
+from fastslow_programs.ranking.known_runtimes import Learnt, check_known, configurations_of, learn, read_known
+from fastslow_programs.ranking.models import Models, read_models
 from fastslow_programs.ranking.named_choices import NamedChoice, name_choices
-from fastslow_programs.ranking.result import Imposed, Learnt, Ranking, make_table, rank_groups
+from fastslow_programs.ranking.result import Imposed, Ranking, make_table, rank_groups
 from fastslow_programs.ranking.rules import best_rule
 from fastslow_programs.ranking.runs import describe_run
 from fastslow_programs.ranking.settings import RankSettings
@@ -46,7 +47,9 @@ PICTURES = "predictions.png", "effects.png"
 PAGE, FACTS = "ranking.html", "ranking.json"
 
 
-def rank(settings: RankSettings, models: Models | None = None, known: pd.DataFrame | None = None) -> Ranking:
+def rank_source(
+    settings: RankSettings, models: Models | None = None, known: pd.DataFrame | None = None
+) -> Ranking:
     """Rank a program; nothing is written but the competition file of a converted one.
 
     Args:
@@ -61,7 +64,7 @@ def rank(settings: RankSettings, models: Models | None = None, known: pd.DataFra
     """
     if settings.estimate:
         require_compiler()
-    models = models or load_models(settings.run)
+    models = models or read_models(settings.run)
     collection = settings.find_collection()
     run = models.of(collection)  # before a conversion, which may take minutes
     members = run.members or {run.name: run}
@@ -160,11 +163,11 @@ def _learn(
     graph = graphs.graph(TEST, name)
     row = graph.config_row
     given = configurations_of(graph, run.collection.kind, graphs.config_columns, choices, members)
-    found = posterior(given, known.assign(config=row[known["config"]]))
-    best, sure = int(found.mean.argmin()), None
+    found = learn(given, known.assign(config=row[known["config"]]))
+    best = int(found.mean.argmin())
     if default.known and best != row[default.config]:
-        sure = float(found.probability_faster(np.array([best]), row[[default.config]])[0])
-    return graph.expand(found.mean), Learnt(len(known), known["config"].nunique(), found.advice, sure)
+        found = replace(found, faster=found.probability_faster(best, int(row[default.config])))
+    return graph.expand(found.mean), found
 
 
 def _imposed(

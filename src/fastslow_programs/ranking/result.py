@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,8 @@ from fastslow.competition.metrics import TOP_K, fastest_first, kendall_tau, rank
 from fastslow.core.shown import Shown
 from fastslow_programs.program.convert import count_failures
 from fastslow_programs.program.default import Default
-from fastslow_programs.ranking.named_choices import NamedChoice, in_words
+from fastslow_programs.ranking.known_runtimes import Learnt
+from fastslow_programs.ranking.named_choices import NamedChoice, differences, in_words
 from fastslow_programs.ranking.rules import Rule
 from fastslow_programs.ranking.trust import Trust
 
@@ -38,28 +39,6 @@ class Imposed:
     bound: int
     numbers: frozenset[int]
     table: pd.DataFrame
-
-
-class Learnt(NamedTuple):
-    """What measured runtimes added to a ranking.
-
-    Args:
-        measurements: Their number.
-        configs: Number of configurations that were measured.
-        advice: Whether to measure more, in words.
-        faster: Probability that the fastest configuration is faster than the default; None where it is the
-            default, or the default is not known.
-    """
-
-    measurements: int
-    configs: int
-    advice: str
-    faster: float | None
-
-    def words(self) -> str:
-        """Return the same as a sentence."""
-        sure = "" if self.faster is None else f"; faster than the default with probability {self.faster:.2f}"
-        return f"known runtimes: {self.measurements}, of {self.configs} configurations{sure}; {self.advice}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,7 +112,9 @@ class Ranking(Shown):
         """Return the figures of predictions and of effects."""
         from fastslow_programs.ranking.plots import plot_effects, plot_predictions
 
-        return [plot_predictions(self), *([plot_effects(self.effects)] if len(self.effects) else [])]
+        title = f"{self.program}, ranked by {self.models}"
+        predictions = plot_predictions(self.table, self.weights, self.default, title)
+        return [predictions, *([plot_effects(self.effects)] if len(self.effects) else [])]
 
     def changes(self) -> pd.DataFrame:
         """Return the options that are faster than the default's by more than two standard errors.
@@ -192,21 +173,6 @@ class Ranking(Shown):
             f"configuration is in place {place} here"
         )
 
-    def ends(self, count: int = 10) -> pd.DataFrame:
-        """Describe the fastest and the slowest configurations in words.
-
-        Args:
-            count: Configurations of either end.
-
-        Returns:
-            One row per configuration: ``rank``, ``config``, ``prediction``, and ``differs``: in what it
-            differs from the default, the choices that explain most first.
-        """
-        matters = dict(zip(self.effects["choice"], self.effects["explained"], strict=True))
-        rows = self._ends(count)[["rank", "config", "prediction"]].copy()
-        rows["differs"] = [in_words(self.choices, c, _SPELLED_OUT, matters) for c in rows["config"]]
-        return rows
-
     def differences(self, count: int = 10) -> pd.DataFrame:
         """Return every choice in which the fastest and the slowest configurations differ from the default.
 
@@ -220,8 +186,7 @@ class Ranking(Shown):
         rows = [
             (rank, config, c.node, c.tied, c.tensor, c.options[c.values[config]], c.options[c.default])
             for rank, config in self._ends(count)[["rank", "config"]].itertuples(index=False)
-            for c in self.choices
-            if c.values[config] != c.default
+            for c in differences(self.choices, config)
         ]
         return pd.DataFrame(rows, columns=["rank", "config", "node", "tied", "tensor", "layout", "default"])
 
@@ -346,6 +311,6 @@ def rank_groups(
             "config": nearest,
             "configs": counts[order],
             "prediction": mean[order],
-            "differs": [in_words(bound, config, _SPELLED_OUT, {}) for config in nearest],
+            "differs": [in_words(bound, config, _SPELLED_OUT) for config in nearest],
         }
     )

@@ -1,7 +1,9 @@
 """Which run ranks: the one that is named, the user's newest complete one, or the models in the package."""
 
+import contextlib
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from fastslow.competition.catalog import COLLECTIONS, Collection
 from fastslow.core.artifacts import MANIFEST, read_manifest
@@ -10,6 +12,16 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_run_manifest
 from fastslow.evaluation.run_record import is_rehearsal
 from fastslow_programs.ranking.packaged import describe_packaged, packaged_models
+
+_BEHIND = 0.05  # of the mean valid score: repeated trainings of one recipe differ by less
+
+
+class _Complete(NamedTuple):
+    """A complete run: when its last ensemble was finished, its data by collection, its mean valid score."""
+
+    finished: str
+    data: list[str]
+    valid: float
 
 
 def find_members(ensemble: Path, manifest: dict) -> dict[str, Path]:
@@ -58,39 +70,52 @@ def newest_run() -> Path:
     """Return the complete folder of runs whose ensembles were finished last, such as ``runs/sample``.
 
     A complete one has an ensemble of every collection, each with the members that it was made of. Runs of the
-    preset ``smoke`` and what notebooks write by default are left out: they are used where they are named.
+    preset ``smoke``, what notebooks write by default, and a run far behind another one or the models in the
+    package on the same valid programs are left out: they are used where they are named.
 
     Raises:
         DataError: There is none; the message has the reason for each folder.
     """
-    runs, finished, left_out = resolve("runs"), {}, []
+    runs, complete, left_out = resolve("runs"), {}, []
     for folder in sorted(runs.glob("*/")):
         try:
-            finished[folder] = _finished_at(folder)
+            complete[folder] = _complete(folder)
         except DataError as error:
             path, problem, _ = error.args
             left_out.append(f"{os.path.relpath(path, runs)}: {problem}")
-    if not finished:
+    rivals = [*complete.values()]
+    with contextlib.suppress(FileNotFoundError):
+        rivals += [_complete(packaged_models())] if complete else []
+    for folder, run in [*complete.items()]:
+        best = max(rival.valid for rival in rivals if rival.data == run.data)
+        if run.valid < best - _BEHIND:
+            reached = f"its valid score of {run.valid:.2f} is behind {best:.2f}, reached on the same data"
+            left_out.append(f"{folder.name}: {reached}; used only where it is named")
+            del complete[folder]
+    if not complete:
         remedy = "Train one with `make submit` (minutes on the embedded sample), or name another with RUN="
         raise DataError(runs, f"holds no complete run ({'; '.join(left_out) or 'nor any other'})", remedy)
-    return max(finished, key=finished.__getitem__)
+    return max(complete, key=lambda folder: complete[folder].finished)
 
 
-def _finished_at(folder: Path) -> str:
-    """Return when the last ensemble of a complete run was finished, in ISO format.
+def _complete(folder: Path) -> _Complete:
+    """Return the facts of a complete run.
 
     Raises:
         DataError: The run is not complete, or was made to try something.
     """
     if is_rehearsal(folder):
         raise DataError(folder, "used only where it is named", f"Name it with RUN=runs/{folder.name}")
-    finished = []
+    manifests = []
     for collection in COLLECTIONS:
         ensemble = folder / f"ensemble-{collection.slug}"
-        manifest = read_run_manifest(ensemble)
-        find_members(ensemble, manifest)
-        finished.append(str(manifest.get("created", "")))
-    return max(finished)
+        manifests.append(read_run_manifest(ensemble))
+        find_members(ensemble, manifests[-1])
+    return _Complete(
+        max(str(manifest.get("created", "")) for manifest in manifests),
+        [str(manifest["inputs"].get("data", "")) for manifest in manifests],
+        sum(manifest["valid"]["mean"] for manifest in manifests) / len(manifests),
+    )
 
 
 def find_run(folder: Path, collection: Collection) -> Path:
@@ -106,8 +131,8 @@ def find_run(folder: Path, collection: Collection) -> Path:
     """
     if not folder.is_dir():
         raise DataError(folder, "no such folder", "Name a folder of runs/, such as runs/sample")
-    if not (folder / MANIFEST).is_file():
-        run = folder / f"ensemble-{collection.slug}"
+    run = folder / f"ensemble-{collection.slug}"
+    if not (folder / MANIFEST).is_file() or (run / MANIFEST).is_file():
         if not (run / MANIFEST).is_file():
             found = ", ".join(sorted(path.parent.name for path in folder.glob(f"ensemble-*/{MANIFEST}")))
             problem = f"holds no finished ensemble for {collection.name} ({found or 'nor any other'})"

@@ -84,10 +84,8 @@ class RankSettings(ProgramSettings):
         Raises:
             DataError: There is none, it is not finished, or it belongs to another collection.
         """
-        from fastslow_programs.ranking.runs import (
-            find_run,
-            runs_folder,
-        )  # imports pandas, which takes most of a second
+        # imports pandas, which takes most of a second
+        from fastslow_programs.ranking.runs import find_run, runs_folder
 
         return find_run(runs_folder(self.run), self.find_collection())
 

@@ -23,7 +23,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.isolated import TIMED_OUT, Killed, Workers, run_command
 from fastslow.hlo.messages import HloProto, Module
 from fastslow_programs.compiler.compile_pool import Labeller
-from fastslow_programs.compiler.device import NOISY, Bench, LocalProgram, device_name, require_jax
+from fastslow_programs.compiler.device import NOISY, Bench, LocalProgram, device_name
 from fastslow_programs.tuning.history import Evaluation, Proposal
 
 CONFIGURATION, PROGRAM = "configuration.json", "program.hlo.pb"
@@ -272,9 +272,6 @@ class DeviceEvaluator(Evaluator):
         """See :class:`Evaluator`."""
         return cls(request.module_of, request.local, request.settings.seconds)
 
-    def __post_init__(self):
-        require_jax()
-
     @property
     def name(self) -> str:
         """Name of the value, in words."""
@@ -330,14 +327,3 @@ def _number(text: str) -> tuple[float | None, str]:
 def serialised(module: Module) -> bytes:
     """Return a module as an ``HloProto``, which XLA's tools and ``make convert`` read."""
     return HloProto(hlo_module=module).SerializeToString(deterministic=True)
-
-
-def top_k_error(values: np.ndarray, prediction: np.ndarray, k: int) -> float:
-    """Return by which share the best of the k configurations predicted fastest is above the best of all.
-
-    Args:
-        values: ``(C,)`` of the whole space.
-        prediction: ``(C,)``, lower = predicted faster.
-        k: Configurations that are tried.
-    """
-    return float(values[np.argsort(prediction, kind="stable")[:k]].min() / values.min() - 1)

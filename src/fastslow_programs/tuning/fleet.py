@@ -14,11 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from fastslow.core.artifacts import MANIFEST, commit
 from fastslow.core.errors import DataError
-from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
@@ -31,7 +29,7 @@ from fastslow_programs.tuning.search.strategies import GUIDED, Strategy
 from fastslow_programs.tuning.target import read_target
 from fastslow_programs.tuning.tune import Study, advance, open_tuning
 
-PROGRAMS, SAVINGS = "programs.csv", "savings.png"
+PROGRAMS = "programs.csv"
 _FEW, _HOPED = 4, 0.1  # without a run: values before the model is asked, and the share hoped for until then
 
 
@@ -46,8 +44,8 @@ class Member:
     """
 
     study: Study
-    weight: float
-    copies: int = 1
+    weight: float = 0.0
+    copies: int = 0
     _gain: tuple[int, float] = (0, 0.0)  # number of evaluations that it rests on; expected share
 
     @property
@@ -76,24 +74,15 @@ class Member:
         return self.weight * history.best[1] * self._gain[1] / (seconds or 1.0)
 
 
-@dataclass
-class Fleet:
-    """A tuned fleet: settings, programs, and the total saving after each evaluation of this process."""
-
-    settings: FleetSettings
-    members: list[Member]
-    savings: list[float]
-
-
-def spend(members: Sequence[Member], settings: FleetSettings, go_on: Callable[..., int]) -> list[float]:
-    """Spend the budget of evaluations, or of seconds; return the total saving after each evaluation.
+def spend(members: Sequence[Member], settings: FleetSettings, go_on: Callable[..., int]) -> None:
+    """Spend the budget of evaluations, or of seconds.
 
     Args:
         members: The programs.
         settings: Settings.
         go_on: Called with a study and a number of evaluations to make; returns how many it made.
     """
-    rng, savings, began = np.random.default_rng(settings.seed), [], time.monotonic()
+    rng, began = np.random.default_rng(settings.seed), time.monotonic()
     left = settings.evaluations - sum(m.study.reserved + len(m.study.history) for m in members)
     while left > 0 and (waiting := [member for member in members if not member.study.exhausted]):
         if 0 < settings.budget_seconds <= time.monotonic() - began:
@@ -107,18 +96,16 @@ def spend(members: Sequence[Member], settings: FleetSettings, go_on: Callable[..
         done = go_on(chosen.study, min(left, count))
         chosen.study.exhausted = done == 0
         left -= done
-        savings += [sum(m.saved for m in members)] * done
-    return savings
 
 
-def tune_fleet(settings: FleetSettings) -> Fleet:
+def tune_fleet(settings: FleetSettings) -> list[Member]:
     """Tune a fleet, resuming the studies that are there; rows of equal content become one program.
 
     Args:
         settings: The list of programs with their weights, the budget, and the settings of each study.
 
     Returns:
-        The members, heaviest first, with their studies, and the total saving after each evaluation.
+        The members, heaviest first, with their studies.
 
     Raises:
         SettingsError: A setting is wrong, or something is not installed.
@@ -130,7 +117,7 @@ def tune_fleet(settings: FleetSettings) -> Fleet:
             target = read_target(own)
             key = target.digest, target.evaluator.identity
             if key not in found:
-                found[key] = Member(stack.enter_context(open_tuning(own, target)), 0.0, 0)
+                found[key] = Member(stack.enter_context(open_tuning(own, target)))
             found[key].weight += weight
             found[key].copies += 1
         members = sorted(found.values(), key=lambda member: -member.weight)
@@ -149,7 +136,7 @@ def tune_fleet(settings: FleetSettings) -> Fleet:
             (evaluate,) = running.values()
             return advance(study.kept, strategy or study.strategy, evaluate, count, settings.seed, show)
 
-        savings = spend(members, settings, go_on)
+        spend(members, settings, go_on)
         for study in (member.study for member in members if member.study.reserved):
             while (left := study.reserved - study.confirmations) > 0:
                 if not go_on(study, left, Confirming(study.reserved)):
@@ -160,7 +147,7 @@ def tune_fleet(settings: FleetSettings) -> Fleet:
         failed = next(failure for history in histories for failure in history.failures)
         remedy = "The studies are kept: correct the cause, then use another name="
         raise DataError(resolve(settings.fleet), f"all evaluations failed, the first one: {failed}", remedy)
-    return Fleet(settings, members, savings)
+    return members
 
 
 def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
@@ -186,38 +173,20 @@ def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("saved", ascending=False, ignore_index=True)
 
 
-def summarise_fleet(fleet: Fleet) -> pd.Series:
-    """Return what the fleet saved at which cost, one value per fact."""
-    table = fleet_table(fleet.members)
+def write_fleet(members: Sequence[Member], settings: FleetSettings) -> Path:
+    """Write the table of programs, the best configuration of each, and what was saved; return the folder."""
+    folder, table, studies = resolve(settings.folder), fleet_table(members), [m.study for m in members]
+    with atomic_path(folder / PROGRAMS) as temporary:
+        table.to_csv(temporary, index=False)
+    write_json(folder / BEST, [s.target.as_json(s.best[0].codes) for s in studies if s.best])
     saved, total = table["saved"].sum(), (table["weight"] * table["default"]).sum()
-    facts = {
+    summary = {
         "programs": f"{len(table)} different ones of {table['copies'].sum()}",
-        "value": "; ".join(dict.fromkeys(m.study.target.evaluator.identity for m in fleet.members)),
+        "value": "; ".join(dict.fromkeys(study.target.evaluator.identity for study in studies)),
         "evaluations": f"{table['evaluations'].sum()}, {table['failed'].sum()} of them failed",
         "seconds of evaluation": f"{table['seconds'].sum():.0f}",
         "saved": f"{saved:.6g}, {saved / total:.2%} of all defaults" if total else "0",
     }
-    return pd.Series(facts, name=fleet.settings.fleet_name)
-
-
-def plot_savings(fleet: Fleet) -> Figure:
-    """Plot the total saving over the evaluations of this process."""
-    figure = Figure(figsize=(7, 3.5), layout="constrained")
-    axes = figure.subplots()
-    axes.step(np.arange(1, len(fleet.savings) + 1), fleet.savings, where="post")
-    axes.set(xlabel="evaluations", ylabel="saved: sum of weight x (default - tuned)", ylim=(0, None))
-    axes.set_title(fleet.settings.fleet_name)
-    return figure
-
-
-def write_fleet(fleet: Fleet) -> Path:
-    """Write the table of programs, the best configuration of each, and the curve; return the folder."""
-    folder, studies = resolve(fleet.settings.folder), [member.study for member in fleet.members]
-    with atomic_path(folder / PROGRAMS) as temporary:
-        fleet_table(fleet.members).to_csv(temporary, index=False)
-    save_figure(plot_savings(fleet), folder / SAVINGS)
-    write_json(folder / BEST, [s.target.as_json(s.best[0].codes) for s in studies if s.best])
-    summary = {name: str(value) for name, value in summarise_fleet(fleet).items()}
-    facts = {"settings": fleet.settings.asdict(), "commit": commit(), "summary": summary}
+    facts = {"settings": settings.asdict(), "commit": commit(), "summary": summary}
     write_json(folder / MANIFEST, facts)
     return folder

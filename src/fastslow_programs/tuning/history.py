@@ -105,8 +105,3 @@ class History:
         if not own:
             return None
         return own[0][0], own[0][1] if len(own) == 1 else float(np.exp(self.means()[wanted]))
-
-    def value_of(self, codes) -> float | None:
-        """Return the value of a configuration, as :meth:`evaluation_of`."""
-        found = self.evaluation_of(codes)
-        return found[1] if found else None

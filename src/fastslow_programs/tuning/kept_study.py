@@ -61,7 +61,7 @@ class KeptStudy:
         records, self.torn = self._whole_records()
         if self.torn:
             os.truncate(path, path.stat().st_size - self.torn)
-            print(f"{path}: {in_words(self.torn)}", file=sys.stderr, flush=True)
+            print(f"{path}: {torn_in_words(self.torn)}", file=sys.stderr, flush=True)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of what is experimental
@@ -178,6 +178,6 @@ def open_study(path: Path, identity: dict[str, str], space: Space) -> Iterator[K
         yield kept
 
 
-def in_words(torn: int) -> str:
+def torn_in_words(torn: int) -> str:
     """Say what was cut off a journal."""
     return f"the last record was torn: its {torn} bytes are cut off, and the evaluation is done again"

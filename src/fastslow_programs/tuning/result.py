@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
-from scipy.stats import mannwhitneyu
 
 from fastslow.core.artifacts import MANIFEST, commit
 from fastslow.core.figures import save_figure
@@ -14,16 +13,12 @@ from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow_programs.compiler.device import TUNED, write_signature
 from fastslow_programs.tuning.confirmation import TOO_FEW
-from fastslow_programs.tuning.evaluators import serialised, top_k_error
-from fastslow_programs.tuning.kept_study import in_words
-from fastslow_programs.tuning.search.guided import RANDOM_SHARE
-from fastslow_programs.tuning.search.strategies import GUIDED
+from fastslow_programs.tuning.evaluators import serialised
+from fastslow_programs.tuning.kept_study import torn_in_words
 from fastslow_programs.tuning.tune import Study
 
 BEST, EVALUATIONS, CURVE = "best.json", "evaluations.csv", "curve.png"
 DEFAULT_PROGRAM = "default.hlo.pb"
-TOP_K = (1, 5, 10, 100)
-_FEW = 4  # proposals below which nothing is said of the model
 
 
 def summarise_study(study: Study) -> pd.Series:
@@ -44,7 +39,7 @@ def summarise_study(study: Study) -> pd.Series:
             f"of {target.tied} choices the compiler can be made to take {len(target.space.choices)}"
         )
     if study.kept.torn:
-        facts["journal"] = in_words(study.kept.torn)
+        facts["journal"] = torn_in_words(study.kept.torn)
     if default:
         facts["default"] = f"{default:.6g}, {target.default_is}"
     if best:
@@ -59,7 +54,6 @@ def summarise_study(study: Study) -> pd.Series:
         facts["machine"] = target.evaluator.remark
     if study.guide:
         facts["candidates scored"] = study.guide.scored
-        facts["model"] = against_random(study)
     return pd.Series(facts, name=target.name)
 
 
@@ -76,24 +70,6 @@ def conclusion(study: Study) -> str:
         return "nothing gained: nothing that was evaluated is faster than the default"
     single = ", by single measurements, which confirm=0 believes" if study.target.evaluator.noisy else ""
     return f"gained: {best[1] / default:.4f} of the default{single}"
-
-
-def against_random(study: Study) -> str:
-    """Return whether the guided proposals of a study were faster than its random ones (Mann-Whitney test)."""
-    own, random = (
-        [e.value for p, e in study.history.done if e.value is not None and p.by == by]
-        for by in (GUIDED, RANDOM_SHARE)
-    )
-    if len(random) < _FEW or len(own) < _FEW:
-        return (
-            f"too few random proposals ({len(random)}) to compare the model with; more evaluations add some"
-        )
-    test = mannwhitneyu(own, random)
-    share = 1 - test.statistic / (len(own) * len(random))
-    said = "better than random" if share > 0.5 else "worse than random"
-    said = said if test.pvalue < 0.05 else "not shown to differ from random"
-    pairs = f"faster in {100 * share:.0f} % of pairs with {len(random)} random ones, p = {test.pvalue:.2g}"
-    return f"{said} here: its proposals are {pairs}"
 
 
 def list_evaluations(study: Study) -> pd.DataFrame:
@@ -115,52 +91,6 @@ def list_evaluations(study: Study) -> pd.DataFrame:
     ]
     columns = ("evaluation", "by", "value", "best", "seconds", "failure", "options", "configuration")
     return pd.DataFrame(rows, columns=columns)
-
-
-def proposers(study: Study) -> pd.DataFrame:
-    """Return per proposer its evaluations, failures, best value and share of the improvements."""
-    table = list_evaluations(study)
-    table["improved"] = table["best"].notna() & (table["best"] != table["best"].shift())
-    groups = table.groupby("by", sort=False)
-    return pd.DataFrame(
-        {
-            "evaluations": groups.size(),
-            "failed": groups["value"].apply(lambda v: int(v.isna().sum())),
-            "best": groups["value"].min(),
-            "improvements": groups["improved"].sum().astype(int),
-        }
-    )
-
-
-def top_k(study: Study) -> pd.DataFrame:
-    """Return by how much the best of the K configurations predicted fastest is above the best of all.
-
-    Empty unless the whole space is labelled. ``pretrained`` is the trained run without the study; ``learnt``
-    is the model after the study's evaluations, which it has seen; ``random`` is the mean over random K.
-    """
-    labels, space = study.target.labels, study.target.space
-    if labels is None or not study.guide or not len(study.history.values):
-        return pd.DataFrame()
-    listed = study.guide.configurations(space.listed)
-    predictions = {"pretrained": listed.predictions[:, 0]} if study.guide.pretrained else {}
-    predictions["learnt"] = study.guide.fit(study.history).predict(listed)[0]
-    rows = {
-        k: {name: top_k_error(labels, p, k) for name, p in predictions.items()}
-        | {"random": _random_error(labels, k)}
-        for k in TOP_K
-        if k <= len(labels)
-    }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("K")
-
-
-def _random_error(labels: np.ndarray, k: int) -> float:
-    """Return the expected error of the best of k configurations at random, without replacement."""
-    ordered, total = np.sort(labels), len(labels)
-    # P(the best of k is not among the i fastest), i = 0, 1, ...
-    left = np.arange(total - 1)
-    beyond = np.concatenate([[1.0], np.cumprod(np.maximum(total - k - left, 0) / (total - left))])
-    chance = beyond - np.append(beyond[1:], 0.0)
-    return float(chance @ ordered / ordered[0] - 1)
 
 
 def plot_curve(study: Study) -> Figure:

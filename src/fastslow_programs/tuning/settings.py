@@ -6,7 +6,6 @@ from typing import Annotated, Literal, Self
 
 from annotated_types import Le
 
-from fastslow.competition.catalog import Collection
 from fastslow.core.settings import (
     FractionBelowOne,
     NonNegative,
@@ -115,11 +114,6 @@ class TuneSettings(SearchSettings, SourceSettings):
         return own
 
     @property
-    def is_npz(self) -> bool:
-        """Whether the source is a competition file."""
-        return self.ranking().is_npz
-
-    @property
     def kind_of_evaluator(self) -> str:
         """The evaluator; the source's kind has a default one."""
         if self.evaluator or not self.source:
@@ -151,10 +145,6 @@ class TuneSettings(SearchSettings, SourceSettings):
             **replay,
         )
         return own.of(self._given) if self._given else own
-
-    def find_collection(self) -> Collection:
-        """Return the collection whose models guide."""
-        return self.ranking().find_collection()
 
     def find_run(self) -> Path | None:
         """Return the run that guides; None for an unguided strategy, or where none is wanted.

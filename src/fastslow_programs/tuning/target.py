@@ -22,13 +22,12 @@ from fastslow.hlo.reader import HloProgram, read_hlo
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.device import (
     LocalProgram,
-    bind_differences,
     draw_inputs,
     lower_function,
     require_jax,
 )
 from fastslow_programs.compiler.layout_choices import TiedChoice, encode_defaults, layouts_of, tie
-from fastslow_programs.compiler.layout_constraints import constrain, is_imposed
+from fastslow_programs.compiler.layout_constraints import bind_differences, constrain, is_imposed
 from fastslow_programs.compiler.layout_space import ConfigurableNode, Layout, configurable_nodes
 from fastslow_programs.compiler.libtpu import require_compiler
 from fastslow_programs.program.convert import ConvertedProgram, check_module, read_program, write_npz
@@ -79,7 +78,8 @@ class Target:
 
     def value_of_default(self, history: History) -> float | None:
         """Return the value of the default as labelled or else as evaluated, None where it is not known."""
-        return self.default_value or history.value_of(self.space.default)
+        found = history.evaluation_of(self.space.default)
+        return self.default_value or (found[1] if found else None)
 
     def as_json(self, codes) -> dict:
         """Return a configuration as JSON: the options, and in words what differs from the default."""

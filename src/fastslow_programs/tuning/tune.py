@@ -120,7 +120,7 @@ def open_tuning(settings: TuneSettings, target: Target) -> Iterator[Study]:
         yield Study(settings, target, make_strategy(settings.strategy, target), kept)
 
 
-def tune(settings: TuneSettings) -> Study:
+def complete_study(settings: TuneSettings) -> Study:
     """Search for a program's fastest configuration, resuming the study that is there.
 
     Args:
@@ -163,7 +163,11 @@ def _search(study: Study) -> None:
 
         def show() -> None:
             bar.n = min(len(history), bar.total)
-            bar.set_postfix_str(best_so_far(study), refresh=False)
+            best, default = history.best, study.default
+            said = [f"best {best[1]:.6g}"] if best else []
+            said += [f"{best[1] / default:.4f} of the default"] if best and default else []
+            said += [f"{len(history.failures)} failed"] if history.failures else []
+            bar.set_postfix_str(", ".join(said), refresh=False)
             bar.update(0)
 
         def go_on(strategy: Strategy, count: int) -> bool:
@@ -241,12 +245,3 @@ def advance(
 def _without_one(batch: list[Proposal], codes: tuple[int, ...]) -> list[Proposal]:
     place = next((n for n, proposal in enumerate(batch) if proposal.codes == codes), len(batch))
     return batch[:place] + batch[place + 1 :]
-
-
-def best_so_far(study: Study) -> str:
-    """Return the best value against the default's, in words."""
-    best, default = study.history.best, study.default
-    failed = len(study.history.failures)
-    said = [f"best {best[1]:.6g}"] if best else []
-    said += [f"{best[1] / default:.4f} of the default"] if best and default else []
-    return ", ".join(said + ([f"{failed} failed"] if failed else []))

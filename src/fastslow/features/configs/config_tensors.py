@@ -7,15 +7,13 @@ order of the operands is the one for which HLO's shape rules give the output.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
-from fastslow.competition.tied_choices import Choices, distinct_rows
 
 _OPERANDS = {CONVOLUTION: 2, DOT: 2, RESHAPE: 1}
 
@@ -217,68 +215,3 @@ def _is_subsequence(part: list[int], whole: list[int]) -> bool:
     """Whether ``part`` is what remains of ``whole`` after removing entries."""
     remaining = iter(whole)
     return all(entry in remaining for entry in part)
-
-
-def config_chunks(configs: int, config_bytes: int, chunk_bytes: int) -> Iterator[slice]:
-    """Yield consecutive slices of the configurations, each within ``chunk_bytes`` or of one configuration.
-
-    Args:
-        configs: Number of configurations C.
-        config_bytes: Working memory that one configuration needs.
-        chunk_bytes: Maximum working memory of a slice.
-    """
-    step = max(1, chunk_bytes // max(1, config_bytes))
-    for start in range(0, configs, step):
-        yield slice(start, min(start + step, configs))
-
-
-def choice_sums(
-    choices: Choices,
-    nodes: np.ndarray,
-    roles: np.ndarray,
-    terms: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    chunk_bytes: int = 1 << 24,
-) -> np.ndarray:
-    """Sum terms of items over all items, for every configuration.
-
-    Args:
-        choices: The C configurations.
-        nodes: ``(I, n)`` the n tensors whose layouts an item depends on: positions of configurable nodes.
-        roles: ``(I, n)`` and roles, 0 to 2.
-        terms: Maps items ``(R,)`` and codes of their tensors' layouts ``(R, n)`` to terms ``(R, M)`` float64.
-            Whole numbers below 2**53: then their sums are exact, in any order.
-        chunk_bytes: Working memory for one chunk of configurations; changes no value.
-
-    Returns:
-        ``(C, M)`` float64.
-    """
-    groups = choices.group[nodes, roles]
-    first, kind = distinct_rows(groups.T, len(groups))
-    options = choices.options[groups].astype(np.int64)
-    states = options.prod(1)
-    item = np.repeat(np.arange(len(groups)), states)
-    state = np.arange(len(item)) - np.repeat(np.cumsum(states) - states, states)
-    step = options[:, ::-1].cumprod(1)[:, ::-1] // options  # the last of the n options varies fastest
-    option = state[:, None] // step[item] % options[item]
-    values = terms(item, choices.codes[nodes[item], roles[item], option])
-    start = np.cumsum(states[first]) - states[first]
-    to_sum = np.ones(len(item)), (start[kind[item]] + state, np.arange(len(item)))
-    sums = sparse.csr_array(to_sum, shape=(states[first].sum(), len(item))) @ values
-    varies = states[first] > 1
-    constant = sums[start[~varies]].sum(0)
-    first, start = first[varies], start[varies]
-    return constant + _pick(choices.values, groups[first], step[first], start, sums, chunk_bytes)
-
-
-def _pick(values, groups, step, start, sums, chunk_bytes: int) -> np.ndarray:
-    """Sum one row of ``sums`` (S, M) per kind of item, ``start + values[:, groups] @ step``: (C, M)."""
-    total = np.empty((len(values), sums.shape[1]))
-    for chunk in config_chunks(len(values), 24 * len(groups), chunk_bytes):
-        row = np.asarray(values[chunk]).astype(np.int32)
-        picks = start.astype(np.int32) + sum(
-            row[:, column] * weight for column, weight in zip(groups.T, step.T.astype(np.int32), strict=True)
-        )
-        starts = np.arange(len(row) + 1, dtype=np.int32) * np.int32(len(groups))
-        ones = np.ones(picks.size)
-        total[chunk] = sparse.csr_array((ones, picks.ravel(), starts), (len(row), len(sums))) @ sums
-    return total

@@ -17,7 +17,8 @@ from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.tensors import num_elements
 from fastslow.competition.tied_choices import Choices
-from fastslow.features.configs.config_tensors import ConfigTensors, choice_sums
+from fastslow.features.configs.config_tensors import ConfigTensors
+from fastslow.features.configs.layout_states import choice_sums, tensor_positions
 
 _ELEMENT_WISE = """
 abs add and atan2 bitcast-convert cbrt ceil clamp compare complex convert copy cosine count-leading-zeros
@@ -44,6 +45,12 @@ class CopyPairs:
     elements: np.ndarray  # (P,) int64 elements of the tensor
     element_bytes: np.ndarray  # (P,) int64 bytes per element, as the consumer reads it
     axes: np.ndarray  # (P, 6) the producer's axis that each axis of the consumer's tensor is
+
+    @property
+    def tensors(self) -> np.ndarray:
+        """(P, 2) positions of the producer's and the consumer's tensor among the 3 K of the graph."""
+        sides = (self.producer_index, 0), (self.consumer_index, self.consumer_role)
+        return np.stack([tensor_positions(*side) for side in sides], 1)
 
     @cached_property
     def weights(self) -> np.ndarray:
@@ -181,9 +188,7 @@ def copy_features(pairs: CopyPairs, layouts: np.ndarray, choices: Choices) -> tu
         both, half = given[producer] & given[consumer], given[producer] ^ given[consumer]
         return np.column_stack([copied, both, half])
 
-    nodes = np.stack([pairs.producer_index, pairs.consumer_index], 1)
-    roles = np.stack([np.zeros_like(pairs.consumer_role), pairs.consumer_role], 1)
-    count, elements, size, both, half = choice_sums(choices, nodes, roles, terms).T
+    count, elements, size, both, half = choice_sums(choices, pairs.tensors, terms).T
     share = np.divide(count, both, out=np.zeros(len(choices)), where=both > 0)
     values = np.stack([count, np.log1p(elements), np.log1p(size), share, half], axis=1)
     return values.astype(np.float32), list(COPY_NAMES)

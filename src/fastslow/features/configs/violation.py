@@ -23,8 +23,9 @@ from fastslow.competition.layouts import ROLES
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.competition.tensors import num_elements
 from fastslow.competition.tied_choices import Choices
-from fastslow.features.configs.config_tensors import ConfigTensors, choice_sums
+from fastslow.features.configs.config_tensors import ConfigTensors
 from fastslow.features.configs.default_layouts import is_off_default
+from fastslow.features.configs.layout_states import choice_sums, tensor_positions
 from fastslow.features.configs.tpu_tiling import LANES, tile
 
 CELLS = tuple(
@@ -112,7 +113,7 @@ def violation_features(
         def terms(items, codes, table=table, shape_index=shape_index):
             return table[shape_index.ravel()[items], codes[:, 0]]
 
-        sums.append(choice_sums(choices, nodes[:, None], np.full((len(nodes), 1), role), terms))
+        sums.append(choice_sums(choices, tensor_positions(nodes, role)[:, None], terms))
     return _features_of_sums(sums), list(VIOLATION_NAMES)
 
 

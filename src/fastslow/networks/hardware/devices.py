@@ -51,24 +51,6 @@ def seed_generator(device: torch.device, seed: int) -> None:
     (torch.default_generator if device.type == "cpu" else torch).manual_seed(seed)
 
 
-def device_type(name: str) -> str:
-    """Return the type of a setting's device: ``cpu`` or ``cuda``.
-
-    Raises:
-        SettingsError: The device is not there.
-    """
-    return pick_device(name).type
-
-
-def precision_name(name: str) -> str:
-    """Return the precision of a setting's device: ``float32``, ``bfloat16`` or ``float16``.
-
-    Raises:
-        SettingsError: The device is not there.
-    """
-    return str(pick_precision(pick_device(name))).removeprefix("torch.")
-
-
 def autocast(device: torch.device) -> torch.autocast:
     """Return the context in which a network runs in the precision of its device."""
     precision = pick_precision(device)

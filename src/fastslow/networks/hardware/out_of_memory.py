@@ -66,20 +66,11 @@ class Shrinking:
             try:
                 return work(self.size)
             except (MemoryError, RuntimeError) as error:
-                self.check(error)
-            self.shrink()  # here what the failed attempt held is freed
+                if not ran_out_of_memory(error) or self.size <= 2:
+                    raise
+            self._shrink()  # here what the failed attempt held is freed
 
-    def check(self, error: Exception) -> None:
-        """Raise an error again unless memory ran out and a smaller size is left to try.
-
-        Raises:
-            Exception: The error, if it has another reason, or the size is 2.
-        """
-        if not ran_out_of_memory(error) or self.size <= 2:
-            raise error
-
-    def shrink(self) -> None:
-        """Halve ``size``, to at least 2, empty the caches, and print a message the first time."""
+    def _shrink(self) -> None:
         self.size = max(2, self.size // 2)
         for clear in self._caches:
             clear()

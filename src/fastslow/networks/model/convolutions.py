@@ -14,7 +14,6 @@ from torch.nn import functional
 
 from fastslow.networks.model.graph_batch import LevelTensors
 from fastslow.networks.model.layers import SageConv, neighbour_sums
-from fastslow.networks.settings.architecture import Architecture
 
 
 class GcnConv(nn.Module):
@@ -95,11 +94,3 @@ CONVOLUTIONS: dict[str, Callable[..., nn.Module]] = {
     "mlp_gcn": MlpGcnConv,
 }
 """The registry: convolutions by name, each made from the channels of its input and output."""
-
-
-def make_convolution(architecture: Architecture, in_channels: int, **details) -> nn.Module:
-    """Return the message passing of one block: ``conv(x, level, below)``, (S_below, in_channels) to (S, D).
-
-    ``details`` are arguments of the convolution that the name leaves open.
-    """
-    return CONVOLUTIONS[architecture.convolution](in_channels, architecture.hidden_channels, **details)

@@ -13,7 +13,7 @@ from fastslow.features.configs.tpu_tiling import TILING_FEATURES, tiling_feature
 from fastslow.features.derived import derived
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Graph, expand_nodes
-from fastslow.networks.states.config_states import Level, PartReach, Reach, States
+from fastslow.networks.states.config_states import Level, PartReach, Reach
 from fastslow.networks.states.sparse import SparseOperator, moved_fields
 
 NOT_CONFIGURABLE = -2
@@ -148,10 +148,9 @@ class PreparedGraph:
         own = graph.tensor_sizes[:, :, None], layouts, graph.default_layouts[:, :, None]
         self._tiling = tiling_features(*own)
 
-    def states(self, configs: np.ndarray, num_levels: int, edges: np.ndarray | None = None) -> States:
+    def states(self, configs: np.ndarray, num_levels: int, edges: np.ndarray | None = None) -> list[Level]:
         """Return the states of the graph under some of its configurations, see :meth:`batch`."""
-        every = edges is None
-        reach = self.reach(num_levels) if every else self.reach_along(edges, num_levels)
+        reach = self.reach(num_levels, edges)
         if self.joins_nodes:  # the configuration is one choice, which every node sees
             return reach.states(np.arange(len(configs))[:, None])
         return reach.states(self.choices(configs))
@@ -160,14 +159,12 @@ class PreparedGraph:
         """Return the option ``(C, G)`` that each of some configurations chooses for each group."""
         return np.asarray(self.graph.choices.values[configs])
 
-    def reach(self, num_levels: int) -> Reach:
-        """Return the sets of groups that each node sees, found once."""
+    def reach(self, num_levels: int, edges: np.ndarray | None = None) -> Reach:
+        """Return the sets of groups that each node sees, along all edges (found once) or some, (E',) bool."""
+        if edges is not None:
+            return self._make_reach(self.edge_index[edges], num_levels)
         key = "reach", self.pair_edges, self.whole_graph, self.joins_nodes, num_levels
         return derived(self.graph, key, lambda: self._make_reach(self.edge_index, num_levels))
-
-    def reach_along(self, edges: np.ndarray, num_levels: int) -> Reach:
-        """Return the sets of groups that each node sees along some edges, ``(E',)`` bool."""
-        return self._make_reach(self.edge_index[edges], num_levels)
 
     def _make_reach(self, edge_index: np.ndarray, num_levels: int) -> Reach:
         graph = self.graph
@@ -189,18 +186,18 @@ class PreparedGraph:
         """
         # a tile kernel's graph does not depend on the configuration: one stands for all
         varying = configs if self.varies else configs[:1]
-        states = self.states(varying, num_levels, edges)
+        levels = self.states(varying, num_levels, edges)
         degrees = self.degrees(edges)
         return Batch(
             self.numeric,
             self.node_layout,
             self.opcode,
-            *self.state_features(states.levels[0], varying),
-            [level_tensors(level, states.num_configs, degrees) for level in states.levels],
-            SparseOperator(*states.levels[-1].pooling()),
+            *self.state_features(levels[0], varying),
+            [level_tensors(level, len(varying), degrees) for level in levels],
+            SparseOperator(*levels[-1].pooling()),
             self.config_features(configs),
             self.configurable,
-            torch.from_numpy(states.levels[0].config) if self.joins_nodes else None,
+            torch.from_numpy(levels[0].config) if self.joins_nodes else None,
         )
 
     def part_batch(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.configs.tpu_tiling import TILING_FEATURES
-from fastslow.networks.model.convolutions import make_convolution
+from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import Batch, LevelTensors
 from fastslow.networks.model.head import Head
 from fastslow.networks.model.layers import ChannelAttention, CrossConfigAttention, WeightedInstanceNorm
@@ -44,7 +44,7 @@ class Block(nn.Module):
         super().__init__()
         channels, cross_config = architecture.hidden_channels, architecture.cross_config
         self.norm = WeightedInstanceNorm(channels)
-        self.conv = make_convolution(architecture, channels)
+        self.conv = CONVOLUTIONS[architecture.convolution](channels, channels)
         self.channel = ChannelAttention(channels)
         self.cross = CrossConfigAttention() if cross_config else None
         joined_channels = 2 * channels if cross_config else channels

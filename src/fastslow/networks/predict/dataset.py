@@ -32,13 +32,10 @@ class GraphDataset:
     A graph is named ``<collection's slug>/<name>``. The scalers pool the train graphs of all collections.
 
     Args:
-        sources: Finished features folders, each of a different collection.
-        num_levels: Levels of states above level 0, see ``Architecture.num_levels``.
-        device: Device of the batches.
+        settings: Settings of the network.
+        sources: Finished features folders, each of a different collection; by default those that the settings
+            name.
         scalers: Scalers of nodes and of configurations; by default the sources' scalers, pooled.
-        node_inputs: Columns of a node, see :func:`~fastslow.networks.settings.inputs.input_columns`.
-        config_inputs: Columns of a configuration, see ``settings/inputs.py``.
-        graph_options: Options of each :class:`PreparedGraph`.
 
     Raises:
         DataError: The folders were built with different settings, so their columns differ.
@@ -47,18 +44,19 @@ class GraphDataset:
 
     def __init__(
         self,
-        sources: Sequence[Features],
-        num_levels: int,
-        device: torch.device,
+        settings: TrainSettings,
+        sources: Sequence[Features] | None = None,
         scalers: tuple[Scaler, Scaler] | None = None,
-        node_inputs: str = "numeric+tiles",
-        config_inputs: str = "all",
-        **graph_options: bool,
     ):
+        sources, architecture = settings.sources() if sources is None else sources, settings.architecture()
         self.sources = {source.collection.slug: source for source in sources}
-        self.num_levels = num_levels
-        self.device = device
-        self._graph_options = graph_options
+        self.num_levels = architecture.num_levels
+        self.device = own_device(pick_device(settings.device))
+        self._graph_options = {
+            "pair_edges": settings.pair_edges and settings.kind == "layout",
+            "whole_graph": architecture.whole_graph,
+            "joins_nodes": architecture.joins_nodes,
+        }
         for other in sources[1:]:
             if other.config_columns != sources[0].config_columns:
                 problem = f"columns other than those of {sources[0].folder.name}"
@@ -66,12 +64,13 @@ class GraphDataset:
         nodes, configs = scalers or (
             Scaler.pool([source.scaler(name) for source in sources]) for name in ("node", "config")
         )
-        self.node_scaler = nodes.select(input_columns(node_inputs))
+        self.node_scaler = nodes.select(input_columns(settings.node_inputs))
         # scalers that are given without sources are those of a finished run, which selected its columns
         names = sources[0].config_columns if sources else None
         if scalers is None:
-            require_inputs(node_inputs, nodes)
-        self.config_scaler = configs.select(config_columns(config_inputs, names)) if names else configs
+            require_inputs(settings.node_inputs, nodes)
+        chosen = names and config_columns(settings.config_inputs, names)
+        self.config_scaler = configs.select(chosen) if names else configs
         self._cache = BoundedCache[PreparedGraph](step_memory() // 4, held_bytes)
         self._sizes: dict[str, dict[str, int]] = {}
         self._shrinking: dict[int, Shrinking] = {}  # by the size that predictions start with
@@ -112,34 +111,6 @@ class GraphDataset:
     def trainable(self) -> list[str]:
         """Return the train graphs to learn from, see :func:`fastslow.features.train_graphs.trainable`."""
         return trainable(self.sources)
-
-
-def make_dataset(
-    settings: TrainSettings,
-    sources: Sequence[Features] | None = None,
-    scalers: tuple[Scaler, Scaler] | None = None,
-) -> GraphDataset:
-    """Return the graphs to train on, or to predict.
-
-    Args:
-        settings: Settings.
-        sources: Features to read; by default those that the settings name.
-        scalers: Scalers of nodes and of configurations; by default the sources' scalers, pooled.
-    """
-    sources = settings.sources() if sources is None else sources
-    architecture = settings.architecture()
-    device = own_device(pick_device(settings.device))
-    return GraphDataset(
-        sources,
-        architecture.num_levels,
-        device,
-        scalers,
-        settings.node_inputs,
-        settings.config_inputs,
-        pair_edges=settings.joins_pairs(),
-        whole_graph=architecture.whole_graph,
-        joins_nodes=architecture.joins_nodes,
-    )
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
-from fastslow.networks.model.convolutions import make_convolution
+from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import Batch, LevelTensors
 from fastslow.networks.model.head import Float64Linear, Head
 from fastslow.networks.model.layers import CrossConfigAttention
@@ -63,7 +63,7 @@ class PlainBlock(nn.Module):
         self.cross = CrossConfigAttention() if architecture.cross_config else None
         width = in_channels + LAYOUT_CHANNELS * self.rejoins
         details = {"slope": SLOPE} if architecture.preactivates else {}
-        self.conv = make_convolution(architecture, width, **details)
+        self.conv = CONVOLUTIONS[name](width, channels, **details)
         self.linear = nn.Linear(channels, channels) if self.rejoins else None
         self.dropout = nn.Dropout(architecture.dropout)
 

@@ -30,14 +30,6 @@ def partition(num_nodes: int, max_nodes: int) -> np.ndarray:
     return np.repeat(np.arange(parts), np.diff(np.arange(parts + 1) * num_nodes // parts))
 
 
-@dataclass(frozen=True)
-class _View:
-    """The graph with all of its edges, or with those inside segments: what nodes see, and their degrees."""
-
-    reach: Reach
-    degrees: Tensor
-
-
 class SegmentedGraph:
     """A graph divided into segments.
 
@@ -54,7 +46,7 @@ class SegmentedGraph:
         self.prepared, self.part = prepared, part
         self._num_levels = num_levels
         self.size = np.bincount(part)
-        self._views: dict[str, _View] = {}
+        self._views: dict[str, tuple[Reach, Tensor]] = {}
         self._states: dict[str, Level] = {}
 
     @property
@@ -68,16 +60,15 @@ class SegmentedGraph:
         inside = ends[:, 0] == ends[:, 1]
         return inside if segment is None else inside & (ends[:, 0] == segment)
 
-    def view(self, border: str) -> _View:
-        """Return the graph with edges between segments (``halo``) or without (``cut``); found once."""
+    def view(self, border: str) -> tuple[Reach, Tensor]:
+        """Return what nodes see, and their degrees, with edges between segments (``halo``) or without.
+
+        Both are found once for each border.
+        """
         if border not in self._views:
             edges = self.edges_inside() if border == CUT else None
-            reach = (
-                self.prepared.reach(self._num_levels)
-                if edges is None
-                else self.prepared.reach_along(edges, self._num_levels)
-            )
-            self._views[border] = _View(reach, self.prepared.degrees(edges))
+            reach = self.prepared.reach(self._num_levels, edges)
+            self._views[border] = reach, self.prepared.degrees(edges)
         return self._views[border]
 
     def states(self, border: str) -> Level:
@@ -87,7 +78,7 @@ class SegmentedGraph:
         """
         if border not in self._states:
             everything = self.prepared.choices(np.arange(self.prepared.graph.num_configs))
-            self._states[border] = self.view(border).reach.parts(self.part, everything)
+            self._states[border] = self.view(border)[0].parts(self.part, everything)
         return self._states[border]
 
     def rows(self, border: str, configs: np.ndarray) -> np.ndarray:
@@ -116,9 +107,9 @@ class SegmentedGraph:
         Returns:
             The batch; its last level holds the nodes of the segment, ascending.
         """
-        view = self.view(border)
-        part = view.reach.part(np.flatnonzero(self.part == segment), num_levels)
-        return self.prepared.part_batch(part, configs, choices, view.degrees, gradients)
+        reach, degrees = self.view(border)
+        part = reach.part(np.flatnonzero(self.part == segment), num_levels)
+        return self.prepared.part_batch(part, configs, choices, degrees, gradients)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,6 @@
 
 A configuration reaches a segment only through the groups of tied choices that the segment's nodes see, so the
 table has a row for each *distinct* state of a segment; the published one has a row for every configuration.
-
-The part that the configurations of a segment share is larger than their differences, and drifts as the
-weights change. It is kept once for each segment, as it was last, and a row holds the difference from it. 16
-bits are enough for the difference, and rows that were written at different steps differ by less.
 """
 
 from dataclasses import dataclass
@@ -13,39 +9,34 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-_LARGEST = float(np.finfo(np.float16).max)
-
 
 @dataclass
 class GraphTable:
     """The table of one graph: J segments, T distinct segment states, P D channels, L layers.
 
     Args:
-        difference: ``(T, P D)`` float16, what the configurations of a row add to the shared part.
-        row_step: ``(T,)`` int32, step at which a row was written; -1 for never.
-        shared: ``(J, P D)`` float32, mean of a segment's sums over the configurations of its last step.
-        shared_step: ``(J,)`` int32, that step; -1 for never.
-        moments: ``(J, L, 2, D)`` float32, mean and variance of its states at the input of each norm.
+        sums: ``(T, P D)`` float32, what a segment in this state adds to the sums over the nodes.
+        written: ``(T,)`` bool, rows that were written.
+        moments: ``(J, L, 2, D)`` float32, mean and variance of a segment's states at the input of each norm.
+        known: ``(J,)`` bool, segments whose moments were written.
     """
 
-    difference: np.ndarray
-    row_step: np.ndarray
-    shared: np.ndarray
-    shared_step: np.ndarray
+    sums: np.ndarray
+    written: np.ndarray
     moments: np.ndarray
+    known: np.ndarray
 
     @classmethod
     def empty(cls, rows: int, segments: int, channels: int, layers: int, hidden: int) -> "GraphTable":
         """Return a table in which nothing is known. Rows take no memory before they are written."""
         return cls(
-            np.zeros((rows, channels), np.float16),
-            np.full(rows, -1, np.int32),
-            np.zeros((segments, channels), np.float32),
-            np.full(segments, -1, np.int32),
+            np.zeros((rows, channels), np.float32),
+            np.zeros(rows, bool),
             np.zeros((segments, layers, 2, hidden), np.float32),
+            np.zeros(segments, bool),
         )
 
-    def write(self, segment: int, rows: np.ndarray, sums: np.ndarray, moments: np.ndarray, step: int) -> None:
+    def write(self, segment: int, rows: np.ndarray, sums: np.ndarray, moments: np.ndarray) -> None:
         """Write what a segment adds under some configurations.
 
         Args:
@@ -53,61 +44,20 @@ class GraphTable:
             rows: ``(C,)`` row of each configuration; configurations of a row have equal sums.
             sums: ``(C, P D)`` float64.
             moments: ``(L, 2, D)``.
-            step: Number of the optimiser's step.
         """
-        mean = sums.mean(0)
-        self.difference[rows] = np.clip(sums - mean, -_LARGEST, _LARGEST)
-        self.row_step[rows] = step
-        self.shared[segment], self.shared_step[segment], self.moments[segment] = mean, step, moments
+        self.sums[rows], self.written[rows] = sums, True
+        self.moments[segment], self.known[segment] = moments, True
 
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Return what a checkpoint stores, by field; ``sums`` has the written rows only."""
+        stored = {**vars(self), "sums": self.sums[self.written]}
+        return {field: torch.from_numpy(array) for field, array in stored.items()}
 
-class SegmentTable:
-    """The tables of all graphs, and the ages of the rows that were read in an epoch."""
-
-    def __init__(self):
-        self.graphs: dict[str, GraphTable] = {}
-        self._ages: list[np.ndarray] = []
-        self._wanted = 0
-
-    def note(self, ages: np.ndarray, wanted: int) -> None:
-        """Note the ages in steps of the (segment, configuration) pairs that were read, of ``wanted``."""
-        self._ages.append(ages)
-        self._wanted += wanted
-
-    def summary(self) -> dict:
-        """Return median and maximum age of what was read since the last call, and how much was never written.
-
-        ``missing`` is the share of the (segment, configuration) pairs that were wanted and never written;
-        ``rows`` the number of rows that are written.
-        """
-        ages = np.concatenate([*self._ages, np.zeros(0, np.int32)])
-        wanted, self._ages, self._wanted = self._wanted, [], 0
-        return {
-            "age_median": float(np.median(ages)) if len(ages) else None,
-            "age_max": int(ages.max()) if len(ages) else None,
-            "missing": 1 - len(ages) / wanted if wanted else None,
-            "rows": sum(int((table.row_step >= 0).sum()) for table in self.graphs.values()),
-        }
-
-    def state_dict(self) -> dict[str, dict[str, torch.Tensor]]:
-        """Return a checkpoint of the tables: tensors by field by graph.
-
-        ``difference`` has the written rows only; :meth:`load_state_dict` restores the others as 0.
-        """
-        return {
-            name: {
-                **{field: torch.from_numpy(array) for field, array in vars(table).items()},
-                "difference": torch.from_numpy(table.difference[table.row_step >= 0]),
-            }
-            for name, table in self.graphs.items()
-        }
-
-    def load_state_dict(self, state: dict[str, dict[str, torch.Tensor]]) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        self.graphs = {}
-        for name, stored in state.items():
-            arrays = {field: tensor.numpy() for field, tensor in stored.items()}
-            written, known = arrays["row_step"] >= 0, arrays["difference"]
-            arrays["difference"] = np.zeros((len(written), known.shape[1]), known.dtype)
-            arrays["difference"][written] = known
-            self.graphs[name] = GraphTable(**arrays)
+    @classmethod
+    def of_state(cls, state: dict[str, torch.Tensor]) -> "GraphTable":
+        """Return the table of which :meth:`state_dict` returned the state."""
+        arrays = {field: tensor.numpy() for field, tensor in state.items()}
+        written = arrays["written"]
+        sums = np.zeros((len(written), arrays["sums"].shape[1]), np.float32)
+        sums[written] = arrays["sums"]
+        return cls(**{**arrays, "sums": sums})

@@ -14,17 +14,14 @@ the draws is the sum over all segments. A norm takes the statistics of the live 
 statistics of the others, computed first (``gst``) or stored (``gst+e``).
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fastslow.competition.catalog import TRAIN
-from fastslow.core.files import atomic_path
 from fastslow.core.memory import held_bytes, step_memory
 from fastslow.networks.hardware.bounded_cache import BoundedCache
 from fastslow.networks.hardware.step_examples import prefetch
@@ -33,7 +30,7 @@ from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.segments.graph import SegmentedGraph, SegmentExample, partition
 from fastslow.networks.segments.sums import Batches, Norms, add_segments, norms, pool_moments, segment_moments
-from fastslow.networks.segments.table import GraphTable, SegmentTable
+from fastslow.networks.segments.table import GraphTable
 from fastslow.networks.settings.segment_settings import (
     CUT,
     CUT_LIVE,
@@ -47,8 +44,6 @@ from fastslow.networks.settings.segment_settings import (
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.states.set_statistics import Moments, as_is
 
-LOG = "segments.jsonl"
-"""Ages of the table by epoch, in the folder of the training."""
 KEEP = 0.5  # share of the table's segments that a step keeps with +d, as published
 
 
@@ -61,32 +56,22 @@ class SegmentTraining:
         network: The network that is trained.
 
     Attributes:
-        files: Files that it writes into the folder of the training.
-        table: The historical table.
-        log: A row for each epoch in which the table was read.
+        tables: The historical table of each graph.
     """
 
     def __init__(self, settings: TrainSettings, dataset: GraphDataset, network: RankingNetwork):
         self.settings, self.dataset, self.network = settings, dataset, network
         self.variant = VARIANTS[settings.segment_training]
-        self.files = (LOG,) if self.variant.others == TABLE else ()
-        self._step = 0
-        self.table = SegmentTable()
-        self.log: list[dict] = []
+        self.tables: dict[str, GraphTable] = {}
         self._head_only = False
         self._others = HALO if settings.segment_border == CUT_LIVE else settings.segment_border
         self._live = CUT if settings.segment_border == CUT_LIVE else settings.segment_border
         self._graphs = BoundedCache[SegmentedGraph](step_memory() // 4, held_bytes)
         self._sums = BoundedCache[Tensor](step_memory() // 4, held_bytes)
 
-    def begin(self, epoch: int, step: int) -> None:
-        """Begin a step of an epoch."""
-        self._head_only, self._step = epoch in head_epochs(self.settings), step
-
-    def end(self, epoch: int) -> None:
-        """End an epoch: log the ages of what was read from the table."""
-        if self.variant.others == TABLE and not self._head_only:
-            self.log.append({"epoch": epoch, **self.table.summary()})
+    def begin(self, epoch: int) -> None:
+        """Begin an epoch."""
+        self._head_only = epoch in head_epochs(self.settings)
 
     def graph(self, name: str) -> SegmentedGraph:
         """Return a train graph, divided."""
@@ -187,20 +172,20 @@ class SegmentTraining:
         return add_segments(self.network, batches, range(len(size)), every)
 
     def _graph_table(self, example: SegmentExample) -> GraphTable:
-        if example.name not in self.table.graphs:
-            self.table.graphs[example.name] = GraphTable.empty(
+        if example.name not in self.tables:
+            self.tables[example.name] = GraphTable.empty(
                 len(example.graph.states(self._live)),
                 example.graph.num_segments,
                 self.network.head.readout.channels,
                 len(norms(self.network)),
                 self.network.architecture.hidden_channels,
             )
-        return self.table.graphs[example.name]
+        return self.tables[example.name]
 
     def _stored_moments(self, example: SegmentExample) -> list[Moments | None]:
         """Return the moments of each norm over the segments that are known and not live."""
         table = self._graph_table(example)
-        known = table.shared_step >= 0
+        known = table.known.copy()
         known[example.live] = False
         if not known.any():
             return [None] * len(norms(self.network))
@@ -213,34 +198,20 @@ class SegmentTraining:
         rows = example.graph.rows(self._live, example.configs)
         wanted = example.kept.copy()
         wanted[live] = False
-        known = np.flatnonzero(wanted & (table.shared_step >= 0))
-        written = table.row_step[rows[known]] >= 0
-        self.table.note(self._step - table.row_step[rows[known]][written], int(wanted.sum()) * rows.shape[1])
-        difference = np.zeros(own.shape)
-        for segment, there in zip(known, written, strict=True):
-            difference[there] += table.difference[rows[segment][there]]
-        weight = example.graph.num_segments - written.sum(0)
-        shared_weight = example.graph.num_segments - len(known)
-        stored = table.shared[known].sum(0, dtype=np.float64) + difference
-        stored, weight = (torch.from_numpy(each).to(own.device) for each in (stored, weight))
-        mean = own.mean(0)
-        sums = shared_weight * mean + weight[:, None] * (own - mean) + stored
+        written = wanted[:, None] & table.written[rows]
+        stored = np.zeros(own.shape)
+        for state, there in zip(rows, written, strict=True):
+            stored[there] += table.sums[state[there]]
+        weight = torch.from_numpy(example.graph.num_segments - written.sum(0)).to(own.device)
         found = own.detach().cpu().numpy()
         if np.isfinite(found).all():  # float16 may overflow; such a step is left out
-            table.write(live, rows[live], found, moments.cpu().numpy(), self._step)
-        return sums
+            table.write(live, rows[live], found, moments.cpu().numpy())
+        return weight[:, None] * own + torch.from_numpy(stored).to(own.device)
 
-    def write(self, folder: Path) -> None:
-        """Write the log, where there is one."""
-        for name in self.files:
-            with atomic_path(folder / name) as temporary:
-                temporary.write_text("".join(json.dumps(row) + "\n" for row in self.log))
-
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """Return what a checkpoint stores."""
-        return {"table": self.table.state_dict(), "log": self.log}
+        return {name: table.state_dict() for name, table in self.tables.items()}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self.table.load_state_dict(state["table"])
-        self.log = state["log"]
+        self.tables = {name: GraphTable.of_state(own) for name, own in state.items()}

@@ -180,20 +180,7 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         *("configs_together", "cross_config", "denoise", "pair_edges"),
         *segment_settings.SEGMENT_FIELDS,
     )
-    renamed: ClassVar[dict[str, str]] = {
-        "width": "hidden_channels",
-        "depth": "num_layers",
-        "clip": "max_grad_norm",
-        "config_join": "joins_nodes",
-        "inference_configs": "configs_together",
-    }
-    former: ClassVar[dict[str, Any]] = {
-        "dimension_tokens": False,
-        "node_attention": "none",
-        "segment_keep": 0.5,
-        "segment_partition": "contiguous",
-        "segments_per_step": 1,
-    }
+    former: ClassVar[dict[str, Any]] = {"node_attention": "none"}
     main: ClassVar[tuple[str, ...]] = (
         *("kind", "features", "runs", "folder", "device", "seed", "epochs", "learning_rate", "loss"),
         *("hidden_channels", "num_layers", "graphs_per_step", "configs_per_step"),
@@ -265,8 +252,9 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         """
         from fastslow.networks.hardware import devices  # imports torch, which takes seconds
 
-        kind, precision = devices.device_type(self.device), devices.precision_name(self.device)
-        return {**super().identity(), "device_type": kind, "precision": precision}
+        device = devices.pick_device(self.device)
+        precision = str(devices.pick_precision(device)).removeprefix("torch.")
+        return {**super().identity(), "device_type": device.type, "precision": precision}
 
     def unread(self) -> Unread:
         """Return the fields that the kind, the variant of segments or a network without blocks ignores."""
@@ -311,7 +299,3 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         """Return the settings of the layers."""
         own = {field.name: getattr(self, field.name) for field in fields(Architecture)}
         return Architecture(**own | {"cross_config": self.cross_config and self.kind == "layout"})
-
-    def joins_pairs(self) -> bool:
-        """Return whether configurable nodes that share a tensor are joined by an edge."""
-        return self.pair_edges and self.kind == "layout"

@@ -90,21 +90,6 @@ class Level:
         return self.classes.picks(), states
 
 
-@dataclass(frozen=True)
-class States:
-    """The states of one graph under C configurations, level by level.
-
-    Args:
-        levels: Level 0 (before any message) to level ``num_levels``.
-        num_nodes: N.
-        num_configs: C.
-    """
-
-    levels: list[Level]
-    num_nodes: int
-    num_configs: int
-
-
 class Reach:
     """The set of groups within 0 to ``num_levels`` hops of each node: the same for any configurations.
 
@@ -146,22 +131,22 @@ class Reach:
                 members.data[:] = 1
             self._sets.append(GroupSets(members, choices.options))
 
-    def states(self, values: np.ndarray) -> States:
+    def states(self, values: np.ndarray) -> list[Level]:
         """Compute the states of a set of configurations.
 
         Args:
             values: ``(C, G)`` option that each configuration chooses for each group.
 
         Returns:
-            The states of levels 0 to ``num_levels``. Exact: two pairs of a node share a state of level l if
-            and only if they agree on the choices of every group of a configurable node within l hops, in
-            either edge direction.
+            Level 0 (before any message) to level ``num_levels``. Exact: two pairs of a node share a state of
+            level l if and only if they agree on the choices of every group of a configurable node within l
+            hops, in either edge direction.
         """
         first, *others = self.unlinked(values)
         levels, every = [first], np.arange(self.num_nodes)
         for level in others:
             levels.append(self.link(level, levels[-1], every))
-        return States(levels, self.num_nodes, len(values))
+        return levels
 
     def unlinked(self, values: np.ndarray) -> list[Level]:
         """Return the levels of :meth:`states`, without the links from one to the next.
@@ -238,13 +223,6 @@ class PartReach:
             linked = (_aggregate(side, level, below) for side in sides)
             levels.append(Level(level.classes, level.set_index, states, *linked))
         return levels
-
-
-def build_states(
-    edge_index: np.ndarray, num_nodes: int, config_index: np.ndarray, choices: Choices, num_levels: int
-) -> States:
-    """Compute the states of a graph under a set of configurations, see :class:`Reach`."""
-    return Reach(edge_index, num_nodes, config_index, choices, num_levels).states(choices.values)
 
 
 def _aggregate(adjacency: sparse.csr_matrix, level: Level, below: Level) -> sparse.csr_matrix:

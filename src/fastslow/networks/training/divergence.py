@@ -19,36 +19,20 @@ class Diverged(FastslowError):
     """A network computes numbers that are not finite or far off: it diverged, its data are not to blame."""
 
 
-class LossWatch:
-    """Notices a loss that explodes but stays finite: the mean of an epoch is far above the first epoch's.
+def check_loss(loss: float, first: float) -> None:
+    """Look at the mean loss of an epoch; one that is not finite is left to :func:`check_weights`.
 
     The first epoch is mostly warm-up of a network that knows nothing, so no healthy epoch is much worse.
+
+    Args:
+        loss: The loss.
+        first: The loss of the first epoch that had a finite one.
+
+    Raises:
+        Diverged: It is more than :data:`EXPLODED` times the first one.
     """
-
-    def __init__(self):
-        self.first: float | None = None
-
-    def check(self, loss: float) -> None:
-        """Look at the mean loss of the next epoch; one that is not finite is left to the check of weights.
-
-        Raises:
-            Diverged: It is more than :data:`EXPLODED` times the loss of the first epoch.
-        """
-        if not math.isfinite(loss):
-            return
-        if self.first is None:
-            self.first = loss
-        elif self.first > 0 and loss > EXPLODED * self.first:
-            first = f"that of the first epoch, {self.first:.4g}"
-            raise Diverged(f"the loss is more than {EXPLODED:g} times {first}")
-
-    def state_dict(self) -> dict:
-        """Return what a checkpoint stores."""
-        return {"first": self.first}
-
-    def load_state_dict(self, state: dict) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        self.first = state["first"]
+    if math.isfinite(loss) and 0 < EXPLODED * first < loss:
+        raise Diverged(f"the loss is more than {EXPLODED:g} times that of the first epoch, {first:.4g}")
 
 
 def check_weights(network: nn.Module) -> None:

@@ -55,7 +55,7 @@ def write_runs(artifact: Artifact, training: Any) -> None:
         figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
         save_figure(figure, artifact.folder / PLOT)
         facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
-        artifact.finish((METRICS, PLOT, *(training.segments.files if training.segments else ())), **facts)
+        artifact.finish((METRICS, PLOT), **facts)
         (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
 
 
@@ -71,10 +71,8 @@ def save_checkpoint(training: Any, folder: Path, mark: str) -> None:
         return
     with atomic_path(folder / METRICS) as temporary:
         temporary.write_text("".join(json.dumps(row) + "\n" for row in training.validation.history))
-    if training.segments:
-        training.segments.write(folder)
     parts = {name: getattr(training, name).state_dict() for name in training.stored}
-    state = {"mark": mark, "epoch": training.epoch, **parts}
+    state = {"mark": mark, "epoch": training.epoch, "first_loss": training.first_loss, **parts}
     write_tensors(folder / CHECKPOINT, state, sealed=True)
 
 
@@ -83,7 +81,7 @@ def load_checkpoint(training: Any, folder: Path, mark: str) -> bool:
     state = distributed.from_first(lambda: read_checkpoint(folder / CHECKPOINT, mark))
     if state is None:
         return False
-    training.epoch = state["epoch"]
+    training.epoch, training.first_loss = state["epoch"], state["first_loss"]
     for name in training.stored:
         getattr(training, name).load_state_dict(state[name])
     return True

@@ -20,11 +20,11 @@ from fastslow.networks.hardware.step_examples import StepExamples
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.model.network import RankingNetwork
-from fastslow.networks.predict.dataset import GraphDataset, make_dataset
+from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.states.sparse import move
 from fastslow.networks.training.denoising import denoised_labels
-from fastslow.networks.training.divergence import Diverged, LossWatch, check_weights, stop
+from fastslow.networks.training.divergence import Diverged, check_loss, check_weights, stop
 from fastslow.networks.training.run_folder import load_checkpoint, save_checkpoint, write_runs
 from fastslow.networks.training.schedule import scheduled
 from fastslow.networks.training.validation import Validation
@@ -75,26 +75,27 @@ class Training:
             denoised = denoised_labels(dataset.sources, {TRAIN: self.names, VALID: valid})
             self.labels = denoised[TRAIN]
             self.validation.aim(denoised[VALID])
-        self.stored = ["network", "optimizer", "scaler", "validation", "watch"]
+        self.stored = ["network", "optimizer", "scaler", "validation"]
         self.segments = None
         if settings.segment_training != "none":
             from fastslow.networks.segments.training import SegmentTraining
 
             self.segments = SegmentTraining(settings, dataset, self.network)
             self.stored.append("segments")
-        self.epoch = 0
+        self.epoch, self.first_loss = 0, math.nan
         self.warnings: list[str] = []
         self._whole = BoundedCache[Example](step_memory() // 4, held_bytes)
         self._freed = FreedMemory()
         caches = self._whole.clear, dataset.clear, self._freed.release
         self.fits = Shrinking(settings.configs_per_step, "configs_per_step", caches)
-        self.watch = LossWatch()
 
     def run_epoch(self) -> float:
         """Train on every graph once; return the mean loss."""
         settings = self.settings
         rng = np.random.default_rng([settings.seed, self.epoch])
         self.network.train()
+        if self.segments:
+            self.segments.begin(self.epoch)
         names = rng.permutation(self.names)
         drops = settings.edge_dropout > 0 or self.segments
         drawn = [(name, self.draw(name, rng), int(rng.integers(2**63)) if drops else None) for name in names]
@@ -106,13 +107,9 @@ class Training:
         examples = StepExamples(self.example, [drawn[n] for n in own], self.fits, random)
         losses = []
         for position, group in enumerate(groups):
-            if self.segments:
-                self.segments.begin(self.epoch, self.epoch * steps + position)
             rate = scheduled(settings, self.epoch, position, steps)
             losses += self.step(examples, seeds[distributed.share(group)].tolist(), len(group), rate)
             self._freed.after_step()
-        if self.segments:
-            self.segments.end(self.epoch)
         self.epoch += 1
         return distributed.mean_loss(losses, self.dataset.device)
 
@@ -125,13 +122,8 @@ class Training:
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         examples.begin(len(seeds))
-        while True:
-            try:
-                losses = self.add_gradients(examples, seeds, size)
-                break
-            except (MemoryError, RuntimeError) as error:
-                self.fits.check(error)
-            self.fits.shrink()  # the step is taken again on fewer configurations
+        # where memory runs out, the step is taken again on fewer configurations
+        losses = self.fits.run(lambda _: self.add_gradients(examples, seeds, size))
         distributed.add_gradients(self.network)
         self.scaler.unscale_(self.optimizer)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.max_grad_norm)
@@ -204,10 +196,11 @@ class Training:
         with progress(**options, disable=quiet) as bar:
             while self.epoch < settings.epochs and not validation.is_stale(self.epoch):
                 loss = self.run_epoch()
+                self.first_loss = self.first_loss if math.isfinite(self.first_loss) else loss
                 bar.update()
                 due = self.epoch % settings.evaluate_every == 0 or self.epoch == settings.epochs
                 try:
-                    self.watch.check(loss)
+                    check_loss(loss, self.first_loss)
                     check_weights(self.network)
                     if due:
                         validation.evaluate(self.epoch, loss)
@@ -249,7 +242,7 @@ def train(settings: TrainSettings) -> dict:
         artifact = settings.artifact()
         with distributed.building(artifact) as needed:
             if needed:
-                training = Training(settings, make_dataset(settings))
+                training = Training(settings, GraphDataset(settings))
                 training.run(artifact.folder, artifact.fingerprint)
                 write_runs(artifact, training)
             return distributed.from_first(lambda: read_manifest(artifact.folder))

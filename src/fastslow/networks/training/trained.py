@@ -9,7 +9,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, read_scaler
 from fastslow.features.store import SCALERS, Features
 from fastslow.networks.hardware.stored_weights import load_weights
-from fastslow.networks.predict.dataset import GraphDataset, make_dataset, predict
+from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.run_folder import WEIGHTS
 from fastslow.networks.training.train import make_network
@@ -47,7 +47,7 @@ class TrainedNetwork:
 
     def dataset(self, *sources: Features) -> GraphDataset:
         """Return graphs as the network reads them, scaled as those that it learned from."""
-        return make_dataset(self.settings, sources, self._scalers)
+        return GraphDataset(self.settings, sources, self._scalers)
 
     def __call__(self, features: Features, split: str) -> dict[str, np.ndarray]:
         """Predict the graphs of a split, ``(C_file,)`` float64 each, lower = predicted faster."""

@@ -62,13 +62,6 @@ class Space:
         """Return a hashable key of each configuration."""
         return [row.tobytes() for row in np.ascontiguousarray(codes, CODE)]
 
-    def contains(self, codes: Sequence[int]) -> bool:
-        """Return whether options ``(G,)`` are a configuration that may be proposed."""
-        within = len(codes) == len(self.choices) and all(
-            0 <= c < n for c, n in zip(codes, self.options, strict=True)
-        )
-        return within and (self.listed is None or self.keys(np.array([codes]))[0] in self._row)
-
     def rows(self, codes: np.ndarray) -> np.ndarray:
         """Return the positions ``(n,)`` in ``listed`` of listed configurations ``(n, G)``."""
         return np.array([self._row[key] for key in self.keys(codes)], np.int64)

@@ -6,6 +6,8 @@ the layouts of a node (or of a pair of tensors) alone is therefore computed once
 summed once per class of configurations, and a configuration is a row of few classes.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy import sparse
 
@@ -80,3 +82,21 @@ class LayoutStates:
         """
         ones, places = np.ones(len(self)), (self.class_index, np.arange(len(self)))
         return sparse.csr_array((ones, places), shape=(len(self.classes), len(self))) @ table
+
+
+def choice_sums(
+    choices: Choices, tensors: np.ndarray, terms: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Sum terms of items over all items, for every configuration.
+
+    Args:
+        choices: The C configurations.
+        tensors: ``(M, D)`` positions of the tensors whose layouts each item depends on.
+        terms: Maps items ``(S,)`` and codes of their tensors' layouts ``(S, D)`` to terms ``(S, F)`` float64.
+            Whole numbers below 2**53: then their sums are exact, in any order.
+
+    Returns:
+        ``(C, F)`` float64.
+    """
+    states = LayoutStates(choices, tensors)
+    return states.classes.sum(states.per_class(terms(states.item, states.codes)))

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.tied_choices import factorise
-from fastslow.rankers.node_layouts import LayoutStates, node_tensors, tensor_positions
+from fastslow.features.configs.layout_states import LayoutStates, node_tensors, tensor_positions
 
 LAYOUTS = 4
 

@@ -1,0 +1,35 @@
+"""Read a small CSV file of a user's: every row has a cell for each column, and no column is there twice."""
+
+import csv
+import io
+from pathlib import Path
+
+from fastslow.core.errors import DataError
+from fastslow.core.input_files import read_text
+
+
+def read_rows(path: Path, remedy: str) -> list[dict[str, str]]:
+    """Return the rows below the header as text by column; empty lines are left out.
+
+    Args:
+        path: The file.
+        remedy: What a message advises: the form of the file.
+
+    Raises:
+        DataError: The file is missing, no CSV or without a row, a column is there twice, or a row has another
+            number of cells than the header.
+    """
+    try:
+        lines = csv.reader(io.StringIO(read_text(path, remedy)), skipinitialspace=True)
+        numbered = [(number, row) for number, row in enumerate(lines, 1) if row]
+    except csv.Error as error:
+        raise DataError(path, f"cannot be read ({error})", remedy) from None
+    (_, header), *rows = numbered or [(1, [])]
+    if repeated := sorted({name for name in header if header.count(name) > 1}):
+        raise DataError(path, f"has the column {', '.join(repeated)} twice", remedy)
+    for number, row in rows:
+        if len(row) != len(header):
+            raise DataError(path, f"line {number} has {len(row)} cells, the header {len(header)}", remedy)
+    if not rows:
+        raise DataError(path, "holds no row below a header", remedy)
+    return [dict(zip(header, row, strict=True)) for _, row in rows]
