@@ -23,7 +23,7 @@ def test_each_rung_is_scored(tmp_path):
     small = {"programs": 3, "epochs": 1}
     executed = papermill.execute_notebook(str(FROM_SCRATCH), str(tmp_path / "out.ipynb"), small, **options)
     (shown,) = [o["data"] for o in executed.cells[-4].outputs if "text/plain" in o.get("data", {})]
-    ladder = [re.split(r"  +", line) for line in shown["text/plain"].splitlines()[1:]]
+    ladder = [line.rsplit(maxsplit=3) for line in shown["text/plain"].splitlines()[1:]]
     assert len(ladder) == 8 and ladder[0][0].startswith("one column") and ladder[-1][0].startswith("mean of")
     assert all(-1 <= float(score) <= 1 and float(score) != 0 for _, *row in ladder for score in row[:2])
     pictures = [o for o in executed.cells[-2].outputs if "image/png" in o.get("data", {})]
