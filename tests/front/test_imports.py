@@ -154,7 +154,6 @@ def public_names(module):
         yield from (name for name in names if not name.startswith("_"))
 
 
-@pytest.mark.xfail(strict=False, reason="the names that are left are renamed one after the other")
 def test_no_public_name_is_defined_in_two_modules_of_a_shelf():
     """Nor anywhere else in it: one name, one thing. The front door passes names on, it defines none."""
     found = defaultdict(list)

@@ -43,7 +43,7 @@ PROGRAMS = {
 }
 """Programs by name, in the order of the families."""
 
-_PRODUCTS = {"transposed_products": TRAIN, "mixing": VALID, "attention": TEST}
+_PRODUCTS = {"transposed_products": TRAIN, "mixing": VALID, "split_heads": TEST}
 
 
 def _product(family: str, size: int) -> tuple[Callable, tuple]:

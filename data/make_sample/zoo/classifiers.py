@@ -7,6 +7,7 @@ A network ``(p, x, *, width, depth)`` takes weights and images as ``layers.py`` 
 
 import jax
 import jax.numpy as jnp
+from jax.nn import relu
 
 from make_sample.zoo.layers import (
     attend,
@@ -24,8 +25,6 @@ from make_sample.zoo.layers import (
     squeeze_excite,
     transformer_layer,
 )
-
-relu = jax.nn.relu
 
 
 def stem(p, x, features):

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from jax.nn import relu
 
 from make_sample.zoo.layers import (
     conv,
@@ -13,8 +14,6 @@ from make_sample.zoo.layers import (
     shared,
     softmax,
 )
-
-relu = jax.nn.relu
 
 
 def perceptron(p, x, *, width, depth):

@@ -6,6 +6,7 @@ returns an image of some features, logits (batch, classes), or the parts that it
 
 import jax
 import jax.numpy as jnp
+from jax.nn import relu
 
 from make_sample.zoo.classifiers import cut_windows
 from make_sample.zoo.layers import (
@@ -23,8 +24,6 @@ from make_sample.zoo.layers import (
     shared,
     upsample,
 )
-
-relu = jax.nn.relu
 
 
 def unet(p, x, *, width, depth):

@@ -8,6 +8,7 @@ A decoder returns logits (batch, time, vocabulary), a classifier logits (batch, 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.nn import relu
 
 from make_sample.zoo.layers import (
     Parameters,
@@ -30,8 +31,6 @@ from make_sample.zoo.layers import (
     transformer_layer,
 )
 from make_sample.zoo.sequences import causal_conv
-
-relu = jax.nn.relu
 
 
 def rotate(x):

@@ -20,7 +20,7 @@ def transposed_products(size: int) -> tuple[Callable, tuple]:
     return chain, _shapes((size, size, size), (size, size, size), (size, size, size))
 
 
-def attention(size: int) -> tuple[Callable, tuple]:
+def split_heads(size: int) -> tuple[Callable, tuple]:
     """Return attention whose heads are split and joined by reshapes and transposes.
 
     Args:

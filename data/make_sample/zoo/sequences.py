@@ -7,10 +7,9 @@ describes. It returns logits (batch, classes), or (batch, time, classes) where i
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.nn import relu
 
 from make_sample.zoo.layers import DIMENSIONS, conv, dense, embed, frozen_norm, softmax
-
-relu = jax.nn.relu
 
 
 def lstm_cell(cell, gates):
