@@ -93,22 +93,12 @@ def turned(key, **order):
 TYPES = ("complex64", "datetime64[s]", "bool")
 OF_ANY_KIND = {
     **{f"node_feat is {v}": (put("node_feat", (1, 9), v), r"node_feat\[1, 9\]") for v in (np.nan, np.inf)},
-    "a double beyond float32": (put("node_feat", (1, 9), 1e300, float), r"node_feat\[1, 9\]"),
     "a negative size": (put("node_feat", (1, 21), -1), r"node_feat\[1, 21\] is -1.0, .*padding=-1"),
-    "half a size": (put("node_feat", (1, 21), 1.5), r"node_feat\[1, 21\] is 1.5"),
     "a size beyond 32 bits": (put("node_feat", (1, 21), 2.0**31), r"node_feat\[1, 21\]"),
-    "an axis of -1 in a layout": (
-        put("node_feat", (1, 134), -1),
-        r"node_feat\[1, 134\] is -1.0, a whole axis",
-    ),
     "half an axis": (put("node_feat", (1, 134), 0.5), r"node_feat\[1, 134\] is 0.5, a whole axis"),
     "axis 64": (put("node_feat", (1, 139), 64), r"node_feat\[1, 139\] is 64.0, a whole axis"),
     "an opcode of 121": (put("node_opcode", 1, 121), r"node_opcode\[1\] is 121"),
-    "an opcode of -1": (put("node_opcode", 1, -1, np.int8), r"node_opcode\[1\] is -1"),
-    "an edge from -1": (put("edge_index", (1, 0), -1), r"edge_index\[1, 0\] is -1"),
     "an edge to nowhere": (put("edge_index", (1, 1), 99), r"edge_index\[1, 1\] is 99"),
-    "a runtime of 0": (put("config_runtime", 2, 0), r"config_runtime\[2\] is 0, .*is this a test file"),
-    "a runtime of -1": (put("config_runtime", 2, -1), r"config_runtime\[2\] is -1"),
     "a runtime beyond 64 bits": (put("config_runtime", 2, 2**63, np.uint64), r"config_runtime\[2\]"),
     "no nodes": (cut("node_feat", "node_opcode"), "has no nodes"),
     "another sum": (put("node_feat", (1, 27), 5), r"node_feat\[1, 27\] is 5, the sum .*shape_sum of a param"),
@@ -151,7 +141,6 @@ OF_LAYOUT = {
         for axis in (-3, 0.5, 2, 6, 120, 1e9)
     },
     "no configurable node": (no_configurable, "has no configurable nodes"),
-    "a configurable node of -1": (put("node_config_ids", 1, -1), r"node_config_ids\[1\] is -1"),
     "a configurable node beyond the graph": (put("node_config_ids", 1, 99), r"node_config_ids\[1\] is 99"),
     "a configurable node twice": (put("node_config_ids", 1, 2), "names a node twice"),
     "a configurable parameter": (put("node_config_ids", 1, 1), r"names node 1, a parameter"),
@@ -173,10 +162,8 @@ OF_LAYOUT = {
 }
 OF_TILE = {
     "a bound of -1": (put("config_feat", (1, 3), -1), r"config_feat\[1, 3\] is -1"),
-    "half a bound": (put("config_feat", (1, 3), 0.5), r"config_feat\[1, 3\] is 0.5"),
     "a normalizer of 0": (put("config_runtime_normalizers", 1, 0), r"config_runtime_normalizers\[1\] is 0"),
     "a bound of NaN": (put("config_feat", (1, 3), np.nan), r"config_feat\[1, 3\] is nan"),
-    "no configuration": (no_configuration, "has no configurations"),
     "another sum of bounds": (put("config_feat", (1, 6), 9), r"config_feat\[1, 6\] is 9, the sum .*kernel"),
     "a hole in the bounds": (put("config_feat", (1, 8), 0), r"config_feat\[1, 1[45]\]"),
     "a product of no bounds": (put("config_feat", (1, 23), 1), r"config_feat\[1, 23\] is 1.*input"),

@@ -1,14 +1,11 @@
 """The comparisons with the reference network run, and their figures are consistent."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from common import graph_files
 from fastslow.core.errors import DataError
-from fastslow.core.settings import PROJECT
 
 pytest.importorskip("torch_geometric", reason="pip install -r benchmarks/requirements.txt")
 import inference  # noqa: E402 (needs torch_geometric)
@@ -47,20 +44,3 @@ def test_train_step(capsys):
 def test_a_path_must_name_its_collection(tmp_path):
     with pytest.raises(DataError, match="layout/SOURCE/SEARCH"):
         graph_files.program_of(tmp_path / "graph.npz")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
-def test_peak_memory_counts_one_call():
-    script = """
-import numpy as np, torch
-from common import contest
-held = np.ones(2**26)  # 512 MB, freed before the call: they must not count
-del held
-print(*contest.peak_bytes(lambda: np.ones(2**25).sum(), torch.device("cpu")))
-"""
-    folder = PROJECT / "benchmarks"
-    run = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    above, process = map(int, run.stdout.split())
-    # 256 MB, with room for pages that the system takes
-    assert 200 * 2**20 < above < 350 * 2**20 < process

@@ -2,7 +2,6 @@
 
 import argparse
 import runpy
-import subprocess
 import sys
 
 import numpy as np
@@ -30,34 +29,6 @@ def test_readme_names_every_script_and_every_table():
     scripts = [f"benchmarks/{path.name}" for path in BENCHMARKS.glob("*.py")]
     tables = [f"(tables/{path.name})" for path in (BENCHMARKS / "tables").glob("*.md")]
     assert [name for name in scripts + tables if name not in readme] == []
-
-
-def test_results_are_kept_where_git_ignores_them():
-    assert report.RESULTS == BENCHMARKS / "results"
-    assert "benchmarks/results/" in (PROJECT / ".gitignore").read_text().splitlines()
-
-
-def test_a_process_returns_its_last_line(tmp_path, monkeypatch):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import sys, os, json\nprint('text')\nprint(json.dumps([sys.argv[1:], os.environ['A']]))"
-    )
-    monkeypatch.setattr(sys, "argv", ["script.py", "--threads", "1"])
-    assert report.in_process(str(script), "--stage", "a", A="b") == [["--threads", "1", "--stage", "a"], "b"]
-    script.write_text("raise SystemExit(3)")
-    with pytest.raises(subprocess.CalledProcessError, match="exit status 3"):
-        report.in_process(str(script))
-
-
-def test_tables_and_spreads_in_markdown():
-    rows = [{"a": 1, "": "long cell"}, {"a": 22, "": "0.40"}]
-    lines = [line.split() for line in report.table(rows).splitlines()]
-    assert lines[0] == ["|", "a", "|", "|"]
-    assert set(lines[1][0]) == {"|", "-"}
-    assert lines[2:] == [["|", "1", "|", "long", "cell", "|"], ["|", "22", "|", "0.40", "|"]]
-    assert report.spread([0.1, 0.2345, 0.4]) == "0.245 (0.100 to 0.400)"
-    assert report.spread([0.1, 0.2345, 0.4], 2) == "0.245 (0.10 to 0.40)"
-    assert report.spread([]) == ""
 
 
 def test_finished_parts_are_read_again(tmp_path, monkeypatch):

@@ -1,7 +1,6 @@
 """Estimates against measured runs, on a made-up program whose labels a fake compiler gives."""
 
 import importlib.util
-import json
 import random
 from argparse import Namespace
 
@@ -9,17 +8,16 @@ import numpy as np
 import pytest
 
 import label_truth
-from common.binding_rules import COMMITTED, BoundProgram, costs_of, estimated_alone, filled, without_copies
+from common.binding_rules import COMMITTED, BoundProgram
 from common.measured_runs import Measured, choose_on_half, disagreements, effects, name_groups, signs
 from fastslow.competition.metrics import kendall_tau
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
-from fastslow_programs.compiler.cycle_estimates import estimate
 from fastslow_programs.compiler.layout_choices import draw_configuration, layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import configurable_nodes, encode
 from helpers.competition_files import npz_program, write_npz
-from helpers.dot_module import add, small_module
+from helpers.dot_module import small_module
 
 CONFIGS = 60
 
@@ -66,14 +64,6 @@ def score(case, rule, label, programs):
     return label_truth.score_rule(rule, case.program, case.measured, compiled)
 
 
-def test_nodes_are_matched_by_opcode_and_shapes_in_order(case):
-    assert case.program.matched.tolist() == list(range(len(case.nodes)))
-    other = BoundProgram(
-        small_module(2), configurable_nodes(small_module(2)), case.file, case.program.bound()
-    )
-    assert other.matched.tolist() == list(range(6))  # of 9; the third layer has no counterpart
-
-
 def test_the_committed_rule_is_the_products(case):
     codes = case.program.bound()
     for layouts, own in zip(case.drawn, codes, strict=True):
@@ -103,50 +93,6 @@ def test_the_commonest_programs_are_compiled_and_failures_left_out(case):
     assert one["covered"] == counts.max() / CONFIGS and one["programs"] == 1
     none = score(case, "unfilled", fails_first, 1)
     assert (none["programs"], none["failures"], none["tau"]) == (0, 1, None)
-
-
-def test_an_effect_compares_configurations_that_are_alike_otherwise(case):
-    measured, (first, *_) = case.measured, case.measured.decisive
-    others = [g for g in measured.decisive if g != first]
-    rows = [r for r in range(CONFIGS) if not any(measured.uncommon(g)[r] for g in others)]
-    with_it = [measured.runtime[r] for r in rows if measured.uncommon(first)[r]]
-    without = [measured.runtime[r] for r in rows if not measured.uncommon(first)[r]]
-    assert with_it and without
-    change, _ = measured.effect(first, measured.runtime)
-    assert change == pytest.approx(np.median(with_it) / np.median(without) - 1)
-
-
-def test_costs_add_up_to_the_products_estimate():
-    module = Module(entry_computation_id=2)
-    body, main = module.computations.add(id=1), module.computations.add(id=2)
-    for where, cycles in ((body, 40), (main, 300)):
-        for opcode in ("parameter", "copy", "fusion", "reshape"):  # the last has no estimate
-            add(where, opcode, (8, 200), *[1] * (opcode != "parameter"))
-            if opcode in ("copy", "fusion"):
-                settings = {"window_config": {"estimated_cycles": str(cycles)}}
-                where.instructions[-1].backend_config = json.dumps(settings).encode()
-    condition = module.computations.add(id=3)
-    counter = add(condition, "parameter", ())
-    limit = add(condition, "constant", (), literal={"s32s": [5]})
-    condition.root_id = add(condition, "compare", (), counter, limit, comparison_direction="LT")
-    add(main, "while", (8, 200), 1, called_computation_ids=[1, 3])
-    add(main, "conditional", (8, 200), 1, called_computation_ids=[1, 1])
-    costs = costs_of(module)
-    assert filled(costs) == estimate(module).cycles
-    assert estimated_alone(costs) == 600 + 6 * 80
-    assert without_copies(costs) == filled(costs) - 300 - 6 * 40
-
-
-def test_the_page_has_a_row_per_rule_and_per_choice(case):
-    results = {name: score(case, name, label, count) for name, count in ((COMMITTED, 8), ("no copies", 0))}
-    truth = effects(case.measured.choices.varying, case.measured, case.measured.runtime)
-    assert len(truth) == len(case.measured.choices.varying)  # no two choices have one name
-    chosen = {"programs": 9, "configurations": 50, "chosen": {COMMITTED: 200}, "interval": [0.25, 0.75]}
-    page = label_truth.page(results, truth, chosen | {"held_out": [0.5, 0.125, 0.875]})
-    for name, found in results.items():
-        assert f"{found['programs']} of {found['distinct']}" in page and f"| {name} " in page
-    assert all(name in page for name in truth) and "more than 10% off: " in page
-    assert "0.500 [0.125, 0.875]" in page and "[0.250, 0.750]" in page and "committed 200" in page
 
 
 def test_a_rule_is_scored_on_programs_that_did_not_choose_it():

@@ -49,10 +49,3 @@ def test_hours_follow_from_a_line_over_the_nodes(monkeypatch, capsys):
     epoch = train * 14.105 + valid * 28.21 / settings.evaluate_every
     assert own["layout-xla-default"] == pytest.approx(settings.epochs * epoch / 3600, rel=1e-3)
     assert result["CPU hours"] == pytest.approx(3 * sum(own.values()), rel=1e-3)
-
-
-def test_a_step_is_measured_for_every_collection():
-    path = sorted(scale.SAMPLE.glob("npz_all/npz/layout/nlp/random/*/*.npz"))[0]
-    found = scale.seconds_of(path, steps=1)
-    assert found["source"] == "nlp" and found["nodes"] > 10
-    assert all(step > 0 and evaluation > 0 for step, evaluation in (found[slug] for slug in scale.GRAPHS))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from common import graph_files
-from fastslow.competition.catalog import COLLECTIONS, get_collection
+from fastslow.competition.catalog import get_collection
 from fastslow.competition.metrics import kendall_tau
 from helpers.random_graphs import make_graph
 
@@ -59,16 +59,6 @@ def test_batch_holds_layouts_of_configurable_nodes_alone():
     np.testing.assert_allclose(inputs.numeric.mean(0), 0, atol=1e-5)
 
 
-def test_messages_go_from_consumer_to_operand():
-    graph = make_graph(STRUCTURE)
-    adjacency = winner_inputs(graph).adjacency(2).to_dense()
-    expected = torch.zeros(12, 12)
-    for copy in range(2):
-        for consumer, operand in graph.edge_index:
-            expected[6 * copy + operand, 6 * copy + consumer] = 1
-    assert torch.equal(adjacency, expected)
-
-
 def test_sage_block_equals_its_formula():
     torch.manual_seed(0)
     graph = make_graph(STRUCTURE)
@@ -85,35 +75,6 @@ def test_sage_block_equals_its_formula():
     torch.testing.assert_close(block(x, winner_inputs(graph).adjacency(2)), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_cross_config_attention_is_a_softmax_over_configurations():
-    attention = winner.Attention(16, cross_config=True)
-    x = torch.randn(3, 4, 16)
-    both = attention(x)
-    y = x * attention.gate(x)
-    weight = (y / 0.5).exp() / (y / 0.5).exp().sum(0)
-    torch.testing.assert_close(both, torch.cat([y, y * weight], -1))
-
-
-def test_only_with_cross_config_attention_a_prediction_depends_on_its_chunk():
-    inputs = winner_inputs(winner.winner_graph(sample_graph()))
-    for collection, cross in ((DEFAULT, True), (RANDOM, False)):
-        network = winner_recipe.WinnerTraining(collection, 0, CPU).network
-        assert network.first.linear.in_features == 246
-        assert network.first.linear.out_features == (128 if cross else 256)
-        together, apart = (winner_recipe.predict(network, inputs, chunk) for chunk in (32, 8))
-        assert together.shape == (inputs.graph.num_configs,)
-        assert np.allclose(together, apart, atol=1e-5) is not cross, collection.name
-
-
-def test_hinge():
-    prediction, runtime = torch.randn(5), torch.tensor([3, 1, 1, 2, 5])
-    pairs = [(i, j) for i in range(5) for j in range(5)]
-    expected = (
-        sum(max(0, 1 - (prediction[i] - prediction[j])) for i, j in pairs if runtime[i] > runtime[j]) / 25
-    )
-    torch.testing.assert_close(winner_recipe.hinge(prediction, runtime), expected)
-
-
 def test_recipe_learns():
     graph = winner.winner_graph(sample_graph())
     # a label that depends on layouts only: the output codes
@@ -123,27 +84,3 @@ def test_recipe_learns():
     for _ in range(10):
         training.step(inputs)
     assert kendall_tau(graph.runtime, winner_recipe.predict(training.network, inputs, 128)) > 0.5
-
-
-def test_initial_weights_of_the_linear_blocks():
-    torch.manual_seed(0)
-    network = winner_recipe.WinnerTraining(DEFAULT, 0, CPU).network
-    for block in (network.first, network.second):
-        weight = block.linear.weight
-        assert torch.equal(block.linear.bias, torch.full((128,), 0.01))
-        assert weight.std().item() == pytest.approx((2 / sum(weight.shape)) ** 0.5, rel=0.02)
-
-
-def test_chunks_are_those_of_the_original_and_of_equal_size():
-    chunks = {c.name: winner_recipe.inference_chunk(c) for c in COLLECTIONS if c.name.endswith(":default")}
-    assert chunks == {"layout:xla:default": 128, "layout:nlp:default": 256}
-    inputs, sizes = winner_inputs(winner.winner_graph(sample_graph())), []
-    total = inputs.graph.num_configs
-
-    class Network(torch.nn.Module):
-        def forward(self, batch):
-            sizes.append(len(batch.layout))
-            return torch.zeros(len(batch.layout))
-
-    assert winner_recipe.predict(Network(), inputs, total - 1).shape == (total,)
-    assert len(sizes) == 2 and max(sizes) - min(sizes) <= 1

@@ -110,12 +110,6 @@ def test_features_of_a_random_file_depend_on_the_default_file(tmp_path):
     assert settings.replace(compiler_defaults=False).sources(random) == alone
 
 
-def test_off_default_needs_both_to_be_known():
-    layouts = np.array([[-1, -1], [0, 1], [1, 0]])
-    wanted = [[False, False, False], [False, False, True], [False, True, False]]
-    assert is_off_default(layouts[:, None], layouts).tolist() == wanted
-
-
 @needs_real
 def test_a_real_random_file_is_farther_from_them_than_its_default_file():
     shares = {}

@@ -55,13 +55,3 @@ def test_configurations_share_a_class_exactly_if_they_agree_on_the_set(seed, gro
     table = np.random.default_rng(seed).integers(0, 9, (len(classes), 2)).astype(float)
     for chunk_bytes in (1, 1 << 26):
         np.testing.assert_array_equal(classes.sum(table, chunk_bytes=chunk_bytes), classes.picks() @ table)
-
-
-@given(st.integers(0, 10**6))
-@settings(max_examples=20)
-def test_equal_sets_are_one_and_groups_of_one_option_belong_to_none(seed):
-    members, options, _ = draw(seed)
-    sets = GroupSets(sparse.csr_matrix(members), options)
-    distinct = {tuple(np.flatnonzero(member & (options > 1))) for member in members}
-    assert sets.num_sets == len(distinct) == len(set(sets.index.tolist()))
-    assert sets.index[0] == sets.index[-1] == 0

@@ -69,13 +69,6 @@ def test_tau_and_opa_equal_counting_pairs(ranking):
     assert ordered_pair_accuracy(*ranking, ties="wrong") == pytest.approx(expected, abs=1e-12)
 
 
-@settings(max_examples=40)
-@given(rankings(low=2))
-def test_tau_equals_scipy(ranking):
-    expected = kendalltau(*ranking).statistic
-    assert kendall_tau(*ranking) == (pytest.approx(expected, abs=1e-12) if np.isfinite(expected) else 0.0)
-
-
 @settings(max_examples=60)
 @given(rankings(low=2, high=5))
 def test_the_tau_of_a_ranking_is_the_mean_over_all_orders_that_can_be_submitted(ranking):
@@ -87,27 +80,6 @@ def test_the_tau_of_a_ranking_is_the_mean_over_all_orders_that_can_be_submitted(
     assert ranking_tau(*ranking) == pytest.approx(np.mean(np.nan_to_num(taus)), abs=1e-12)
     distinct = np.lexsort((np.arange(len(score)), score)).argsort()
     assert ranking_tau(runtime, distinct) == pytest.approx(kendall_tau(runtime, distinct))
-
-
-@settings(max_examples=40)
-@given(rankings(), st.randoms(use_true_random=False))
-def test_tau_and_opa_do_not_depend_on_the_order_of_configurations(ranking, random):
-    runtime, score = ranking
-    order = random.sample(range(len(runtime)), len(runtime))
-    assert kendall_tau(runtime[order], score[order]) == pytest.approx(kendall_tau(runtime, score), abs=1e-12)
-    expected = ordered_pair_accuracy(runtime, score)
-    assert ordered_pair_accuracy(runtime[order], score[order]) == pytest.approx(expected, abs=1e-12)
-
-
-@settings(max_examples=40)
-@given(rankings())
-def test_only_the_order_of_scores_counts(ranking):
-    runtime, score = ranking
-    stretched = np.exp(score / 3.0) - 5
-    assert kendall_tau(runtime, stretched) == kendall_tau(runtime, score)
-    assert kendall_tau(runtime, -score) == pytest.approx(-kendall_tau(runtime, score), abs=1e-12)
-    assert ordered_pair_accuracy(runtime, stretched) == ordered_pair_accuracy(runtime, score)
-    assert tile_score(runtime, stretched) == tile_score(runtime, score)
 
 
 @settings(max_examples=40)
@@ -130,12 +102,6 @@ def test_large_runtimes_are_not_merged(base):
         == pytest.approx(11 / 15)
     )
     assert ordered_pair_accuracy(runtime, score) == pytest.approx(13 / 15)
-
-
-def test_equal_scores_are_taken_in_the_order_of_configurations():
-    assert slowdown([40, 30, 20, 10], [0, 0, 0, 0], k=2) == 2.0
-    many = np.full(1000, 7.0)  # large enough that an unstable sort would shuffle equal scores
-    assert slowdown(np.arange(1000, 0, -1), many) == 995.0
 
 
 def test_hundred_thousand_configurations_need_no_matrix():

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import (
-    CONVOLUTION,
-    DOT,
-    OPCODES,
-    RESHAPE,
     distance,
-    opcode_name,
     opcode_shares,
 )
 from fastslow.competition.tensors import minor_dimension, num_elements, tensor_bytes
@@ -40,15 +35,6 @@ def test_every_constant_names_its_columns():
         assert all(column.startswith(tuple(lists.get(name, name).split())) for column in columns), name
         assert not any(column.endswith(("_sum", "_product")) for column in columns), name
         assert len({block.stop - block.start for block in blocks}) == 1, name
-
-
-def test_opcodes():
-    assert (CONVOLUTION, DOT, RESHAPE) == (26, 34, 75)
-    assert OPCODES["abs"] == 1
-    assert OPCODES["transpose"] == 98
-    assert OPCODES["tan"] == len(OPCODES) == 120
-    assert [opcode_name(OPCODES[name]) for name in OPCODES] == list(OPCODES)
-    assert opcode_name(0) == opcode_name(121) == "unknown"
 
 
 graphs = st.lists(
@@ -95,12 +81,3 @@ def test_the_product_of_six_sizes_does_not_overflow():
 def test_the_minor_dimension_is_the_first_of_the_layout_or_the_last_of_the_shape():
     assert minor_dimension(DIMS[:2, None], LAYOUTS).tolist() == [[2, 0, 1], [1, 0, 1]]
     assert minor_dimension(DIMS[2], LAYOUTS[0]) == -1
-
-
-def test_axes_of_a_convolution_are_named_by_role():
-    names = [[node_columns.COLUMN_NAMES[column] for column in pair] for pair in node_columns.CONVOLUTION_AXES]
-    assert names == [
-        ["output_batch", "output_feature"],
-        ["input_batch", "input_feature"],
-        ["kernel_input_feature", "kernel_output_feature"],
-    ]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.competition.catalog import COLLECTIONS, list_programs
+from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import fastest_first
 from fastslow.competition.submission_csv import (
     check_submission,
@@ -15,13 +15,10 @@ from fastslow.competition.submission_csv import (
     expected_counts,
     read_submission,
 )
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError
 from helpers.cases import cases
-from helpers.competition_files import REAL, ROOT, needs_real
+from helpers.competition_files import REAL, needs_real
 from helpers.submission_files import write_submission
-
-SAMPLE = ROOT / "data" / "sample"
-
 
 COUNTS = {"tile:xla:small": 3, "tile:xla:big": 9, "layout:xla:random:net": 4}
 ROWS = {"tile:xla:small": "2;0;1", "tile:xla:big": "8;0;3;4;1", "layout:xla:random:net": "3;1;0;2"}
@@ -81,11 +78,6 @@ def test_ranking_is_fastest_first_and_stable(prediction):
 def test_ranking_refuses_what_is_no_ranking(prediction):
     with pytest.raises(ValueError, match="not a 1-D array of at least one finite number"):
         fastest_first(prediction, "layout")
-
-
-def test_ranking_refuses_an_unknown_kind():
-    with pytest.raises(SettingsError, match="kind: 'xla' is none of"):
-        fastest_first([1, 2], "xla")
 
 
 # Writing
@@ -160,40 +152,31 @@ def test_forms_that_kaggle_reads_are_taken(tmp_path, text):
 VALUES = [  # of one row: its ID, the value, what is wrong with it
     ("tile:xla:small", "", "'' is not an index"),
     ("tile:xla:small", "2;0;1;", "'' is not an index"),
-    ("tile:xla:small", "2; 0;1", "' 0' is not an index"),
     ("tile:xla:small", "9" * 5000, "'9999"),
-    *(("tile:xla:small", text, f"{text!r} is not an index") for text in ("2 0 1", "-1", "٢", "2.0")),
     *(
         ("tile:xla:small", f"2;0;{text}", f"{text!r} is not an index")
-        for text in ("01", "1e0", "0x1", "0_1", "nan", "\0", "=1+1")
+        for text in (" 1", "-1", "٢", "2.0", "01", "0x1", "0_1", "\0")
     ),
     ("tile:xla:small", "1;2;3", "index 3 is outside 0 to 2: the graph has 3 configurations"),
-    ("tile:xla:small", "0;1;2;3;4", "index 4 is outside 0 to 2"),
     ("tile:xla:small", "0;1", "2 indices, 3 expected: the graph has 3 configurations"),
     ("tile:xla:big", "8;0;3;8;1", "index 8 occurs more than once"),
     ("tile:xla:big", "8;0;3;4", "4 indices, 5 expected: the graph has 9 configurations"),
     ("tile:xla:big", "8;0;3;4;1;2", "6 indices, 5 expected: the graph has 9 configurations"),
     ("layout:xla:random:net", "3;1;0", "3 indices, 4 expected: the graph has 4 configurations"),
-    ("layout:xla:random:net", "3;1;0;1", "index 1 occurs more than once"),
-    ("layout:xla:random:net", "4;1;0;2", "index 4 is outside 0 to 3"),
     ("layout:xla:random:net", "3;1;0;2;0", "index 0 occurs more than once"),
 ]
 AGAIN = csv_text() + "tile:xla:small,0;1;2\n"
 TEXTS = [
     ("", "the file is empty"),
-    ("\n\n", "the file is empty"),
     ("\ufeff" + csv_text(), "line 1: a byte-order mark before the header"),
     (csv_text().replace("ID,TopConfigs\n", ""), "line 1: the header is 'tile:xla:small,2;0;1'"),
-    (csv_text().replace("ID,", "id,"), "line 1: the header is 'id,TopConfigs'"),
     (csv_text().replace("TopConfigs", "TopConfigs,Usage"), "line 1: the header is"),
     (csv_text().replace("tile:xla:big", "0,tile:xla:big"), "line 3: 3 columns"),
     (csv_text().replace("tile:xla:big,", "tile:xla:big;"), "line 3: 1 columns"),
-    (csv_text().replace("2;0;1", '2;"0;1'), "line 2: 2 columns or stray quotes"),
     (csv_text().replace("2;0;1", '"2;0;1'), "line 2: 2 columns or stray quotes"),
     (csv_text().replace("tile:xla:big", "\ntile:xla:big"), "line 3: the row is empty"),
     (AGAIN, "line 5 (tile:xla:small): a second row for this ID, after line 2. Keep one of them"),
     (csv_text(ROWS | {"tile:xla:other": "0;1;2"}), "line 5 (tile:xla:other): no test graph has this ID"),
-    (csv_text().replace("tile:xla:big", " tile:xla:big"), "line 3 ( tile:xla:big): no test graph"),
     (csv_text({}), f"3 of 3 IDs have no row: {', '.join(ROWS)}. Predict"),
     (
         csv_text({"tile:xla:big": "8;0;3;4;1"}),
@@ -222,11 +205,6 @@ def test_other_encodings_are_refused(tmp_path):
     path.write_bytes(csv_text().encode("utf-16"))
     with pytest.raises(DataError, match="line 1: not UTF-8"):
         read_submission(path, COUNTS)
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(DataError, match="none.csv: no such file"):
-        read_submission(tmp_path / "none.csv", COUNTS)
 
 
 def test_a_very_long_row_is_read(tmp_path):
@@ -328,24 +306,6 @@ def test_a_collection_without_files_is_refused(tmp_path):
         expected_counts(tmp_path)
 
 
-def test_a_broken_npz_is_named(root):
-    path = write_npz(root, "tile:xla:g0", 4, runtimes=3)
-    with pytest.raises(DataError, match=re.escape(f"{path}: ")):
-        expected_counts(root)
-    path.write_bytes(b"PK not a zip")
-    with pytest.raises(DataError, match=re.escape(f"{path}: ")):
-        expected_counts(root)
-
-
-def test_counting_configurations_decompresses_no_array(root, monkeypatch):
-    def refuse(*args, **kwargs):
-        raise AssertionError("an array was read")
-
-    monkeypatch.setattr(np.lib.format, "read_array", refuse)
-    monkeypatch.setattr(np, "load", refuse)
-    assert expected_counts(root)["tile:xla:g0"] == 2
-
-
 def test_rows_in_the_order_of_the_file_are_counted(root, tmp_path):
     counts = expected_counts(root)
     write_submission(tmp_path / "s.csv", {row_id: np.zeros(count) for row_id, count in counts.items()})
@@ -360,23 +320,6 @@ def test_rows_in_the_order_of_the_file_are_counted(root, tmp_path):
 
 
 # The embedded sample and the real competition
-
-
-def test_round_trip_on_the_embedded_sample(tmp_path):
-    programs = [p for c in COLLECTIONS for p in list_programs(SAMPLE, c, "test")]
-    counts = {}
-    for program in programs:
-        with np.load(program.path, allow_pickle=False) as arrays:
-            counts[program.id] = len(arrays["config_runtime"])
-    assert expected_counts(SAMPLE) == counts
-    write_submission(tmp_path / "s.csv", predictions_of(counts), SAMPLE)
-    report = check_submission(tmp_path / "s.csv", SAMPLE)
-    assert report["rows"] == dict(Counter(program.collection.name for program in programs))
-    assert report["without_npz"] == report["file_order"] == 0
-    lines = (tmp_path / "s.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "s.csv").write_text("".join(lines[:-1]))
-    with pytest.raises(DataError, match=f"1 of {len(counts)} IDs have no row"):
-        check_submission(tmp_path / "s.csv", SAMPLE)
 
 
 @needs_real
@@ -399,19 +342,3 @@ def test_real_competition_ids_and_row_counts(tmp_path):
         "without_npz": 889,
         "file_order": 0,
     }
-
-
-@needs_real
-def test_real_placeholder_of_the_1001_config_graph_is_refused():
-    row_id = "layout:nlp:default:3a0c5517a87df8d82fd637b83298a3ba"
-    with pytest.raises(DataError, match=rf"\({row_id}\): 1000 indices, 1001 expected: the graph has 1001"):
-        check_submission(REAL / "sample_submission.csv", REAL)
-
-
-@needs_real
-def test_partial_submission_of_the_real_files_here(tmp_path):
-    known = {row_id: count for row_id, count in expected_counts(REAL).items() if count is not None}
-    write_submission(tmp_path / "s.csv", predictions_of(known), REAL)
-    assert read_submission(tmp_path / "s.csv", known, partial=True).keys() == known.keys()
-    with pytest.raises(DataError, match="889 of 894 IDs have no row"):
-        check_submission(tmp_path / "s.csv", REAL)

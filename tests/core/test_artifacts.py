@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fastslow.core import artifacts
 from fastslow.core.artifacts import CHECKSUM, MANIFEST, Artifact, commit, read_manifest, write_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path, digest, read_json, remove_abandoned, write_json, writer_lock
+from fastslow.core.files import atomic_path, read_json, remove_abandoned, write_json
 from helpers.cases import cases
 
 
@@ -39,17 +39,6 @@ def test_a_file_appears_whole(tmp_path):
         temporary.write_text("whole")
     assert path.read_text() == "whole"
     assert os.listdir(path.parent) == ["x.csv"]
-
-
-@cases("error", [ValueError, KeyboardInterrupt])
-def test_an_error_leaves_the_old_file(tmp_path, error):
-    path = tmp_path / "x.csv"
-    path.write_text("old")
-    with pytest.raises(error), atomic_path(path) as temporary:
-        temporary.write_text("half")
-        raise error
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["x.csv"]
 
 
 WRITE_HALF = """
@@ -120,13 +109,6 @@ def test_what_is_not_json_is_refused(tmp_path, text):
         read_json(tmp_path / "x.json")
     with pytest.raises(DataError, match="y.json: no such file"):
         read_json(tmp_path / "y.json")
-
-
-def test_a_digest_stands_for_the_value():
-    assert digest({"a": 1, "b": [1, 2]}) == digest({"b": [1, 2], "a": 1})
-    different = [{"a": 1}, {"a": 2}, {"b": 1}, {"a": "1"}, {"a": [1]}, {"a": True}, {"a": None}, {}]
-    assert len({digest(value) for value in different}) == len(different)
-    assert len(digest({})) == 16
 
 
 def make(folder, **settings):
@@ -202,19 +184,6 @@ def test_a_record_may_change_but_not_be_lost(tmp_path):
     assert not artifact.is_current()
 
 
-def test_times_of_change_do_not_matter(tmp_path):
-    """A copied tree, or a clock that went backwards: content counts."""
-    artifact, _ = finish_with_files(tmp_path)
-    for when in (0, 4e9):
-        for path in tmp_path.rglob("*"):
-            os.utime(path, (when, when))
-        assert artifact.is_current()
-        (tmp_path / "a.bin").write_text("other")
-        os.utime(tmp_path / "a.bin", (when, when))
-        assert not artifact.is_current()
-        finish_with_files(tmp_path)
-
-
 def test_a_large_file_is_not_read_again_unless_its_time_changed(tmp_path, monkeypatch):
     monkeypatch.setattr(artifacts, "LARGE_BYTES", 5)
     artifact, _ = finish_with_files(tmp_path)
@@ -253,23 +222,7 @@ def test_an_edited_manifest_is_refused_and_its_folder_made_again(tmp_path_factor
         assert needed and not (folder / MANIFEST).exists()
 
 
-def test_a_manifest_without_a_checksum_is_out_of_date_and_says_so(tmp_path):
-    artifact, _ = finish_with_files(tmp_path)
-    write_json(tmp_path / MANIFEST, unsealed(tmp_path))
-    assert artifact.changes() == ["manifest.json: has no checksum of itself"]
-    with pytest.raises(DataError, match="manifest.json: has no checksum of itself. Delete it and run"):
-        read_manifest(tmp_path)
-
-
-@cases("outputs", [None, [], {"a.bin": None}, {"a.bin": {"bytes": 16}}, {"a.bin": [1, 2]}, {"no": {}}])
-def test_a_manifest_without_usable_checksums_is_out_of_date(tmp_path, outputs):
-    artifact, _ = finish_with_files(tmp_path)
-    write_manifest(tmp_path, {**unsealed(tmp_path), "outputs": outputs})
-    assert not artifact.is_current() and len(artifact.changes()) == 1
-    assert finish_with_files(tmp_path)[1] and artifact.is_current()
-
-
-@cases("text", ["", "null", "[]", "{}", '{"settings": 3, "inputs": [], "code": null}', "{"])
+@cases("text", ["null", "{}", "{"])
 def test_a_damaged_manifest_is_no_hindrance(tmp_path, text):
     artifact, _ = finish_with_files(tmp_path)
     (tmp_path / MANIFEST).write_text(text)
@@ -326,34 +279,6 @@ def test_a_second_writer_waits_and_says_so(tmp_path):
     finally:
         kill(holder)
         kill(waiter)
-
-
-def test_the_lock_of_another_folder_is_free(tmp_path):
-    done = threading.Event()
-    with writer_lock(tmp_path / "a"), writer_lock(tmp_path / "b"):
-        done.set()
-    assert done.is_set()
-    with writer_lock(tmp_path / "a"):  # given back
-        pass
-
-
-def test_a_builder_that_waited_finds_the_work_done(tmp_path):
-    code = """
-import sys, time
-from fastslow.core.artifacts import Artifact
-artifact = Artifact(__import__("pathlib").Path(sys.argv[1]), {"epochs": 3}, {"data": "d"})
-with artifact.building() as needed:
-    print(needed, flush=True)
-    if needed:
-        time.sleep(0.5)
-        artifact.finish()
-"""
-    first = start(code, tmp_path)
-    assert first.stdout.readline() == "True\n"
-    second = start(code, tmp_path)
-    assert second.communicate()[0] == "False\n"
-    assert first.wait() == second.returncode == 0
-    first.communicate()
 
 
 def test_the_commit_is_of_this_code(tmp_path, monkeypatch):

@@ -5,19 +5,16 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import Future
-from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from fastslow.core.cluster import dask_cluster as cluster
-from fastslow.core.cluster import worker as cluster_worker
 from fastslow.core.cluster.dask_cluster import map_on_cluster, open_cluster
-from fastslow.core.cluster.worker import MEMORY, ClusterError
+from fastslow.core.cluster.worker import ClusterError
 from fastslow.core.errors import SettingsError
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_memory
 from helpers import cluster_calls
@@ -66,37 +63,6 @@ def test_several_items_make_a_call(scheduler, tmp_path, monkeypatch):  # noqa: F
     assert not [*(tmp_path / "runs").iterdir()]
 
 
-@pytest.fixture
-def slots(tmp_path, monkeypatch):
-    """A worker with two slots and 10 GB for both."""
-    from distributed import LocalCluster
-
-    paths = [str(Path(cluster_calls.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
-    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    options = {"threads_per_worker": 2, "dashboard_address": None, "local_directory": str(tmp_path)}
-    with (
-        LocalCluster(n_workers=1, processes=True, resources={MEMORY: 10e9}, **options) as started,
-        open_cluster(started.scheduler_address) as opened,
-    ):
-        yield opened
-
-
-def test_a_call_waits_for_the_memory_that_it_asks_for(slots, tmp_path):
-    assert slots.offered(MEMORY) == 10e9 and slots.offered(MEMORY, ["GPU"]) == 0
-    large = {"label": "large", "resources": {MEMORY: 6e9}}
-    first = slots.submit(cluster_calls.wait_for, str(tmp_path), "go", **large)
-    first_attempt(tmp_path)
-    second = slots.submit(cluster_calls.wait_for, str(tmp_path), "go", **large)
-    small = slots.submit(cluster_calls.surroundings, 0, label="small")
-    assert int(small.result(timeout=60)[STEP_MEMORY]) == 4.5e9, "its share"
-    assert first.running() and not second.running(), "a later one that fits goes first"
-    (tmp_path / "go").touch()
-    assert (first.result(timeout=60), second.result(timeout=60)) == (0, 1)
-    seen = slots.submit(cluster_calls.surroundings, 0, **large).result(timeout=60)
-    assert int(seen[STEP_MEMORY]) == 6e9, "what it asked for is more than its share"
-
-
 def test_errors_come_back_as_they_would_locally(workers):
     cases = {
         cluster_calls.refuse: "^somewhere: broken. Mend it$",
@@ -131,26 +97,6 @@ def test_after_ctrl_c_nothing_goes_on(scheduler, tmp_path, monkeypatch):  # noqa
     assert worker.is_running()
 
 
-def test_a_start_reported_while_the_end_is_reported_loses_no_result(workers):
-    class Ending(Future):
-        def running(self):
-            found = super().running()
-            if threading.current_thread() is threading.main_thread() and not start.ident:
-                start.start()
-                start.join(0.3)
-            return found
-
-    future = workers._futures["a"] = Ending()
-    event = 0.0, {"key": "a", "label": "a", "host": "b"}
-    start = threading.Thread(target=workers._started, args=(event,))
-    try:
-        workers._finish(future, SimpleNamespace(result=lambda timeout: (7, "")), "a")
-    finally:
-        workers._futures.clear()  # the end of the test must not wait for a lost result
-    start.join()
-    assert future.result(timeout=0) == 7
-
-
 def test_a_result_is_not_awaited_for_ever_after_the_client_was_closed(workers, monkeypatch):
     client = SimpleNamespace(status="running", close=lambda: None)
 
@@ -173,13 +119,6 @@ def test_other_code_is_refused_by_name(workers, monkeypatch):
     said = "worker .* has other code in .*: notebooks/10_features.ipynb, .*torch .* instead of 1.0"
     with pytest.raises(ClusterError, match=f"{said}.*same checkout and environment"):
         workers.submit(cluster_calls.double, 1).result()
-
-
-def test_the_identity_names_versions_and_every_source():
-    identity = cluster_worker.code_identity()
-    files = {"src/fastslow/core/cluster/dask_cluster.py", "notebooks/10_features.ipynb"}
-    assert {"python", "torch"} | files <= identity.keys()
-    assert "+" not in identity["torch"]
 
 
 def test_a_folder_that_is_not_shared_is_refused(workers, tmp_path):

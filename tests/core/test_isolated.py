@@ -23,19 +23,6 @@ from fastslow.core.isolated import (
 from helpers import isolated_calls as calls
 from helpers.cases import cases
 
-JOBLIB = """
-import os, sys, time
-import joblib
-from fastslow.core.isolated import end_with_parent
-
-def work(seconds):
-    os.write(1, f"{os.getpid()}\\n".encode())  # in one piece: both share the pipe
-    time.sleep(seconds)
-
-if __name__ == "__main__":
-    leash = {"initializer": end_with_parent, "initargs": (os.getpid(),)}
-    joblib.Parallel(n_jobs=2, **leash)([joblib.delayed(work)(60)] * 2)
-"""
 UNGUARDED = """
 import sys
 sys.path[:0] = [{tests!r}]
@@ -155,19 +142,6 @@ def test_a_call_ends_with_its_parent_and_so_does_all_that_it_started(tmp_path, n
         parent.send_signal(number)
         parent.wait(20)
     wait_until(lambda: all_ended(processes))
-
-
-@cases("number", [signal.SIGKILL, signal.SIGINT])
-def test_busy_workers_of_joblib_end_with_their_parent(tmp_path, number):
-    script = tmp_path / "script.py"
-    script.write_text(JOBLIB)
-    with subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as parent:
-        workers = [psutil.Process(int(parent.stdout.readline())) for _ in range(2)]
-        parent.send_signal(number)
-        parent.wait(20)
-    wait_until(lambda: all_ended(workers))
 
 
 def test_a_process_of_a_dead_parent_ends_at_once():

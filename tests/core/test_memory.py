@@ -45,13 +45,6 @@ def test_freed_blocks_are_kept_up_to_a_bound_over_500_steps():
     assert max(later) <= many + 64
 
 
-def test_the_planned_memory_of_a_step_counts(monkeypatch):
-    monkeypatch.setenv(memory.STEP_MEMORY, str(3 << 30))
-    assert memory.step_memory() == 3 << 30
-    monkeypatch.setenv(memory.STEP_MEMORY, "")
-    assert memory.step_memory() == memory.machine_memory() // 2 > 0
-
-
 @dataclass(frozen=True)
 class _Part:
     array: np.ndarray

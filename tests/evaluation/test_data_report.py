@@ -117,20 +117,9 @@ def test_one_row_a_file_with_its_sizes(root, monkeypatch):
 
 
 def test_a_summary_by_collection_and_split():
-    rows = [("b", "train", 10, 1.0), ("b", "train", 30, 3.0), ("a", "valid", 7, 0.26)]
-    files = pd.DataFrame(
-        {
-            "collection": collection,
-            "split": split,
-            "name": "x",
-            "nodes": nodes,
-            "edges": 1,
-            "configurable": nodes // 10,
-            "configs": nodes * 100,
-            "config_mb": megabytes,
-        }
-        for collection, split, nodes, megabytes in rows
-    )
+    columns = {"collection": ["b", "b", "a"], "split": ["train", "train", "valid"], "nodes": [10, 30, 7]}
+    columns |= {"configurable": [1, 3, 0], "configs": [1000, 3000, 700], "config_mb": [1.0, 3.0, 0.26]}
+    files = pd.DataFrame({**columns, "name": "x", "edges": 1})
     summary = summarise(files)
     assert list(summary.index) == [("b", "train"), ("a", "valid")]
     assert summary.loc[("b", "train")].to_dict() == {

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.competition.catalog import PREDICTED_SPLITS
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
@@ -189,14 +188,6 @@ def test_equal_weights_are_of_models_and_shared_by_their_seeds():
     assert weights == {"a0": 0.25, "a1": 0.25, "b": 0.5}
 
 
-@given(st.lists(st.floats(-1, 1), min_size=1, max_size=8), st.floats(0, 1))
-def test_what_is_surely_better_is_ahead_and_its_reverse_is_not(gains, base):
-    others = {str(graph): base for graph in range(len(gains))}
-    scores = {graph: base + gain for graph, gain in zip(others, gains, strict=True)}
-    if is_surely_better(scores, others):
-        assert np.mean(gains) > 0 and len(gains) > 1 and not is_surely_better(others, scores)
-
-
 def test_a_gain_of_two_standard_errors_is_sure():
     others = dict.fromkeys("abcd", 0.5)
     assert is_surely_better({"a": 0.6, "b": 0.6, "c": 0.7, "d": 0.5}, others)
@@ -224,20 +215,6 @@ def test_weights_stay_equal_until_others_are_surely_better(tmp_path, rng):
     assert weights(good, weighting="search") == [1, 0], "the first is as good as any mixture"
     assert weights([good[0], *bad]) == [1, 0, 0], "equal weights would reverse the order"
     assert weights([good[0], *bad], weighting="equal") == pytest.approx([1 / 3] * 3)
-
-
-def test_one_member_keeps_its_predictions(layout, tmp_path, rng):
-    run = write_run(tmp_path / "only", layout, random_scores(layout, rng))
-    manifest = build_ensemble(ensemble_settings(layout, tmp_path / "one", [run], normalisation="min_max"))
-    assert manifest["gain"] == 0 and manifest["members"]["only"]["weight"] == 1
-    for split in PREDICTED_SPLITS:
-        own, given_predictions = (
-            read_predictions(tmp_path / "one")[split],
-            read_predictions(tmp_path / "only")[split],
-        )
-        assert own.keys() == given_predictions.keys()
-        for name in own:
-            np.testing.assert_array_equal(own[name], given_predictions[name])
 
 
 def test_ensembles_of_ensembles_and_runs_of_one_name(layout, tmp_path, rng):

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError
 from fastslow.evaluation.ledger import (
     SubmissionResult,
     read_submission_record,
@@ -52,13 +52,6 @@ def test_ledger_has_one_row_a_submission(tmp_path):
     assert [first["members"], first["mean"], first["tile:xla"]] == ["2", "0.6000", "0.9000"]
     assert [first["public"], first["private"]] == ["", ""]
     assert [second["tile:xla"], second["layout:xla:default"], second["mean"]] == ["0.2500", "", ""]
-
-
-def test_a_submission_made_again_replaces_its_row(tmp_path):
-    path = submission(tmp_path, "first")
-    write_record(path, ["a", "b"], {}, SCORES)
-    write_record(path, ["a"], {}, SCORES)
-    assert [row["members"] for row in table(tmp_path)] == ["1"]
 
 
 def test_kaggles_scores_join_the_record_and_the_ledger(tmp_path):
@@ -113,23 +106,3 @@ def test_rows_are_oldest_first_and_files_without_a_record_have_none(tmp_path):
     (tmp_path / "scores.json").write_text("[1, 2]")
     write_ledger(tmp_path)
     assert [row["name"] for row in table(tmp_path)] == ["b", "a"]
-
-
-def test_other_json_beside_a_csv_is_left_out_and_never_updated(tmp_path, capsys):
-    path = submission(tmp_path, "first")
-    write_record(submission(tmp_path, "second"), [], {}, {})
-    with pytest.raises(DataError, match="first.json: no such file"):
-        update_record(path, kaggle={})
-    for content in ("[]", '{"sha256": "0"}'):
-        (tmp_path / "first.json").write_text(content)
-        with pytest.raises(DataError, match="first.json: .*it is no submission's record"):
-            update_record(path, kaggle={})
-        write_ledger(tmp_path)
-        assert "left out of the ledger.md: " in capsys.readouterr().err
-        assert [row["name"] for row in table(tmp_path)] == ["second"]
-
-
-def test_an_unknown_collection_is_refused(tmp_path):
-    with pytest.raises(SettingsError, match="'tile' is none of"):
-        write_record(submission(tmp_path, "first"), [], {}, {"tile": 1.0})
-    assert not (tmp_path / "first.json").exists()

@@ -3,12 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_rgb
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.figures import save_figure
 from fastslow.evaluation import plots
-from fastslow.evaluation.baselines import BASELINES
 from helpers.cases import cases
 
 
@@ -29,15 +27,6 @@ def test_training_of_a_network():
     assert [line.get_label() for line in right.lines] == ["mean", "layout-xla-random"]
     np.testing.assert_array_equal(right.lines[1].get_ydata(), history["layout-xla-random"])
     assert left.get_title() == "gnn: loss" and right.get_xlabel() == "epoch"
-
-
-@cases(
-    "history",
-    [{"epoch": [2], "loss": [3.0], "valid": [0.1]}, {"objective": ["l2"], "round": [9], "valid": [0.5]}],
-)
-def test_a_single_evaluation_is_visible(history):
-    for axes in plots.plot_training(pd.DataFrame(history), "run").axes:
-        assert all(line.get_marker() not in ("", "None", None) for line in axes.lines) and axes.lines
 
 
 def test_training_of_a_ranker():
@@ -89,46 +78,3 @@ def test_weights_per_model_and_scores_per_run():
     assert [bar.get_width() for bar in left.patches] == [0.5, 0.5]
     (runs,) = right.lines
     assert list(runs.get_xdata()) == [0.5, 0.6, 0.4] and list(runs.get_ydata()) == ["a", "a", "b"]
-
-
-def test_baselines_are_grey_lines_beside_the_runs():
-    members = {"a": {"model": "a", "weight": 1.0, "valid": 0.5}}
-    figure = plots.plot_weights(members, {"rule": {"valid": 0.3}, "other": {"valid": 0.1}})
-    _, rule, other = figure.axes[1].lines
-    assert list(rule.get_xdata()) == [0.3, 0.3] and list(other.get_xdata()) == [0.1, 0.1]
-    assert rule.get_linestyle() != other.get_linestyle()
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["rule", "other"]
-
-
-def test_baselines_come_first_in_grey():
-    models = ["gnn", "ensemble", *BASELINES[:2]]
-    rows = [
-        {"collection": "layout:xla:random", "model": m, "valid": 0.5, "valid_min": 0, "valid_max": 1}
-        for m in models
-    ]
-    figure = plots.plot_results(pd.DataFrame(rows))
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [*BASELINES[:2], "gnn", "ensemble"]
-    colours = [to_rgb(bar.get_facecolor()) for bar in figure.axes[0].patches]
-    assert [len(set(colour)) == 1 for colour in colours] == [True, True, False, True]
-    assert len(set(colours)) == 4
-
-
-@cases("mean, lowest, bottom", [(0.9, -40.0, -0.3), (-0.5, -40.0, -0.8)])
-def test_a_program_far_below_all_bars_does_not_flatten_them(mean, lowest, bottom):
-    row = {"collection": "tile:xla", "model": "gnn", "valid": mean, "valid_min": lowest, "valid_max": 1.0}
-    (axes,) = plots.plot_results(pd.DataFrame([row])).axes
-    assert axes.get_ylim()[0] == pytest.approx(bottom) and axes.get_ylim()[1] >= 1
-
-
-def test_every_model_has_a_colour_of_its_own_that_the_eye_tells_apart():
-    models = [*BASELINES, "gnn", "ranker", "ensemble"]
-    ends = {"valid": 0.5, "valid_min": 0.0, "valid_max": 1.0}
-    figure = plots.plot_results(
-        pd.DataFrame([{"collection": "tile:xla", "model": m, **ends} for m in models])
-    )
-    colours = np.array([to_rgb(bar.get_facecolor()) for bar in figure.axes[0].patches])
-    apart = np.abs(colours[:, None] - colours[None]).max(-1) + np.eye(len(colours))
-    assert apart.min() > 0.12
-    for bar, text in zip(figure.axes[0].patches, figure.axes[0].texts, strict=True):
-        contrast = np.mean(to_rgb(bar.get_facecolor())) - np.mean(to_rgb(text.get_color()))
-        assert abs(contrast) > 0.25, "a label is legible on its bar"

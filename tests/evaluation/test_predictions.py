@@ -5,14 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from fastslow.core.artifacts import MANIFEST, read_manifest, write_manifest
+from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError
 from fastslow.evaluation.ensemble import build_ensemble
 from fastslow.evaluation.predictions import (
     PREDICTIONS,
     check_predictions,
     read_predictions,
-    read_run_manifest,
     write_predictions,
     write_run,
 )
@@ -154,40 +153,6 @@ def test_a_run_written_by_hand_is_refused_until_write_run_wrote_it(features, tmp
     write_run(folder, features, by_runtime(features), model="mine")
     ensemble = build_ensemble(settings)
     assert ensemble["valid"]["mean"] == pytest.approx(1)
-
-
-def test_seeds_of_a_custom_model_share_a_weight_and_new_predictions_redo_the_ensemble(features, tmp_path):
-    rng = np.random.default_rng(1)
-    runs = [str(tmp_path / f"mine-s{seed}") for seed in range(2)]
-    for seed, run in enumerate(runs):
-        write_run(run, features, random_scores(features, rng), model="mine", seed=seed)
-    settings = ensemble_settings(features, tmp_path / "ensemble", runs)
-    members = build_ensemble(settings)["members"]
-    assert {member["weight"] for member in members.values()} == {0.5}
-    assert settings.artifact().is_current()
-    write_run(runs[0], features, random_scores(features, rng), model="mine", seed=0)
-    assert not settings.artifact().is_current()
-
-
-@cases(
-    "change, message",
-    [
-        (lambda manifest: None, "a JSON object is wanted, not NoneType"),
-        (lambda manifest: {}, "it lacks the key fingerprint"),
-        (lambda manifest: {**manifest, "fingerprint": 7}, "fingerprint is 7: Input should be a valid string"),
-        (lambda manifest: {**manifest, "valid": {"mean": 1.0}}, "it lacks the key valid.per_graph"),
-        (lambda manifest: {**manifest, "valid": {"mean": "1", "per_graph": {"v": 1}}}, "valid.mean is '1': "),
-    ],
-)
-def test_a_manifest_that_lacks_a_key_is_refused_by_file_key_and_remedy(features, tmp_path, change, message):
-    write_run(tmp_path / "mine", features, by_runtime(features))
-    manifest = change(read_manifest(tmp_path / "mine"))
-    (tmp_path / "mine" / MANIFEST).write_text(json.dumps(manifest))
-    reseal(tmp_path / "mine")
-    with pytest.raises(DataError, match=f"mine/manifest.json: {message}.*(again|write_run)"):
-        read_run_manifest(tmp_path / "mine")
-    with pytest.raises(DataError, match=f"mine/manifest.json: {message}"):
-        build_ensemble(ensemble_settings(features, tmp_path / "e", [str(tmp_path / "mine")]))
 
 
 def test_an_incomplete_custom_run_is_refused_and_leaves_no_folder(features, tmp_path):

@@ -4,18 +4,15 @@ import base64
 import json
 import re
 import shutil
-import subprocess
 from html.parser import HTMLParser
 
 import nbformat
 import pytest
 
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError
 from fastslow.evaluation import report
 from fastslow.evaluation.report import ReportSettings, list_pages, render_report
-from helpers.cases import cases
 
-BROWSER = next(filter(shutil.which, ("chromium", "chromium-browser", "google-chrome")), None)
 CONFIG = ReportSettings(name="smoke")
 # loads, not hyperlinks: what a page fetches by itself
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
@@ -78,17 +75,6 @@ def test_every_figure_is_in_its_page(home):
     assert len(Elements(index.read_text()).images) == 1
 
 
-def test_the_index_shows_the_baselines_beside_the_models(home):
-    text = (home / "runs" / "smoke" / "report" / "index.html").read_text()
-    shown = re.findall(r"<td>(\*?[\w ]+)</td>", text)
-    for model, rows in (
-        ("best single feature", 7),
-        ("ridge on config features", 7),
-        ("product of bounds", 1),
-    ):
-        assert shown.count(model) == rows, "five collections and two means; tile alone"
-
-
 def test_no_page_loads_anything_from_elsewhere(home):
     folder = render_report(CONFIG).parent
     for path in folder.rglob("*.html"):
@@ -139,33 +125,11 @@ def test_a_missing_run_is_refused(tmp_path, monkeypatch):
 def test_a_broken_notebook_is_refused_by_name(home):
     path = home / "runs" / "smoke" / "ensemble-tile-xla" / "notebook.ipynb"
     content = path.read_text()
-    path.write_text(content[:500])
-    with pytest.raises(DataError, match=f"^{path}: not a notebook .* run `make submit` again"):
-        render_report(CONFIG)
+    for text in (content[:500], "null", '{"cells": {}}', '{"nbformat": 4, "cells": [{}]}', "[" * 50_000):
+        path.write_text(text)
+        with pytest.raises(DataError, match=f"^{path}: not a notebook .* run `make submit` again"):
+            render_report(CONFIG)
     path.write_text(content)
-
-
-@cases("name", ["", "a/b", "..", ".hidden"])
-def test_a_name_is_a_folder_name(name):
-    with pytest.raises(SettingsError, match="name: .* is not a plain folder name"):
-        ReportSettings(name=name)
-
-
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium installed")
-def test_a_browser_shows_every_figure(home, tmp_path):
-    render_report(CONFIG)
-    script = "<script>addEventListener('load', () => { document.title = 'seen ' + [...document.images]"
-    script += ".filter(image => image.naturalWidth > 0).length + '.' })</script>"
-    shown = 0
-    for number, page in enumerate(list_pages(CONFIG)):
-        copy = tmp_path / f"{number}.html"
-        copy.write_text(page.target.read_text().replace("</body>", f"{script}</body>"))
-        options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-        dump = [BROWSER, *options, "--virtual-time-budget=5000", "--dump-dom", copy.as_uri()]
-        dom = subprocess.run(dump, capture_output=True, text=True, check=True, timeout=120).stdout
-        assert f"<title>seen {len(figures_of(page.notebook))}.</title>" in dom, page.target
-        shown += 1
-    assert shown
 
 
 def test_half_a_character_in_an_output_is_rendered(tmp_path):

@@ -11,7 +11,6 @@ from fastslow.evaluation.score_tables import (
     format_overview,
     format_table,
     pool_seeds,
-    readable_table,
 )
 
 
@@ -46,19 +45,6 @@ def test_seeds_are_pooled():
     assert pooled[1]["valid_spread"] == 0
 
 
-def test_baselines_have_no_weight_and_tile_has_the_top_1():
-    rows = [{**row("tile:xla", "product of bounds", 0.9, weight=None), "valid_top1": 0.5}]
-    rows += [{**row("tile:xla", f"gnn s{seed}", 0.75), "valid_top1": seed / 2} for seed in (0, 1)]
-    rows.append(row("layout:xla:random", "best single feature", 0.5, weight=None))
-    shown = readable_table(pd.DataFrame(rows))
-    assert list(shown["weight"]) == ["", "0.50", ""]
-    assert list(shown["valid"]) == [
-        "0.900 [-0.25, 1.00], top 1 0.500",
-        "0.750 ± 0.000 [-0.25, 1.00], top 1 0.250",
-        "0.500 [-0.25, 1.00]",
-    ]
-
-
 def test_the_table_as_text():
     rows = [row(c.name, f"gnn s{seed}", 0.4 + seed / 5) for c in COLLECTIONS for seed in (0, 1)]
     rows += [row(c.name, "additive s0", 0.3) for c in COLLECTIONS if c.kind == "layout"]
@@ -90,12 +76,6 @@ def test_the_overview_has_a_row_per_model_and_the_ensemble_last():
     tile = head.index("tile:xla")
     assert [cell for n, cell in enumerate(found[1]) if n != tile] == ["product of bounds", *6 * [""]]
     assert found[1][tile] == "0.900 [-0.25, 1.00]"
-
-
-def test_the_overview_is_of_test_where_that_is_known():
-    rows = [row("tile:xla", "gnn s0", 0.4)]
-    rows[0] |= {"test": 0.3, "test_min": 0.2, "test_max": 0.5}
-    assert cells_of(format_overview(pd.DataFrame(rows)))[2] == ["gnn", "0.300 [0.20, 0.50]"]
 
 
 def test_scores_by_distance_are_a_row_per_collection():

@@ -24,14 +24,13 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.evaluation import scores, submission
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
 from fastslow.evaluation.predictions import PREDICTIONS, read_predictions, write_predictions
-from fastslow.evaluation.score_tables import format_metrics, pool_seeds
+from fastslow.evaluation.score_tables import format_metrics
 from fastslow.evaluation.scores import read_solution, score_submission, solution_of, valid_metrics
 from fastslow.evaluation.submission import SubmissionSettings, make_submission, metrics_of, preview_submission
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from helpers.competition_files import write_data_root
 from helpers.good_artifacts import change_arrays
-from helpers.runs import overwrite_predictions
 
 MODELS = ("gnn", "ranker")
 RULES = ["best single feature", "ridge on config features"]
@@ -216,29 +215,6 @@ def test_scores_are_recorded_by_distance_to_the_nearest_train_graph(
         ]
 
 
-def test_runs_of_different_settings_are_not_pooled_whatever_their_names(settings, features, tmp_path):
-    """gnn-s0 and gnn-s1 look like seeds of one model; their manifests say that they are two."""
-    (own,) = (Features(Path(f)) for f in settings.features if f.endswith("tile-xla"))
-    runs, counts = [], {split: own.num_configs(split) for split in ("valid", "test")}
-    for seed in (0, 1, 2):
-        folder = tmp_path / "runs" / f"gnn-tile-xla-s{seed}"
-        predictions = {split: {n: np.arange(c) for n, c in by.items()} for split, by in counts.items()}
-        write_predictions(folder, predictions)
-        valid = collection_score("tile", own.labels("valid"), predictions["valid"])
-        facts = {"collection": "tile:xla", "width": 8 if seed else 4, "seed": seed}
-        Artifact(folder, facts, {"data": own.data}).finish([PREDICTIONS], valid=valid)
-        runs.append(str(folder))
-    ensemble = tmp_path / "made" / "ensemble-tile-xla"
-    build_ensemble(EnsembleSettings(features=str(own.folder), runs=runs, folder=str(ensemble)))
-    pooled = pool_seeds(scores.score_table([(own, ensemble)], None))
-    assert dict(zip(pooled["model"], pooled["seeds"], strict=True)) == {
-        **dict.fromkeys([*RULES, "product of bounds"], 1),
-        "gnn s0": 1,
-        "gnn s1": 2,
-        "ensemble": 1,
-    }
-
-
 def test_the_csv_is_shown_in_words(submitted):
     settings, _, tmp_path = submitted
     shown = preview_submission(settings, rows=1)
@@ -306,16 +282,6 @@ def test_a_csv_that_fails_the_check_never_replaces_a_good_one(settings, features
         make_submission(changed)
     assert {path: path.read_bytes() for path in csv.parent.iterdir()} == good
     assert not changed.artifact().is_current()
-
-
-def test_scores_that_do_not_fit_are_refused_by_name(settings, tmp_path):
-    folder = tmp_path / "made" / "ensemble-layout-nlp-random"
-    scores = read_predictions(folder)
-    scores["test"]["u"][0] = np.inf
-    overwrite_predictions(folder, scores)
-    with pytest.raises(DataError, match=f"^{folder}.*test graph u has a prediction that is not finite"):
-        make_submission(settings)
-    assert not csv_of(tmp_path).exists()
 
 
 def test_all_five_collections_are_needed(settings):

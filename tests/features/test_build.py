@@ -139,15 +139,6 @@ def test_an_interrupted_build_goes_on_where_it_stopped(settings, monkeypatch):
     assert_same_content(content(settings), content(fresh))
 
 
-def test_a_build_cut_short_after_the_last_graph_is_finished_without_building(settings):
-    build_features(settings)
-    before, columns = stamps(settings), Features(settings.folder).config_columns
-    (Path(settings.folder) / "manifest.json").unlink()
-    build_features(settings)
-    assert rewritten(settings, before) == set()
-    assert Features(settings.folder).config_columns == columns
-
-
 def test_a_changed_file_redoes_its_graph_alone(settings):
     build_features(settings)
     before, old = stamps(settings), content(settings)
@@ -186,7 +177,7 @@ def test_a_new_file_is_added_and_a_removed_one_disappears(settings):
     )
 
 
-@pytest.mark.parametrize(("settings", "workers"), [("layout", 2), ("tile", 1)], indirect=["settings"])
+@pytest.mark.parametrize(("settings", "workers"), [("layout", 2)], indirect=["settings"])
 def test_a_broken_file_leaves_no_finished_folder(settings, workers):
     build_features(settings)
     path = data_path(settings, "valid", "v")
@@ -198,13 +189,6 @@ def test_a_broken_file_leaves_no_finished_folder(settings, workers):
         build_features(settings.replace(workers=workers))
     with pytest.raises(DataError, match="not finished"):
         Features(settings.folder)
-
-
-def test_a_test_file_among_the_labelled_is_refused(settings):
-    path = data_path(settings, "train", "b")
-    write_npz(path, competition_arrays(get_collection(settings.collection).kind, labelled=False))
-    with pytest.raises(DataError, match=r"b\.npz: config_runtime\[0\] is 0.*is this a test file"):
-        build_features(settings)
 
 
 def test_scalers_come_from_train_alone(settings):
@@ -230,20 +214,6 @@ def test_scalers_come_from_train_alone(settings):
     build_features(settings)
     for key in scalers:
         assert (content(settings)[key] != old[key]).any()
-
-
-def test_duplicates_are_merged_in_every_split(tmp_path):
-    root = write_data_root(tmp_path, "layout:xla:random")  # every second configuration is given twice
-    settings = FeatureSettings(data_root=str(root), folder=str(tmp_path / "f"), workers=1)
-    index = build_features(settings).set_index("name")
-    assert (index["merged"] > 0).all()
-    features = Features(settings.folder)
-    (label,), graph = features.labels("valid").values(), features.graph("valid", "v")
-    np.testing.assert_array_equal(label, layout_arrays(seed=sum(b"v"))["config_runtime"])
-    assert len(features.labels("train")["a"]) == features.graph("train", "a").num_configs
-    assert (len(label), graph.num_configs) == (features.num_configs("valid")["v"], index.loc["v", "configs"])
-    kept = build_features(settings.replace(merge_duplicates=False))
-    assert (kept["merged"] == 0).all()
 
 
 @given(structure=structures(max_configs=9), seed=st.integers(0, 99))
@@ -308,18 +278,6 @@ def test_copies_are_looked_for_through_as_many_nodes_as_the_constant_says(tmp_pa
 def test_a_setting_out_of_range_is_refused(field, value):
     with pytest.raises(SettingsError, match=f"^{field}: "):
         FeatureSettings(**{field: value})
-
-
-@cases(
-    "field, value",
-    [("hops", 1), ("compiler_defaults", False)],
-)
-def test_a_setting_that_tile_does_not_read_is_refused(field, value):
-    with pytest.raises(SettingsError, match=f"^{field}: .* has no effect for tile; leave it at"):
-        FeatureSettings(collection="tile:xla", **{field: value})
-    layout = FeatureSettings(**{field: value})
-    assert layout.identity() != FeatureSettings().identity()
-    assert field not in FeatureSettings(collection="tile:xla").identity()
 
 
 def test_valid_programs_can_be_left_out_by_name(tmp_path):

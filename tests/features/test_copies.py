@@ -1,7 +1,6 @@
 """Copies between neighbours, held against a walk over every path and plain loops over every pair."""
 
 from math import log1p, prod
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +12,9 @@ from fastslow.competition.tied_choices import factorise
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.features.configs.copies import COPY_NAMES, ELEMENT_WISE, CopyPairs, copy_features, copy_pairs
 from helpers.cases import cases
-from helpers.competition_files import REAL, ROOT, npz_program
+from helpers.competition_files import SOME_LAYOUT_FILES, npz_program
 from helpers.hlo_message import Program, graph
 
-LAYOUT = Path("npz_all", "npz", "layout")
-PUBLISHED = sorted((REAL / LAYOUT).rglob("*.npz"))
-SAMPLE = sorted((ROOT / "data" / "sample" / LAYOUT).rglob("*.npz"))
 LAYOUTS = np.array(
     [
         [*order, *[-1] * (6 - len(order))]
@@ -115,8 +111,7 @@ def test_pairs_of_random_programs_are_those_that_paths_join(through, seed):
         assert elements == prod(size for size in tensors.dims[index, role].tolist() if size)
 
 
-@pytest.mark.skipif(not SAMPLE, reason="no data/sample")
-@cases("path", SAMPLE[::28] + PUBLISHED[-1:])
+@cases("path", SOME_LAYOUT_FILES)
 def test_files_give_the_pairs_and_features_of_plain_loops(path):
     file = npz_program(path, "layout", labelled=False)
     arrays = file.node_feat, file.node_opcode, file.edge_index
@@ -127,52 +122,6 @@ def test_files_give_the_pairs_and_features_of_plain_loops(path):
     values, _ = copy_features(pairs, file.layouts, file.choices)
     wanted = [reference(pairs, file.layouts, config) for config in codes[:10]]
     np.testing.assert_allclose(values[:10], wanted, rtol=1e-6)
-
-
-@pytest.mark.skipif(not PUBLISHED, reason="no ../shared/real")
-def test_pairs_of_the_largest_real_program_stay_few():
-    with np.load(PUBLISHED[0]) as npz:
-        arrays = npz["node_feat"], npz["node_opcode"], npz["edge_index"]
-    assert len(arrays[1]) > 20_000
-    assert len(pairs_of(*arrays, through=8)[0].elements) < 3 * 848
-
-
-def chain(*opcodes, dims=(4, 8), element_wise_dims=None):
-    """Two reshapes with these nodes in between; the second one is what reads the tensor."""
-    program = Program()
-    node = producer = program.add("reshape", dims, [program.add("parameter", (32,))])
-    for opcode in opcodes:
-        node = program.add(opcode, element_wise_dims or dims, [node])
-    consumer = program.add("reshape", (32,), [node])
-    assert producer < consumer
-    return graph(program.module)
-
-
-def test_direct_neighbours_and_those_through_element_wise_nodes():
-    for opcodes, through, pairs in [
-        ((), 0, 1),
-        (("tanh",), 0, 0),
-        (("tanh",), 1, 1),
-        (("tanh", "convert"), 1, 0),
-        (("tanh", "convert"), 2, 1),
-        (("transpose",), 0, 0),
-        (("transpose",), 5, 1),
-        (("tanh", "transpose"), 1, 0),
-        (("tanh", "transpose"), 2, 1),
-    ]:
-        assert as_set(pairs_of(*chain(*opcodes), through)[0]) == ({(0, 1, 1)} if pairs else set()), opcodes
-    assert not as_set(pairs_of(*chain("broadcast", dims=(4, 4)), 5)[0])
-    assert not as_set(pairs_of(*chain("tanh", element_wise_dims=(8, 4)), 5)[0])
-
-
-def test_a_node_that_reads_one_tensor_twice_forms_two_pairs():
-    program = Program()
-    square = program.add("reshape", (4, 4), [program.add("parameter", (16,))])
-    program.add("dot", (4, 4), [square, square])
-    pairs, _, _ = pairs_of(*graph(program.module), 0)
-    assert as_set(pairs) == {(0, 1, 1), (0, 1, 2)}
-    assert pairs.elements.tolist() == [16, 16]
-    assert pairs.element_bytes.tolist() == [4, 4]
 
 
 def random_pairs(rng, count):
@@ -201,26 +150,6 @@ def test_features_are_those_of_plain_loops_whatever_the_order(seed):
     assert (values[7] == values[1]).all()
     order = rng.permutation(len(codes))
     assert (copy_features(pairs, LAYOUTS, factorise(codes[order]))[0] == values[order]).all()
-
-
-@given(st.integers(0, 10**6))
-@settings(max_examples=10)
-def test_node_numbers_do_not_matter(seed):
-    rng = np.random.default_rng(seed)
-    node_feat, node_opcode, edge_index = random_graph(seed)
-    pairs, ids, tensors = pairs_of(node_feat, node_opcode, edge_index, 2)
-    # Where the operands' order is ambiguous it is the node numbers that decide.
-    decided = {index for index in range(len(ids)) if not tensors.ambiguous[index]}
-    number = rng.permutation(len(node_opcode))
-    order = np.argsort(number)
-    moved, moved_ids, _ = pairs_of(
-        node_feat[order], node_opcode[order], rng.permutation(number[edge_index]), 2
-    )
-    place = {int(node): index for index, node in enumerate(moved_ids)}
-    to_new = [place[int(number[node])] for node in ids]
-    wanted = {(to_new[p], to_new[c], role) for p, c, role in as_set(pairs) if c in decided}
-    kept = {to_new[index] for index in decided}
-    assert {pair for pair in as_set(moved) if pair[1] in kept} == wanted
 
 
 def test_a_transpose_renames_the_axes():

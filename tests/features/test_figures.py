@@ -19,16 +19,15 @@ from fastslow.views.feature_figures import (
 )
 from helpers.cases import cases
 from helpers.competition_files import write_data_root
+from helpers.runs import make_features
 
 
 @pytest.fixture(scope="module", params=["layout:xla:random", "tile:xla"])
 def settings(request, tmp_path_factory):
-    root = write_data_root(tmp_path_factory.mktemp("data"), request.param, train=("a", "b"))
-    settings = FeatureSettings(
-        collection=request.param, data_root=str(root), folder=str(root / "features"), workers=1
-    )
-    build_features(settings)
-    return settings
+    root = tmp_path_factory.mktemp("data")
+    features = make_features(root, request.param, {"train": ("a", "b")})
+    where = {"data_root": str(root / "data"), "folder": str(features.folder)}
+    return FeatureSettings(collection=request.param, workers=1, **where)
 
 
 def test_nodes_before_and_after_pruning(settings):
@@ -81,7 +80,7 @@ def test_a_graph_of_one_configuration(tmp_path):
     assert plot_configurations(settings).axes[1].images[0].get_array().shape[1] == 1
 
 
-@cases("panels", [1, 2, 4, 12])
+@cases("panels", [1, 12])
 def test_a_panel_a_graph(features, panels, monkeypatch):
     monkeypatch.setattr(feature_figures, "_PANELS", panels)
     settings = ViolationSettings(features=str(features.folder))
@@ -107,8 +106,3 @@ def test_correlations_of_every_feature(features):
     for position, column in enumerate(taus.columns):
         tau = kendalltau(graph.runtime, graph.config_feat[:, position]).statistic
         assert taus.loc[name, column] == pytest.approx(0 if np.isnan(tau) else tau)
-
-
-def test_an_unknown_column_is_refused(features):
-    with pytest.raises(SettingsError, match="column: 'violations' is not one of violation_ratio"):
-        plot_violation(ViolationSettings(features=str(features.folder), column="violations"))

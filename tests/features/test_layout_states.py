@@ -48,29 +48,6 @@ def test_items_of_the_same_groups_share_their_classes():
     assert len(states) == 30 * 3 + 30 * 4 and len(states.classes) == 3 + 4
 
 
-def test_only_the_nodes_asked_for_have_states():
-    codes = draw_codes(0)
-    states = LayoutStates(factorise(codes), node_tensors(np.array([2, 0])))
-    assert sorted(set(states.item.tolist())) == [0, 1]
-    assert len(states) == len({(n, *codes[c, n].tolist()) for c in range(7) for n in (2, 0)})
-    ones = np.ones((len(states), 1))
-    assert (sums(states, ones) == 2).all()
-    nothing = LayoutStates(factorise(codes), node_tensors(np.zeros(0, int)))
-    assert len(nothing) == 0 and sums(nothing, np.zeros((0, 3))).tolist() == [[0, 0, 0]] * 7
-
-
-@given(st.integers(0, 10**6))
-@settings(max_examples=15)
-def test_order_and_frequency_of_configurations_change_no_state(seed):
-    codes = draw_codes(seed)
-    drawn = np.random.default_rng(seed).permutation([*range(7), 3, 3, 5])
-    states, again = (LayoutStates(factorise(c), EVERY) for c in (codes, codes[drawn]))
-    np.testing.assert_array_equal(states.item, again.item)
-    np.testing.assert_array_equal(states.codes, again.codes)
-    table = np.random.default_rng(seed).random((len(states), 2))
-    np.testing.assert_array_equal(sums(states, table)[drawn], sums(again, table))
-
-
 @given(st.integers(0, 10**6))
 @settings(max_examples=15)
 def test_states_of_pairs_of_tensors(seed):

@@ -1,7 +1,6 @@
 """Padding told from the npz alone, held against a protobuf, made-up programs and real files."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,10 +10,8 @@ from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.features.nodes.list_padding import PADDING, UNKNOWN, list_lengths, pad
 from fastslow.hlo.messages import ModuleTuningData
 from helpers.cases import cases
-from helpers.competition_files import PUBLISHED_GRAPH, PUBLISHED_MODULE, REAL, ROOT, needs_pair
+from helpers.competition_files import PUBLISHED_GRAPH, PUBLISHED_MODULE, needs_pair
 from helpers.hlo_message import Program, graph, random_program, window
-
-NPZ_FILES = sorted(REAL.rglob("*.npz")) + sorted((ROOT / "data" / "sample").rglob("*.npz"))[::8]
 
 
 def differing(program, exempt=()):
@@ -31,18 +28,6 @@ def differing(program, exempt=()):
 def dimensions_length(program, node):
     """Length that :func:`list_lengths` gives for the ``dimensions`` of a node."""
     return int(list_lengths(*graph(program.module))["dimensions"][node])
-
-
-def test_lists_and_their_aggregates_cover_every_column():
-    listed = [column for blocks in LISTS.values() for block in blocks for column in range(140)[block]]
-    assert len(listed) == len(set(listed))
-    rest = [node_columns.COLUMN_NAMES[column] for column in sorted(set(range(140)) - set(listed))]
-    single = {"is_root", "constant", "tuple_shapes", "window_reversed", "window_not_reversed"}
-    assert single == {
-        name
-        for name in rest
-        if not name.startswith("element_type") and not name.endswith(("_sum", "_product"))
-    }
 
 
 @cases("dims", [(0,), (0, 3), (3, 0), (0, 0), (4, 0, 0), (0, 2, 0)])
@@ -112,11 +97,9 @@ def test_attributes_of_each_opcode():
     "dims, axes, length",
     [
         ((7,), [0], 1),
-        ((4, 5), [0], 1),
         ((4, 5), [0, 1], 2),
         ((4, 5, 6), [0, 2], 2),
         ((4, 5), [1], UNKNOWN),
-        ((4, 5, 6), [2, 1], UNKNOWN),
         ((4, 5, 6), [1, 0], UNKNOWN),
     ],
 )
@@ -158,26 +141,6 @@ def test_random_program_agrees_with_the_truth(seed):
     assert differing(random_program(seed)) == []
 
 
-@settings(max_examples=20)
-@given(st.integers(0, 2**32 - 1))
-def test_numbering_of_nodes_and_order_of_edges_do_not_matter(seed):
-    node_feat, node_opcode, edge_index = graph(random_program(seed).module)
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(node_feat))
-    renumbered = rng.permutation(np.argsort(order)[edge_index])
-    padded = pad(node_feat, node_opcode, edge_index)
-    assert np.array_equal(pad(node_feat[order], node_opcode[order], renumbered), padded[order])
-    assert np.array_equal(pad(padded, node_opcode, edge_index), padded), "a second pass changes nothing"
-
-
-def test_input_is_left_alone():
-    node_feat, node_opcode, edge_index = graph(random_program(0).module)
-    before = node_feat.copy()
-    padded = pad(node_feat, node_opcode, edge_index)
-    assert np.array_equal(node_feat, before)
-    assert padded.dtype == np.float32
-
-
 @needs_pair
 def test_published_protobuf_agrees_on_every_list_of_every_node():
     module = ModuleTuningData.FromString(PUBLISHED_MODULE.read_bytes()).module
@@ -191,43 +154,3 @@ def test_published_protobuf_agrees_on_every_list_of_every_node():
         for block in LISTS[name]:
             assert np.array_equal(padded[:, block], truth[:, block]), name
     assert np.array_equal(padded, truth)
-
-
-def is_distinct(axes, below):
-    """Per row, whether the axes other than padding are distinct and from 0 to less than ``below``."""
-    ordered = np.sort(axes, axis=1)
-    repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != PADDING)
-    return ~repeated.any(axis=1) & (ordered[:, -1] < below)
-
-
-@pytest.mark.skipif(not NPZ_FILES, reason=f"no npz under {REAL} nor data/sample")
-def test_files_keep_their_values_and_hold_legal_axes():
-    """Nothing but 0 is overwritten, the axes left are legal, and only lists of a reverse are unknown."""
-    for path in NPZ_FILES:
-        with np.load(path, allow_pickle=False) as npz:
-            node_feat, node_opcode, edge_index = npz["node_feat"], npz["node_opcode"], npz["edge_index"]
-        padded = pad(node_feat, node_opcode, edge_index)
-        lengths = list_lengths(node_feat, node_opcode, edge_index)
-        filled = padded != node_feat
-        assert (node_feat[filled] == 0).all() and (padded[filled] == PADDING).all(), path
-        unknown = {
-            (name, opcode_name(opcode))
-            for name, length in lengths.items()
-            for opcode in node_opcode[length == UNKNOWN]
-        }
-        assert unknown <= {("dimensions", "reverse")}, path
-
-        rank = lengths["shape"]
-        assert np.array_equal(lengths["layout"], rank), path
-        assert is_distinct(padded[:, node_columns.LAYOUT], np.maximum(rank, 0)).all(), path
-        for opcode in ("transpose", "broadcast", "concatenate", "iota"):
-            nodes = node_opcode == OPCODES[opcode]
-            assert is_distinct(padded[nodes, node_columns.DIMENSIONS], rank[nodes]).all(), (path, opcode)
-        reduces = node_opcode == OPCODES["reduce"]
-        assert (lengths["dimensions"][reduces] > 0).all(), path
-        assert is_distinct(padded[reduces, node_columns.DIMENSIONS], 6).all(), path
-        convolutions = node_opcode == OPCODES["convolution"]
-        for block in (slice(node_columns.INPUT_BATCH, 99), slice(node_columns.KERNEL_INPUT_FEATURE, 105)):
-            axes = padded[convolutions, block]
-            assert is_distinct(axes, rank[convolutions]).all(), path
-            assert np.array_equal((axes != PADDING).sum(axis=1), rank[convolutions]), path

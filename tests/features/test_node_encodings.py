@@ -2,7 +2,6 @@
 
 import numpy as np
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fastslow.features.nodes.node_encodings import DEPTH_NAMES, EXTRA_COLUMNS, depth_encodings, node_extras
 from helpers.random_graphs import structures
@@ -35,16 +34,6 @@ def test_depths_are_shortest_paths_from_outputs_and_inputs(structure):
         shortest(inputs, users, num_nodes),
     ]
     np.testing.assert_array_equal(depth_encodings(edges, num_nodes), np.stack(expected, 1))
-
-
-@given(structures(max_nodes=9), st.randoms(use_true_random=False))
-@settings(max_examples=40)
-def test_the_numbering_of_the_nodes_does_not_matter(structure, random):
-    edges, num_nodes = structure[:2]
-    number = np.array(random.sample(range(num_nodes), num_nodes))
-    extras = node_extras(edges, num_nodes, None)
-    moved = node_extras(number[edges][::-1], num_nodes, None)
-    np.testing.assert_allclose(moved[number], extras, atol=1e-6)
 
 
 def test_attributes_that_are_not_known_are_minus_one():

@@ -108,16 +108,6 @@ def test_the_order_of_operands_is_taken_from_the_module():
     assert exact.source_ids.tolist() == [[2, 0, 1], [4, 3, 2]]
 
 
-@cases("opcode, wanted", [("reshape", [2, 0, -1]), ("convolution", [2, 0, 1]), ("add", [2, -1, -1])])
-def test_operands_by_opcode(opcode, wanted):
-    program = Program()
-    tensors = [program.add("parameter", (4, 4)), program.add("parameter", (4, 4))]
-    taken = tensors[:1] if opcode == "reshape" else tensors
-    node = program.add(opcode, (4, 4), taken)
-    tensors = config_tensors(*graph(program.module), np.array([node]), [[], [], taken])
-    assert tensors.source_ids.tolist() == [wanted]
-
-
 def test_features_are_exact_where_there_is_a_protobuf(settings):
     index = build_features(settings)
     assert dict(zip(index["name"], index["exact"], strict=True)) == {"a": True, "v": False, "t": False}
@@ -190,17 +180,12 @@ def change_edge(module):
     module.computations[0].instructions[2].operand_ids[:] = [1, 1]
 
 
-def add_node(module):
-    module.computations[0].instructions.add(opcode="constant", id=99, shape={"element_type": 11})
-
-
 @pytest.mark.parametrize(
     ("change", "difference"),
     [
         (change_layout, r"its node_feat\[2, 134\] \(layout_0\) is 0.0, the npz's 1.0"),
         (change_opcode, r"its node_opcode\[3\] is 60, the npz's 76"),
         (change_edge, r"its edge_index has the shape \(4, 2\), the npz's \(5, 2\)"),
-        (add_node, r"its node_opcode has the shape \(6,\), the npz's \(5,\)"),
     ],
 )
 def test_a_protobuf_of_another_program_is_refused(settings, tmp_path, change, difference):

@@ -56,13 +56,3 @@ def test_pruning_keeps_exactly_the_neighbourhood_and_the_edges_in_it(structure, 
     assert pruned.node_ids[pruned.edge_index].tolist() == induced
     assert pruned.node_ids[pruned.config_index].tolist() == config_ids.tolist()
     assert all(a.dtype == np.int64 for a in (pruned.node_ids, pruned.edge_index, pruned.config_index))
-
-
-@given(structures(max_nodes=9, max_configs=1), st.sampled_from([0, 1, 2]))
-@settings(max_examples=40)
-def test_pruning_again_changes_nothing(structure, hops):
-    edge_index, num_nodes, config_ids, _ = structure
-    once = prune(edge_index, num_nodes, config_ids, hops)
-    twice = prune(once.edge_index, len(once.node_ids), once.config_index, hops)
-    assert np.array_equal(twice.node_ids, np.arange(len(once.node_ids)))
-    assert np.array_equal(twice.edge_index, once.edge_index)

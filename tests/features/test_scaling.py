@@ -4,32 +4,16 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
-from fastslow.core.errors import DataError
 from fastslow.features.nodes.node_encodings import EXTRA_COLUMNS
 from fastslow.features.scaling import (
     CLIP,
     NODE_BLOCKS,
     Scaler,
     expand_node_features,
-    read_scaler,
-    signed_log1p,
     standardise,
-    write_scalers,
 )
-
-values = st.floats(-1e8, 1e8, allow_nan=False)
-
-
-@given(a=values, b=values)
-@settings(max_examples=50)
-def test_signed_log_is_odd_and_keeps_the_order(a, b):
-    low, high = signed_log1p(np.array(sorted([a, b])))
-    assert low <= high
-    assert signed_log1p(-np.array(a)) == -signed_log1p(np.array(a))
 
 
 def test_expanded_features_match_a_loop(rng):
@@ -109,19 +93,6 @@ def test_an_unseen_extreme_is_clipped(rng):
     assert scaled[:2, 0].tolist() == [CLIP, -CLIP]
     assert abs(scaled[2, 0]) < 1
     assert scaled.dtype == np.float32
-
-
-def test_scalers_come_back(tmp_path, rng):
-    node, config = Scaler.fit([rng.normal(size=(5, 3))]), Scaler.fit([rng.normal(size=(5, 2))])
-    write_scalers(tmp_path / "s.npz", node=node, config=config)
-    for name, scaler in (("node", node), ("config", config)):
-        read = read_scaler(tmp_path / "s.npz", name)
-        np.testing.assert_array_equal(read.mean, scaler.mean)
-        np.testing.assert_array_equal(read.std, scaler.std)
-    with pytest.raises(DataError, match="other_mean"):
-        read_scaler(tmp_path / "s.npz", "other")
-    with pytest.raises(DataError, match="no such file"):
-        read_scaler(tmp_path / "lost.npz", "node")
 
 
 def test_standardised_columns_have_mean_0_and_deviation_1_or_are_0(rng):

@@ -57,13 +57,6 @@ def test_a_graph_comes_back_with_its_large_arrays_on_disk(tmp_path, graph):
     assert (read.num_nodes, read.num_configs) == (3, 4)
 
 
-def test_a_graph_without_configurable_nodes_comes_back(tmp_path):
-    edges, num_nodes, config_index, codes = STRUCTURE
-    graph = make_graph((edges[:0], num_nodes, config_index[:0], codes[:, :0]))
-    write_graph(tmp_path, "test", graph, "mark")
-    assert_equal(read_graph(tmp_path, "test", "random"), graph)
-
-
 def test_only_what_has_the_mark_counts_as_written(tmp_path, graph):
     assert not is_written(tmp_path, "train", "random", "mark")
     write_graph(tmp_path, "train", graph, "mark")

@@ -39,10 +39,6 @@ def features(graph, bounds):
     return dict(zip(names, values.T, strict=True))
 
 
-def test_without_a_layout_there_are_no_extents():
-    assert not extents(np.array([5, 7, 0, 0, 0, 0]), np.zeros(6, int)).any()
-
-
 @given(dims=st.lists(st.integers(1, 2000), max_size=6), seed=st.integers(0, 99))
 @settings(max_examples=60)
 def test_extents_match_a_loop(dims, seed):
@@ -133,15 +129,6 @@ def test_the_output_of_a_kernel(nodes, edges, node):
     graph = graph_arrays(nodes, edges)
     assert output_node(**graph) == node
     features(graph, np.ones((2, 3, 6)))
-
-
-def test_without_a_tensor_only_the_bounds_count():
-    graph = graph_arrays([("parameter", ()), ("tuple", (), None, True, "tuple")], [])
-    got = features(graph, np.full((1, 3, 6), 2))
-    assert got["output_bound_0_log"][0] == pytest.approx(math.log(3))
-    for name, value in got.items():
-        if "size" in name or "tiles" in name or "waste" in name:
-            assert value[0] == 0, name
 
 
 @pytest.mark.skipif(not FILES, reason="no tile files")

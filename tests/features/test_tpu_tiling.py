@@ -1,6 +1,5 @@
 """Tiling of tensors under layouts, against a plain reading of the definition."""
 
-import itertools
 import math
 
 import numpy as np
@@ -35,17 +34,6 @@ def test_padding_is_that_of_whole_tiles(tensor):
     assert result.volume == math.prod(sizes)
     assert result.padded_volume == math.prod(tiles)
     assert result.violates == (sizes[minor_to_major[0]] < max(sizes))
-
-
-def test_leading_shapes_broadcast():
-    dims = np.array([padded(p, fill=0) for p in itertools.product((3, 130), repeat=2)])
-    layouts = np.array([padded(p) for p in ((), (0, 1), (1, 0))])
-    every = tile(dims[:, None], layouts[None])
-    for i, j in itertools.product(range(4), range(3)):
-        one = tile(dims[i], layouts[j])
-        assert [field[i, j] for field in every] == list(one)
-    # row-major is what an unset layout counts as
-    assert np.array_equal(every.padded_volume[:, 0], every.padded_volume[:, 2])
 
 
 def test_features_are_finite_and_zero_without_a_tensor():

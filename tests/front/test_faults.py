@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import time
 
 import nbformat
@@ -19,7 +18,7 @@ from fastslow.core.settings import resolve
 from fastslow.workflow import run as workflow
 from fastslow.workflow.steps import Plan, Step
 from helpers.cases import cases
-from helpers.workspace import SERIAL, command, environment, stopped
+from helpers.workspace import SERIAL, stopped
 
 RESULTS = ("*.npz", "*.npy", "*.pt", "*.csv", "model.txt", "metrics.jsonl")
 TILE = ("features/smoke/tile-xla", "runs/smoke/training-tile-s0", "runs/smoke/ranker-tile-xla-s0")
@@ -114,10 +113,15 @@ def small_step(home, source):
     return Step("features", home / "a {b} {} }" / "cell.ipynb", settings)
 
 
+FULL = "from fastslow.core import errors; raise errors.StorageError('x', 'the disk is full', 'Free space')"
+
+
 @cases(
     "source, options, said",
     [
         ("raise MemoryError", (), "features out: MemoryError: it gives no reason; where memory ran out"),
+        ("import os; os.kill(os.getpid(), 9)", (), "features out: the kernel was killed"),
+        (FULL, (), "features out: StorageError: x: the disk is full. Free space"),
         (
             "1",
             ("--IPKernelApp.exec_lines=import os; os._exit(3)",),
@@ -140,29 +144,6 @@ def test_a_full_disk_under_the_notebook_of_a_step(tmp_path, monkeypatch):
     monkeypatch.setattr(workflow.papermill, "execute_notebook", full)
     with pytest.raises(workflow.FastslowError, match="notebook.ipynb: the disk is full. Free space"):
         workflow.run_step(small_step(tmp_path, "1"))
-
-
-FULL = """
-import os
-def fsync(descriptor):
-    raise OSError(28, "No space left on device")
-os.fsync = fsync
-"""
-
-
-def test_a_disk_that_is_full_in_a_notebook(home, tmp_path, capsys):
-    """Every process of the run has it; the message is one line, and with space the run completes."""
-    whole = results(home)
-    shutil.rmtree(home / TILE[0])
-    (tmp_path / "sitecustomize.py").write_text(FULL)
-    own = environment(home)
-    own["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *filter(None, [own.get("PYTHONPATH")])])
-    done = subprocess.run(command("submission", SERIAL), env=own, capture_output=True, text=True)
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert "the disk is full. Free space" in line and "the same command: it resumes" in line
-    assert run("submission") == 0
-    assert results(home) == whole
 
 
 def is_worker(process):

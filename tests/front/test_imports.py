@@ -8,8 +8,6 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 import fastslow
 
 SOURCE = Path(fastslow.__file__).parents[1]

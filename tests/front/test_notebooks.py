@@ -5,17 +5,19 @@ import re
 import shlex
 import shutil
 import sys
+from functools import cache
 
 import nbformat
 import papermill
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
-from papermill.exceptions import PapermillExecutionError
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
 from traitlets.config import Config as IPythonConfig
 
+from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Settings
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.workflow import steps as workflow_steps
 from fastslow.workflow.steps import Plan
 from helpers.cases import cases
 from helpers.competition_files import ROOT
@@ -27,16 +29,11 @@ from helpers.notebook_parameters import (
     python,
     read,
     render,
-    rewrite,
     settings_class,
 )
 from helpers.workspace import environment
 
 LINES = 80  # of code in a notebook; comments and empty lines are free
-
-
-def test_every_step_has_its_notebook():
-    assert {*workflow_steps.NOTEBOOKS.values()} <= {path.stem for path in NOTEBOOKS}
 
 
 def test_parameters_are_the_settings_their_defaults_and_sentences():
@@ -59,17 +56,6 @@ def test_parameters_are_the_settings_their_defaults_and_sentences():
         assert f"settings = {settings.__name__}.from_variables(globals())" in checked, path.stem
         assert checked.splitlines()[-1] == "settings", path.stem
     assert list(papermill.inspect_notebook(str(path))) == list(found)
-
-
-def test_a_parameters_cell_is_rendered_from_the_settings(tmp_path):
-    for path in NOTEBOOKS:
-        copy, notebook = tmp_path / path.name, read(path)
-        place = next(i for i, c in enumerate(notebook.cells) if "parameters" in c.metadata.get("tags", []))
-        notebook.cells[place].source = "outdated = 1"
-        nbformat.write(notebook, copy)
-        assert rewrite(copy) and not rewrite(copy), path.stem
-        assert code_cells(copy)[0].source == render(settings_class(path)), path.stem
-        assert copy.read_bytes() == path.read_bytes(), path.stem
 
 
 LOGIC = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.For, ast.While, ast.If, ast.Try, ast.With)
@@ -148,17 +134,36 @@ def test_the_command_for_tile_gives_what_the_workflow_takes(stem):
     assert "/play/" in settings.folder
 
 
-def execute(name, output, **parameters):
-    """Run a notebook as Jupyter would, from the notebooks' own folder, and its settings cell once more.
+class Shell(InteractiveShell):
+    """IPython with figures in its outputs and no windows."""
 
-    The last cell of the executed notebook is the second run of the settings cell.
+    def enable_gui(self, gui=None):
+        """Have no event loop of a window system, which ``%matplotlib inline`` asks for."""
+
+
+@cache
+def shell():
+    """The shell of all notebooks: matplotlib_inline shows figures in the first one of a process alone."""
+    return Shell(config=IPythonConfig({"HistoryManager": {"enabled": False}}))
+
+
+def shown_by(name, **parameters):
+    """Run a notebook with the parameters that papermill injects, from the notebooks' own folder.
+
+    In this process: the kernels of nine notebooks would import the same libraries nine times. The workflow,
+    which made ``finished``, and the README's command run notebooks in kernels.
+
+    Returns:
+        The source of each cell and what it shows, by MIME type; the settings cell once more at the end.
     """
-    notebook = read(FOLDER / f"{name}.ipynb")
-    notebook.cells.append(nbformat.v4.new_code_cell(code_cells(FOLDER / f"{name}.ipynb")[1].source))
-    again = output.with_name("again.ipynb")
-    nbformat.write(notebook, again)
-    options = {"kernel_name": "python3", "cwd": str(FOLDER), "progress_bar": False}
-    return papermill.execute_notebook(str(again), str(output), parameters, **options)
+    path = FOLDER / f"{name}.ipynb"
+    cells = parameterize_notebook(load_notebook_node(str(path)), parameters).cells
+    sources = [cell.source for cell in cells if cell.cell_type == "code"] + [code_cells(path)[1].source]
+    shell().reset()
+    for source in sources:
+        outcome = shell().run_cell(source, store_history=True)
+        outcome.raise_error()
+        yield source, shell().display_formatter.format(outcome.result)[0]
 
 
 @pytest.fixture(scope="module")
@@ -222,14 +227,11 @@ BY_THE_RUN = {
 """Folders whose ``notebook.ipynb`` papermill executed when ``finished`` was made."""
 
 
-def check_plots(executed):
-    plots = 0
-    for cell in executed.cells:
-        kinds = {kind for output in cell.get("outputs", []) for kind in output.get("data", {})}
-        if cell.cell_type == "code" and cell.source.splitlines()[-1].startswith("plot_"):
-            assert "image/png" in kinds, f"no plot shown by {cell.source}"
-            plots += 1
+def check_plots(cells):
+    """Check the cells, a source and the MIME types that it shows each: every plot is shown."""
+    plots = [(source, kinds) for source, kinds in cells if source.splitlines()[-1].startswith("plot_")]
     assert plots, "a plot is what one looks at"
+    assert [source for source, kinds in plots if "image/png" not in kinds] == []
 
 
 def test_every_notebook_is_run(finished):
@@ -240,30 +242,31 @@ def test_every_notebook_is_run(finished):
             assert [cell.source for cell in executed.cells if "parameters" in cell.metadata.tags] == [
                 code_cells(FOLDER / f"{stem}.ipynb")[0].source
             ]
-            check_plots(executed)
+            code = [cell for cell in executed.cells if cell.cell_type == "code"]
+            check_plots(
+                [(cell.source, {k for o in cell.outputs for k in o.get("data", {})}) for cell in code]
+            )
 
 
 @cases("name", BY_HAND)
-def test_a_notebook_runs_and_shows_its_plots(own_home, tmp_path, name):
+def test_a_notebook_runs_and_shows_its_plots(own_home, monkeypatch, name):
+    """The seconds are those of conversions, a ranking and a placement."""
     if name == "54_tune":
         pytest.importorskip("libtpu", reason="a program's default layouts need the compiler")
     given, made = BY_HAND[name]
     parameters = {
         key: value.format(home=own_home) if isinstance(value, str) else value for key, value in given.items()
     }
-    executed = execute(name, tmp_path / "executed.ipynb", **parameters)
+    monkeypatch.chdir(FOLDER)
+    cells = [*shown_by(name, **parameters)]
     for file in made:
         assert (own_home / file).is_file(), file
-    check_plots(executed)
-    injected = [cell for cell in executed.cells if "injected-parameters" in cell.metadata.tags]
-    assert len(injected) == bool(given)
-    first, *_, again = [cell for cell in executed.cells if ".from_variables(globals())" in cell.source]
-    shown = [[output["data"]["text/plain"] for output in cell.outputs] for cell in (first, again)]
-    assert shown[0] == shown[1] != [], "the settings cell can be run again, and gives the same"
+    check_plots(cells)
+    first, *_, again = [kinds["text/plain"] for source, kinds in cells if ".from_variables(" in source]
+    assert first == again, "the settings cell can be run again, and gives the same"
 
 
-def test_a_wrong_parameter_is_refused(own_home, tmp_path):
-    with pytest.raises(PapermillExecutionError) as caught:
-        execute("00_data", tmp_path / "executed.ipynb", data_rot="data/sample")
-    said = "data_rot: no such setting of DataReportSettings; did you mean 'data_root'"
-    assert caught.value.ename == "SettingsError" and caught.value.evalue.startswith(said)
+def test_a_wrong_parameter_is_refused():
+    said = "^data_rot: no such setting of DataReportSettings; did you mean 'data_root'"
+    with pytest.raises(SettingsError, match=said):
+        list(shown_by("00_data", data_rot="data/sample"))

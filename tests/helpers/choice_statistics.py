@@ -19,45 +19,6 @@ COLUMNS = (
 )
 """Columns of :func:`choice_statistics`."""
 _NONE = float("nan")  # no such node
-_REAL_FILES = {
-    "nlp:random test 23559853": (
-        *(1000, 56, 139, 28, 12, 12, 12, 12, 8),
-        *(2.1295, 0.2371, 0.4987, 0.5187, 0.375, 0.0113, 0.4293),
-    ),
-    "nlp:default test 3a0c5517": (
-        *(1001, 848, 2467, 55, 144, 144, 144, 96, 96),
-        *(2.0122, 0.0451, 0.7769, 0.2938, 0.0566, 0.0042, 0.624),
-    ),
-    "xla:random test cd708819": (
-        *(1000, 38, 93, 23, 18, 18, 18, 4, 4),
-        *(2.4731, 0.2512, 0.4917, 0.5459, 0.3947, 0.0976, 0.3049),
-    ),
-    "xla:default test cd708819": (
-        *(1000, 38, 93, 23, 18, 18, 18, 4, 4),
-        *(2.4731, 0.2812, 0.5964, 0.4417, 0.3947, 0.183, 0.2878),
-    ),
-    "xla:default train alexnet": (
-        *(23856, 26, 74, 21, 8, 8, 8, 8, 8),
-        *(2.2432, 0.103, 0.6434, 0.4008, 0.1154, 0.1948, 0.2541),
-    ),
-    "xla:default train unet3d": (
-        *(1159, 56, 127, 17, 31, 31, 15, 15, 15),
-        *(2.0, 0.0467, 0.7997, 0.3136, 0.0536, _NONE, 0.8063),
-    ),
-    "xla:default valid unet_3d.4x4.bf16": (
-        *(1965, 62, 137, 18, 31, 31, 15, 15, 15),
-        *(2.2336, 0.0924, 0.7256, 0.384, 0.1452, _NONE, 0.4546),
-    ),
-}
-
-
-def real_statistics() -> pd.DataFrame:
-    """Return the statistics of TpuGraphs' published layout files that are at hand (arXiv 2308.13490).
-
-    A row per file, by collection, split and name, rounded to four digits. ``alexnet`` has half of its
-    published configurations. ``openai_v0_rnn`` is left out: nothing varies in its twenty configurations.
-    """
-    return pd.DataFrame.from_dict(_REAL_FILES, orient="index", columns=COLUMNS)
 
 
 def choice_statistics(choices: Choices, opcodes: np.ndarray) -> dict[str, float]:

@@ -19,6 +19,10 @@ needs_real = pytest.mark.skipif(
     not (REAL / "npz_all").is_dir(),
     reason="no published TpuGraphs files beside the repository (../shared/real)",
 )
+LAYOUT_FILES, PUBLISHED_LAYOUT_FILES = (
+    sorted((root / "npz_all" / "npz" / "layout").rglob("*.npz")) for root in (ROOT / "data" / "sample", REAL)
+)
+SOME_LAYOUT_FILES = LAYOUT_FILES[::28] + PUBLISHED_LAYOUT_FILES[-1:]
 PUBLISHED_MODULE = REAL / "pb" / "module_tuning_data_layout.pb"
 PUBLISHED_GRAPH = REAL / "npz_all" / "npz" / "layout" / "xla" / "default" / "valid" / "unet_3d.4x4.bf16.npz"
 needs_pair = pytest.mark.skipif(

@@ -1,7 +1,5 @@
 """Equality of the extractor with the reference in ``hlo_message`` and with a published pair of files."""
 
-import time
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -153,27 +151,6 @@ def test_only_the_entry_root_is_one():
     assert arrays["node_feat"][:, node_columns.IS_ROOT].tolist() == [0, 0, 1, 1], (
         "each computation has a root"
     )
-
-
-def test_extra_features_only_where_asked_for():
-    module = random_program(1).module
-    plain, extra = graph_arrays(module), graph_arrays(module, extra=True)
-    assert extra.keys() - plain.keys() == {"node_extra_feat"}
-    assert all(np.array_equal(plain[key], extra[key]) for key in plain)
-    assert extra["node_extra_feat"].shape == (len(plain["node_opcode"]), len(EXTRA_NAMES))
-    assert len(set(EXTRA_NAMES)) == len(EXTRA_NAMES)
-
-
-def test_forty_thousand_nodes_take_seconds():
-    program = Program()
-    for _ in range(13_300):
-        tensor = program.add("parameter", (8, 128, 128))
-        tensor = program.add("transpose", (128, 8, 128), [tensor], dimensions=[1, 0, 2])
-        program.add("reduce-window", (128, 8, 128), [tensor], window=window(3))
-    start = time.process_time()
-    arrays = graph_arrays(program.module, extra=True)
-    assert arrays["node_feat"].shape == (39_900, 140)
-    assert time.process_time() - start < 15
 
 
 @needs_pair

@@ -9,10 +9,9 @@ import pytest
 from fastslow import cli
 from fastslow.competition import row_order
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.competition.row_order import RowOrder, read_row_orders
+from fastslow.competition.row_order import read_row_orders
 from fastslow.core.errors import DataError
 from fastslow.evaluation.ledger import read_submission_record
-from fastslow.kaggle.client import KaggleError
 from fastslow.kaggle.provenance import GOOGLE, KAGGLE, PROVENANCE, record_provenance
 from fastslow.kaggle.upload import upload
 from helpers.kaggle_stub import KaggleStub, clean_environment
@@ -59,19 +58,6 @@ def test_the_score_goes_into_record_and_ledger_and_nothing_is_sent_twice(stub, c
     assert "uploaded before; asking for its score" in capsys.readouterr().out
     assert stub.calls["CreateSubmission"] == 1 and len(stub.uploads) == 1
     assert json.loads(csv.with_suffix(".json").read_text())["kaggle"]["private"] == 0.705
-
-
-def test_a_run_stopped_while_waiting_only_asks_for_the_score(stub, csv, capsys, monkeypatch):
-    def lose(*_):
-        raise KaggleError("no score yet", "Type it again")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("fastslow.kaggle.upload.wait_for_score", lose)
-        assert cli.main([*COMMAND, "data=kaggle"]) == 1
-    assert "kaggle" not in read_submission_record(csv)
-    assert cli.main([*COMMAND, "data=kaggle"]) == 0
-    assert stub.calls["CreateSubmission"] == 1
-    assert read_submission_record(csv)["kaggle"] == {"public": 0.694, "private": 0.705}
 
 
 def test_an_upload_that_was_cut_off_is_looked_for_before_another(stub, csv, capsys):
@@ -158,17 +144,3 @@ def test_a_submission_of_another_release_than_the_data_is_not_uploaded(stub, csv
     assert not stub.uploads
     row = csv.with_name("ledger.md").read_text().splitlines()
     assert "row order" in row[0] and len(row[-1].split("|")[5].strip()) == 8
-
-
-def test_known_files_in_another_order_are_recognised(csv, monkeypatch):
-    raw = csv.parents[1] / "data" / "raw"
-    orders = read_row_orders(raw)
-    key, own = next(iter(orders.items()))
-    monkeypatch.setattr(row_order, "LAUNCH", {key: own})
-    assert record_provenance(raw, KAGGLE, ()) == "launch"
-    monkeypatch.setattr(row_order, "LAUNCH", {key: RowOrder("0" * 16, own.rows)})
-    assert record_provenance(raw, KAGGLE, ()) == "reordered"
-    monkeypatch.setattr(row_order, "LAUNCH", {key: RowOrder("0" * 16, "0" * 16)})
-    assert record_provenance(raw, KAGGLE, ()) == "unknown"
-    record = json.loads((raw / PROVENANCE).read_text())
-    assert record["row_order"][key] == own._asdict() and set(record["sources"]) == set(LAYOUT_TESTS)

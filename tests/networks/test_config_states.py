@@ -39,20 +39,6 @@ def test_the_partition_of_pairs_is_that_of_brute_force_at_every_level(structure)
 
 @given(structures())
 @settings(max_examples=40)
-def test_pairs_of_a_node_share_a_state_exactly_if_the_codes_within_reach_agree(structure):
-    edge_index, num_nodes, config_index, codes = structure
-    near = np.eye(num_nodes, dtype=int)
-    near[edge_index[:, 0], edge_index[:, 1]] = near[edge_index[:, 1], edge_index[:, 0]] = 1
-    for depth, table in zip(DEPTHS, tables(structure)[1], strict=True):
-        reach = np.linalg.matrix_power(near, depth) > 0
-        for node in range(num_nodes):
-            seen = codes[:, reach[node, config_index]].reshape(len(codes), -1)
-            agree = (seen[:, None] == seen[None, :]).all(2)
-            assert np.array_equal(table[:, node][:, None] == table[:, node][None, :], agree)
-
-
-@given(structures())
-@settings(max_examples=40)
 def test_a_level_counts_names_and_pools_the_states_of_its_nodes(structure):
     num_nodes, num_configs = structure[1], len(structure[3])
     for states, table in zip(*tables(structure), strict=True):
@@ -85,17 +71,6 @@ def test_own_and_aggregation_equal_the_dense_mean_over_neighbours(structure):
                 wanted = np.zeros(dense.shape[1])
                 wanted[below[c]] = mean[n]
                 np.testing.assert_allclose(dense[table[depth][c, n]], wanted, rtol=1e-6)
-
-
-@given(structures(), st.integers(0, 3))
-@settings(max_examples=20)
-def test_more_depth_leaves_the_levels_below_as_they_were(structure, depth):
-    deep, shallow = build(structure, 4), build(structure, depth)
-    assert len(deep) == 5 and len(shallow) == depth + 1
-    for one, other in zip(deep, shallow, strict=False):
-        assert np.array_equal(one.node_ids, other.node_ids)
-        assert np.array_equal(one.multiplicity, other.multiplicity)
-        assert np.array_equal(one.own, other.own)
 
 
 @given(structures(), st.integers(0, 3), st.randoms(use_true_random=False))

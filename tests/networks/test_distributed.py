@@ -17,16 +17,12 @@ import psutil
 import pytest
 import torch
 
-from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import SettingsError
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.networks.hardware import distributed
 from fastslow.networks.training.train import train
 from helpers import rank_training
 from helpers.networks import into, small_training, weights_of
-
-torch.set_num_threads(1)
-
 
 EPOCHS = 12  # a process must be killed between the first checkpoint and the end
 
@@ -43,13 +39,6 @@ def settings(features, tmp_path_factory):
         average_last=2,
         learning_rate=1e-3,
     )
-
-
-@pytest.fixture(scope="module")
-def two(settings, tmp_path_factory):
-    """The folder of a training by two processes, and its manifest."""
-    folder = tmp_path_factory.mktemp("two")
-    return folder, train(into(settings, folder, processes=2))
 
 
 def close(ours, theirs, tolerance=1e-4):
@@ -72,21 +61,6 @@ def test_two_processes_have_the_gradients_of_one(settings, tmp_path):
         close(first[kind], one[kind])
         assert all(torch.equal(first[kind][name], second[kind][name]) for name in one[kind])
     assert first["loss"] == second["loss"] == pytest.approx(one["loss"], rel=1e-5)
-
-
-def test_the_result_is_that_of_one_process(settings, two, tmp_path):
-    folder, manifest = two
-    one = train(into(settings, tmp_path))
-    assert manifest["fingerprint"] == one["fingerprint"]
-    assert manifest["valid"]["mean"] == pytest.approx(one["valid"]["mean"], abs=1e-6)
-    close(weights_of(folder), weights_of(tmp_path), 1e-3)
-    for split, graphs in read_predictions(tmp_path / "run").items():
-        theirs = read_predictions(folder / "run")[split]
-        assert list(theirs) == list(graphs)
-        for name, prediction in graphs.items():
-            np.testing.assert_allclose(theirs[name], prediction, rtol=1e-3, atol=1e-4)
-    left = {path.name for path in (folder / "training").iterdir()}
-    assert left == {path.name for path in (tmp_path / "training").iterdir()}
 
 
 def interrupt(settings):
@@ -113,17 +87,24 @@ def interrupt(settings):
     return raised
 
 
-def test_after_a_process_died_the_same_command_resumes(settings, two, tmp_path, capfd):
-    settings = into(settings, tmp_path, processes=2)
+def test_after_a_process_died_the_command_resumes_to_the_result_of_one_process(settings, tmp_path, capfd):
+    one, folder = train(into(settings, tmp_path)), tmp_path / "two"
+    settings = into(settings, folder, processes=2)
     (error,) = interrupt(settings)
     assert "a process of the training ended; run the same command to resume" in str(error)
-    assert not (tmp_path / "training" / "manifest.json").exists()
-    train(settings)
+    assert not (folder / "training" / "manifest.json").exists()
+    manifest = train(settings)
     assert "training: resumed after epoch " in capfd.readouterr().out
-    whole, resumed = weights_of(two[0]), weights_of(tmp_path)
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-    kept = [read_manifest(folder / "run")["valid"] for folder in (two[0], tmp_path)]
-    assert kept[0] == kept[1]
+    assert manifest["fingerprint"] == one["fingerprint"]
+    assert manifest["valid"]["mean"] == pytest.approx(one["valid"]["mean"], abs=1e-6)
+    close(weights_of(folder), weights_of(tmp_path), 1e-3)
+    for split, graphs in read_predictions(tmp_path / "run").items():
+        theirs = read_predictions(folder / "run")[split]
+        assert list(theirs) == list(graphs)
+        for name, prediction in graphs.items():
+            np.testing.assert_allclose(theirs[name], prediction, rtol=1e-3, atol=1e-4)
+    left = {path.name for path in (folder / "training").iterdir()}
+    assert left == {path.name for path in (tmp_path / "training").iterdir()}
 
 
 def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path):

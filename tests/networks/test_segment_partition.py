@@ -12,8 +12,3 @@ def test_every_node_has_a_segment_and_none_is_empty_or_too_large(num_nodes, max_
     assert part.shape == (num_nodes,) and size.min() > 0 and size.max() <= max_nodes
     assert (np.diff(part) >= 0).all() and size.max() - size.min() <= 1
     assert len(size) == -(-num_nodes // max_nodes)
-
-
-def test_ranges_are_of_equal_size():
-    assert partition(10, 4).tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 2]
-    assert partition(9, 9).tolist() == [0] * 9

@@ -19,8 +19,6 @@ from fastslow.networks.training.train import Training, train
 from helpers.cases import cases
 from helpers.networks import into, small_training, weights_of
 
-torch.set_num_threads(1)
-
 
 class Machine:
     """Makes examples and works on them as long as they fit; notes what was worked on."""
@@ -100,17 +98,6 @@ def test_its_thread_ends_with_it():
         assert threading.active_count() == before
     finally:
         gc.enable()
-
-
-def test_what_never_fits_and_other_errors_are_raised():
-    for error in (MemoryError("Unable to allocate"), RuntimeError("shapes differ")):
-
-        def fail(_, error=error):
-            raise error
-
-        fits = Shrinking(8, "x")
-        with pytest.raises(type(error)):
-            take(StepExamples(fail, drawn([8, 8]), fits, [0]), 2, fits, list)
 
 
 @pytest.fixture
@@ -242,13 +229,6 @@ def test_what_is_too_large_with_two_configurations_is_a_plain_error(error):
         raise error
     with pytest.raises(RuntimeError, match="shape"), explain_memory():
         raise RuntimeError("another shape")
-
-
-def test_items_come_in_order_each_made_once():
-    made = []
-    assert list(prefetch(map(lambda item: made.append(item) or item * 2, range(5)))) == [0, 2, 4, 6, 8]
-    assert made == [0, 1, 2, 3, 4]
-    assert list(prefetch([])) == []
 
 
 def test_one_item_is_made_ahead_in_another_thread_and_no_more():

@@ -18,7 +18,6 @@ from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from fastslow.networks.hardware.step_examples import StepExamples
-from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
@@ -28,7 +27,6 @@ from fastslow.networks.training.validation import Validation
 from helpers.competition_files import build_sample
 from helpers.networks import Interrupted, interrupt, into, lines_of, same_run, small_training, weights_of
 
-torch.set_num_threads(1)
 SAMPLE = PROJECT / "data" / "sample"
 LAYOUT, TILE = get_collection("layout:xla:random"), get_collection("tile:xla")
 PROGRAMS = {
@@ -46,10 +44,6 @@ def one_node_decides(arrays):
     arrays["node_config_feat"] = np.full((len(ORDERS), num_rows, 18), -1, np.float32)
     arrays["node_config_feat"][:, node, :4] = ORDERS
     arrays["config_runtime"] = 1000 + ORDERS @ [100, 10, 1, 0]
-
-
-def constant_runtime(arrays):
-    arrays["config_runtime"][:] = 1000
 
 
 def one_configuration(arrays):
@@ -188,12 +182,6 @@ def test_equal_seeds_give_equal_runs_and_others_do_not(settings, tmp_path):
     assert not same_run(folders[0], folders[2])
 
 
-def test_the_seed_draws_the_first_weights(settings):
-    one, same, other = (make_training(settings.replace(seed=seed)).network for seed in (3, 3, 4))
-    assert torch.equal(one.trunk.node.weight, same.trunk.node.weight)
-    assert not torch.equal(one.trunk.node.weight, other.trunk.node.weight)
-
-
 LONG = {"epochs": 6, "evaluate_every": 2, "dropout": 0.3}
 
 
@@ -210,7 +198,6 @@ def whole(toy, tmp_path_factory):
     [
         ("graph_loss", 1, 0),
         ("graph_loss", 9, 4),
-        ("run_epoch", 3, 2),
         ("evaluate", 2, 4),
         ("choose_weights", 0, 6),
     ],
@@ -248,15 +235,6 @@ def test_a_finished_run_is_not_trained_again(settings, monkeypatch):
     assert train(settings) == manifest
     # excluded from the cache key: they affect location or speed only
     assert train(settings.replace(configs_together=9)) == manifest
-
-
-def test_changed_features_train_again(settings, tmp_path):
-    train(settings)
-    other = build_layout(
-        tmp_path / "other", train=constant_runtime, mobilenet_forward_w32_d5_b8=one_node_decides
-    )
-    assert settings.artifact().is_current()
-    assert not settings.replace(features=[str(other)]).artifact().is_current()
 
 
 def test_features_of_the_other_kind_are_refused(settings, kernels, tmp_path):
@@ -301,7 +279,7 @@ def test_the_best_weights_so_far_survive_an_interruption(settings):
         assert train(settings)["valid"]["weights"] == "epoch 1"
 
 
-@pytest.mark.parametrize("average_score, chosen", [(0.35, "epoch 2"), (0.4, "average"), (0.5, "average")])
+@pytest.mark.parametrize("average_score, chosen", [(0.35, "epoch 2"), (0.4, "average")])
 def test_averaged_weights_are_taken_where_they_are_no_worse(
     settings, monkeypatch, tmp_path, average_score, chosen
 ):
@@ -412,9 +390,7 @@ def test_labels_with_noise_are_denoised(tmp_path, settings, noise):
     torch.testing.assert_close(labels, same)
 
 
-@pytest.mark.parametrize(
-    "configs_per_step, drawn, batches", [(16, 16, 4), (24, 24, 2), (100, 24, 2)], ids=["part", "all", "more"]
-)
+@pytest.mark.parametrize("configs_per_step, drawn, batches", [(16, 16, 4), (100, 24, 2)], ids=["part", "all"])
 def test_a_step_draws_other_configurations_or_takes_all(
     settings, monkeypatch, configs_per_step, drawn, batches
 ):
@@ -450,20 +426,6 @@ def test_a_step_drops_other_edges_each_time_and_the_same_ones_again_with_the_sam
     assert all(np.array_equal(one, other) for one, other in zip(kept[:4], kept[4:], strict=True))
     assert len({edges.tobytes() for edges in kept}) == 4
     assert 0.3 < np.concatenate(kept).mean() < 0.7
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"convolution": name} for name in CONVOLUTIONS if name != "sage"]
-    + [{"node_inputs": "picked+depths", "readout": "mean+unit_sum"}],
-    ids=str,
-)
-def test_every_architecture_learns_and_predicts(settings, changes):
-    training = make_training(settings.replace(**changes, epochs=8, dropout=0.0))
-    losses = [training.run_epoch() for _ in range(8)]
-    assert min(losses[-2:]) < losses[0]
-    (scores,) = predict(training.network, training.dataset, LAYOUT.slug, "valid", 7).values()
-    assert np.isfinite(scores).all() and len(np.unique(scores)) > 1
 
 
 @pytest.mark.parametrize("text", ["pairwise_hinge", "list_mle:1+mse_log:0.02"])
@@ -545,29 +507,15 @@ def test_tile_kernels_train(kernels, tmp_path):
     assert manifest["valid"]["mean"] >= max(row["valid"] for row in lines_of(tmp_path))
 
 
-def test_cross_config_is_used_only_where_asked_for(settings):
-    assert any("cross" in name for name, _ in make_training(settings).network.named_parameters())
-    without = make_training(settings.replace(cross_config=False)).network
-    assert not any("cross" in name for name, _ in without.named_parameters())
-
-
-def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path):
-    settings = settings.replace(configs_per_step=8, dropout=0.3)
-    train(settings)
-    monkeypatch.setattr(fastslow.networks.hardware.step_examples, "prefetch", iter)
-    train(into(settings, tmp_path / "in turn"))
-    assert same_run(tmp_path, tmp_path / "in turn")
-
-
-@pytest.mark.parametrize("precision", ["bfloat16", "float16"], indirect=True)
+@pytest.mark.parametrize("precision", ["float16"], indirect=True)
 def test_a_run_in_half_precision_is_resumed_exactly(settings, tmp_path, precision):
     """On the CPU, as on a GPU: the loss scale of float16 is part of the checkpoint."""
-    settings = settings.replace(epochs=6, evaluate_every=2)
+    settings = settings.replace(epochs=4, evaluate_every=2)
     assert settings.artifact().settings["precision"] == precision
     assert {part.settings["precision"] for part in settings.artifact().parts} == {precision}
     train(into(settings, tmp_path / "whole"))
     with pytest.MonkeyPatch.context() as monkeypatch:
-        interrupt(monkeypatch, "graph_loss", 9)
+        interrupt(monkeypatch, "graph_loss", 5)
         with pytest.raises(Interrupted):
             train(settings)
     train(settings)

@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 import torch
 
@@ -47,18 +46,6 @@ def folder(tmp_path_factory):
 
 def features_of(folder, collection):
     return Features(folder / "features" / collection.slug)
-
-
-def test_train_graphs_of_every_collection_are_trained_on(folder):
-    dataset = GraphDataset(settings_of(folder, OWN, FOREIGN))
-    wanted = [(c, name) for c in (OWN, FOREIGN) for name in features_of(folder, c).names("train")]
-    assert dataset.trainable() == [f"{c.slug}/{name}" for c, name in wanted]
-    for collection, name in wanted:
-        graph = dataset.graph("train", f"{collection.slug}/{name}").graph
-        assert np.array_equal(
-            graph.choices.layout_codes(),
-            features_of(folder, collection).graph("train", name).choices.layout_codes(),
-        )
 
 
 def script_valid(monkeypatch, scores):

@@ -88,13 +88,3 @@ def test_what_fits_elsewhere_is_that_of_the_definition(seed):
     problem = PlacementProblem(graph, 3, DEVICE)
     decision = problem.draw(1, np.random.default_rng(seed))[0]
     assert np.allclose(problem.feedback(decision), slow_feedback(problem, decision), atol=1e-6)
-
-
-def test_a_critical_transfer_makes_the_producers_device_fit():
-    graph = random_graph(0, 2, 1.0)  # one producer, one consumer
-    graph.seconds[:], graph.output_bytes[:] = 3, 16
-    problem = PlacementProblem(graph, 2, DEVICE)
-    apart = problem.feedback(np.array([0, 1]))[:, 0].reshape(2, 2)
-    assert apart[1, 0] > apart[1, 1] == 0 and apart[0, 1] > apart[0, 0] == 0
-    together = problem.feedback(np.array([0, 0]))[:, 0].reshape(2, 2)
-    assert (together[:, 0] == 0).all() and (together[:, 1] < 0).all()

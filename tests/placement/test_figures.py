@@ -2,12 +2,10 @@
 
 import copy
 import dataclasses
-from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fastslow_placement.explain import (
     LEARNED,
@@ -17,7 +15,7 @@ from fastslow_placement.explain import (
     explain,
     jax_sketch,
 )
-from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
+from fastslow_placement.figures import plot_memory
 from fastslow_placement.programs.problems import PlacementProblem
 from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
@@ -42,24 +40,6 @@ def test_the_limit_of_a_device_is_drawn_or_named(memory):
         assert set(lines[0]) == {memory / 1e6}
     else:
         assert f"{memory / 1e6:,.0f} MB" in last.get_text()
-
-
-def test_rules_are_in_the_legend_with_their_cost():
-    figure = plot_learning(placed(1e9))
-    assert not figure.axes[0].texts, "names at equal costs would be on top of each other"
-    names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names == ["search", "rule: 1.000", "other: 1.000"]
-
-
-@cases("devices", [2, 6])
-def test_every_device_and_link_of_the_chart_has_a_line_for_its_name(devices):
-    problem = PlacementProblem(random_graph(1, count=30, density=0.5), devices, DEVICE)
-    found = SimpleNamespace(decision=np.arange(30) % devices)
-    figure = plot_decision(SimpleNamespace(problem=problem, best="rule", found={"rule": found}))
-    FigureCanvasAgg(figure).draw()
-    boxes = [label.get_window_extent() for label in figure.axes[0].get_yticklabels()]
-    assert len(boxes) == devices + devices * (devices - 1)
-    assert all(above.y0 >= below.y1 - 1 for above, below in pairwise(boxes))
 
 
 def test_the_words_and_tables_are_of_the_decision():

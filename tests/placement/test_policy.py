@@ -83,11 +83,6 @@ def test_each_part_of_the_policy_can_be_left_out(part):
     assert whole.shape == without.shape and not torch.allclose(whole, without)
 
 
-def test_a_later_pass_sees_the_decision_of_the_one_before():
-    first, second = (logs[0] for logs in seeded().passes(Inputs(small_problem())))
-    assert not torch.allclose(first, second)
-
-
 def test_training_is_the_same_for_the_same_seed_and_resumes_exactly(tmp_path):
     plan = Schedule(samples=6, updates=6)
     whole = Trainer(seeded(), [small_problem(), small_problem(1)], plan)
@@ -295,12 +290,3 @@ def test_fifty_thousand_units_fit_in_memory():
     logs = policy.passes(Inputs(Matching(50_000)))[0][0]
     logs[:, 0].sum().backward()
     assert torch.isfinite(policy.node.weight.grad).all() and logs.shape == (50_000, 3)
-
-
-def test_threads_are_as_set_inside_and_as_before_after_an_error():
-    before = torch.get_num_threads()
-    for count, expected in [(1, 1), (3, 3), (0, before)]:
-        with pytest.raises(ValueError), torch_threads(count):
-            assert torch.get_num_threads() == expected
-            raise ValueError
-        assert torch.get_num_threads() == before

@@ -42,8 +42,3 @@ def test_a_search_keeps_the_memory_limit_and_repeats_by_its_seed():
     assert problem.evaluate(found.decision[None]).valid[0] and found.cost <= problem.baseline
     assert np.array_equal(found.decision, again.decision) and found.history == again.history
     assert anneal_regions(problem, 400, 1, problem.default).history != found.history
-
-
-def test_one_device_leaves_nothing_to_search():
-    problem = problem_of(0, devices=1)
-    assert anneal_regions(problem, 50).cost == problem.baseline

@@ -17,7 +17,6 @@ from fastslow.rankers.objectives import OBJECTIVES
 from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.train import read_ranker
-from fastslow.workflow.presets import PRESETS, preset_settings
 from helpers.cases import cases
 from helpers.competition_files import write_data_root
 
@@ -166,7 +165,7 @@ def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_in_one(b
     assert settings.artifact().inputs["layout-xla-default"] == other.fingerprint
 
 
-@cases("options", [{}, {"objective": "regression"}, {"early_stopping_rounds": 2, "evaluate_every": 1}])
+@cases("options", [{}, {"early_stopping_rounds": 2, "evaluate_every": 1}])
 def test_one_training_writes_what_a_training_of_each_search_writes(both_searches, options):
     """The trees are those of the source, so the twelve rankers of ``make submit`` are trained as six."""
     both = of_source(both_searches, "default", **options)
@@ -185,20 +184,6 @@ def test_one_training_writes_what_a_training_of_each_search_writes(both_searches
     assert not both.replace(**folders).artifact().is_current()
 
 
-@cases("runs", [["one", "two"], ["folder"], ["one", "one"]])
-def test_runs_are_one_for_each_other_collection(both_searches, runs):
-    with pytest.raises(SettingsError, match="runs: .* is not empty, or 1 folders, of layout-xla-default"):
-        of_source(both_searches, folder="folder", runs=runs).artifact()
-
-
-def test_a_setting_that_the_objective_does_not_read_is_refused():
-    assert RankerSettings(pairs_per_config=4).identity()["pairs_per_config"] == 4
-    assert "pairs_per_config" not in RankerSettings(objective="regression").identity()
-    problem = "pairs_per_config: .* no effect with objective='regression'; leave it at 16, or choose"
-    with pytest.raises(SettingsError, match=problem):
-        RankerSettings(objective="regression", pairs_per_config=4)
-
-
 @cases("name, value", [("train_on", "collection")])
 def test_a_setting_of_layout_is_refused_for_tile(name, value, tmp_path):
     root = write_data_root(tmp_path, "tile:xla")
@@ -211,28 +196,13 @@ def test_a_setting_of_layout_is_refused_for_tile(name, value, tmp_path):
         train.train_ranker(settings.replace(train_on="collection"))
 
 
-@cases("preset", PRESETS)
-@cases("kind", ["layout", "tile"])
-def test_presets_set_nothing_that_is_not_read(preset, kind, tmp_path):
-    settings = preset_settings(preset, {}, "ranker", kind)
-    assert not (kind == "tile" and "train_on" in settings)
-    RankerSettings(**settings)
-
-
 @cases(
     "options, said",
     [
-        (
-            {"objective": "mse"},
-            "objective: 'mse' is not one of regression, pairwise",
-        ),
-        ({"train_on": "all"}, "train_on: 'all' is not one of collection, source, layout"),
+        ({"objective": "mse"}, "objective: 'mse' is not one of regression, pairwise"),
         ({"num_iterations": 0}, "num_iterations"),
         ({"early_stopping_rounds": -1}, "early_stopping_rounds"),
         ({"min_data_in_leaf": 0}, "min_data_in_leaf"),
-        ({"seed": -1}, "seed"),
-        ({"num_threads": -1}, "num_threads"),
-        ({"num_leaves": 1}, "num_leaves"),
         ({"learning_rate": 0}, "learning_rate"),
         ({"feature_fraction": 1.5}, "feature_fraction"),
         ({"configs_per_graph": 1}, "configs_per_graph"),

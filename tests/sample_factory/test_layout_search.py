@@ -48,16 +48,6 @@ def test_a_search_that_is_run_again_proposes_the_same(kind):
     assert run(again, 30) == run(Search(kind, CHOICES, "0/a"), 30)[2:], "also from the middle"
 
 
-def test_searches_of_a_program_differ():
-    random, default = (run(Search(kind, CHOICES, "0/a"), 16) for kind in SEARCHES)
-    assert random != default
-
-
-def test_the_random_search_does_not_look_at_labels():
-    one, other = Search("random", CHOICES, "0/a"), Search("random", CHOICES, "0/a")
-    assert run(one, 24) == run(other, 24, label=lambda configuration: 1)
-
-
 def test_the_genetic_search_finds_faster_ones_than_the_random_search():
     best = {}
     for kind in SEARCHES:
@@ -91,12 +81,6 @@ def test_failures_are_neither_labels_nor_parents_nor_tried_again():
     rounds = run(search, 20, label)
     assert len(search.succeeded()) == 20 < sum(map(len, rounds))
     assert max(count for configuration, count in asked.items() if configuration != DEFAULT) == 1
-
-
-def test_a_search_in_which_everything_fails_goes_on_from_the_default():
-    search = Search("default", CHOICES, "0/a")
-    rounds = run(search, 10, label=lambda configuration: None, rounds=4)
-    assert all(len(r) == BATCH for r in rounds) and search.succeeded() == []
 
 
 @cases("kind", SEARCHES)

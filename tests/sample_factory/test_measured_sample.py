@@ -102,9 +102,3 @@ def test_defaults_are_row_major(cached):
         for choice in node.choices:
             for role, layout in zip(choice.roles, choice.options[0], strict=True):
                 assert is_default(node, role, layout)
-
-
-def test_an_unknown_program_is_refused():
-    with pytest.raises(SettingsError, match="programs: .*nothing"):
-        MeasuredSampleSettings(programs="nothing")
-    assert len(MeasuredSampleSettings().zoo()) > 100

@@ -130,12 +130,6 @@ def test_a_failure_leaves_the_old_folder(competition):
     assert contents(out) == before and len(list(out.parent.iterdir())) == 1
 
 
-def test_an_npz_depends_on_its_arrays_alone():
-    arrays = competition_arrays("layout")
-    as_columns = {name: np.asfortranarray(array) for name, array in arrays.items()}
-    assert npz_bytes(arrays) == npz_bytes(as_columns)
-
-
 def graph_of(labels, kind="random"):
     return SampleGraph(f"layout:xla:{kind}", "train", "a", "a", {"config_runtime": np.array(labels)}, None)
 
@@ -252,16 +246,6 @@ def test_no_structure_of_a_kernel_is_in_two_splits(splits):
     assert {g.split for g in graphs} == {"test" if "test" in splits else "valid"}
 
 
-def test_graphs_can_be_written_as_they_are_made(tmp_path):
-    labelled = labelled_program()
-    graphs = ordered([*layout_graphs(labelled, 0), *tile_graphs(labelled, 5, 0, {})])
-    write_competition(graphs, "", tmp_path / "made")
-    for graph in graphs:
-        collection = get_collection(graph.collection)
-        path = collection.folder(tmp_path / "made", "train") / f"{graph.name}.npz"
-        assert np.array_equal(npz_program(path, collection.kind).runtime, graph.labels)
-
-
 @pytest.fixture
 def compiles(monkeypatch):
     """A stub compiler of three programs, of which one fails; the number of its compiles by task."""
@@ -357,20 +341,6 @@ def test_sizes_choose_programs_and_folders():
     assert large.configurations == 200 and small.configurations == 24
     name = next(name for name, program in PROGRAMS.items() if program.size == "large")
     assert [p.name for p in SampleSettings(programs=name).zoo()] == [name]
-
-
-@cases(
-    "change, said",
-    [
-        ({"size": "huge"}, "size: 'huge' is not one of small, large"),
-        ({"generation": "v1"}, "generation: 'v1' is not one of v2, v3"),
-        ({"programs": "resnet_9000"}, "resnet_9000 are not"),
-        ({"processors": 3}, "did you mean 'processes'"),
-    ],
-)
-def test_wrong_settings_are_refused(change, said):
-    with pytest.raises(SettingsError, match=said):
-        SampleSettings(**change)
 
 
 def test_the_readme_of_the_committed_sample_is_the_generated_text():

@@ -59,11 +59,6 @@ def programs(source, size="small", split=None):
     ]
 
 
-def test_names_tell_programs_apart():
-    assert len(PROGRAMS) == sum(len(family.small) + len(family.large) for family in FAMILIES)
-    assert all(name == program.name for name, program in PROGRAMS.items())
-
-
 def test_every_family_is_in_one_split():
     names = [family.name for family in FAMILIES]
     assert len(names) == len(set(names)) == len(FAMILY_SPLIT)
@@ -81,13 +76,6 @@ def test_there_are_enough_programs_of_each_split(source):
     for split, size in product(SPLITS, ("small", "large")):
         steps = Counter("_forward_" not in program.name for program in programs(source, size, split))
         assert min(steps[True], steps[False]) >= 2, f"{split}, {size}: forward and train steps"
-
-
-def test_there_are_enough_programs_and_families():
-    small = [program for program in PROGRAMS.values() if program.size == "small"]
-    assert len(small) >= 140 and len({(program.source, program.family) for program in small}) >= 80
-    assert sum("_forward_" not in program.name for program in small) >= len(small) / 2
-    assert 0.15 <= sum(program.name.endswith("_f32") for program in small) / len(small) <= 0.5
 
 
 def test_families_of_a_kind_of_network_are_held_out():
@@ -121,9 +109,10 @@ def products(jaxpr):
 def test_the_programs_of_a_family_trace(jax, number, family):
     """The first variant; of every sixth family the last too, a larger training step.
 
-    Every fifth family where the TPU compiler is not installed: nobody makes a sample there.
+    Every tenth family where the TPU compiler is not installed: nobody makes a sample there. JAX traces an
+    unrolled network of a family in a second or more.
     """
-    if number % 5 and not find_spec("libtpu"):
+    if number % 10 and not find_spec("libtpu"):
         return
 
     def types(tree):
@@ -180,38 +169,11 @@ def test_attention_equals_a_loop_over_heads_and_positions(jax):
     np.testing.assert_allclose(attend(q, k, v, mask), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_normalisation_has_zero_mean_and_unit_variance(jax):
-    from make_sample.zoo.layers import Parameters, instance_norm
-
-    x = 3 + 2 * normal(2, 6, 5, 4)
-    scale, shift = np.ones(4, np.float32), np.zeros(4, np.float32)
-    y = instance_norm(Parameters([scale, shift]), x)
-    np.testing.assert_allclose(y.mean((1, 2)), 0, atol=1e-5)
-    np.testing.assert_allclose(y.std((1, 2)), 1, atol=1e-3)
-
-
-def test_linear_attention_equals_the_quadratic_form(jax, apply):
-    from make_sample.zoo.language import linear_attention
-    from make_sample.zoo.layers import from_heads, to_heads
-
-    def quadratic(p, x, heads):
-        q, k, v = (to_heads(p, x, heads, 8) for _ in range(3))
-        weights = jax.numpy.einsum("bthd,bshd->bhts", jax.nn.elu(q) + 1, jax.nn.elu(k) + 1)
-        weights /= weights.sum(-1, keepdims=True)
-        return from_heads(p, jax.numpy.einsum("bhts,bshd->bthd", weights, v), 8)
-
-    x = normal(2, 6, 8)
-    expected = apply(partial(quadratic, heads=2), x)
-    np.testing.assert_allclose(apply(partial(linear_attention, heads=2), x), expected, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     "name, settings",
     [
         ("language.gpt", {}),
-        ("language.llama", {}),
         ("language.scanned_decoder", {}),
-        ("language.transformer", {"kind": "multi_query"}),
         ("language.transformer", {"kind": "relative"}),
         ("language.transformer", {"kind": "retention"}),
         ("language.transformer", {"kind": "state_space"}),
@@ -248,62 +210,3 @@ def test_a_causal_convolution_does_not_look_ahead(apply, name):
 
 def temporal_stack(causal_conv):
     return lambda p, x: causal_conv(p, causal_conv(p, x[:, :, None], 6, 3, 2), 6, 3, 1)[:, :, 0]
-
-
-def test_a_masked_convolution_sees_pixels_above_and_to_the_left_only(apply):
-    from make_sample.zoo.images import masked_conv
-
-    x = normal(1, 6, 6, 2)
-    changed = x.copy()
-    changed[:, 3, 3] += 1
-    network = partial(masked_conv, features=3)
-    difference = apply(network, changed) - apply(network, x)
-    seen = np.abs(np.asarray(difference)).max((0, 3)) > 1e-6
-    assert {*zip(*np.nonzero(seen), strict=True)} == {(3, 4), (4, 2), (4, 3), (4, 4)}
-
-
-def test_shared_layers_request_their_weights_once(apply):
-    from make_sample.zoo.images import siamese
-
-    x, y = normal(2, 8, 8, 3), normal(2, 8, 8, 3)
-    network = partial(siamese, width=4, depth=1)
-    distance, first, second = apply(network, x, x)
-    np.testing.assert_allclose(first, second)
-    swapped = apply(network, y, x)
-    np.testing.assert_allclose(swapped[2], first, rtol=1e-5)
-
-
-def test_the_shift_of_relative_attention_turns_distances_into_positions(jax):
-    """Position s of row t must hold the entry of distance t - s, counted from the right."""
-    from make_sample.zoo.language import shift_distances
-
-    time = 5
-    by_distance = np.arange(time)[::-1] * np.ones((1, 1, time, 1), np.float32)
-    shifted = np.asarray(shift_distances(by_distance))[0, 0]
-    rows, columns = np.tril_indices(time)
-    np.testing.assert_array_equal(shifted[rows, columns], rows - columns)
-
-
-def test_depth_shares_weights_in_albert_and_stacks_them_in_a_scan(jax):
-    from make_sample.zoo.language import albert, scanned_decoder
-    from make_sample.zoo.layers import parameter_shapes
-
-    tokens = jax.ShapeDtypeStruct((2, 8), "int32")
-
-    def shapes(network, depth):
-        shapes = parameter_shapes(partial(network, width=16, depth=depth), tokens, dtype="float32")
-        return [s.shape for s in shapes]
-
-    assert shapes(albert, 1) == shapes(albert, 3)
-    stacked = shapes(scanned_decoder, 3)[1:]
-    assert stacked == [(4, *shape[1:]) for shape in shapes(scanned_decoder, 1)[1:]]
-
-
-def test_windows_are_cut_and_joined(jax):
-    from make_sample.zoo.classifiers import cut_windows, join_windows
-
-    x = normal(2, 8, 12, 3)
-    cut = cut_windows(x, 4)
-    assert cut.shape == (12, 16, 3)
-    np.testing.assert_array_equal(cut[1], x[0, :4, 4:8].reshape(16, 3))
-    np.testing.assert_array_equal(join_windows(cut, x.shape, 4), x)

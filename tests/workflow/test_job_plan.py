@@ -50,31 +50,6 @@ class Trace:
 NETWORK, RANKER = Need(5 * GB, gpu=True), Need(3 * GB)
 
 
-@cases(
-    "machine, needs, together, threads",
-    [
-        (Resources(2, 24 * GB), [NETWORK] * 9 + [RANKER] * 3, 2, "1"),
-        (Resources(2, 8 * GB), [NETWORK] * 3, 1, "1"),  # memory for one
-        (Resources(64, 512 * GB), [NETWORK] * 9, 9, "7"),
-        (Resources(64, 512 * GB, ("0", "1", "2", "3")), [NETWORK] * 9, 4, "7"),  # a GPU each
-        (Resources(16, 128 * GB, ("0",)), [NETWORK] * 4 + [RANKER] * 4, 5, "2"),
-        (Resources(4, 2 * GB), [NETWORK] * 3, 1, "1"),  # more than there is: alone
-    ],
-)
-def test_machines_of_every_size(machine, needs, together, threads, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    trace = Trace(machine, needs)
-    assert trace.results == list(range(len(needs)))
-    assert trace.together() <= together
-    assert {share["OMP_NUM_THREADS"] for share in trace.shares.values()} == {threads}
-    gpus = {share.get("CUDA_VISIBLE_DEVICES") for share in trace.shares.values()}
-    assert gpus - {None} <= {*machine.gpus} and bool(gpus - {None}) == bool(machine.gpus)
-    for now in trace.most:
-        devices = [trace.shares[step].get("CUDA_VISIBLE_DEVICES") for step in now]
-        own = [device for device in devices if device]
-        assert len({*own}) == len(own)  # one network per GPU
-
-
 LONG = Need(5 * GB, long=True)
 
 
@@ -133,6 +108,8 @@ def test_nothing_is_overcommitted(cores, memory, gpus, needs, jobs):
         assert len(now) <= min(cores, jobs or cores)
         assert len(now) == 1 or sum(needs[step].memory for step in now) <= memory * GB
         assert not gpus or sum(needs[step].gpu for step in now) <= gpus
+        devices = [trace.shares[step].get("CUDA_VISIBLE_DEVICES") for step in now if needs[step].gpu]
+        assert not gpus or len({*devices}) == len(devices) and {*devices} <= {*"abc"[:gpus]}
         assert sum(int(trace.shares[step][STEP_CORES]) for step in now) <= cores
     assert all(int(share[STEP_MEMORY]) > 0 for share in trace.shares.values())
 

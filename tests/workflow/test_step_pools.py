@@ -2,22 +2,15 @@
 
 import shutil
 
-import numpy as np
 import pytest
 
 from fastslow import cli
-from fastslow.core.cluster.worker import ClusterError
-from fastslow.core.settings import PROJECT
-from fastslow.features.build import build_features
-from fastslow.features.settings import FeatureSettings
 from fastslow.workflow import step_pools
 from fastslow.workflow.job_plan import Need
 from fastslow.workflow.run import RunSettings, look, make_plan, run_steps
 from fastslow.workflow.step_pools import ClusterPool
-from fastslow.workflow.steps import Step
 from helpers.cases import cases
 from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)
-from helpers.competition_files import write_data_root
 from helpers.workspace import SERIAL
 
 pytest.importorskip("distributed")
@@ -43,26 +36,6 @@ def test_a_run_on_workers_gives_the_files_of_one_machine(scheduler, home, capsys
     assert "  ranker-tile-xla-s0: " in said and "valid " in said
     for folder in REDONE:
         assert (home / folder / "notebook.ipynb").is_file()
-
-
-def test_a_failed_notebook_is_reported_as_on_one_machine(scheduler, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    root = write_data_root(tmp_path / "data", "layout:xla:random", train=("a", "b"))
-    broken = next(root.rglob("a.npz"))
-    np.savez(broken, node_feat=np.zeros((2, 140)))
-    settings = FeatureSettings(data_root=str(root), folder="features/mine", workers=1)
-    step = Step("features", PROJECT / "notebooks" / "10_features.ipynb", settings)
-    with pytest.raises(ClusterError, match=f"features mine: ClusterError: {broken}: (?s:.*)") as error:
-        run_steps([step], 1, scheduler.scheduler_address)
-    assert f"the notebook up to there: {tmp_path / 'features/mine/failed.ipynb'}" in str(error.value)
-
-
-def test_features_are_the_same_file_by_file(scheduler, tmp_path):  # noqa: F811
-    root = write_data_root(tmp_path / "data", "layout:xla:random", train=("a", "b", "c"))
-    settings = FeatureSettings(data_root=str(root), folder=str(tmp_path / "here"), workers=1)
-    there = settings.replace(folder=str(tmp_path / "there"), cluster=scheduler.scheduler_address)
-    assert build_features(settings).equals(build_features(there))
-    assert results(tmp_path / "here") == results(tmp_path / "there")
 
 
 class Recorded:
@@ -117,9 +90,3 @@ def test_steps_ask_for_the_memory_that_they_need(workers, network, ranker, monke
     asked = {name: options["resources"] for name, options in cluster.sent.items()}
     assert asked["training-tile-s0"] == network and asked["ranker-tile-xla-s0"] == ranker
     assert asked["features tile-xla"] == {}, "it only waits for its parts"
-
-
-def test_looking_asks_for_no_memory():
-    cluster = Recorded({"MEMORY": 8e9})
-    ClusterPool(cluster).map(look, make_plan(RunSettings(seeds=1)).steps()[5:7])  # both networks
-    assert [options["resources"] for options in cluster.sent.values()] == [{}, {}]

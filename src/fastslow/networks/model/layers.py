@@ -1,7 +1,7 @@
 """Layers of the network, computed on deduplicated states (``config_states.py``) weighted by multiplicity.
 
 Each layer equals its dense form on all (node, configuration) pairs: ``tests/helpers/dense_reference.py``
-holds the dense forms, and ``tests/networks/test_layers.py`` compares values and gradients. Other message
+holds the dense forms, and ``tests/networks/test_model.py`` compares values and gradients. Other message
 passing than GraphSAGE is in ``convolutions.py``.
 
 S is the number of states of a level, N of nodes, C of configurations, D of channels. Norm and cross-config
