@@ -107,8 +107,7 @@ def measure_ratios(root: Path, configs: int, repeats: int) -> dict[str, float]:
     settings = TrainSettings(**{**_NETWORK, "configs_per_step": configs, "epochs": 2 * repeats + 2})
     trainings = {}
     for name, kind in (("ours", GraphDataset), ("dense", DenseInputs)):
-        inputs = kind([features], settings.num_layers, torch.device("cpu"), pair_edges=settings.pair_edges)
-        trainings[name] = Training(settings, inputs)
+        trainings[name] = Training(settings, kind(settings, [features]))
     make_dense(trainings["dense"].network)
     seconds = {name: _cpu_seconds(training.run_epoch, repeats) for name, training in trainings.items()}
     states = trainings["ours"].dataset.graph("train", f"{collection.slug}/{graph.name}")

@@ -53,7 +53,7 @@ class Contest:
         pruning = our_settings(options, "features").get("hops", FeatureSettings().hops)
         hops = {"whole": WHOLE_GRAPH, "pruned": pruning}
         self.program, self.device = program, pick_device(options.device)
-        self.settings = TrainSettings(**our_settings(options, "gnn"))
+        self.settings = TrainSettings(**{**our_settings(options, "gnn"), "device": options.device})
         graphs = {kind: load_graph(program, hops[kind]) for kind in hops}
         self.features = {kind: OneGraph(program, graph, split=TEST) for kind, graph in graphs.items()}
         self.winner_graph = winner_graph(load_graph(program, HOPS))
@@ -71,7 +71,7 @@ class Contest:
 
     def _inputs(self, form: str, features: OneGraph) -> GraphDataset:
         inputs = GraphDataset if form == "ours" else DenseInputs
-        return inputs([features], self.settings.num_layers, self.device, pair_edges=self.settings.pair_edges)
+        return inputs(self.settings, [features])
 
     def run(self, contender: str, num_configs: int) -> np.ndarray:
         """Predict the first configurations: ``(C,)`` float64."""

@@ -67,10 +67,7 @@ class Contest:
 
     def _training(self, name: str) -> Training:
         kind = GraphDataset if name == "ours" else DenseInputs
-        inputs = kind(
-            [self.features], self.settings.num_layers, self.device, pair_edges=self.settings.pair_edges
-        )
-        training = Training(self.settings, inputs)
+        training = Training(self.settings, kind(self.settings, [self.features]))
         if name == "dense":
             make_dense(training.network)
         return training

@@ -158,9 +158,3 @@ def test_a_missing_libtpu_is_said_with_what_to_install(monkeypatch, use):
         SettingsError, match=r"libtpu, the TPU compiler, is not .*pip install -e '.\[compiler\]'"
     ):
         use()
-
-
-def test_a_missing_jax_is_said_with_what_to_install(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SettingsError, match=r"jax is not installed: pip install -e '.\[compiler\]'"):
-        lower(abs, ())

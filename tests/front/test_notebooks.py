@@ -36,6 +36,12 @@ from helpers.workspace import environment
 LINES = 80  # of code in a notebook; comments and empty lines are free
 
 
+@pytest.fixture(autouse=True)
+def main_module(monkeypatch):
+    """A shell puts its own module in the place of ``__main__``, from which later tests could start nothing."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+
+
 def test_parameters_are_the_settings_their_defaults_and_sentences():
     """Where they are not: ``.venv/bin/python tests/helpers/notebook_parameters.py``."""
     for path in NOTEBOOKS:

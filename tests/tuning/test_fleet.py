@@ -72,7 +72,7 @@ def test_noisy_values_save_once_they_are_confirmed(fleet, monkeypatch):
 def test_tiles_save_against_their_normaliser_and_never_less_than_nothing(fleet):
     for name, over_default in (("better", (2.0, 4.0, 0.9)), ("worse", (2.0, 4.0, 3.0))):
         arrays = tile_arrays(1, configs=3)
-        arrays["config_feat"][:, 0] = 1, 2, 3
+        arrays["config_feat"][:, :8] = np.outer((1, 2, 3), [1] + 5 * [0] + [1, 1])
         arrays["config_runtime"] = (1000 * np.array(over_default)).astype(np.int64)
         write_npz(fleet.parent / f"{name}.npz", arrays)
     fleet.write_text("program,weight\nbetter.npz,4\nworse.npz,6\n" + "worse.npz,1\n" * 3)

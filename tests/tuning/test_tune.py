@@ -167,7 +167,7 @@ def test_a_command_needs_no_compiler(dots, tmp_path, monkeypatch):
 def tile_file(path, over_default):
     """Tiles whose runtimes are these shares of the default's, 1000."""
     arrays = tile_arrays(1, configs=len(over_default))
-    arrays["config_feat"][:, 0] = np.arange(1, 1 + len(over_default))
+    arrays["config_feat"][:, :8] = np.outer(1 + np.arange(len(over_default)), [1] + 5 * [0] + [1, 1])
     arrays["config_runtime"] = (1000 * np.array(over_default)).astype(np.int64)
     arrays["config_runtime_normalizers"] = np.full(len(over_default), 1000)
     return write_npz(path, arrays)
