@@ -38,7 +38,7 @@ LINES = 80  # of code in a notebook; comments and empty lines are free
 
 @pytest.fixture(autouse=True)
 def main_module(monkeypatch):
-    """A shell puts its own module in the place of ``__main__``, from which later tests could start nothing."""
+    """A shell puts its own module in the place of ``__main__``: later tests could start no process."""
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
 
