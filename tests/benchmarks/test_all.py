@@ -59,6 +59,7 @@ def run(folder, capsys):
 
     def call(*arguments):
         source._parse.cache_clear()
+        source._uses.cache_clear()
         source.source_digests.cache_clear()
         status = remeasure.main(["--folder", str(folder), *arguments])
         return status, *capsys.readouterr()

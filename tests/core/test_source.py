@@ -32,6 +32,7 @@ def package(tmp_path, monkeypatch):
 
 def clear():
     source._parse.cache_clear()
+    source._uses.cache_clear()
     source_digests.cache_clear()
 
 

@@ -116,13 +116,13 @@ def _defined(statement: ast.stmt) -> Iterator[str]:
             yield from (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
 
 
-def _uses(module: str, name: str, folder: Path | None) -> Iterator[tuple[str, str]]:
-    """Yield (module, name) of what a definition refers to; every definition of a module used as a value."""
+@cache  # the entries share most of what they reach
+def _uses(module: str, name: str, folder: Path | None) -> frozenset[tuple[str, str]]:
+    """Return (module, name) of what a definition refers to; every definition of a module used as a value."""
     parsed = _parse(module, folder)
     if name in parsed.imported:
         target, inner = parsed.imported[name]
-        yield from ((target, n) for n in ([inner] if inner else _parse(target, folder).definitions))
-        return
+        return frozenset((target, n) for n in ([inner] if inner else _parse(target, folder).definitions))
     attributes: dict[str, set[str]] = {}
     for statement in [*parsed.definitions.get(name, []), *parsed.bare]:
         inside = set()
@@ -132,12 +132,14 @@ def _uses(module: str, name: str, folder: Path | None) -> Iterator[tuple[str, st
                 inside.add(id(node.value))
             elif isinstance(node, ast.Name) and id(node) not in inside:
                 attributes.setdefault(node.id, set())
+    found = set()
     for used, names in attributes.items():
         source, member = parsed.imported.get(used, (None, None))
         if source and member is None and names:
-            yield from ((source, n) for n in names if n in _parse(source, folder).definitions)
+            found |= {(source, n) for n in names if n in _parse(source, folder).definitions}
         elif source or used in parsed.definitions:
-            yield module, used
+            found.add((module, used))
+    return frozenset(found)
 
 
 def _digest(module: str, names: set[str], folder: Path | None) -> str:

@@ -32,6 +32,7 @@ from fastslow.networks.settings.inputs import CONFIG_INPUTS, input_columns
 from fastslow.networks.settings.terms import parse_readout
 
 GNN_ENTRY = "fastslow.networks.training.train:train"
+_DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvmap")  # without one torch finds no GPU
 
 
 class ArchitectureSettings(Settings):
@@ -250,11 +251,13 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         Raises:
             SettingsError: The device is not there.
         """
-        from fastslow.networks.hardware import devices  # imports torch, which takes seconds
+        kind, precision = "cpu", "float32"
+        if self.device != "cpu" and (self.device != "auto" or any(Path(name).exists() for name in _DRIVERS)):
+            from fastslow.networks.hardware import devices  # imports torch, which takes seconds
 
-        device = devices.pick_device(self.device)
-        precision = str(devices.pick_precision(device)).removeprefix("torch.")
-        return {**super().identity(), "device_type": device.type, "precision": precision}
+            device = devices.pick_device(self.device)
+            kind, precision = device.type, str(devices.pick_precision(device)).removeprefix("torch.")
+        return {**super().identity(), "device_type": kind, "precision": precision}
 
     def unread(self) -> Unread:
         """Return the fields that the kind, the variant of segments or a network without blocks ignores."""
