@@ -144,12 +144,6 @@ COMMANDS = {
         main="source devices task device memory policy updates search seed out",
         examples=("program.hlo devices=4", "zoo:transformer_2 task=joint"),
     ),
-    "pack-models": Command(
-        "Pack a finished run into the package: the models that rank where the user has trained none",
-        "fastslow_programs.ranking.pack:PackSettings",
-        "fastslow_programs.ranking.pack:pack_models",
-        first="name",
-    ),
     "sample": Command(
         "Rebuild the sample competition with the TPU compiler (an hour or two; size=large: days)",
         "make_sample.sample:SampleSettings",

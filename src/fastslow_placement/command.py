@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from fastslow.workflow.notebook import run_notebook, with_absolute_paths
 from fastslow.workflow.run import NOTEBOOK
 from fastslow_placement.place import DECISION, DEVICE_TABLE, PLACEMENT, SKETCH, TABLE, WORDS
 from fastslow_placement.settings import ZOO, PlaceSettings
+from fastslow_programs.commands.notebook import run_notebook, with_absolute_paths
 
 
 def place_program(settings: PlaceSettings) -> Path:

@@ -15,14 +15,14 @@ from fastslow.features.unseen import read_unseen
 from fastslow_programs.ranking import packaged
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.models import read_models
-from fastslow_programs.ranking.pack import EXPECTED, MOST_BYTES, PackSettings, pack_models
 from fastslow_programs.ranking.runs import runs_folder
 from fastslow_programs.ranking.trust import Seen
 from helpers.workspace import SAMPLE
+from pack_models import EXPECTED, MOST_BYTES, pack_models
 
 STALE = (
     "features or models changed since these models were trained: pack the models again: "
-    "make submit && fastslow pack-models"
+    "make submit && .venv/bin/python benchmarks/pack_models.py"
 )
 
 
@@ -31,9 +31,9 @@ def packed(home, tmp_path, monkeypatch):
     """The smoke run, packed in place of the models in the package; the run itself is gone."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(packaged, "FOLDER", tmp_path / "models")
-    archive = pack_models(PackSettings(name="smoke"), str(tmp_path / "models"))
+    archive = pack_models("smoke", str(tmp_path / "models"))
     before = archive.read_bytes()
-    pack_models(PackSettings(name="smoke"), str(tmp_path / "models"))
+    pack_models("smoke", str(tmp_path / "models"))
     assert archive.read_bytes() == before, "the same run gives the same bytes"
     stored = {c.slug: read_predictions(resolve(f"runs/smoke/ensemble-{c.slug}"))[TEST] for c in COLLECTIONS}
     seen = {kind: Seen.of(resolve("runs/smoke"), kind) for kind in ("layout", "tile")}

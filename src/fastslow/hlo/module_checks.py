@@ -26,14 +26,8 @@ _OPERANDS = {opcode: count for count, names in _ELEMENTWISE.items() for opcode i
 _SAME_SIZES = frozenset(_OPERANDS)
 _OPERANDS |= {"parameter": 0, "constant": 0, "iota": 0, "bitcast": 1, "bitcast-convert": 1, "broadcast": 1}
 _OPERANDS |= {"get-tuple-element": 1, "reshape": 1, "reverse": 1, "slice": 1, "transpose": 1, "while": 1}
-_OPERANDS |= {
-    "copy-done": 1,
-    "add-dependency": 2,
-    "convolution": 2,
-    "dot": 2,
-    "pad": 2,
-    "select-and-scatter": 3,
-}
+_OPERANDS |= {"copy-done": 1, "add-dependency": 2, "convolution": 2, "dot": 2, "pad": 2}
+_OPERANDS |= {"select-and-scatter": 3}
 _CALLED = {"call": 1, "fusion": 1, "map": 1, "reduce": 1, "reduce-window": 1, "scatter": 1}
 _CALLED |= {"select-and-scatter": 2, "sort": 1, "while": 2}
 

@@ -1,8 +1,12 @@
-"""Pack a finished run into the package: the command ``pack-models``."""
+"""Pack a finished run of ``make submit`` into the package: ``python benchmarks/pack_models.py [NAME]``.
+
+NAME is a run with an ensemble of every collection, by default ``sample``.
+"""
 
 import hashlib
 import io
 import lzma
+import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +20,7 @@ from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.npz_io import write_arrays
-from fastslow.core.settings import Settings, resolve
+from fastslow.core.settings import resolve
 from fastslow.evaluation.ledger import read_submission_record
 from fastslow.evaluation.predictions import read_predictions, read_run_manifest
 from fastslow.evaluation.score_tables import format_overview, pool_seeds
@@ -39,20 +43,13 @@ _READ = (WEIGHTS, SCALERS, MODEL)
 _PACK = "Train the run again (make submit), then pack it"
 
 
-class PackSettings(Settings):
-    """Settings of ``pack-models``."""
-
-    name: str = "sample"
-    """Name of a finished run of ``make submit`` with an ensemble of every collection."""
-
-
-def pack_models(settings: PackSettings, out: str = "src/fastslow_programs/models") -> Path:
+def pack_models(name: str = "sample", out: str = "src/fastslow_programs/models") -> Path:
     """Pack a finished run into one archive, and write the card of its models.
 
     The same run gives the same bytes.
 
     Args:
-        settings: Settings, which name the run.
+        name: Name of a finished run of ``make submit`` with an ensemble of every collection.
         out: Folder to write the archive and its card to.
 
     Returns:
@@ -61,17 +58,17 @@ def pack_models(settings: PackSettings, out: str = "src/fastslow_programs/models
     Raises:
         DataError: The run lacks an ensemble or a member, its record or its features, or is too large.
     """
-    runs = resolve(f"runs/{settings.name}")
+    runs = resolve(f"runs/{name}")
     files = {}
     for folder in _folders(runs):
         manifest = read_manifest(folder)
-        names = [name for name in _READ if name in (manifest.get("outputs") or {})]
-        files |= {f"{folder.name}/{n}": finished_file(folder, n, _PACK, manifest) for n in names}
+        kept = [file for file in _READ if file in (manifest.get("outputs") or {})]
+        files |= {f"{folder.name}/{file}": finished_file(folder, file, _PACK, manifest) for file in kept}
         files[f"{folder.name}/{MANIFEST}"] = folder / MANIFEST
     with tempfile.TemporaryDirectory() as temporary:
         for kind in ("layout", "tile"):
             pairs = {
-                runs / f"ensemble-{c.slug}": Features(resolve(f"features/{settings.name}/{c.slug}"))
+                runs / f"ensemble-{c.slug}": Features(resolve(f"features/{name}/{c.slug}"))
                 for c in COLLECTIONS
                 if c.kind == kind
             }
@@ -86,7 +83,7 @@ def pack_models(settings: PackSettings, out: str = "src/fastslow_programs/models
     with atomic_path(path) as temporary:
         temporary.write_bytes(packed)
     with atomic_path(path.with_name(CARD)) as temporary:
-        temporary.write_text(_card(settings.name, runs, len(packed)))
+        temporary.write_text(_card(name, runs, len(packed)))
     print(f"{path}: {len(packed):,} bytes, {len(files)} files")
     return path
 
@@ -134,7 +131,7 @@ def _card(name: str, runs: Path, size: int) -> str:
     return f"""# Models in the package
 
 `{ARCHIVE}` ({size / 1e6:.1f} MB) holds the networks, boosted trees and ensembles with which `fastslow rank`
-and `fastslow tune` predict where you have trained no run of your own. `fastslow pack-models {name}` packed
+and `fastslow tune` predict where you have trained no run of your own. `benchmarks/pack_models.py` packed
 it from the run of `fastslow submit data=sample` (commit {manifest["commit"]}, {manifest["created"]})
 and wrote this card.
 
@@ -168,3 +165,7 @@ fastest. The first rows are trivial rules. Valid programs chose the weights; no 
 
 MIT, as the code. The sample competition was made by this project; no file of TpuGraphs was used.
 """
+
+
+if __name__ == "__main__":
+    pack_models(*sys.argv[1:2])
