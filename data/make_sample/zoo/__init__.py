@@ -46,14 +46,12 @@ PROGRAMS = {
 _PRODUCTS = {"transposed_products": TRAIN, "mixing": VALID, "split_heads": TEST}
 
 
-def _make(family: str, size: int) -> tuple[Callable, tuple]:
+def _of(family: str, size: int) -> tuple[Callable, tuple]:
     return getattr(import_module("make_sample.zoo.products"), family)(size)
 
 
 PRODUCTS = {
-    (name := f"{family}_{size}_f32"): ZooProgram(
-        name, "xla", family, "measured", partial(_make, family, size)
-    )
+    (name := f"{family}_{size}_f32"): ZooProgram(name, "xla", family, "measured", partial(_of, family, size))
     for family in _PRODUCTS
     for size in (32, 64)
 }
