@@ -119,6 +119,7 @@ def precision(request, monkeypatch):
     monkeypatch.setattr(
         fastslow.networks.hardware.devices, "pick_precision", lambda device: PRECISIONS[request.param]
     )
+    monkeypatch.setattr(fastslow.networks.settings.train_settings, "_DRIVERS", ("/",))  # ask torch
     return request.param
 
 

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+from common.pack_models import EXPECTED, MOST_BYTES, pack_models
 from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import read_arrays
@@ -18,11 +19,10 @@ from fastslow_programs.ranking.models import read_models
 from fastslow_programs.ranking.runs import runs_folder
 from fastslow_programs.ranking.trust import Seen
 from helpers.workspace import SAMPLE
-from pack_models import EXPECTED, MOST_BYTES, pack_models
 
 STALE = (
     "features or models changed since these models were trained: pack the models again: "
-    "make submit && .venv/bin/python benchmarks/pack_models.py"
+    "make submit && PYTHONPATH=benchmarks .venv/bin/python -m common.pack_models"
 )
 
 

@@ -1,8 +1,8 @@
 """The models in the package: a finished run in one archive, so that a first ranking needs no training.
 
-``benchmarks/pack_models.py`` writes the archive and its card. The archive holds the run's own files, byte for
-byte: manifests, weights, scalers, trees. It is unpacked once, into a cache folder, and read as any other run
-is, each file compared with the checksum in its manifest.
+``benchmarks/common/pack_models.py`` writes the archive and its card. The archive holds the run's own files,
+byte for byte: manifests, weights, scalers, trees. It is unpacked once, into a cache folder, and read as any
+other run is, each file compared with the checksum in its manifest.
 """
 
 import contextlib

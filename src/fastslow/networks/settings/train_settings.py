@@ -252,7 +252,7 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
             SettingsError: The device is not there.
         """
         kind, precision = "cpu", "float32"
-        if self.device != "cpu" and (self.device != "auto" or any(Path(name).exists() for name in _DRIVERS)):
+        if self.device not in ("auto", "cpu") or any(Path(name).exists() for name in _DRIVERS):
             from fastslow.networks.hardware import devices  # imports torch, which takes seconds
 
             device = devices.pick_device(self.device)

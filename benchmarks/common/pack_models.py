@@ -1,4 +1,6 @@
-"""Pack a finished run of ``make submit`` into the package: ``python benchmarks/pack_models.py [NAME]``.
+"""Pack a finished run of ``make submit`` into the package.
+
+In ``benchmarks``: ``python -m common.pack_models [NAME]``.
 
 NAME is a run with an ensemble of every collection, by default ``sample``.
 """
@@ -131,8 +133,9 @@ def _card(name: str, runs: Path, size: int) -> str:
     return f"""# Models in the package
 
 `{ARCHIVE}` ({size / 1e6:.1f} MB) holds the networks, boosted trees and ensembles with which `fastslow rank`
-and `fastslow tune` predict where you have trained no run of your own. `benchmarks/pack_models.py` packed
-it from the run of `fastslow submit data=sample` (commit {manifest["commit"]}, {manifest["created"]})
+and `fastslow tune` predict where you have trained no run of your own.
+`benchmarks/common/pack_models.py` packed it from the run of `fastslow submit data=sample`
+(commit {manifest["commit"]}, {manifest["created"]})
 and wrote this card.
 
 ## Data and labels
