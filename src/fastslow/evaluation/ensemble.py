@@ -1,8 +1,8 @@
 """The ensemble of one collection: a weighted mean of its members' normalised predictions.
 
 Every model has the same weight, divided among its seeds, unless other weights are surely better on valid.
-``benchmarks/ensemble.py`` compares this rule with a search on left-out valid programs. On the sample the search
-is 0.02 ahead, nearly all of it on nlp. The networks' epochs were selected on the same programs.
+``benchmarks/ensemble.py`` compares this rule with a search on left-out valid programs. On the sample the
+search is 0.02 ahead, nearly all of it on nlp. The networks' epochs were selected on the same programs.
 """
 
 from collections.abc import Mapping
