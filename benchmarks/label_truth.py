@@ -164,7 +164,7 @@ def page(results: dict[str, dict], truth: dict[str, list], chosen: dict) -> str:
     ]
     parts = [report.table(rows), choice_in_words(chosen), report.table(choices)]
     far = disagreements(truth, results[COMMITTED]["effects"]) or ["none"]
-    parts.append(f"Under the rule of the labels, effects more than {FAR:.0%} off: {'; '.join(far)}.")
+    parts.append(f"Under the rule of the labels, these effects are more than {FAR:.0%} off. {'. '.join(far)}.")
     return "\n\n".join(parts)
 
 

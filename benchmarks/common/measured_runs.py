@@ -21,7 +21,7 @@ DRAWS = 200
 _TEXT = """\
 The rule was chosen on the runs of this table. {draws} times, the rule with the highest tau on a random
 half of the {programs} programs that all rules above know ({configurations:,} configurations) was scored
-on the other half: tau {held_out} (mean, 2.5 and 97.5 percentile); chosen: {chosen}. Bootstrap of the
+on the other half. Tau {held_out} (mean, 2.5 and 97.5 percentile); chosen: {chosen}. Bootstrap of the
 programs, tau of the rule of the labels: {interval}. All programs come from AlexNet."""
 
 

@@ -9,7 +9,6 @@ from fastslow.core.settings import PROJECT
 
 remeasure = importlib.import_module("all")
 BENCHMARKS = PROJECT / "benchmarks"
-RECORD = "> Record of commit "
 SCRIPT = '''"""Measure {name}.
 
 It prints a number.
@@ -109,21 +108,19 @@ def test_what_makes_a_table_stale(folder, run):
     assert states(run)["fast"] == "stale: code" and states(run)["slow"] == "stale: code and sample"
     assert run("--only", "slow")[0] == 0 and "slow 7" in table.read_text()
     assert states(run) == {"fast": "stale: code", "none": "missing", "slow": "present"}
-    table.write_text("> Record of commit 1234567; not of the present code.\n")
+    table.write_text("> Commit 1234567: a line of another form.\n")
     assert states(run)["slow"] == "stale: no stamp"
     with pytest.raises(SystemExit, match="2"):
         run("--only", "x")
 
 
 def test_every_table_was_made_by_its_script():
-    """``python benchmarks/all.py`` makes them; ``--list`` shows which are older than the code, or records."""
+    """``python benchmarks/all.py`` makes them; ``--list`` shows which are older than the code."""
     sample = remeasure.sample_digest()
     scripts = {script.path.stem: script for script in remeasure.find_scripts(BENCHMARKS)}
     for table in (BENCHMARKS / "tables").glob("*.md"):
         assert table.stem in scripts, f"{table.name}: no script makes it"
         script, text = scripts[table.stem], table.read_text()
-        if script.first_line.startswith(RECORD):  # of former code: to be made again
-            continue
         made = remeasure.STAMP.fullmatch(script.first_line)
         assert made, f"{table.name}: its first line is no stamp of all.py"
         assert made["sample"] in (None, sample), f"{table.name}: made on another sample"

@@ -23,9 +23,7 @@ FOLDERS = [
 ]
 PAGES = [page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))]
 PAGES += sorted((ROOT / "src").rglob("*.md"))
-PAGES = [
-    page for page in PAGES if page.name != "CHANGELOG.md" and not page.read_text().startswith("> Record of")
-]
+PAGES = [page for page in PAGES if page.name != "CHANGELOG.md"]
 MODULES = [
     path for folder in ("src", "data/make_sample", "benchmarks") for path in (ROOT / folder).rglob("*.py")
 ]
