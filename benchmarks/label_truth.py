@@ -164,7 +164,8 @@ def page(results: dict[str, dict], truth: dict[str, list], chosen: dict) -> str:
     ]
     parts = [report.table(rows), choice_in_words(chosen), report.table(choices)]
     far = disagreements(truth, results[COMMITTED]["effects"]) or ["none"]
-    parts.append(f"Under the rule of the labels, these effects are more than {FAR:.0%} off. {'. '.join(far)}.")
+    off = f"these effects are more than {FAR:.0%} off. {'. '.join(far)}."
+    parts.append(f"Under the rule of the labels, {off}")
     return "\n\n".join(parts)
 
 
