@@ -77,7 +77,7 @@ def test_it_is_what_a_ranking_learns_of_known_runtimes(space, rng):
     measured = {"config": known, "runtime": noisy}
     found = learn(guide.configurations(space.listed), pd.DataFrame(measured))
     np.testing.assert_allclose(mean, found.mean, atol=1e-6)
-    np.testing.assert_allclose(deviation, found.stack.deviation(found.inputs), atol=1e-6)
+    np.testing.assert_allclose(deviation, found.stack.predict(found.inputs)[1], atol=1e-6)
 
 
 def test_equal_values_one_value_and_many_values(space, rng):

@@ -18,10 +18,8 @@ from scipy.stats import rankdata
 from fastslow.competition.metrics import kendall_tau
 
 _SLOPE = 0.75  # expected slope of the scores over the prediction, both of unit variance
-_NOISE, _DEGREES = (
-    0.1,
-    4.0,
-)  # variance of a measurement, in scores, and the repeats that this guess counts for
+_NOISE = 0.1  # guessed variance of a measurement, in scores
+_DEGREES = 4.0  # repeats that this guess counts for
 _PREDICTIONS = 2.0  # weight of the predictions among the inputs; the columns and the choices have 1
 _TREES, _FEWEST = 100, 8  # trees of the forest, and known configurations that it needs
 _SHARES = {"prediction": 0.55, "process": 0.3, "trees": 0.15}  # weights without evidence
@@ -189,7 +187,16 @@ class Stack:
 
     def mean(self, inputs: Inputs) -> np.ndarray:
         """Return the expected score ``(C,)`` of configurations, lower = faster."""
-        found = {"prediction": inputs.prior, "process": inputs.prior + self._process.predict(inputs.features)}
+        return self._average(inputs, self._process.predict(inputs.features))
+
+    def predict(self, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
+        """Return :meth:`mean` and the standard deviation ``(C,)`` of its errors."""
+        away, deviation = self._process.predict(inputs.features, return_std=True)
+        return self._average(inputs, away), np.sqrt(self.inflation) * deviation
+
+    def _average(self, inputs: Inputs, away: np.ndarray) -> np.ndarray:
+        """Return the average of the models, given the process's difference ``(C,)`` from the prior."""
+        found = {"prediction": inputs.prior, "process": inputs.prior + away}
         if self._trees:
             found["trees"] = self._trees.predict(inputs.features.astype(np.float32))
         return sum(self._weights[name] * own for name, own in found.items())
@@ -197,10 +204,6 @@ class Stack:
     def covariance(self, inputs: Inputs) -> np.ndarray:
         """Return the covariance ``(C, C)`` of the errors of :meth:`mean`, without a measurement's noise."""
         return self.inflation * self._process.predict(inputs.features, return_cov=True)[1]
-
-    def deviation(self, inputs: Inputs) -> np.ndarray:
-        """Return the standard deviation ``(C,)`` of the errors of :meth:`mean`."""
-        return np.sqrt(self.inflation) * self._process.predict(inputs.features, return_std=True)[1]
 
     @cached_property
     def expected_tau(self) -> float | None:

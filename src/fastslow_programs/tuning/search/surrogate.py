@@ -32,8 +32,7 @@ class Surrogate:
 
     def predict(self, configurations: Configurations) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and standard deviation ``(n,)`` of the scores, lower = faster."""
-        inputs = self._encoder(configurations)
-        return self._stack.mean(inputs), self._stack.deviation(inputs)
+        return self._stack.predict(self._encoder(configurations))
 
     def improvement(self, configurations: Configurations) -> np.ndarray:
         """Return the expected improvement ``(n,)`` over the best value so far, as a difference of log values.
