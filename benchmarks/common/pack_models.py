@@ -1,8 +1,6 @@
-"""Pack a finished run of ``make submit`` into the package.
+"""Pack a finished run of ``make submit`` into the package: ``python -m common.pack_models [NAME]``.
 
-In ``benchmarks``: ``python -m common.pack_models [NAME]``.
-
-NAME is a run with an ensemble of every collection, by default ``sample``.
+It is run in ``benchmarks``. NAME is a run with an ensemble of every collection, by default ``sample``.
 """
 
 import hashlib
@@ -135,8 +133,7 @@ def _card(name: str, runs: Path, size: int) -> str:
 `{ARCHIVE}` ({size / 1e6:.1f} MB) holds the networks, boosted trees and ensembles with which `fastslow rank`
 and `fastslow tune` predict where you have trained no run of your own.
 `benchmarks/common/pack_models.py` packed it from the run of `fastslow submit data=sample`
-(commit {manifest["commit"]}, {manifest["created"]})
-and wrote this card.
+(commit {manifest["commit"]}, {manifest["created"]}) and wrote this card.
 
 ## Data and labels
 
