@@ -13,7 +13,6 @@ from fastslow.evaluation.ensemble_weights import (
     NORMALISATIONS,
     combine,
     equal_weights,
-    is_surely_better,
     search_weights,
 )
 from fastslow.evaluation.predictions import read_predictions
@@ -163,10 +162,9 @@ def test_two_models_of_one_short_name_keep_their_full_names():
 def test_an_ensemble_of_noisy_members(request, tmp_path, rng, kind, normalisation):
     features = request.getfixturevalue(kind)
     runs = [write_run(tmp_path / f"m{i}", features, random_scores(features, rng, 0.5)) for i in range(3)]
-    settings = ensemble_settings(
-        features, tmp_path / "both", runs, normalisation=normalisation, weighting="search"
+    manifest = build_ensemble(
+        ensemble_settings(features, tmp_path / "both", runs, normalisation=normalisation)
     )
-    manifest = build_ensemble(settings)
     members = manifest["members"]
     assert list(members) == ["m0", "m1", "m2"] and [m["folder"] for m in members.values()] == runs
     for run, member in zip(runs, members.values(), strict=True):
@@ -188,14 +186,7 @@ def test_equal_weights_are_of_models_and_shared_by_their_seeds():
     assert weights == {"a0": 0.25, "a1": 0.25, "b": 0.5}
 
 
-def test_a_gain_of_two_standard_errors_is_sure():
-    others = dict.fromkeys("abcd", 0.5)
-    assert is_surely_better({"a": 0.6, "b": 0.6, "c": 0.7, "d": 0.5}, others)
-    assert not is_surely_better({"a": 0.9, "b": 0.6, "c": 0.4, "d": 0.5}, others)
-    assert not is_surely_better({"a": 0.6}, {"a": 0.5}), "one graph alone"
-
-
-def test_weights_stay_equal_until_others_are_surely_better(tmp_path, rng):
+def test_a_model_that_failed_has_no_weight_unless_all_are_equal(tmp_path, rng):
     names = {"train": ("a",), "valid": tuple("uvwxyz"), "test": ("t",)}
     features = make_features(tmp_path, "layout:xla:random", names)
     known = random_scores(features, rng, 0.3)
@@ -211,8 +202,7 @@ def test_weights_stay_equal_until_others_are_surely_better(tmp_path, rng):
         assert manifest["valid"]["weights"] == f"{used} of {len(found)} members"
         return found
 
-    assert weights(good) == [0.5, 0.5]
-    assert weights(good, weighting="search") == [1, 0], "the first is as good as any mixture"
+    assert weights(good) == [1, 0], "the first is as good as any mixture"
     assert weights([good[0], *bad]) == [1, 0, 0], "equal weights would reverse the order"
     assert weights([good[0], *bad], weighting="equal") == pytest.approx([1 / 3] * 3)
 
