@@ -62,13 +62,15 @@ def test_the_column_that_orders_every_graph_is_chosen(features, sign):
 
 
 def test_train_graphs_alone_choose_them(features, monkeypatch):
-    for name in ("labels", "graph"):
-
-        def read(self, split, *rest, read=getattr(Features, name)):
+    def of_train(read):
+        def call(self, split, *rest):
             assert split == "train"
             return read(self, split, *rest)
 
-        monkeypatch.setattr(Features, name, read)
+        return call
+
+    for name in ("labels", "graph"):
+        monkeypatch.setattr(Features, name, of_train(getattr(Features, name)))
     assert set(fit_baselines(features)) == {SINGLE, RIDGE}
 
 

@@ -208,9 +208,10 @@ def dynamic(nested):
     return module
 
 
-def with_opcode(opcode):
+def with_opcode(opcode, last=1):
     module = small_module()
-    module.computations[0].instructions[-1].opcode = opcode
+    for instruction in module.computations[0].instructions[-last:]:
+        instruction.opcode = opcode
     return module
 
 
@@ -226,10 +227,7 @@ def without_configurable():
     [
         (dynamic(False), "the shape of parameter parameter.1 is dynamic. Give every dimension a fixed size"),
         (dynamic(True), "the shape of parameter parameter.7 is dynamic"),
-        (
-            with_opcode("erf"),
-            r"no number for the opcode 'erf' \(1 times\). To give it the number 0.* set allow_unknown",
-        ),
+        (with_opcode("magic", 8), r"most of it is unknown to the competition: magic \(taken for no known"),
         (without_configurable(), "it has no convolution, dot or reshape"),
     ],
 )
@@ -240,10 +238,12 @@ def test_a_program_without_a_place_in_the_format_is_refused(tmp_path, module, sa
     assert str(caught.value).startswith(f"{source}: ") and not (tmp_path / "mine").exists()
 
 
-def test_an_unknown_opcode_is_number_0_where_allowed(tmp_path):
-    source = write(tmp_path / "new.pb", with_opcode("erf"))
-    conversion = write_conversion(settings_of(source, tmp_path, allow_unknown=True))
-    assert conversion.arrays["node_opcode"][-1] == 0 and summarise(conversion)["unknown opcodes"] == "erf"
+@cases("opcode, known", [("erf", "tanh"), ("topk", "sort"), ("magic", "no known opcode")])
+def test_a_newer_opcode_is_taken_for_the_nearest_and_named(tmp_path, capsys, opcode, known):
+    conversion = write_conversion(settings_of(write(tmp_path / "new.pb", with_opcode(opcode)), tmp_path))
+    assert conversion.arrays["node_opcode"][-1] == OPCODES.get(known, 0)
+    words = f"{opcode} (taken for {known})"
+    assert summarise(conversion)["newer opcodes"] == words and words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class Source:
 
     @classmethod
     def of(cls, text: str, kernel: str = "") -> "Source":
-        """Parse ``program.hlo`` or ``model.py:function``, and which module of a file with several.
+        """Parse ``program.hlo``, a folder of dumps or ``model.py:function``; ``kernel`` is one module.
 
         Raises:
             SettingsError: The text is neither.
@@ -57,7 +57,7 @@ class Source:
         if not name or (name.endswith(".py") and not function.isidentifier()):
             raise SettingsError(f"source: {text!r} is neither an HLO file nor model.py:FUNCTION")
         path = find_typed(name)
-        if not path.is_file():
+        if not path.is_file() and (function or not path.is_dir()):
             raise DataError(path, "no such file", "Give an HLO file, or model.py:FUNCTION for a JAX function")
         if function and kernel:
             raise SettingsError(f"kernel: {kernel!r} is not empty, but {text!r} is one program")
