@@ -1,11 +1,11 @@
-"""The forms that people have: bare text, several modules, printed dumps, StableHLO, gzip, folders."""
+"""The forms that people have: bare text, several modules, printed dumps, StableHLO, gzip."""
 
 import gzip
 
 import pytest
 
 from fastslow.core.errors import DataError
-from fastslow.hlo.forms import dump_in, earliest, mlir_of, split_text
+from fastslow.hlo.forms import mlir_of, split_text
 from fastslow.hlo.messages import HloProto, ModuleTuningData, TuningData
 from fastslow.hlo.reader import read_hlo, read_hlo_modules
 from helpers.cases import cases
@@ -117,26 +117,3 @@ def test_compressed_protos_and_snapshots(tmp_path):
     path.write_bytes(gzip.compress(snapshot)[:-20])
     with pytest.raises(DataError, match="is a broken gzip file"):
         read_hlo(path)
-
-
-def test_the_dump_of_a_folder(tmp_path):
-    names = [
-        "m.before_optimizations.txt",
-        "m.before_optimizations.hlo.pb",
-        "m.after_optimizations.txt",
-        "m.ll",
-    ]
-    for name in names:
-        (tmp_path / name).touch()
-    assert dump_in(tmp_path).name == "m.before_optimizations.hlo.pb", "the proto needs no parser"
-    (tmp_path / "n.before_layout-assignment.hlo.pb.gz").write_bytes(
-        gzip.compress(small_module().SerializeToString())
-    )
-    assert read_hlo(tmp_path).module == small_module()
-    (tmp_path / "o.before_layout-assignment.txt").touch()
-    with pytest.raises(DataError, match=r"holds 2 dumps \(n.before_.*, o.before_.*\). Name one"):
-        read_hlo(tmp_path)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="empty: holds no dumps"):
-        dump_in(tmp_path / "empty")
-    assert earliest([]) == []

@@ -30,6 +30,7 @@ from fastslow_programs.program.program_tables import (
     list_configurable,
     log10_configurations,
 )
+from fastslow_programs.program.user_program import Source, dump_in
 from helpers.cases import cases
 from helpers.competition_files import npz_program
 from helpers.dot_module import add, rich_module, small_module
@@ -398,3 +399,23 @@ def test_an_hlo_file_needs_no_compiler(source, tmp_path):
     )
     subprocess.run([sys.executable, "-c", blocked + call], check=True)
     assert settings_of(source, tmp_path).npz.is_file()
+
+
+def test_the_dump_of_a_folder(tmp_path):
+    names = [
+        "m.before_optimizations.txt",
+        "m.before_optimizations.hlo.pb",
+        "m.after_optimizations.txt",
+        "m.ll",
+    ]
+    for name in names:
+        (tmp_path / name).touch()
+    assert dump_in(tmp_path).name == "m.before_optimizations.hlo.pb", "the proto needs no parser"
+    (tmp_path / "n.before_layout-assignment.hlo.pb.gz").touch()
+    assert Source.of(str(tmp_path)).path.name == "n.before_layout-assignment.hlo.pb.gz"
+    (tmp_path / "o.before_layout-assignment.txt").touch()
+    with pytest.raises(DataError, match=r"holds 2 dumps \(n.before_.*, o.before_.*\). Name one"):
+        Source.of(str(tmp_path))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="empty: holds no dumps"):
+        dump_in(tmp_path / "empty")

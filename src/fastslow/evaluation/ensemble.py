@@ -17,7 +17,7 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
-from fastslow.core.settings import Positive, Settings, Unread, resolve, unkeyed
+from fastslow.core.settings import Positive, Settings, resolve, unkeyed
 from fastslow.evaluation.baselines import write_baselines
 from fastslow.evaluation.ensemble_weights import NORMALISATIONS, combine, equal_weights, search_weights
 from fastslow.evaluation.predictions import (
@@ -43,17 +43,10 @@ class EnsembleSettings(Settings):
     """Run folders of the members: networks, rankers, other ensembles."""
     folder: str = unkeyed("runs/play/ensemble")
     """Folder to write; it is a run folder like its members' folders."""
-    weighting: Literal["search", "equal"] = "search"
-    """``search`` on valid for the weight of each model, or ``equal`` for every model."""
     normalisation: Literal[*NORMALISATIONS] = "min_max"
     """What the predictions of a graph become: ``min_max`` (0 to 1), ``rank``, or ``raw``, as they are."""
     max_models: Annotated[Positive, Le(1000)] = 20
     """Maximum number of models that the weight search adds, one at a time, with repetition."""
-
-    def unread(self) -> Unread:
-        """Return the fields of the weight search where there is none."""
-        searches = self.weighting == "search"
-        return {} if searches else {"max_models": ("with weighting='equal'", "choose weighting='search'")}
 
     def check(self) -> None:
         """Check ranges."""
@@ -166,9 +159,7 @@ def _ensemble(
         return collection_score(kind, labels, predictions)["mean"]
 
     normalisation = settings.normalisation
-    weights = equal_weights(models.values())
-    if settings.weighting == "search":
-        weights = search_weights(members, normalisation, settings.max_models, valid_score, models.values())
+    weights = search_weights(members, normalisation, settings.max_models, valid_score, models.values())
     alone = [combine(members, VALID, normalisation, equal_weights([runs])) for runs in models.values()]
     combined = {split: combine(members, split, normalisation, weights) for split in PREDICTED_SPLITS}
     valid = collection_score(kind, labels, combined[VALID])

@@ -58,7 +58,7 @@ def search_weights(
     normalisation: str,
     max_models: int,
     valid_score: Callable[[dict[str, np.ndarray]], float],
-    models: Iterable[Sequence[str]] | None = None,
+    models: Iterable[Sequence[str]],
 ) -> dict[str, float]:
     """Search weights by greedy forward selection with replacement (Caruana et al., ICML 2004).
 
@@ -72,12 +72,12 @@ def search_weights(
         max_models: Maximum number of models added, with repetition; weights are multiples of its inverse
             or of a smaller number's.
         valid_score: Function from predictions per graph to the mean metric on valid, higher is better.
-        models: Members that share a weight, such as the seeds of one model; by default each has its own.
+        models: Members that share a weight, such as the seeds of one model.
 
     Returns:
         Weights by member, adding up to 1.
     """
-    models = [[name] for name in members] if models is None else list(models)
+    models = list(models)
     normalise = NORMALISATIONS[normalisation]
     scaled = {
         name: {VALID: {graph: normalise(values) for graph, values in own[VALID].items()}}

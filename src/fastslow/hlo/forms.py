@@ -1,4 +1,4 @@
-"""The forms of a program beside protobufs: HLO text, StableHLO, compressed files, folders of dumps.
+"""The forms of a program beside protobufs: HLO text, StableHLO, compressed files.
 
 XLA's own parser and converter, which jaxlib has, read text and StableHLO. They run in a process of their own:
 some inputs fail a check of theirs, which ends the process; others take any amount of memory.
@@ -22,7 +22,6 @@ MAX_BYTES = 1 << 31  # protobuf's own limit
 _PARSER_BYTES = 8 << 30  # a text of 100 MB takes 2 GB
 _PARSER_SECONDS = 300.0
 _STAGES = ("before_layout", "before_optimizations", "")  # in the names of dumps, the one that we want first
-_LISTED = 20  # names of dumps in a message
 _GZIP, _BYTECODE = b"\x1f\x8b", b"ML\xefR"
 _SECTION = re.compile(r"^\*\*\* Begin (.*) \*\*\*$", re.MULTILINE)  # of --xla_dump_to=-
 _HEADER = re.compile(r"^HloModule\s", re.MULTILINE)
@@ -36,22 +35,6 @@ def earliest(names: Sequence[str]) -> list[int]:
     """Return the positions of the dumps whose names say the stage nearest before layout assignment."""
     stages = ([n for n, name in enumerate(names) if stage in name] for stage in _STAGES)
     return next(filter(None, stages), [])
-
-
-def dump_in(folder: Path) -> Path:
-    """Return the dump of a folder of ``--xla_dump_to`` that was written before layout assignment.
-
-    Raises:
-        DataError: The folder holds no dump, or dumps of several modules.
-    """
-    dumps = sorted(path for path in folder.iterdir() if re.search(r"\.(pb|txt|hlo|mlir)(\.gz)?$", path.name))
-    chosen = [dumps[n] for n in earliest([path.name for path in dumps])]
-    # a proto and the text of one module
-    stems = {re.sub(r"\.(hlo\.pb|txt)(\.gz)?$", "", path.name): path for path in reversed(chosen)}
-    if len(stems) == 1:
-        return next(iter(stems.values()))
-    names = f" ({', '.join(sorted(stems)[:_LISTED])})" if stems else ""
-    raise DataError(folder, f"holds {len(stems) or 'no'} dumps{names}", "Name one file of it")
 
 
 def read_bytes(path: Path) -> bytes:

@@ -10,7 +10,6 @@ HloProto            the compiler under ``--xla_dump_to=FOLDER --xla_dump_hlo_as_
 HloSnapshot         XLA's ``--xla_dump_hlo_snapshots``
 HLO text            the compiler under ``--xla_dump_to=FOLDER`` (``*.txt``), one module or several
 StableHLO           ``lowered.as_text()``, MLIR or VHLO bytecode, ``jax.export``
-folder              of ``--xla_dump_to``: its dump from before layout assignment
 ModuleTuningData    TpuGraphs: a layout program with its measurements
 TuningData          TpuGraphs: tile kernels with their measurements
 ==================  ==================================================================================
@@ -28,7 +27,7 @@ from google.protobuf.message import DecodeError
 
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.core.errors import DataError
-from fastslow.hlo.forms import FORMS, as_text, dump_in, parse, read_bytes
+from fastslow.hlo.forms import FORMS, as_text, parse, read_bytes
 from fastslow.hlo.graph_arrays import tile_config_feat
 from fastslow.hlo.messages import Module, ModuleTuningData, TuningData
 from fastslow.hlo.module_checks import WRITE_AGAIN, check_module
@@ -90,7 +89,7 @@ def choose_module(path: Path, programs: list[HloProgram], kernel: str) -> HloPro
 
 
 def read_hlo_modules(path: Path) -> list[HloProgram]:
-    """Read all modules of an HLO file, or of the one that a folder of dumps holds for us.
+    """Read all modules of an HLO file; TuningData and text may hold several.
 
     Failed runs are dropped, as in TpuGraphs.
 
@@ -99,12 +98,10 @@ def read_hlo_modules(path: Path) -> list[HloProgram]:
 
     Raises:
         DataError: The file is missing, empty, truncated, not HLO, or holds no sound module
-            (:func:`fastslow.hlo.module_checks.check_module`); the folder holds several; or jaxlib is needed
-            and not installed.
+            (:func:`fastslow.hlo.module_checks.check_module`); or jaxlib is needed and not
+            installed.
     """
     path = Path(path)
-    if path.is_dir():
-        path = dump_in(path)
     data = read_bytes(path)
     found = [] if as_text(data) else _parse(data)
     found = found or [ModuleTuningData(module=module) for module in parse(path, data)]
