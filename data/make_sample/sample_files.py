@@ -176,7 +176,7 @@ def tile_graphs(labelled, kernels: int, seed: int, seen: dict[str, str]) -> Iter
 def structure(arrays: Mapping[str, np.ndarray]) -> str:
     """Return a digest of opcodes and directed edges that isomorphic graphs share.
 
-    It is the multiset of the nodes' colours, which those of operands and users refine (Weisfeiler and Leman).
+    It is the multiset of the nodes' colours, refined by their operands' and users' (Weisfeiler and Leman).
     """
     colours, edges = list(map(str, arrays["node_opcode"])), arrays["edge_index"].tolist()
     for _ in range(len(colours)):
