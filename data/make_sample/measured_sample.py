@@ -52,13 +52,7 @@ from fastslow_programs.compiler.layout_choices import (
 from fastslow_programs.compiler.layout_constraints import bind_differences, is_imposed
 from fastslow_programs.compiler.layout_space import ConfigurableNode, configurable_nodes
 from make_sample.layout_search import Search
-from make_sample.sample_files import (
-    SampleGraph,
-    layout_graphs,
-    ordered,
-    shuffled_rows,
-    write_competition,
-)
+from make_sample.sample_files import SampleGraph, layout_graphs, ordered, shuffled_rows, write_competition
 from make_sample.sample_readme import markdown
 from make_sample.zoo import PRODUCTS, PROGRAMS, ZooProgram, in_turns, split_of
 

@@ -45,7 +45,6 @@ from make_sample.zoo import PROGRAMS, ZooProgram, in_turns, split_of
 
 TOGETHER = 12  # programs whose searches take turns; an interrupted run has labelled the others whole
 
-
 CONFIGURATIONS = {"small": 24, "large": 200}
 """Labels per program and search, by size of the sample; the large one has the small one's programs, too."""
 
@@ -221,7 +220,7 @@ def _proposals(labelled: list[LabelledProgram], configurations: int) -> Iterator
 
 
 def kernel_graphs(labelled: list[LabelledProgram], kernels: int, seed: int) -> list[SampleGraph]:
-    """Return the tile graphs of all programs, at most ``kernels`` of each; no structure occurs in two splits.
+    """Return the tile graphs of all programs, at most ``kernels`` of each; isomorphic ones are in one split.
 
     Test programs choose first, then valid, then train, each split in the order given.
     """

@@ -128,8 +128,7 @@ def layout_graphs(labelled, seed: int) -> list[SampleGraph]:
             "node_config_ids": np.array([node.node for node in nodes], np.int64),
             "config_runtime": np.array([cycles for _, cycles in rows], np.int64),
         }
-        default = default_configuration(search.choices)
-        chosen = next((cycles for configuration, cycles in rows if configuration == default), None)
+        chosen = dict(rows).get(default_configuration(search.choices))
         name = _digest(program.name) if labelled.split == TEST else program.name
         collection = f"layout:{program.source}:{kind}"
         graphs.append(SampleGraph(collection, labelled.split, name, program.name, arrays, chosen))
@@ -143,8 +142,8 @@ def tile_graphs(labelled, kernels: int, seed: int, seen: dict[str, str]) -> Iter
         labelled: A :class:`make_sample.sample.LabelledProgram`.
         kernels: Maximum number of kernels.
         seed: Seed of the sample of :data:`MAX_CANDIDATES` candidates and of their order.
-        seen: Split of every candidate table and of every structure (opcodes and edges) so far, by digest,
-            extended in place. A kernel is skipped if its table is known, or its structure from another split.
+        seen: Split of every candidate table and of every :func:`structure` so far, by digest, extended in
+            place. A kernel is skipped if its table is known, or its structure from another split.
     """
     program, record = labelled.program, labelled.tiles
     optimized = Module.FromString(base64.b64decode(record["module"]))
@@ -164,8 +163,7 @@ def tile_graphs(labelled, kernels: int, seed: int, seen: dict[str, str]) -> Iter
         if taken == kernels or table in seen:
             continue
         arrays = graph_arrays(kernel_module(optimized, name))
-        structure = _digest(f"{arrays['node_opcode'].tolist()} {arrays['edge_index'].tolist()}")
-        if seen.setdefault(structure, labelled.split) == labelled.split:
+        if seen.setdefault(structure(arrays), labelled.split) == labelled.split:
             seen[table] = labelled.split
             taken += 1
             identity = _digest(f"{program.name}/{name}")
@@ -173,6 +171,21 @@ def tile_graphs(labelled, kernels: int, seed: int, seen: dict[str, str]) -> Iter
             arrays |= _tile_arrays(kernel, f"{seed}/{identity}")
             del arrays["node_splits"]
             yield SampleGraph("tile:xla", labelled.split, stem, program.name, arrays, kernel["chosen"])
+
+
+def structure(arrays: Mapping[str, np.ndarray]) -> str:
+    """Return a digest of opcodes and directed edges that isomorphic graphs share.
+
+    It is the multiset of the nodes' colours, refined by their operands' and users' (Weisfeiler and Leman).
+    """
+    colours, edges = list(map(str, arrays["node_opcode"])), arrays["edge_index"].tolist()
+    for _ in range(len(colours)):
+        around = [[colour] for colour in colours]
+        for user, operand in edges:
+            around[user].append(f"uses {colours[operand]}")
+            around[operand].append(f"used by {colours[user]}")
+        colours = [_digest(str(sorted(own))) for own in around]
+    return _digest(str(sorted(colours)))
 
 
 def _tile_arrays(kernel: Mapping, draw: str) -> dict[str, np.ndarray]:

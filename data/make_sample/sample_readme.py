@@ -69,8 +69,8 @@ no graph with the published data. Every file here, including this one, was made 
 - **Tile**: a graph is the computation of a fusion and the computations called from it. A kernel has at
   least {candidates} candidates. A program has at most {kernels} kernels, convolutions and dots first.
   Identical candidate tables occur once. A table has at most {max_candidates} candidates: a random sample,
-  and the chosen one. No structure (opcodes and edges) occurs in two splits: test chooses first, then valid,
-  then train.
+  and the chosen one. Kernels of different splits are not isomorphic (opcodes and directed edges): test
+  chooses first, then valid, then train.
 - **Splits are by structure** ([`make_sample.zoo`](../make_sample/zoo/families.py)):
   programs of one family, or whose distance (half the sum of the differences of their opcode shares) is less
   than {apart}, are in one split. Distance to the nearest train program, median (minimum to maximum):
@@ -123,7 +123,7 @@ def sample_readme(graphs: list[SampleGraph], labelled, left_out: dict[str, str],
         without=without / max(1, estimated + without),
         batch=BATCH,
         elite=ELITE,
-        mutation_rates=_join(MUTATION_RATES),
+        mutation_rates=", ".join(f"{rate:g}" for rate in MUTATION_RATES),
         crossover=CROSSOVER,
         candidates=MIN_CANDIDATES,
         kernels=KERNELS,
@@ -158,10 +158,6 @@ def _nearest(graphs: list[SampleGraph], split: str) -> str:
         return f"{split} none"
     found = distance(own, train).min(1)
     return f"{split} {np.median(found):.3f} ({found.min():.3f} to {found.max():.3f})"
-
-
-def _join(values: tuple[float, ...]) -> str:
-    return ", ".join(f"{value:g}" for value in values)
 
 
 def _quartiles(graphs: list[SampleGraph]) -> str:

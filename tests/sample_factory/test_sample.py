@@ -7,8 +7,10 @@ import random
 import re
 import zipfile
 from collections import Counter
+from itertools import combinations
 from types import SimpleNamespace
 
+import networkx
 import numpy as np
 import pytest
 
@@ -34,6 +36,7 @@ from make_sample.sample_files import (
     layout_graphs,
     npz_bytes,
     ordered,
+    structure,
     tile_graphs,
     why_left_out,
     write_competition,
@@ -151,7 +154,7 @@ def test_programs_are_left_out_by_rule(labels, why):
     assert why_left_out([good], 48) == why_left_out([], 48) == "no configurable node, or no label"
 
 
-def labelled_program(split="train", seed=0):
+def labelled_program(split="train", seed=0, leaves=("parameter",)):
     """Return a program with ten labels of each search, two of them failures, and a kernel of each sort."""
     module = rich_module()
     program = SimpleNamespace(name="small_forward", source="xla", family="small")
@@ -160,15 +163,17 @@ def labelled_program(split="train", seed=0):
     for search in searches.values():
         search.labels += [(c, rng.randrange(1_000, 9_000)) for c in search.propose(8)]
         search.labels += [(c, None) for c in search.propose(2)]
-    return LabelledProgram(program, split, module, nodes, searches, tile_record(), [])
+    return LabelledProgram(program, split, module, nodes, searches, tile_record(leaves), [])
 
 
-def tile_record():
-    """Return the record of fusions with candidates of every sort, one no longer in the optimised module."""
+def tile_record(leaves=("parameter",)):
+    """Return the record of fusions with candidates of every sort, one no longer in the optimised module.
+
+    All call one computation, of some operands and a sum.
+    """
     module = Module(name="whole", entry_computation_id=1)
     main, fused = (module.computations.add(name=name, id=n) for n, name in enumerate(("main", "fused"), 1))
-    add(fused, "tanh", (8, 4))
-    main.root_id, fused.root_id = 1, 1
+    main.root_id, fused.root_id = 1, add(fused, "add", (8, 4), *(add(fused, leaf, (8, 4)) for leaf in leaves))
     for _ in range(6):
         add(main, "fusion", (8, 4), called_computation_ids=[2])
 
@@ -241,8 +246,13 @@ def test_kernels_are_counted_and_kept_apart_over_programs():
 
 @cases("splits", [("train", "test"), ("valid", "train"), ("valid", "test")])
 def test_no_structure_of_a_kernel_is_in_two_splits(splits):
-    """All kernels of the program have the same opcodes and edges: they are in the later split alone."""
-    graphs = sample.kernel_graphs([labelled_program(split) for split in splits], 5, 0)
+    """All kernels are isomorphic, with nodes in another order by program: the later split alone has them."""
+    leaves = ("parameter", "constant"), ("constant", "parameter")
+    programs = [labelled_program(split, leaves=own) for split, own in zip(splits, leaves, strict=True)]
+    (first, *_), (second, *_) = (tile_graphs(program, 5, 0, {}) for program in programs)
+    assert first.arrays["node_opcode"].tolist() != second.arrays["node_opcode"].tolist()
+    assert isomorphic(first.arrays, second.arrays)
+    graphs = sample.kernel_graphs(programs, 5, 0)
     assert {g.split for g in graphs} == {"test" if "test" in splits else "valid"}
 
 
@@ -366,14 +376,58 @@ def test_no_held_out_program_of_the_committed_sample_is_near_another_split():
     assert apart.min() >= APART
 
 
-def test_no_structure_of_the_committed_kernels_is_in_two_splits():
-    splits = {}
+def directed_graph(arrays):
+    graph = networkx.DiGraph(arrays["edge_index"].tolist())
+    graph.add_nodes_from((node, {"opcode": int(opcode)}) for node, opcode in enumerate(arrays["node_opcode"]))
+    return graph
+
+
+def isomorphic(first, second):
+    """Whether networkx maps the nodes of one graph to the other's such that opcodes and edges agree."""
+    return networkx.is_isomorphic(*map(directed_graph, (first, second)), node_match=dict.__eq__)
+
+
+def renumbered(arrays, rng):
+    """Return a graph with its nodes and edges in another order."""
+    number = rng.permutation(len(arrays["node_opcode"]))
+    edges = rng.permutation(number[arrays["edge_index"]])
+    return {"node_opcode": arrays["node_opcode"][np.argsort(number)], "edge_index": edges}
+
+
+def rewired(arrays, rng):
+    """Return a graph with the operands of two edges exchanged."""
+    edges = arrays["edge_index"].copy()
+    one, other = rng.choice(len(edges), 2, replace=False)
+    edges[[one, other], 1] = edges[[other, one], 1]
+    return arrays | {"edge_index": edges}
+
+
+def test_a_structure_is_shared_by_isomorphic_graphs_alone(rng):
+    """Of small random graphs with nodes in another order, rewired, and turned round: networkx judges."""
+    found = Counter()
+    for size in [*range(3, 9)] * 20:
+        edges = np.argwhere(np.tri(size, k=-1) * rng.random((size, size)) > 0.5)
+        if len(edges) < 2:
+            continue
+        graph = {"node_opcode": rng.integers(1, 4, size), "edge_index": edges}
+        same = renumbered(graph, rng)
+        assert structure(graph) == structure(same) and isomorphic(graph, same)
+        for other in (rewired(same, rng), same | {"edge_index": same["edge_index"][:, ::-1]}):
+            found[isomorphic(graph, other)] += 1
+            assert (structure(graph) == structure(other)) == isomorphic(graph, other)
+    assert min(found[True], found[False]) > 10
+
+
+def test_no_kernel_of_the_committed_sample_is_isomorphic_to_one_of_another_split():
+    alike = {}  # isomorphic kernels have the same counts
     for split in SPLITS:
         for program in list_programs(SAMPLE, get_collection("tile:xla"), split):
-            arrays = np.load(program.path)
-            structure = arrays["node_opcode"].tobytes(), arrays["edge_index"].tobytes()
-            splits.setdefault(structure, set()).add(split)
-    assert splits and all(len(found) == 1 for found in splits.values())
+            arrays = dict(np.load(program.path))
+            counts = *np.sort(arrays["node_opcode"]).tolist(), len(arrays["edge_index"])
+            alike.setdefault(counts, []).append((split, structure(arrays), arrays))
+    pairs = [pair for own in alike.values() for pair in combinations(own, 2) if pair[0][0] != pair[1][0]]
+    assert len(pairs) > 5, "pairs that need the edges"
+    assert not any(first[1] == second[1] or isomorphic(first[2], second[2]) for first, second in pairs)
 
 
 def test_a_program_of_the_committed_sample_is_made_again_from_source(tmp_path, monkeypatch):
