@@ -82,11 +82,6 @@ def test_tiles_save_against_their_normaliser_and_never_less_than_nothing(fleet):
     assert summary(write_fleet(members, settings))["saved"] == f"0.4, {0.4 / 13:.2%} of all defaults"
 
 
-def test_a_budget_without_a_value_is_an_error(fleet):
-    with pytest.raises(SettingsError, match="budget_seconds: 1e-09 is not enough"):
-        tune_fleet(settings_of(fleet, budget_seconds=1e-9))
-
-
 def test_an_even_split_is_even(fleet):
     tuned = tune_fleet(settings_of(fleet, strategy="random", batch=3))
     counts = [len(member.study.history) for member in tuned]
@@ -168,8 +163,8 @@ def test_a_list_that_is_no_csv_is_refused_by_name(fleet, name):
         settings_of(fleet).read()
 
 
-def test_a_missing_list_and_an_empty_budget(fleet):
-    with pytest.raises(DataError, match="no such file"):
-        tune_fleet(settings_of(fleet.with_name("none.csv")))
+def test_a_budget_without_an_evaluation_is_refused(fleet):
     with pytest.raises(SettingsError, match="evaluations: 0 is not 1 or more"):
         settings_of(fleet, evaluations=0)
+    with pytest.raises(SettingsError, match="budget_seconds: 1e-09 is not enough"):
+        tune_fleet(settings_of(fleet, budget_seconds=1e-9))
