@@ -154,7 +154,6 @@ os.kill(os.getpid(), signal.SIGTERM)
 @cases("use", [require_compiler, Compiler, Compiler.version])
 def test_a_missing_libtpu_is_said_with_what_to_install(monkeypatch, use):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(
-        SettingsError, match=r"libtpu, the TPU compiler, is not .*pip install -e '.\[compiler\]'"
-    ):
+    said = r"libtpu, the TPU compiler, is not .*pip install -e '.\[compiler\]'"
+    with pytest.raises(SettingsError, match=said):
         use()
