@@ -54,7 +54,7 @@ def put_nan_in(path):
 
 
 def test_what_is_lost_or_broken_is_made_again_with_the_same_bytes(home, capsys):
-    """One run mends them all; what nobody broke is not made again. Five kernels start, which takes seconds."""
+    """One run mends them all; what nobody broke is not made again. Five kernels take its seconds."""
     whole = results(home)
     damage = {
         "submissions/smoke.csv": lose,
