@@ -26,19 +26,7 @@ REAL_AT_SAMPLE_ROWS = {
     "xla:default test cd708819": (38, 81.44, 21.7, 18, 2.534, 0.28, 0.585, 0.511, 0.395, 0.179, 0.289),
     "xla:default train alexnet": (26, 67.82, 19.53, 8, 2.26, 0.101, 0.654, 0.436, 0.115, 0.186, 0.255),
     "xla:default train unet3d": (56, 124.76, 16.58, 31, 2, 0.046, 0.798, 0.318, 0.054, _NONE, 0.799),
-    "xla:default valid unet_3d.4x4.bf16": (
-        62,
-        133.3,
-        17.68,
-        31,
-        2.205,
-        0.092,
-        0.721,
-        0.396,
-        0.145,
-        _NONE,
-        0.454,
-    ),
+    "xla:default valid unet_3d": (62, 133.3, 17.68, 31, 2.205, 0.092, 0.721, 0.396, 0.145, _NONE, 0.454),
 }
 """Means of these columns over random subsets of the real files' configurations, of the sample's size."""
 

@@ -20,12 +20,7 @@ from fastslow_programs.compiler.layout_choices import (
 )
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import configurable_nodes
-from fastslow_programs.compiler.libtpu import (
-    Compiler,
-    CompilerError,
-    lower,
-    require_compiler,
-)
+from fastslow_programs.compiler.libtpu import Compiler, CompilerError, lower, require_compiler
 from helpers.cases import cases
 from helpers.dot_module import small_module
 

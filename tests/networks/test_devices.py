@@ -6,11 +6,7 @@ import torch
 
 from fastslow.core.errors import SettingsError
 from fastslow.networks.hardware import devices
-from fastslow.networks.hardware.devices import (
-    autocast,
-    pick_device,
-    pick_precision,
-)
+from fastslow.networks.hardware.devices import autocast, pick_device, pick_precision
 from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.model.losses import pairwise_hinge
 from fastslow.networks.settings.train_settings import TrainSettings

@@ -25,10 +25,7 @@ from fastslow_programs.program.convert import (
     summarise,
     write_conversion,
 )
-from fastslow_programs.program.program_tables import (
-    list_configurable,
-    log10_configurations,
-)
+from fastslow_programs.program.program_tables import list_configurable, log10_configurations
 from helpers.cases import cases
 from helpers.competition_files import npz_program
 from helpers.dot_module import add, measured_module, rich_module, small_module

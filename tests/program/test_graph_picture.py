@@ -12,14 +12,9 @@ from matplotlib.colors import to_hex
 
 from fastslow.competition.opcodes import DOT
 from fastslow.features.nodes.pruning import hop_distance
-from fastslow_programs.program.graph_picture import (
-    COLOURS,
-    assign_layers,
-    place,
-    plot_graph,
-)
+from fastslow_programs.program.graph_picture import COLOURS, assign_layers, place, plot_graph
 from helpers.cases import cases
-from helpers.competition_files import ROOT, graph_arrays, layout_arrays, npz_program
+from helpers.competition_files import graph_arrays, layout_arrays
 
 
 def boxes(figure):
@@ -140,12 +135,3 @@ def test_surroundings_of_a_chosen_node_and_of_a_hub():
     hub |= {"node_config_ids": np.arange(1, 51)}
     figure = plot_graph(hub, "x", node=0)
     assert len(boxes(figure)) == 30 and texts(figure)[0].startswith("parameter #0")
-
-
-@cases("path", sorted((ROOT / "data" / "sample").glob("npz_all/npz/layout/*/random/valid/*.npz"))[::8])
-def test_programs_of_the_sample_can_be_drawn(path):
-    file = npz_program(path, "layout")
-    arrays = {
-        name: getattr(file, name) for name in ("node_feat", "node_opcode", "edge_index", "node_config_ids")
-    }
-    assert plot_graph(arrays, path.stem).axes

@@ -17,12 +17,7 @@ from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.settings import RankSettings
 from fastslow_programs.tuning import evaluators
 from fastslow_programs.tuning import target as target_module
-from fastslow_programs.tuning.result import (
-    list_evaluations,
-    plot_curve,
-    summarise_study,
-    write_result,
-)
+from fastslow_programs.tuning.result import list_evaluations, plot_curve, summarise_study, write_result
 from fastslow_programs.tuning.settings import STRATEGIES, TuneSettings
 from fastslow_programs.tuning.target import read_target
 from fastslow_programs.tuning.tune import complete_study
