@@ -56,10 +56,7 @@ def put_nan_in(path):
 def test_what_is_lost_or_broken_is_made_again_with_the_same_bytes(home, capsys):
     """One run mends them all; what nobody broke is not made again. Five kernels take its seconds."""
     whole = results(home)
-    damage = {
-        "submissions/smoke.csv": lose,
-        "runs/smoke/ranker-tile-xla-s0/predictions.npz": put_nan_in,
-    }
+    damage = {"submissions/smoke.csv": lose, "runs/smoke/ranker-tile-xla-s0/predictions.npz": put_nan_in}
     (mapped,) = (home / "features/smoke/layout-nlp-default/valid").glob("*.choices.npy")
     damage[str(mapped.relative_to(home))] = flip_a_bit
     for name, harm in damage.items():

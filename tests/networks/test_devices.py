@@ -33,12 +33,7 @@ def gpus(monkeypatch):
 
 @pytest.mark.parametrize(
     "name, found, wanted",
-    [
-        ("auto", [], "cpu"),
-        ("auto", [T4], "cuda"),
-        ("cpu", [T4], "cpu"),
-        ("cuda:1", [T4, H100], "cuda:1"),
-    ],
+    [("auto", [], "cpu"), ("auto", [T4], "cuda"), ("cpu", [T4], "cpu"), ("cuda:1", [T4, H100], "cuda:1")],
 )
 def test_the_device_of_the_setting(gpus, name, found, wanted):
     gpus(*found)

@@ -196,12 +196,7 @@ def whole(toy, tmp_path_factory):
 
 @pytest.mark.parametrize(
     "method, calls, epoch",
-    [
-        ("graph_loss", 1, 0),
-        ("graph_loss", 9, 4),
-        ("evaluate", 2, 4),
-        ("choose_weights", 0, 6),
-    ],
+    [("graph_loss", 1, 0), ("graph_loss", 9, 4), ("evaluate", 2, 4), ("choose_weights", 0, 6)],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one(whole, toy, tmp_path, capsys, method, calls, epoch):
     settings = toy_settings(toy, tmp_path, **LONG)

@@ -202,10 +202,7 @@ def without_configurable():
     [
         (dynamic(False), "the shape of parameter parameter.1 is dynamic. Give every dimension a fixed size"),
         (dynamic(True), "the shape of parameter parameter.7 is dynamic"),
-        (
-            with_opcode("erf"),
-            r"no number for the opcode 'erf' \(1 times\). To give it the number 0.* set allow_unknown",
-        ),
+        (with_opcode("erf"), r"no number for the opcode 'erf' \(1 times\). To give it .* set allow_unknown"),
         (without_configurable(), "it has no convolution, dot or reshape"),
     ],
 )
@@ -228,12 +225,7 @@ def test_an_unknown_opcode_is_number_0_where_allowed(tmp_path):
         ({"generation": "v1"}, "generation: 'v1' is not one of v2, v3, v4"),
         ({"collection": "tile:xla"}, "collection: 'tile:xla' is not a layout collection"),
         ({"collection": "layout:xla"}, "collection: 'layout:xla' is none of"),
-        (
-            {"padding": -1},
-            "padding: no such setting of ConvertSettings; the file is 0-padded as the schema says; the"
-            " feature"
-            ' step pads: SET="features.padding=-1"',
-        ),
+        ({"padding": -1}, "padding: no such setting of ConvertSettings; the file is 0-padded as the schema"),
         ({"configs": -1}, "configs: -1 is not 0 or more"),
         ({"configs": 0, "label": True}, "label: True is not False, since configs=0 has labels"),
         ({"name": "../x"}, "name: '../x' is not made of"),

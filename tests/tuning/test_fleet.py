@@ -104,10 +104,7 @@ def test_a_program_gets_as_many_evaluations_as_it_has_up_to_a_batch(fleet, monke
 def test_the_defaults_come_first_the_heaviest_before_the_others(fleet):
     fleet.write_text("program,weight\nslow.npz,1\nflat.npz,3\n")
     first = tune_fleet(settings_of(fleet, evaluations=1))
-    assert {m.study.target.name: len(m.study.history) for m in first} == {
-        "002-flat": 1,
-        "001-slow": 0,
-    }
+    assert {m.study.target.name: len(m.study.history) for m in first} == {"002-flat": 1, "001-slow": 0}
     again = tune_fleet(settings_of(fleet, evaluations=2))
     assert [m.study.history.done[0][0].by for m in again] == ["default", "default"]
 

@@ -62,9 +62,8 @@ def test_replay_of_a_file_finds_its_best(npz, tmp_path, strategy):
     assert study.exhausted and len(study.history) == len(labels) == study.target.space.size
     assert study.history.best[1] == labels.min()
     facts = summarise_study(study)
-    assert (
-        facts["value"] == "the labels of labelled.npz" and "no configuration is left" in facts["evaluations"]
-    )
+    assert facts["value"] == "the labels of labelled.npz"
+    assert "no configuration is left" in facts["evaluations"]
     gained = bool(labels.min() < study.default)
     assert facts["result"].startswith("gained: " if gained else "nothing gained")
     assert ("candidates scored" in facts) == (strategy == "guided")
@@ -147,9 +146,8 @@ def test_failures_are_counted_and_not_fatal(dots, tmp_path):
 @pytest.mark.parametrize(("wanted", "done"), [(50, 8), (2, 2)])
 def test_where_all_fail_it_says_why_and_keeps_the_study(dots, tmp_path, wanted, done):
     settings = measuring(dots, tmp_path, "print('no TPU here')", evaluations=wanted)
-    with pytest.raises(
-        DataError, match=f"all of its {done} evaluations failed: {done} times .*no TPU here.*kept"
-    ):
+    said = f"all of its {done} evaluations failed: {done} times .*no TPU here.*kept"
+    with pytest.raises(DataError, match=said):
         complete_study(settings)
     assert settings.journal.is_file()
 
@@ -196,10 +194,8 @@ def test_a_layout_is_compared_with_the_compilers_own_where_it_is_known(tmp_path)
     assert study.default == arrays["config_runtime"][same].mean()
     del arrays["node_config_default"]
     study = complete_study(settings_of(write_npz(tmp_path / "unknown.npz", arrays), tmp_path, evaluations=1))
-    assert (
-        "commonest option of each choice: the compiler's own is not known"
-        in summarise_study(study)["default"]
-    )
+    unknown = "commonest option of each choice: the compiler's own is not known"
+    assert unknown in summarise_study(study)["default"]
 
 
 def measured_pb(path, kind):
