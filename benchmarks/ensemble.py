@@ -24,12 +24,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.ensemble import EnsembleSettings, models_of
-from fastslow.evaluation.ensemble_weights import (
-    NORMALISATIONS,
-    choose_weights,
-    combine,
-    equal_weights,
-)
+from fastslow.evaluation.ensemble_weights import NORMALISATIONS, combine, equal_weights, search_weights
 from fastslow.evaluation.predictions import Predictions, read_predictions
 from fastslow.features.store import Features
 
@@ -65,18 +60,14 @@ class Members:
 def ways(members: Members) -> dict[str, Callable[[list[str], str], Weights]]:
     """Return ways to choose weights on some programs of valid, by name."""
 
-    def choose(
-        weighting: str, graphs: list[str], normalisation: str, models: list[list[str]] = members.models
-    ) -> Weights:
+    def search(graphs: list[str], normalisation: str, models: list[list[str]] = members.models) -> Weights:
         labels = {g: members.labels[g] for g in graphs}
 
-        def valid_scores(predictions: Mapping[str, np.ndarray]) -> dict[str, float]:
-            return collection_score("layout", labels, predictions)["per_graph"]
+        def valid_score(predictions: Mapping[str, np.ndarray]) -> float:
+            return collection_score("layout", labels, predictions)["mean"]
 
-        own = members.of(graphs)
-        return choose_weights(
-            weighting, own, normalisation, EnsembleSettings().max_models, valid_scores, models
-        )
+        most = EnsembleSettings().max_models
+        return search_weights(members.of(graphs), normalisation, most, valid_score, models)
 
     some = {f"{names[0].split('-')[0]} only": [names] for names in members.models}
     for left_out in members.models if len(members.models) > 2 else ():
@@ -85,11 +76,8 @@ def ways(members: Members) -> dict[str, Callable[[list[str], str], Weights]]:
     return {
         **{way: lambda *_, models=models: equal_weights(models) for way, models in some.items()},
         "equal weights": lambda *_: equal_weights(members.models),
-        "guarded (default)": partial(choose, "guarded"),
-        "a weight for each member": partial(
-            choose, "search", models=[[name] for name in members.predictions]
-        ),
-        "a weight for each model": partial(choose, "search"),
+        "a weight for each member": partial(search, models=[[name] for name in members.predictions]),
+        "a weight for each model (default)": search,
     }
 
 

@@ -28,17 +28,7 @@ from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, get_collecti
 from fastslow.competition.metrics import ranking_tau
 from fastslow.core.errors import SettingsError
 from fastslow.core.files import digest
-from fastslow.evaluation.baselines import (
-    MAX_CONFIGS,
-    RIDGE,
-    SINGLE,
-    GraphRows,
-    choose_column,
-    fit_ridge,
-    predict_configs,
-)
-from fastslow.features.scaling import standardise
-from fastslow.features.train_graphs import draw_graphs, trainable
+from fastslow.evaluation.baselines import fit_baselines, predict_configs
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training
@@ -145,16 +135,10 @@ class Comparison:
 
     def rules(self) -> dict[str, Taus]:
         """Fit the best single feature and the ridge regression as a network learns; score both."""
-        folder, found = self.features(BASE), {SINGLE: {}, RIDGE: {}}
+        folder, found = self.features(BASE), {}
         for features in self.sources(folder, [collection.slug for collection in LAYOUTS]):
-            source = {"": features}
-            drawn = draw_graphs(source, TRAIN, trainable(source), MAX_CONFIGS, seed=0)
-            examples = [
-                GraphRows(standardise(np.asarray(graph.config_feat))[rows], runtime)
-                for graph, rows, runtime in drawn
-            ]
-            for name, rule in ((SINGLE, choose_column(examples)), (RIDGE, fit_ridge(examples))):
-                found[name][features.collection.name] = {
+            for name, rule in fit_baselines(features).items():
+                found.setdefault(name, {})[features.collection.name] = {
                     graph: ranking_tau(runtime, predict_configs(rule, features.graph(VALID, graph)))
                     for graph, runtime in features.labels(VALID).items()
                 }

@@ -61,6 +61,19 @@ def test_the_column_that_orders_every_graph_is_chosen(features, sign):
     assert chosen.describe(features.config_columns).endswith("ascending" if sign > 0 else "descending")
 
 
+def test_train_graphs_alone_choose_them(features, monkeypatch):
+    def of_train(read):
+        def call(self, split, *rest):
+            assert split == "train"
+            return read(self, split, *rest)
+
+        return call
+
+    for name in ("labels", "graph"):
+        monkeypatch.setattr(Features, name, of_train(getattr(Features, name)))
+    assert set(fit_baselines(features)) == {SINGLE, RIDGE}
+
+
 @pytest.mark.parametrize("graphs", [1, 4])
 def test_ridge_finds_a_linear_law_whatever_the_scale_of_a_graph(rng, graphs):
     weights = np.array([1.0, -2, 0.5, 0])
@@ -105,5 +118,5 @@ def test_they_are_written_as_runs(tmp_path, collection):
 
 
 def test_many_graphs_share_the_rows(features, monkeypatch):
-    monkeypatch.setattr(baselines, "MAX_ROWS", 12)
+    monkeypatch.setattr(baselines, "MAX_ROWS", 3 * len(features.names("train")))
     assert {len(example.runtime) for example in read_examples(features)} == {3}

@@ -13,7 +13,6 @@ from fastslow.evaluation.ensemble_weights import (
     NORMALISATIONS,
     combine,
     equal_weights,
-    is_surely_better,
     search_weights,
 )
 from fastslow.evaluation.predictions import read_predictions
@@ -73,7 +72,7 @@ def test_never_worse_on_valid_than_the_best_model(normalisation, data, max_model
     def valid_score(predictions):
         return collection_score(kind, labels, predictions)["mean"]
 
-    weights = search_weights(members, normalisation, max_models, valid_score)
+    weights = search_weights(members, normalisation, max_models, valid_score, [[name] for name in members])
     assert set(weights) == set(members)
     assert min(weights.values()) >= 0 and sum(weights.values()) == pytest.approx(1)
     assert sum(w > 0 for w in weights.values()) <= max_models
@@ -83,18 +82,20 @@ def test_never_worse_on_valid_than_the_best_model(normalisation, data, max_model
 
 def test_the_search_stops_at_the_best_mixture_it_saw():
     members = {name: {"valid": {"g": np.array([value])}} for name, value in (("a", 0.0), ("b", 1.0))}
-    weights = search_weights(members, "raw", 3, lambda predictions: -abs(predictions["g"][0] - 0.5))
+    models = [["a"], ["b"]]
+    weights = search_weights(members, "raw", 3, lambda own: -abs(own["g"][0] - 0.5), models)
     assert weights == {"a": 0.5, "b": 0.5}, "a third member makes it worse"
-    weights = search_weights(members, "raw", 10, lambda predictions: -abs(predictions["g"][0] - 0.3))
+    weights = search_weights(members, "raw", 10, lambda own: -abs(own["g"][0] - 0.3), models)
     assert weights == pytest.approx({"a": 0.7, "b": 0.3})
 
 
 def test_the_search_scores_what_is_combined_and_normalises_each_prediction_once(monkeypatch, rng):
     members = {name: {"valid": {g: rng.standard_normal(5) for g in "gh"}} for name in "abc"}
     scored, calls, rank = [], [], NORMALISATIONS["rank"]
-    search_weights(members, "rank", 4, lambda predictions: scored.append(predictions) or -len(scored))
+    models = [[name] for name in members]
+    search_weights(members, "rank", 4, lambda predictions: scored.append(predictions) or -len(scored), models)
     monkeypatch.setitem(NORMALISATIONS, "rank", lambda values: calls.append(1) or rank(values))
-    search_weights(members, "rank", 4, lambda predictions: 0.0)
+    search_weights(members, "rank", 4, lambda predictions: 0.0, models)
     assert len(calls) == 3 * 2
     shares = [{"a": 1.0, "b": 0.0, "c": 0.0}, {"a": 0.0, "b": 1.0, "c": 0.0}, {"a": 0.0, "b": 0.0, "c": 1.0}]
     shares += [{"a": 1.0, "b": 0.0, "c": 0.0}, {"a": 0.5, "b": 0.5, "c": 0.0}, {"a": 0.5, "b": 0.0, "c": 0.5}]
@@ -163,10 +164,9 @@ def test_two_models_of_one_short_name_keep_their_full_names():
 def test_an_ensemble_of_noisy_members(request, tmp_path, rng, kind, normalisation):
     features = request.getfixturevalue(kind)
     runs = [write_run(tmp_path / f"m{i}", features, random_scores(features, rng, 0.5)) for i in range(3)]
-    settings = ensemble_settings(
-        features, tmp_path / "both", runs, normalisation=normalisation, weighting="search"
+    manifest = build_ensemble(
+        ensemble_settings(features, tmp_path / "both", runs, normalisation=normalisation)
     )
-    manifest = build_ensemble(settings)
     members = manifest["members"]
     assert list(members) == ["m0", "m1", "m2"] and [m["folder"] for m in members.values()] == runs
     for run, member in zip(runs, members.values(), strict=True):
@@ -188,14 +188,7 @@ def test_equal_weights_are_of_models_and_shared_by_their_seeds():
     assert weights == {"a0": 0.25, "a1": 0.25, "b": 0.5}
 
 
-def test_a_gain_of_two_standard_errors_is_sure():
-    others = dict.fromkeys("abcd", 0.5)
-    assert is_surely_better({"a": 0.6, "b": 0.6, "c": 0.7, "d": 0.5}, others)
-    assert not is_surely_better({"a": 0.9, "b": 0.6, "c": 0.4, "d": 0.5}, others)
-    assert not is_surely_better({"a": 0.6}, {"a": 0.5}), "one graph alone"
-
-
-def test_weights_stay_equal_until_others_are_surely_better(tmp_path, rng):
+def test_a_model_that_failed_has_no_weight(tmp_path, rng):
     names = {"train": ("a",), "valid": tuple("uvwxyz"), "test": ("t",)}
     features = make_features(tmp_path, "layout:xla:random", names)
     known = random_scores(features, rng, 0.3)
@@ -203,18 +196,15 @@ def test_weights_stay_equal_until_others_are_surely_better(tmp_path, rng):
     good = [write_run(tmp_path / f"good{i}", features, known) for i in range(2)]
     bad = [write_run(tmp_path / f"bad{i}", features, reverse) for i in range(2)]
 
-    def weights(runs, **settings):
-        folder = tmp_path / "-".join([str(len(runs)), *settings.values()])
-        manifest = build_ensemble(ensemble_settings(features, folder, runs, **settings))
+    def weights(runs):
+        manifest = build_ensemble(ensemble_settings(features, tmp_path / str(len(runs)), runs))
         found = [member["weight"] for member in manifest["members"].values()]
         used = sum(weight > 0 for weight in found)
         assert manifest["valid"]["weights"] == f"{used} of {len(found)} members"
         return found
 
-    assert weights(good) == [0.5, 0.5]
-    assert weights(good, weighting="search") == [1, 0], "the first is as good as any mixture"
+    assert weights(good) == [1, 0], "the first is as good as any mixture"
     assert weights([good[0], *bad]) == [1, 0, 0], "equal weights would reverse the order"
-    assert weights([good[0], *bad], weighting="equal") == pytest.approx([1 / 3] * 3)
 
 
 def test_ensembles_of_ensembles_and_runs_of_one_name(layout, tmp_path, rng):

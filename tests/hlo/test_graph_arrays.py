@@ -91,7 +91,7 @@ def test_element_types(name):
 
 def test_an_element_type_or_opcode_without_a_number_is_invalid_or_0():
     module = Module()
-    module.computations.add(id=1).instructions.add(opcode="erf", shape={"element_type": 23})
+    module.computations.add(id=1).instructions.add(opcode="magic", shape={"element_type": 23})
     arrays = graph_arrays(module)
     assert arrays["node_feat"][0, node_columns.ELEMENT_TYPE].tolist() == [1] + [0] * 18
     assert arrays["node_opcode"].tolist() == [0]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import DataError
-from fastslow.hlo import reader
+from fastslow.hlo import forms
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import HloProto, Module, ModuleTuningData, TuningData
 from fastslow.hlo.reader import read_hlo, read_hlo_modules
@@ -197,14 +197,14 @@ PARSERS = {  # what the parser does: the message
     "os.write(2, b'rank == 4'); os.abort()": "that XLA's parser ends on: its process ended .* rank == 4",
     "bytearray(10**12)": "that XLA's parser ends on: it needed more than the memory limit",
     "time.sleep(60)": "does not finish in 2 s",
-    "raise OSError('no such opcode')": "is not HLO text: no such opcode",
+    "raise OSError('no such opcode')": "is HLO text that this version of XLA does not read: no such opcode",
 }
 
 
 @pytest.mark.parametrize("does", PARSERS)
 def test_a_parser_that_ends_does_not_end_us(file, parser, monkeypatch, does):
     parser(does)
-    monkeypatch.setattr(reader, "_PARSER_SECONDS", 2.0)
+    monkeypatch.setattr(forms, "_PARSER_SECONDS", 2.0)
     with pytest.raises(DataError, match=PARSERS[does]):
         read_hlo(file(HLO_TEXT.encode()))
 
@@ -216,7 +216,7 @@ def test_text_by_the_compilers_own_parser(file):
     assert [inst.opcode for inst in main.instructions] == ["parameter", "transpose", "dot"]
     assert list(main.instructions[2].dot.lhs_contracting) == [1]
     assert list(main.instructions[1].shape.layout.minor_to_major) == [0, 1]
-    with pytest.raises(DataError, match="is not HLO text: INVALID_ARGUMENT.*Write or download"):
+    with pytest.raises(DataError, match="does not read: INVALID_ARGUMENT.*Write or download"):
         read_hlo(file(HLO_TEXT.replace("dot(p, t)", "dot(p, q)").encode()))
 
 

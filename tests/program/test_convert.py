@@ -26,6 +26,7 @@ from fastslow_programs.program.convert import (
     write_conversion,
 )
 from fastslow_programs.program.program_tables import list_configurable, log10_configurations
+from fastslow_programs.program.user_program import Source, dump_in
 from helpers.cases import cases
 from helpers.competition_files import npz_program
 from helpers.dot_module import add, measured_module, rich_module, small_module
@@ -184,9 +185,10 @@ def dynamic(nested):
     return module
 
 
-def with_opcode(opcode):
+def with_opcode(opcode, last=1):
     module = small_module()
-    module.computations[0].instructions[-1].opcode = opcode
+    for instruction in module.computations[0].instructions[-last:]:
+        instruction.opcode = opcode
     return module
 
 
@@ -202,7 +204,7 @@ def without_configurable():
     [
         (dynamic(False), "the shape of parameter parameter.1 is dynamic. Give every dimension a fixed size"),
         (dynamic(True), "the shape of parameter parameter.7 is dynamic"),
-        (with_opcode("erf"), r"no number for the opcode 'erf' \(1 times\). To give it .* set allow_unknown"),
+        (with_opcode("magic", 8), r"most of it is unknown to the competition: magic \(taken for no known"),
         (without_configurable(), "it has no convolution, dot or reshape"),
     ],
 )
@@ -213,10 +215,12 @@ def test_a_program_without_a_place_in_the_format_is_refused(tmp_path, module, sa
     assert str(caught.value).startswith(f"{source}: ") and not (tmp_path / "mine").exists()
 
 
-def test_an_unknown_opcode_is_number_0_where_allowed(tmp_path):
-    source = write(tmp_path / "new.pb", with_opcode("erf"))
-    conversion = write_conversion(settings_of(source, tmp_path, allow_unknown=True))
-    assert conversion.arrays["node_opcode"][-1] == 0 and summarise(conversion)["unknown opcodes"] == "erf"
+@cases("opcode, known", [("erf", "tanh"), ("topk", "sort"), ("magic", "no known opcode")])
+def test_a_newer_opcode_is_taken_for_the_nearest_and_named(tmp_path, capsys, opcode, known):
+    conversion = write_conversion(settings_of(write(tmp_path / "new.pb", with_opcode(opcode)), tmp_path))
+    assert conversion.arrays["node_opcode"][-1] == OPCODES.get(known, 0)
+    words = f"{opcode} (taken for {known})"
+    assert summarise(conversion)["newer opcodes"] == words and words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -358,3 +362,23 @@ def test_an_hlo_file_needs_no_compiler(source, tmp_path):
     )
     subprocess.run([sys.executable, "-c", blocked + call], check=True)
     assert settings_of(source, tmp_path).npz.is_file()
+
+
+def test_the_dump_of_a_folder(tmp_path):
+    names = [
+        "m.before_optimizations.txt",
+        "m.before_optimizations.hlo.pb",
+        "m.after_optimizations.txt",
+        "m.ll",
+    ]
+    for name in names:
+        (tmp_path / name).touch()
+    assert dump_in(tmp_path).name == "m.before_optimizations.hlo.pb", "the proto needs no parser"
+    (tmp_path / "n.before_layout-assignment.hlo.pb.gz").touch()
+    assert Source.of(str(tmp_path)).path.name == "n.before_layout-assignment.hlo.pb.gz"
+    (tmp_path / "o.before_layout-assignment.txt").touch()
+    with pytest.raises(DataError, match=r"holds 2 dumps \(n.before_.*, o.before_.*\). Name one"):
+        Source.of(str(tmp_path))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="empty: holds no dumps"):
+        dump_in(tmp_path / "empty")

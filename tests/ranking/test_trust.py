@@ -56,6 +56,8 @@ def test_without_programs_at_such_a_distance_nothing_is_expected():
     assert words[0].startswith("trust: 100% of its nodes would need another opcode")
     assert words[1].startswith("expected Kendall's tau: unknown")
     assert words[2] == "no train program has: convolution (100% of its nodes); 5 choices, at most 2 there"
+    few, many = (own.judge(LAYOUT, graph(DOT, choices=count)) for count in (1, 50))
+    assert few.words()[:2] == many.words()[:2], "drawn configurations change no expected score"
 
 
 def test_a_familiar_program_has_nothing_unfamiliar():

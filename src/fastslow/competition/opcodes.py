@@ -28,9 +28,23 @@ _NAMES = _TABLE.split()
 OPCODES: dict[str, int] = {name: number for number, name in enumerate(_NAMES, start=1)}
 """Opcode id, 1 to 120, by HLO name (``"all-reduce"``)."""
 
+NEAREST = {
+    "ragged-dot": "dot",  # a product of matrices, of groups of rows or with scales of its operands
+    "scaled-dot": "dot",
+    "topk": "sort",  # what the compiler makes of it
+    "ragged-all-to-all": "all-to-all",
+    "collective-broadcast": "collective-permute",
+} | dict.fromkeys(("acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "sinh"), "tanh")
+"""For opcodes that are newer than TpuGraphs, the one whose cost and layouts are most alike."""
+
 CONVOLUTION = OPCODES["convolution"]
 DOT = OPCODES["dot"]
 RESHAPE = OPCODES["reshape"]
+
+
+def opcode_number(name: str) -> int:
+    """Return the number of an HLO opcode, or of the nearest known one; 0 where there is none."""
+    return OPCODES.get(NEAREST.get(name, name), 0)
 
 
 def opcode_name(opcode: int) -> str:

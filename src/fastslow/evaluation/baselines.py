@@ -2,13 +2,14 @@
 
 ``best single feature``
     One column of ``config_feat``, ascending or descending, that has the best mean Kendall's tau over the
-    graphs of train and valid.
+    train graphs.
 ``ridge on config features``
     Ridge regression of the standardised log runtime of a graph on all columns of ``config_feat``,
-    standardised over its configurations.
+    standardised over its configurations. Its penalty is chosen by cross-validation over the train graphs.
 ``product of bounds``
     Tile only. The product of all bounds of a tile, ascending or descending as on train.
 
+Valid chooses nothing, so a rule's valid score is as honest as its test score.
 They are run folders as the models write them (:mod:`fastslow.evaluation.predictions`), so their scores are
 computed like the models' scores. They are no members of an ensemble.
 """
@@ -19,7 +20,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
+from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN
 from fastslow.competition.metrics import ranking_tau, ranking_taus
 from fastslow.competition.schema import TILE_ROLES
 from fastslow.evaluation.predictions import write_run
@@ -101,7 +102,7 @@ class GraphRows(NamedTuple):
 
 
 def read_examples(features: Features) -> list[GraphRows]:
-    """Read the graphs that the baselines are chosen on: train and valid graphs that carry a ranking signal.
+    """Read the graphs that the baselines are chosen on: train graphs that carry a ranking signal.
 
     Args:
         features: The features of a collection.
@@ -112,13 +113,11 @@ def read_examples(features: Features) -> list[GraphRows]:
     Raises:
         DataError: No train graph carries a ranking signal.
     """
-    valid = [name for name, runtime in features.labels(VALID).items() if runtime.min() < runtime.max()]
-    names = {TRAIN: trainable({"": features}), VALID: valid}
-    most = min(MAX_CONFIGS, max(2, MAX_ROWS // sum(map(len, names.values()))))
+    names = trainable({"": features})
+    most = min(MAX_CONFIGS, max(2, MAX_ROWS // len(names)))
     return [
         GraphRows(standardise(np.asarray(graph.config_feat))[rows], runtime)
-        for split, own in names.items()
-        for graph, rows, runtime in draw_graphs({"": features}, split, own, most, seed=0)
+        for graph, rows, runtime in draw_graphs({"": features}, TRAIN, names, most, seed=0)
     ]
 
 
@@ -171,7 +170,7 @@ def choose_bounds(features: Features) -> Columns:
 
 
 def fit_baselines(features: Features) -> dict[str, Baseline]:
-    """Choose every baseline of a collection on its train and valid graphs.
+    """Choose every baseline of a collection on its train graphs.
 
     Args:
         features: The features of the collection.

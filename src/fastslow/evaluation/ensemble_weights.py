@@ -10,8 +10,6 @@ from fastslow.competition.catalog import VALID
 from fastslow.evaluation.predictions import Predictions
 from fastslow.features.scaling import unit_ranks
 
-SURE = 2.0  # standard errors by which searched weights must be ahead of equal ones
-
 
 def min_max(prediction: np.ndarray) -> np.ndarray:
     """Rescale the predictions ``(C,)`` of one graph to 0 (fastest) to 1; all 0 where they are equal."""
@@ -55,25 +53,12 @@ def equal_weights(models: Iterable[Sequence[str]]) -> dict[str, float]:
     return {name: 1 / len(models) / len(names) for names in models for name in names}
 
 
-def is_surely_better(scores: Mapping[str, float], others: Mapping[str, float]) -> bool:
-    """Return whether scores per graph are ahead of others by more than two standard errors of the mean gain.
-
-    On a single graph nothing is sure.
-
-    Args:
-        scores: Score by graph, higher is better.
-        others: Scores of the same graphs.
-    """
-    gains = np.array([value - others[graph] for graph, value in scores.items()])
-    return len(gains) > 1 and gains.mean() > SURE * gains.std(ddof=1) / math.sqrt(len(gains))
-
-
 def search_weights(
     members: Mapping[str, Predictions],
     normalisation: str,
     max_models: int,
     valid_score: Callable[[dict[str, np.ndarray]], float],
-    models: Iterable[Sequence[str]] | None = None,
+    models: Iterable[Sequence[str]],
 ) -> dict[str, float]:
     """Search weights by greedy forward selection with replacement (Caruana et al., ICML 2004).
 
@@ -87,12 +72,12 @@ def search_weights(
         max_models: Maximum number of models added, with repetition; weights are multiples of its inverse
             or of a smaller number's.
         valid_score: Function from predictions per graph to the mean metric on valid, higher is better.
-        models: Members that share a weight, such as the seeds of one model; by default each has its own.
+        models: Members that share a weight, such as the seeds of one model.
 
     Returns:
         Weights by member, adding up to 1.
     """
-    models = [[name] for name in members] if models is None else list(models)
+    models = list(models)
     normalise = NORMALISATIONS[normalisation]
     scaled = {
         name: {VALID: {graph: normalise(values) for graph, values in own[VALID].items()}}
@@ -118,37 +103,3 @@ def search_weights(
 def _shares(models: Sequence[Sequence[str]], times: Mapping[int, int], total: int) -> dict[str, float]:
     """Return the weight of each member where model ``i`` was chosen ``times[i]`` times out of ``total``."""
     return {name: times[number] / total / len(names) for number, names in enumerate(models) for name in names}
-
-
-def choose_weights(
-    weighting: str,
-    members: Mapping[str, Predictions],
-    normalisation: str,
-    max_models: int,
-    valid_scores: Callable[[dict[str, np.ndarray]], Mapping[str, float]],
-    models: Iterable[Sequence[str]],
-) -> dict[str, float]:
-    """Return weights by member, adding up to 1.
-
-    Args:
-        weighting: ``equal``, ``search`` (:func:`search_weights`), or ``guarded``: equal, unless the searched
-            ones are surely better on valid.
-        members: Predictions by member.
-        normalisation: One of ``NORMALISATIONS``.
-        max_models: As for :func:`search_weights`.
-        valid_scores: Function from predictions per graph to the metric per graph, higher is better.
-        models: Members that share a weight.
-    """
-    models = list(models)
-    equal = equal_weights(models)
-    if weighting == "equal":
-        return equal
-
-    def valid_score(predictions: dict[str, np.ndarray]) -> float:
-        return float(np.mean(list(valid_scores(predictions).values())))
-
-    found = search_weights(members, normalisation, max_models, valid_score, models)
-    if weighting == "search":
-        return found
-    own, others = (valid_scores(combine(members, VALID, normalisation, w)) for w in (found, equal))
-    return found if is_surely_better(own, others) else equal

@@ -14,7 +14,7 @@ import numpy as np
 from fastslow.competition import node_columns
 from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.node_columns import COLUMN_NAMES, LISTS
-from fastslow.competition.opcodes import OPCODES
+from fastslow.competition.opcodes import opcode_number
 from fastslow.competition.schema import NODE_FEATURES
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Instruction, Module
 
@@ -74,15 +74,15 @@ def graph_arrays(module: Module, fill: float = 0, extra: bool = False) -> dict[s
 
     Returns:
         ``node_feat`` (N, 140) float32, see :mod:`fastslow.competition.node_columns`. ``node_opcode`` (N,)
-        uint8, 0 for an opcode that TpuGraphs does not number. ``edge_index`` (E, 2) int64, rows (consumer,
-        operand) and (caller, root of the called computation), sorted and distinct. ``node_splits`` (1, S)
-        int64, ends of the computations named cluster, while or cond. With ``extra`` also ``node_extra_feat``
-        (N, X) float32 with columns :data:`EXTRA_NAMES`.
+        uint8, see :func:`fastslow.competition.opcodes.opcode_number`. ``edge_index`` (E, 2) int64, rows
+        (consumer, operand) and (caller, root of the called computation), sorted and distinct. ``node_splits``
+        (1, S) int64, ends of the computations named cluster, while or cond. With ``extra`` also
+        ``node_extra_feat`` (N, X) float32 with columns :data:`EXTRA_NAMES`.
     """
     nodes = [inst for part in module.computations for inst in part.instructions]
     arrays = {
         "node_feat": _node_features(module, nodes, fill),
-        "node_opcode": np.array([OPCODES.get(inst.opcode, 0) for inst in nodes], np.uint8),
+        "node_opcode": np.array([opcode_number(inst.opcode) for inst in nodes], np.uint8),
         "edge_index": _edges(module),
         "node_splits": np.array([_splits(module)], np.int64),
     }

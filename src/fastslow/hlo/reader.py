@@ -1,4 +1,4 @@
-"""Read HLO files: the compiler's dumps, as protobuf or text, and TpuGraphs' files with measurements.
+"""Read HLO files: the compiler's dumps, other forms of a program, and TpuGraphs' files with measurements.
 
 The kind of a file is recognised by its content, not by its name:
 
@@ -7,10 +7,14 @@ kind                written by
 ==================  ==================================================================================
 HloModuleProto      XLA's ``HloModule::ToProto``; JAX's ``as_serialized_hlo_module_proto``
 HloProto            the compiler under ``--xla_dump_to=FOLDER --xla_dump_hlo_as_proto`` (``*.hlo.pb``)
-HLO text            the compiler under ``--xla_dump_to=FOLDER`` (``*.txt``)
+HloSnapshot         XLA's ``--xla_dump_hlo_snapshots``
+HLO text            the compiler under ``--xla_dump_to=FOLDER`` (``*.txt``), one module or several
+StableHLO           ``lowered.as_text()``, MLIR or VHLO bytecode, ``jax.export``
 ModuleTuningData    TpuGraphs: a layout program with its measurements
 TuningData          TpuGraphs: tile kernels with their measurements
 ==================  ==================================================================================
+
+Each may be compressed with gzip. :mod:`fastslow.hlo.forms` reads what is no protobuf.
 """
 
 import re
@@ -23,17 +27,11 @@ from google.protobuf.message import DecodeError
 
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.core.errors import DataError
-from fastslow.core.input_files import check_regular
-from fastslow.core.isolated import TIMED_OUT, Killed, call_isolated
+from fastslow.hlo.forms import FORMS, as_text, parse, read_bytes
 from fastslow.hlo.graph_arrays import tile_config_feat
 from fastslow.hlo.messages import Module, ModuleTuningData, TuningData
 from fastslow.hlo.module_checks import WRITE_AGAIN, check_module
 
-_KINDS = "An HLO file is an HloModuleProto, an HloProto, HLO text, or a TpuGraphs .pb"
-_DUMP = "Dump the program with XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto' and use a *.hlo.pb"
-_MAX_BYTES = 1 << 31  # protobuf's own limit
-_PARSER_BYTES = 8 << 30  # a text of 100 MB takes 2 GB
-_PARSER_SECONDS = 300.0
 _OPCODE = re.compile(r"[a-z][a-z0-9-]*")
 _LISTED = 20  # names of kernels in a message
 
@@ -67,8 +65,7 @@ def read_hlo(path: Path, kernel: str = "") -> HloProgram:
 
     Raises:
         DataError: As for :func:`read_hlo_modules`; or the file holds several modules and none is chosen, no
-        such
-            one, or two of that name.
+            such one, or two of that name.
     """
     return choose_module(path, read_hlo_modules(path), kernel)
 
@@ -92,7 +89,7 @@ def choose_module(path: Path, programs: list[HloProgram], kernel: str) -> HloPro
 
 
 def read_hlo_modules(path: Path) -> list[HloProgram]:
-    """Read all modules of an HLO file; only TpuGraphs' TuningData holds more than one.
+    """Read all modules of an HLO file; TuningData and text may hold several.
 
     Failed runs are dropped, as in TpuGraphs.
 
@@ -101,72 +98,18 @@ def read_hlo_modules(path: Path) -> list[HloProgram]:
 
     Raises:
         DataError: The file is missing, empty, truncated, not HLO, or holds no sound module
-            (:func:`fastslow.hlo.module_checks.check_module`); or it is text and jaxlib is not installed.
+            (:func:`fastslow.hlo.module_checks.check_module`); or jaxlib is needed and not
+            installed.
     """
     path = Path(path)
-    check_regular(path, _MAX_BYTES)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(path, error.strerror.lower(), "Check the path") from None
-    if not data:
-        raise DataError(path, "is empty", WRITE_AGAIN)
-    text = _as_text(data)
-    found = _parse(data) if text is None else [ModuleTuningData(module=_parse_text(path, text))]
+    data = read_bytes(path)
+    found = [] if as_text(data) else _parse(data)
+    found = found or [ModuleTuningData(module=module) for module in parse(path, data)]
     if not found:
-        raise DataError(path, "is not HLO, or is truncated", _KINDS)
+        raise DataError(path, "is not HLO, or is truncated", FORMS)
     for tuned in found:
         check_module(path, tuned.module)
     return [HloProgram(tuned.module, _runs(path, tuned)) for tuned in found]
-
-
-def _as_text(data: bytes) -> str | None:
-    """Return the file as text, None if binary: a protobuf of HLO holds control characters (field tags)."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return None
-    return None if re.search(r"[\x00-\x08]", text) else text
-
-
-def _parse_text(path: Path, text: str) -> Module:
-    """Parse an HLO text dump with XLA's own parser, in a process of its own: some inputs end it.
-
-    Some inputs fail a check of the parser, which ends its process; others take any amount of memory.
-    """
-    if re.match(r"\s*(module\b|#\w+ = loc|func\.func)", text):
-        remedy = (
-            "Save lowered.compiler_ir('hlo').as_serialized_hlo_module_proto() instead of lowered.as_text()"
-        )
-        raise DataError(path, "is StableHLO text, expected HLO", remedy)
-    if not re.search(r"^\s*HloModule\s", text, re.MULTILINE):
-        raise DataError(path, "is not HLO", _KINDS)
-    try:
-        return Module.FromString(
-            call_isolated(_module_of_text, path.absolute(), seconds=_PARSER_SECONDS, memory=_PARSER_BYTES)
-        )
-    except Killed as error:
-        if error.kind == TIMED_OUT:
-            problem = f"is HLO text that XLA's parser does not finish in {_PARSER_SECONDS:.0f} s"
-            raise DataError(path, problem, _DUMP) from None
-        raise DataError(path, f"is HLO text that XLA's parser ends on: {error}", WRITE_AGAIN) from None
-    except ImportError:
-        problem = "is HLO text, which only XLA's own parser reads, and jaxlib is not installed"
-        raise DataError(path, problem, f"{_DUMP}, or pip install 'fastslow[compiler]'") from None
-    except ValueError as error:
-        raise DataError(path, f"is not HLO text: {str(error)[:500]}", WRITE_AGAIN) from None
-
-
-def _module_of_text(path: Path) -> bytes:
-    """Return the serialised module of an HLO text; run in a process of its own."""
-    from jaxlib.xla_client import hlo
-
-    try:
-        return hlo.hlo_module_from_text(path.read_text("utf-8")).as_serialized_hlo_module_proto()
-    except MemoryError:
-        raise
-    except Exception as error:  # of a type that only jaxlib can unpickle
-        raise ValueError(" ".join(str(error).split())) from None
 
 
 def _parse(data: bytes) -> list[ModuleTuningData]:
@@ -177,13 +120,14 @@ def _parse(data: bytes) -> list[ModuleTuningData]:
     module = _decode(Module, data)
     if module and _is_module(module):
         return [ModuleTuningData(module=module)]
-    tuned = _decode(ModuleTuningData, data)
-    if tuned and _is_module(tuned.module):
-        if not (tuned.fingerprint or tuned.config_index_to_node):  # an HloProto, whose field 3 is no run
-            tuned.ClearField("runs")
-        return [tuned]
-    tuning = _decode(TuningData, data)
-    return list(tuning.modules) if tuning and all(_is_module(part.module) for part in tuning.modules) else []
+    tuned, tuning = _decode(ModuleTuningData, data), _decode(TuningData, data)
+    found = [tuned] if tuned and _is_module(tuned.module) else list(tuning.modules) if tuning else []
+    if not all(_is_module(part.module) for part in found):
+        return []
+    for part in found:
+        if not (part.fingerprint or part.config_index_to_node):  # an HloProto, whose field 3 is no run
+            part.ClearField("runs")
+    return found
 
 
 def _decode(message: Any, data: bytes):

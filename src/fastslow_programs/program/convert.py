@@ -7,8 +7,9 @@ configurations are sampled from its layout space. ``fastslow.convert``, ``make c
 
 import hashlib
 import random
+import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import TEST, ProgramFile, get_collection
-from fastslow.competition.opcodes import OPCODES
+from fastslow.competition.opcodes import NEAREST, OPCODES, opcode_number
 from fastslow.competition.reader import Program, program_of, read_npz
 from fastslow.competition.schema import DEFAULTS
 from fastslow.core.artifacts import Artifact
@@ -46,6 +47,7 @@ from fastslow_programs.program.user_program import refuse_failure
 PICTURE = "graph.png"
 TABLE = "nodes.csv"
 _TRIES = 500  # draws in a row without a new configuration, after which the space counts as exhausted
+_MOSTLY = 0.5  # share of instructions of an unknown opcode, above which a program is refused
 _SHOWN, _REASONS = 200, 3  # characters of the compiler's message, and different messages, that are shown
 
 
@@ -102,7 +104,7 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
     labeller = settings.labeller()
     hlo = source.read(labeller, ask_compiler=settings.label or ask_compiler)
     module = hlo.module
-    check_module(source.path, module, settings.allow_unknown)
+    check_module(source.path, module)
     nodes = configurable_nodes(module, hlo.layouts)
     if not nodes and "config_feat" not in hlo.runs:
         problem = "it has no convolution, dot or reshape, the configurable instructions"
@@ -179,10 +181,15 @@ def _write_report(program: ConvertedProgram, settings: ConvertSettings) -> None:
         artifact.finish((PICTURE, TABLE), summary=summarise(program).to_dict())
 
 
-def check_module(path: Path, module: Module, allow_unknown: bool) -> None:
-    """Raise :class:`DataError` if a shape is dynamic, or an opcode has no number in the competition.
+def check_module(path: Path, module: Module) -> None:
+    """Check that the competition's format can represent a program; print a warning of newer opcodes.
 
-    ``allow_unknown`` accepts such opcodes. The source of the program, ``path``, is for messages.
+    Args:
+        path: Source of the program, for messages.
+        module: The program.
+
+    Raises:
+        DataError: A shape is dynamic, or most instructions have an opcode without a near known one.
     """
     opcodes: Counter = Counter()
     for computation in module.computations:
@@ -191,12 +198,18 @@ def check_module(path: Path, module: Module, allow_unknown: bool) -> None:
             if _is_dynamic(instruction.shape):
                 problem = f"the shape of {instruction.opcode} {instruction.name} is dynamic"
                 raise DataError(path, problem, "Give every dimension a fixed size")
-    unknown = [f"{opcode!r} ({count} times)" for opcode, count in opcodes.items() if opcode not in OPCODES]
-    if unknown and not allow_unknown:
-        problem = f"the competition has no number for the opcode {', '.join(unknown)}"
-        raise DataError(
-            path, problem, "To give it the number 0, which no model was trained on, set allow_unknown=True"
-        )
+    unknown = sum(count for opcode, count in opcodes.items() if not opcode_number(opcode))
+    words = newer_opcodes(opcodes)
+    if unknown > _MOSTLY * opcodes.total():
+        raise DataError(path, f"most of it is unknown to the competition: {words}", "Rank another program")
+    if words:
+        print(f"warning: {path}: newer than the competition's opcodes: {words}", file=sys.stderr)
+
+
+def newer_opcodes(opcodes: Iterable[str]) -> str:
+    """Return in words the known opcode for each one that the competition does not number."""
+    newer = sorted({opcode for opcode in opcodes if opcode not in OPCODES})
+    return ", ".join(f"{opcode} (taken for {NEAREST.get(opcode, 'no known opcode')})" for opcode in newer)
 
 
 def _is_dynamic(shape) -> bool:
@@ -259,12 +272,12 @@ def count_failures(failures: list[str], configurations: int) -> str:
 def summarise(program: ConvertedProgram) -> pd.Series:
     """Return the sizes of the graph, of its configuration space and of the file, named after the npz."""
     arrays, nodes = program.arrays, program.nodes
-    unknown = {i.opcode for c in program.module.computations for i in c.instructions} - OPCODES.keys()
+    opcodes = (i.opcode for c in program.module.computations for i in c.instructions)
     facts = {
         "nodes": len(arrays["node_opcode"]),
         "edges": len(arrays["edge_index"]),
         "computations": len(program.module.computations),
-        "unknown opcodes": ", ".join(sorted(unknown)) or "none",
+        "newer opcodes": newer_opcodes(opcodes) or "none",
         "configurable nodes": len(nodes),
         "possible configurations": f"10^{log10_configurations(tie(nodes)):.1f}",
         "configurations written": len(arrays["config_runtime"]),

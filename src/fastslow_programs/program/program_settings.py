@@ -77,8 +77,6 @@ class ProgramSettings(SourceSettings):
     configs: Annotated[NonNegative, Le(1_000_000)] = 64
     """Maximum number of distinct configurations of tied choices, the default first and the others sampled at
     random; 0 takes the measured configurations and runtimes of a TpuGraphs ``.pb`` instead."""
-    allow_unknown: bool = False
-    """Give opcodes that the competition does not number the number 0 instead of refusing the program."""
     seed: NonNegative = 0
     """Seed of the sampled configurations."""
     seconds: PositiveFloat = unkeyed(600.0)

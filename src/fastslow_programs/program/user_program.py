@@ -12,6 +12,7 @@ import base64
 import functools
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import find_typed
+from fastslow.hlo.forms import earliest
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram, choose_module, read_hlo, read_hlo_modules
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
@@ -29,6 +31,7 @@ _DUMP = (
     "Give the module from before layout assignment, such as *before_optimizations.txt of "
     "XLA_FLAGS=--xla_dump_to=DIR, or name the JAX function"
 )
+_LISTED = 20  # names of dumps in a message
 _WANTED = "Name a function without parameters that returns (function, arguments) for jax.jit"
 
 
@@ -45,7 +48,7 @@ class Source:
 
     @classmethod
     def of(cls, text: str, kernel: str = "") -> "Source":
-        """Parse ``program.hlo`` or ``model.py:function``, and which module of a file with several.
+        """Parse ``program.hlo``, a folder of dumps or ``model.py:function``; ``kernel`` is one module.
 
         Raises:
             SettingsError: The text is neither.
@@ -57,6 +60,8 @@ class Source:
         if not name or (name.endswith(".py") and not function.isidentifier()):
             raise SettingsError(f"source: {text!r} is neither an HLO file nor model.py:FUNCTION")
         path = find_typed(name)
+        if path.is_dir() and not function:
+            path = dump_in(path)
         if not path.is_file():
             raise DataError(path, "no such file", "Give an HLO file, or model.py:FUNCTION for a JAX function")
         if function and kernel:
@@ -170,6 +175,22 @@ class FunctionSource(Source):
         """See :class:`Source`."""
         _refuse_dynamic(self.path, self.call[1])
         return self.call
+
+
+def dump_in(folder: Path) -> Path:
+    """Return the dump of a folder of ``--xla_dump_to`` that was written before layout assignment.
+
+    Raises:
+        DataError: The folder holds no dump, or dumps of several modules.
+    """
+    dumps = sorted(path for path in folder.iterdir() if re.search(r"\.(pb|txt|hlo|mlir)(\.gz)?$", path.name))
+    chosen = [dumps[n] for n in earliest([path.name for path in dumps])]
+    # a proto and the text of one module
+    stems = {re.sub(r"\.(hlo\.pb|txt)(\.gz)?$", "", path.name): path for path in reversed(chosen)}
+    if len(stems) == 1:
+        return next(iter(stems.values()))
+    names = f" ({', '.join(sorted(stems)[:_LISTED])})" if stems else ""
+    raise DataError(folder, f"holds {len(stems) or 'no'} dumps{names}", "Name one file of it")
 
 
 @functools.lru_cache(maxsize=64)

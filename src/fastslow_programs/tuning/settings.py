@@ -134,7 +134,7 @@ class TuneSettings(SearchSettings, SourceSettings):
     def ranking(self) -> RankSettings:
         """Return the settings that tell what the source is, and which run and collection are meant."""
         run = "" if self.run == NO_RUN else self.run
-        replay = {"configs": MEASURED, "allow_unknown": True} if self.evaluator == "replay" else {}
+        replay = {"configs": MEASURED} if self.evaluator == "replay" else {}
         own = RankSettings(
             source=self.source,
             kernel=self.kernel,

@@ -181,7 +181,7 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     local = read_local(source, settings.seed) if kind is DeviceEvaluator else None
     program = HloProgram(local.module, {}) if local else source.read(labeller, ask_compiler=kind.compiles)
     impose = bind_differences if local else constrain
-    check_module(source.path, program.module, allow_unknown=True)
+    check_module(source.path, program.module)
     nodes = configurable_nodes(program.module, program.layouts)
     tied = tie(nodes)
     # operands of convolutions and dots are left to the compiler, see compiler/layout_constraints.py

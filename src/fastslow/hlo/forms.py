@@ -1,0 +1,141 @@
+"""The forms of a program beside protobufs: HLO text, StableHLO, compressed files.
+
+XLA's own parser and converter, which jaxlib has, read text and StableHLO. They run in a process of their own:
+some inputs fail a check of theirs, which ends the process; others take any amount of memory.
+"""
+
+import gzip
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from fastslow.core.errors import DataError
+from fastslow.core.input_files import check_regular
+from fastslow.core.isolated import TIMED_OUT, Killed, call_isolated
+from fastslow.hlo.messages import Module
+from fastslow.hlo.module_checks import WRITE_AGAIN
+
+FORMS = "A program is an HloModuleProto, an HloProto, HLO text, StableHLO, or a TpuGraphs .pb"
+DUMP = "Dump the program with XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto' and use a *.hlo.pb"
+MAX_BYTES = 1 << 31  # protobuf's own limit
+_PARSER_BYTES = 8 << 30  # a text of 100 MB takes 2 GB
+_PARSER_SECONDS = 300.0
+_STAGES = ("before_layout", "before_optimizations", "")  # in the names of dumps, the one that we want first
+_GZIP, _BYTECODE = b"\x1f\x8b", b"ML\xefR"
+_SECTION = re.compile(r"^\*\*\* Begin (.*) \*\*\*$", re.MULTILINE)  # of --xla_dump_to=-
+_HEADER = re.compile(r"^HloModule\s", re.MULTILINE)
+_WITHOUT_HEADER = re.compile(r"^(ENTRY\s|%?[\w.-]+ \{$|%[\w.-]+ \(.*\) -> .*\{$)", re.MULTILINE)
+_MLIR = re.compile(
+    r'^\s*("?builtin\.module|module\b|func\.func|#\w+ = )|\b(stablehlo|vhlo|mhlo)\.', re.MULTILINE
+)
+
+
+def earliest(names: Sequence[str]) -> list[int]:
+    """Return the positions of the dumps whose names say the stage nearest before layout assignment."""
+    stages = ([n for n, name in enumerate(names) if stage in name] for stage in _STAGES)
+    return next(filter(None, stages), [])
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file, uncompressed where it is a gzip file.
+
+    Raises:
+        DataError: It is missing, empty, no regular file, too large, or a broken gzip file.
+    """
+    check_regular(path, MAX_BYTES)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(path, error.strerror.lower(), "Check the path") from None
+    if data.startswith(_GZIP):
+        try:
+            with gzip.open(path) as file:
+                data = file.read(MAX_BYTES + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(path, f"is a broken gzip file ({error})", WRITE_AGAIN) from None
+        if len(data) > MAX_BYTES:
+            raise DataError(path, f"unpacks to more than {MAX_BYTES:,} bytes", "Check where it comes from")
+    if not data:
+        raise DataError(path, "is empty", WRITE_AGAIN)
+    return data
+
+
+def as_text(data: bytes) -> str | None:
+    """Return the file as text, None if binary: a protobuf of HLO holds control characters (field tags)."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    return None if re.search(r"[\x00-\x08]", text) else text.replace("\r\n", "\n")
+
+
+def split_text(text: str) -> list[str]:
+    """Return the HLO modules of a text, without the lines between them; those that have no header get one.
+
+    Of the dumps that ``--xla_dump_to=-`` prints, only those from before layout assignment are taken.
+    """
+    _, *sections = _SECTION.split(text)
+    if sections:
+        text = "\n".join(sections[1::2][n] for n in earliest(sections[::2]))
+    starts = [found.start() for found in _HEADER.finditer(text)]
+    if not starts:
+        return [f"HloModule module\n\n{text}"] if _WITHOUT_HEADER.search(text) else []
+    parts = [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+    return [part[: part.rfind("\n}") + 2] if "\n}" in part else part for part in parts]
+
+
+def mlir_of(data: bytes) -> bytes | None:
+    """Return the MLIR module, text or bytecode, that a file is, or holds if ``jax.export`` wrote it."""
+    text = as_text(data)
+    if text is not None:
+        return text.encode() if _MLIR.search(text) and not _HEADER.search(text) else None
+    start = data.find(_BYTECODE)
+    if start <= 0:
+        return data if start == 0 else None
+    size = int.from_bytes(data[start - 4 : start], "little")  # of a vector of bytes of a flatbuffer
+    return data[start : start + size] if start >= 4 and start + size <= len(data) else None
+
+
+def parse(path: Path, data: bytes) -> list[Module]:
+    """Return the modules of HLO text or of StableHLO; none if the content is neither.
+
+    Raises:
+        DataError: It cannot be parsed or converted, or jaxlib is not installed.
+    """
+    text, mlir = as_text(data), mlir_of(data)
+    kind = "StableHLO" if mlir else "HLO text"
+    if not mlir and not (text and split_text(text)):
+        return []
+    try:
+        codes = call_isolated(_convert, path.absolute(), seconds=_PARSER_SECONDS, memory=_PARSER_BYTES)
+    except Killed as error:
+        if error.kind == TIMED_OUT:
+            problem = f"is {kind} that XLA's parser does not finish in {_PARSER_SECONDS:.0f} s"
+            raise DataError(path, problem, DUMP) from None
+        raise DataError(path, f"is {kind} that XLA's parser ends on: {error}", WRITE_AGAIN) from None
+    except ImportError:
+        problem = f"is {kind}, which only XLA's own parser reads, and jaxlib is not installed"
+        raise DataError(path, problem, f"{DUMP}, or pip install 'fastslow[compiler]'") from None
+    except ValueError as error:
+        problem = f"is {kind} that this version of XLA does not read: {str(error)[:500]}"
+        raise DataError(path, problem, f"{WRITE_AGAIN}. {DUMP}") from None
+    return [Module.FromString(code) for code in codes]
+
+
+def _convert(path: Path) -> list[bytes]:
+    """Return the serialised modules of a file; run in a process of its own."""
+    from jaxlib import xla_client
+
+    data = read_bytes(path)
+    try:
+        if mlir := mlir_of(data):  # as JAX's own compiler_ir("hlo") converts it
+            convert = xla_client._xla.mlir.mlir_module_to_xla_computation
+            modules = [convert(mlir, use_tuple_args=False, return_tuple=False)]
+        else:
+            modules = [*map(xla_client.hlo.hlo_module_from_text, split_text(as_text(data) or ""))]
+        return [module.as_serialized_hlo_module_proto() for module in modules]
+    except MemoryError:
+        raise
+    except Exception as error:  # of a type that only jaxlib can unpickle
+        raise ValueError(" ".join(str(error).split())) from None
