@@ -33,6 +33,7 @@ def variant(settings, name):
 
 @pytest.mark.parametrize("name", ["gst", "gst+ed", "gst+efd"])
 def test_an_interrupted_training_equals_one_that_was_not(settings, tmp_path, capsys, name):
+    """Two trainings of four epochs, a segment a step, take its seconds."""
     settings = variant(settings, name)
     train(settings)
     epochs = 3 if VARIANTS[name].head else 1  # of four; with +f the last two are those of the head
