@@ -38,7 +38,6 @@ FIRST = (
     "workflow/test_step_pools.py",
     "front/test_faults.py",
     "front/test_notebooks.py",
-    "workflow/test_train_network.py",
 )
 """The files that take longest: the others fill the time that is left."""
 

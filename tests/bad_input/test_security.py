@@ -110,7 +110,10 @@ def test_an_error_that_holds_a_token_is_printed_without_it(token, capsys, monkey
 
 
 def test_no_process_of_ours_writes_its_environment(token, tmp_path):
-    """A command with a token in the environment fails, and leaves it neither in its output nor on disk."""
+    """A command with a token in the environment fails, and leaves it neither in its output nor on disk.
+
+    Three commands start, which takes seconds.
+    """
     environment = {**os.environ, "FASTSLOW_HOME": str(tmp_path / "work"), "OMP_NUM_THREADS": "1"}
     for words in (["features", "data=/nowhere"], ["report", "name=none"], ["submit", "jobs=-1"]):
         done = subprocess.run(

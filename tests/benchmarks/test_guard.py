@@ -70,6 +70,7 @@ def test_the_recorded_run_is_complete():
 
 
 def test_the_guard_runs(capsys):
+    """It trains every model, which takes seconds."""
     assert guard.main(["--quick"]) == 0
     measured = json.loads(capsys.readouterr().out.splitlines()[-1])
     recorded = read_json(guard.RECORD)

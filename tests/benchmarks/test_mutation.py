@@ -12,10 +12,6 @@ def test_every_target_names_modules_and_their_tests(target):
     assert tests and [name for name in tests if not (PROJECT / "tests" / name).is_file()] == []
 
 
-def test_the_arithmetic_of_ensembles_is_mutated():
-    assert "ensemble_weights.py" in {path.name for path in mutation.modules_of("ensemble")}
-
-
 def test_annotations_are_found():
     source = "def f(a: int | None = 1) -> list[int]:\n    b: float = 2\n    return a"
     spans = mutation.annotated(source)

@@ -1,9 +1,8 @@
-"""The command ``rank``: what it prints and writes, and what it refuses."""
+"""The command ``rank``: what it prints and writes, and where a run is looked for."""
 
 import pandas as pd
 import pytest
 
-from fastslow.core.errors import DataError, SettingsError
 from fastslow_programs.commands.rank import rank_program
 from fastslow_programs.ranking.settings import RankSettings
 from helpers.dot_module import small_module
@@ -29,22 +28,6 @@ def test_words_are_printed_before_numbers_and_the_models_first(home, dots, capsy
     ]
     assert places == sorted(places)
     assert str(folder / "ranking.html") in said
-
-
-@pytest.mark.parametrize(
-    ("settings", "error", "said"),
-    [
-        ({"source": "nothing.npz"}, DataError, "nothing.npz: no such file"),
-        ({"source": ""}, SettingsError, "'' is neither"),
-        ({"source": "dots.pb", "run": "nothing"}, DataError, "nothing: no such folder"),
-        ({"source": "bad.pb", "run": "runs/smoke"}, DataError, r"bad\.pb: is not HLO"),
-    ],
-)
-def test_what_cannot_be_ranked_is_refused(home, dots, settings, error, said):
-    (home / "bad.pb").write_bytes(b"not HLO")
-    with pytest.raises(error, match=said):
-        rank_program(RankSettings(**settings))
-    assert not (home / "data" / "converted" / "rankings").exists()
 
 
 def test_a_run_starts_at_the_working_folder_or_at_the_repository(home, dots, monkeypatch, capsys):

@@ -1,16 +1,18 @@
-"""Statistics of configurations: as counted by hand; recorded as computed; the sample's as the real ones."""
+"""Statistics of configurations: recorded as those of the real files, which the sample's are like."""
+
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fastslow.competition.catalog import get_collection
-from fastslow.competition.opcodes import OPCODES
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection, list_programs
+from fastslow.competition.opcodes import DOT, RESHAPE
+from fastslow.competition.reader import read_checked, read_choices
+from fastslow.competition.tied_choices import Choices
 from helpers.cases import cases
-from helpers.choice_statistics import choice_statistics, read_file, survey_choices
-from helpers.competition_files import REAL, ROOT, needs_real, write_data_root
+from helpers.competition_files import REAL, ROOT, needs_real
 
-CONVOLUTION, DOT, RESHAPE = (OPCODES[name] for name in ("convolution", "dot", "reshape"))
 SAMPLE_ROWS = 24  # configurations of a file of the sample competition
 AT_ROWS_COLUMNS = (
     *("nodes", "columns", "groups", "largest_1", "layouts", "left", "commonest", "hamming"),
@@ -24,44 +26,54 @@ REAL_AT_SAMPLE_ROWS = {
     "xla:default test cd708819": (38, 81.44, 21.7, 18, 2.534, 0.28, 0.585, 0.511, 0.395, 0.179, 0.289),
     "xla:default train alexnet": (26, 67.82, 19.53, 8, 2.26, 0.101, 0.654, 0.436, 0.115, 0.186, 0.255),
     "xla:default train unet3d": (56, 124.76, 16.58, 31, 2, 0.046, 0.798, 0.318, 0.054, _NONE, 0.799),
-    "xla:default valid unet_3d.4x4.bf16": (
-        62,
-        133.3,
-        17.68,
-        31,
-        2.205,
-        0.092,
-        0.721,
-        0.396,
-        0.145,
-        _NONE,
-        0.454,
-    ),
+    "xla:default valid unet_3d": (62, 133.3, 17.68, 31, 2.205, 0.092, 0.721, 0.396, 0.145, _NONE, 0.454),
 }
 """Means of these columns over random subsets of the real files' configurations, of the sample's size."""
 
 
-def at_rows(choices, opcodes, rows=SAMPLE_ROWS, draws=100):
+def choice_statistics(choices: Choices, opcodes: np.ndarray) -> dict[str, float]:
+    """Return :data:`AT_ROWS_COLUMNS` of the configurations of nodes with these opcodes ``(K,)``.
+
+    A *column* is a tensor of ``node_config_feat``: the layout of a node's output, input or kernel. It varies
+    if two configurations give it different layouts. Counts are of configurable ``nodes``, ``columns`` that
+    vary, ``groups`` of columns that determine each other, and columns of the largest group. Means over the
+    columns that vary: number of ``layouts``, share of the ``commonest`` layout (fewer configurations raise
+    it) and ``hamming``, the share of pairs of configurations that differ. The share ``left`` to the compiler
+    of all entries, of operands of dots and of outputs and operands of reshapes, NaN without such nodes. The
+    share of ``reshapes`` among the nodes.
+    """
+    num_configs = len(choices)
+    counts = np.zeros((choices.num_groups, choices.options.max(initial=1)))
+    for group, values in enumerate(choices.values.T):
+        counts[group] = np.bincount(values, minlength=counts.shape[1])
+    used = (counts > 0).sum(1)
+    sizes = np.bincount(choices.group.ravel(), minlength=choices.num_groups) * (used > 1)
+    alike = (counts * (counts - 1)).sum(1) / (num_configs * (num_configs - 1))
+    left = ((choices.codes == 0) * counts[choices.group]).sum(2) / num_configs
+    sums = len(choices.group), sizes.sum(), (sizes > 0).sum(), sizes.max()
+    shares = used, counts.max(1) / num_configs, 1 - alike
+    layouts, commonest, hamming = (of_group @ sizes / sizes.sum() for of_group in shares)
+    dots, reshapes = left[opcodes == DOT, 1:], left[opcodes == RESHAPE, :2]
+    of_kind = (own.mean() if own.size else _NONE for own in (dots, reshapes))
+    means = layouts, left.mean(), commonest, hamming, (opcodes == RESHAPE).mean(), *of_kind
+    return dict(zip(AT_ROWS_COLUMNS, (*sums, *means), strict=True))
+
+
+def read_file(path: Path) -> tuple[Choices, np.ndarray]:
+    """Read the configurations of a layout file, and the opcodes ``(K,)`` of its configurable nodes."""
+    arrays = read_checked(path, "layout", ["node_opcode", "node_config_ids"])
+    return read_choices(path)[1], arrays["node_opcode"][arrays["node_config_ids"]]
+
+
+def at_rows(choices, opcodes):
     """The statistics that a file would have with fewer configurations: the mean of random subsets."""
-    rng = np.random.default_rng(0)
-    subsets = (rng.choice(len(choices), min(rows, len(choices)), replace=False) for _ in range(draws))
+    rng, rows = np.random.default_rng(0), min(SAMPLE_ROWS, len(choices))
+    subsets = (rng.choice(len(choices), rows, replace=False) for _ in range(100))
     return pd.DataFrame(choice_statistics(choices.take(own), opcodes) for own in subsets).mean().to_dict()
 
 
 def real_at_sample_rows():
     return pd.DataFrame(REAL_AT_SAMPLE_ROWS, index=AT_ROWS_COLUMNS).T
-
-
-def test_one_row_per_layout_file(tmp_path):
-    for name in ("xla:random", "xla:default", "nlp:random", "nlp:default"):
-        write_data_root(tmp_path, f"layout:{name}", train=("a", "b"))
-    assert survey_choices(tmp_path, 3)["collection"].value_counts().to_dict() == {
-        f"layout:{name}": 3 for name in ("xla:random", "xla:default", "nlp:random", "nlp:default")
-    }
-    path = get_collection("layout:xla:default").folder(tmp_path, "train") / "b.npz"
-    row = survey_choices(tmp_path).query("collection == 'layout:xla:default'").iloc[1]
-    wanted = choice_statistics(*read_file(path))
-    assert row.drop("collection").to_dict() == pytest.approx(wanted, nan_ok=True)
 
 
 @needs_real
@@ -83,8 +95,14 @@ options of reshapes that leave both sides; see ``data/README.md``."""
 @pytest.fixture(scope="module")
 def sample():
     """The medians of each of the sample's searches."""
-    table = survey_choices(ROOT / "data" / "sample")
-    return table.groupby(table.pop("collection").str.rpartition(":")[2]).median()
+    rows = [
+        {"search": collection.name.rpartition(":")[2], **choice_statistics(*read_file(program.path))}
+        for collection in COLLECTIONS
+        if collection.kind == "layout"
+        for split in SPLITS
+        for program in list_programs(ROOT / "data" / "sample", collection, split)
+    ]
+    return pd.DataFrame(rows).groupby("search").median()
 
 
 @cases("column", AT_ROWS_COLUMNS)

@@ -9,10 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
-from fastslow.competition.opcodes import (
-    distance,
-    opcode_shares,
-)
+from fastslow.competition.opcodes import distance, opcode_shares
 from fastslow.competition.tensors import minor_dimension, num_elements, tensor_bytes
 
 

@@ -17,8 +17,7 @@ from fastslow.competition.submission_csv import (
 )
 from fastslow.core.errors import DataError
 from helpers.cases import cases
-from helpers.competition_files import REAL, needs_real
-from helpers.submission_files import write_submission
+from helpers.competition_files import REAL, needs_real, write_submission
 
 COUNTS = {"tile:xla:small": 3, "tile:xla:big": 9, "layout:xla:random:net": 4}
 ROWS = {"tile:xla:small": "2;0;1", "tile:xla:big": "8;0;3;4;1", "layout:xla:random:net": "3;1;0;2"}

@@ -129,6 +129,7 @@ def test_a_program_before_layouts_is_remembered_with_the_compilers_own(tmp_path)
 
 
 def test_failures_are_distinguished_and_do_not_affect_other_programs(tmp_path, diary):
+    """It takes the four seconds of the limit, and those of new processes after a death."""
     log = {"diary": str(diary)}
     modules = {
         REFUSED: program(do="refuse", name="refused", **log),

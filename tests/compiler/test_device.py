@@ -92,10 +92,16 @@ def test_a_program_that_does_not_run_here_is_refused(program):
         times([program.module])
 
 
-def test_a_tuned_program_is_a_function_like_the_one_that_was_tuned(program, tmp_path):
+@pytest.fixture
+def tuned(program, tmp_path):
+    """The program in other layouts, written and loaded again."""
     (tmp_path / TUNED).write_bytes(serialised(other_layouts(program)[1]))
     write_signature(tmp_path, program)
-    tuned, arguments = load_tuned(tmp_path), example()
+    return load_tuned(tmp_path)
+
+
+def test_a_tuned_program_is_a_function_like_the_one_that_was_tuned(tuned):
+    arguments = example()
     found, wanted = tuned(*arguments), predict(*arguments)
     assert found.keys() == wanted.keys()
     np.testing.assert_allclose(found["scores"], wanted["scores"], rtol=1e-4, atol=1e-4)
@@ -104,10 +110,8 @@ def test_a_tuned_program_is_a_function_like_the_one_that_was_tuned(program, tmp_
         tuned(arguments[0])
 
 
-def test_a_tuned_program_lives_in_a_program_and_checks_every_leaf(program, tmp_path):
-    (tmp_path / TUNED).write_bytes(serialised(other_layouts(program)[1]))
-    write_signature(tmp_path, program)
-    tuned, arguments = load_tuned(tmp_path), example()
+def test_a_tuned_program_lives_in_a_program_and_checks_every_leaf(tuned):
+    arguments = example()
     inside = jax.jit(lambda *own: tuned(*own)["scores"] * 2)
     np.testing.assert_allclose(inside(*arguments), 2 * predict(*arguments)["scores"], rtol=1e-4, atol=1e-4)
     assert inside.lower(*arguments).as_text().count("@LayoutConstraint") == 3

@@ -53,6 +53,7 @@ BROKEN = {
     "no JSON": ("{'cycles': 1}", CyclesRecord, "damaged"),
     "cut": (json.dumps(CYCLES)[:-3], CyclesRecord, "damaged"),
     "empty": ("", CyclesRecord, "damaged"),
+    "bytes": (b"\xff\xfe\x00", LabelRecord, "damaged"),
     "deep": ("[" * 100_000, CyclesRecord, "damaged"),
     "null": ("null", CyclesRecord, "a JSON object is wanted, not NoneType"),
     "a list": ("[1]", CyclesRecord, "a JSON object is wanted, not list"),
@@ -87,11 +88,3 @@ def test_a_damaged_record_is_refused_by_name(tmp_path, name):
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(remedy.partition("(")[2].partition(")")[0])
     assert read(path, wanted) is None
-
-
-def test_bytes_in_place_of_text_are_refused(tmp_path):
-    path = stored(tmp_path / "labels.sqlite", "{}")
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE labels SET record = ?", (b"\xff\xfe\x00",))
-    with pytest.raises(DataError, match="the record k{12} is damaged"):
-        read(path, LabelRecord)

@@ -2,7 +2,6 @@
 
 import random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,11 +19,6 @@ from helpers.dot_module import rich_module, small_module
 
 CONSTRAINT, BARRIER = "LayoutConstraint", ["tuple", "opt-barrier", "get-tuple-element"]
 ADDED = {CONSTRAINT, *BARRIER}
-
-
-@pytest.fixture(params=[small_module, rich_module])
-def module(request):
-    return request.param()
 
 
 def kind(instruction):
@@ -76,36 +70,32 @@ KNOWN = {DOT: [[1, 0], [1, 0], [1, 0]], THERE: [[2, 1, 0], [1, 0]], BACK: [[1, 0
 NOTHING = {"dot in": [], "dot out": [], "there out": [], "back out": []}
 
 
-@cases("defaults", [KNOWN, {}])
-def test_a_default_output_is_bound_without_a_barrier(defaults):
-    assert imposed({DOT: ((1, 0), (), ())}, defaults) == NOTHING | {"dot out": [(1, 0)]}
-    found = imposed({THERE: ((2, 1, 0), (1, 0), ())}, defaults)
-    assert found == NOTHING | {"there out": [(2, 1, 0)]}, "nor is the operand bound"
-
-
-@cases("defaults", [KNOWN, {}])
-def test_an_output_that_is_not_the_default_is_kept_by_a_barrier(defaults):
-    found = imposed({DOT: ((0, 1), (), ())}, defaults)
-    assert found == NOTHING | {"dot out": [(0, 1), "barrier"]}
-
-
-def test_what_is_the_default_is_the_compilers_to_say():
-    defaults = {DOT: [[0, 1], [1, 0], [1, 0]]}
-    assert imposed({DOT: ((0, 1), (), ())}, defaults)["dot out"] == [(0, 1)]
-    assert imposed({DOT: ((1, 0), (), ())}, defaults)["dot out"] == [(1, 0), "barrier"]
-
-
-@cases("layout", [(1, 0), (0, 1)])
-def test_operands_of_a_dot_are_not_bound(layout):
-    bound, free = (imposed({DOT: ((0, 1), *operands)}, KNOWN) for operands in ([layout] * 2, [(), ()]))
-    assert bound == free and bound["dot in"] == []
-
-
-def test_a_reshape_that_is_not_the_default_lies_between_barriers_and_default_layouts():
-    found = imposed({THERE: ((1, 0, 2), (0, 1), ())}, KNOWN)
-    assert found["dot out"] == [(1, 0), "barrier", (0, 1)]
-    assert found["there out"] == [(1, 0, 2), "barrier", (2, 1, 0)]
-    assert found["back out"] == []
+@cases(
+    "layouts, defaults, added",
+    [
+        # a default output is bound without a barrier, nor is the operand bound
+        ({DOT: ((1, 0), (), ())}, KNOWN, {"dot out": [(1, 0)]}),
+        ({DOT: ((1, 0), (), ())}, {}, {"dot out": [(1, 0)]}),
+        ({THERE: ((2, 1, 0), (1, 0), ())}, KNOWN, {"there out": [(2, 1, 0)]}),
+        ({THERE: ((2, 1, 0), (1, 0), ())}, {}, {"there out": [(2, 1, 0)]}),
+        # a barrier keeps another one; what is the default is the compiler's to say
+        ({DOT: ((0, 1), (), ())}, KNOWN, {"dot out": [(0, 1), "barrier"]}),
+        ({DOT: ((0, 1), (), ())}, {}, {"dot out": [(0, 1), "barrier"]}),
+        ({DOT: ((0, 1), (), ())}, {DOT: [[0, 1], [1, 0], [1, 0]]}, {"dot out": [(0, 1)]}),
+        ({DOT: ((1, 0), (), ())}, {DOT: [[0, 1], [1, 0], [1, 0]]}, {"dot out": [(1, 0), "barrier"]}),
+        # operands of a dot are not bound
+        ({DOT: ((0, 1), (1, 0), (1, 0))}, KNOWN, {"dot out": [(0, 1), "barrier"]}),
+        ({DOT: ((0, 1), (0, 1), (0, 1))}, KNOWN, {"dot out": [(0, 1), "barrier"]}),
+        # a reshape that is not the default lies between barriers and default layouts
+        (
+            {THERE: ((1, 0, 2), (0, 1), ())},
+            KNOWN,
+            {"dot out": [(1, 0), "barrier", (0, 1)], "there out": [(1, 0, 2), "barrier", (2, 1, 0)]},
+        ),
+    ],
+)
+def test_constraints_and_barriers_around_a_node(layouts, defaults, added):
+    assert imposed(layouts, defaults) == NOTHING | added
 
 
 def test_the_neighbours_of_a_reshape_have_the_compilers_layouts():
@@ -149,10 +139,6 @@ def test_a_layout_is_the_default_where_its_dimensions_are_in_that_order(default,
     assert default_layout(node, role) == (default[role] if default else ())
 
 
-def test_no_layouts_change_nothing(module):
-    assert constrain(module, {}, configurable_nodes(module)) == module
-
-
 def drawn(module, seed):
     """Return the layouts of a random configuration, and the module constrained to it."""
     nodes, rng = configurable_nodes(module), random.Random(seed)
@@ -167,6 +153,9 @@ def test_a_constrained_module_is_valid(seed, rich):
     module = (rich_module if rich else small_module)()
     untouched = module.SerializeToString(deterministic=True)
     layouts, constrained = drawn(module, seed)
+    assert (
+        constrained == drawn(module, seed)[1] and constrain(module, {}, configurable_nodes(module)) == module
+    )
     assert module.SerializeToString(deterministic=True) == untouched
     number = 0
     for before, after in zip(module.computations, constrained.computations, strict=True):
@@ -255,8 +244,3 @@ def test_unknown_fields_survive():
     for message in (constrained, constrained.computations[0], dot):
         assert unknown_string in message.SerializeToString()
     assert constrained.SerializeToString().count(unknown_string) == 3
-
-
-def test_equal_configurations_give_equal_bytes():
-    one, other = (drawn(rich_module(), 1)[1].SerializeToString(deterministic=True) for _ in range(2))
-    assert one == other

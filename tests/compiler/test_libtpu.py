@@ -20,12 +20,7 @@ from fastslow_programs.compiler.layout_choices import (
 )
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import configurable_nodes
-from fastslow_programs.compiler.libtpu import (
-    Compiler,
-    CompilerError,
-    lower,
-    require_compiler,
-)
+from fastslow_programs.compiler.libtpu import Compiler, CompilerError, lower, require_compiler
 from helpers.cases import cases
 from helpers.dot_module import small_module
 
@@ -154,7 +149,6 @@ os.kill(os.getpid(), signal.SIGTERM)
 @cases("use", [require_compiler, Compiler, Compiler.version])
 def test_a_missing_libtpu_is_said_with_what_to_install(monkeypatch, use):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(
-        SettingsError, match=r"libtpu, the TPU compiler, is not .*pip install -e '.\[compiler\]'"
-    ):
+    said = r"libtpu, the TPU compiler, is not .*pip install -e '.\[compiler\]'"
+    with pytest.raises(SettingsError, match=said):
         use()

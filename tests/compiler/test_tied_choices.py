@@ -36,8 +36,9 @@ RESHAPE = (NodeChoice((OUTPUT, INPUT), (((1, 0), (2, 1, 0)), ((0, 1), (0, 2, 1))
 ROW_MAJOR = ((1, 0), (1, 0), (1, 0))
 
 
-def classes(nodes):
-    """Return the nodes that share choices."""
+def classes(opcode, choices, defaults):
+    """Return the nodes that share choices, of nodes with these defaults."""
+    nodes = [ConfigurableNode(n, opcode, choices, default) for n, default in enumerate(defaults)]
     return list(dict.fromkeys(choice.nodes for choice in tie(nodes)))
 
 
@@ -53,35 +54,35 @@ def test_alike_nodes_share_a_choice_per_tensor():
     assert [len(c.options) for c in choices] == [2, 5, 2, 2]
 
 
-@cases("change", ["opcode", "options", "default"])
-def test_nodes_that_differ_in_opcode_options_or_default_are_apart(change):
-    other = {
-        "opcode": ConfigurableNode(1, "convolution", PER_TENSOR, ROW_MAJOR),
-        "options": ConfigurableNode(1, "dot", PER_TENSOR[:2], ROW_MAJOR),
-        "default": ConfigurableNode(1, "dot", PER_TENSOR, ((1, 0), (1, 0), (0, 1))),
-    }[change]
-    first, third = (ConfigurableNode(n, "dot", PER_TENSOR, ROW_MAJOR) for n in (0, 2))
-    assert classes([first, other, third]) == [(0, 2), (1,)]
+@cases("other", [("convolution", PER_TENSOR), ("dot", PER_TENSOR[:2])])
+def test_nodes_that_differ_in_opcode_or_options_are_apart(other):
+    kinds = [("dot", PER_TENSOR), other, ("dot", PER_TENSOR)]
+    choices = tie([ConfigurableNode(n, *kind, ROW_MAJOR) for n, kind in enumerate(kinds)])
+    assert {choice.nodes for choice in choices} == {(0, 2), (1,)}
 
 
-def test_the_default_counts_for_operands_that_may_be_left_to_the_compiler():
-    defaults = [ROW_MAJOR, ((1, 0), (1, 0), (0, 1)), ROW_MAJOR]
-    nodes = [ConfigurableNode(n, "dot", MATRICES, default) for n, default in enumerate(defaults)]
-    assert classes(nodes) == [(0, 2), (1,)]
+LAST_AND_FIRST = (NodeChoice((OUTPUT,), (((3, 0),), ((0, 3),))),)
 
 
-def test_only_dimensions_that_can_be_chosen_count_in_the_default():
-    choices = (NodeChoice((OUTPUT,), (((3, 0),), ((0, 3),))),)
-    defaults = [((3, 0, 2, 1), (1, 0)), ((3, 2, 1, 0), (0, 1)), ((0, 3, 2, 1), (1, 0))]
-    nodes = [ConfigurableNode(n, "convolution", choices, default) for n, default in enumerate(defaults)]
-    assert classes(nodes) == [(0, 1), (2,)]
-    assert default_configuration(tie(nodes)) == (0, 1)
-
-
-def test_reshapes_are_tied_by_their_options_alone():
-    defaults = [((1, 0), (2, 1, 0)), ((0, 1), (0, 2, 1)), ()]
-    nodes = [ConfigurableNode(n, "reshape", RESHAPE, default) for n, default in enumerate(defaults)]
-    assert classes(nodes) == [(0, 1, 2)]
+@cases(
+    "opcode, choices, defaults, expected",
+    [
+        ("dot", PER_TENSOR, [ROW_MAJOR, ((1, 0), (1, 0), (0, 1)), ROW_MAJOR], [(0, 2), (1,)]),
+        # it counts for operands that may be left to the compiler
+        ("dot", MATRICES, [ROW_MAJOR, ((1, 0), (1, 0), (0, 1)), ROW_MAJOR], [(0, 2), (1,)]),
+        # only dimensions that can be chosen count
+        (
+            "convolution",
+            LAST_AND_FIRST,
+            [((3, 0, 2, 1), (1, 0)), ((3, 2, 1, 0), (0, 1)), ((0, 3, 2, 1), (1, 0))],
+            [(0, 1), (2,)],
+        ),
+        # reshapes are tied by their options alone
+        ("reshape", RESHAPE, [((1, 0), (2, 1, 0)), ((0, 1), (0, 2, 1)), ()], [(0, 1, 2)]),
+    ],
+)
+def test_nodes_of_another_default_are_apart(opcode, choices, defaults, expected):
+    assert classes(opcode, choices, defaults) == expected
 
 
 @cases(
@@ -90,6 +91,7 @@ def test_reshapes_are_tied_by_their_options_alone():
         (PER_TENSOR[0], "dot", ((0, 1), (1, 0), (1, 0)), 1),
         (PER_TENSOR[1], "dot", ((0, 1), (1, 0), (1, 0)), 0),
         (PER_TENSOR[2], "dot", (), 0),
+        (LAST_AND_FIRST[0], "convolution", ((0, 3, 2, 1), (1, 0)), 1),
         (MATRICES[1], "dot", ((1, 0), (0, 1), (0, 1)), 0),
         (RESHAPE[0], "reshape", ((0, 1), (0, 2, 1)), 1),
         (RESHAPE[0], "reshape", ((0, 1), (1, 0, 2)), 0),

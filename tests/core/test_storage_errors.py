@@ -130,6 +130,7 @@ PROCESSES = {  # a shell's line, in which $FASTSLOW is a command that prints: wh
 
 @cases("line", PROCESSES)
 def test_a_process_in_which_nothing_works_says_why(line):
+    """Four processes start one after the other, which takes seconds."""
     code = (
         "from fastslow import cli\n"
         "def show(settings):\n"

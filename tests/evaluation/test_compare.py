@@ -5,12 +5,7 @@ from fastslow.competition.metrics import ALL_METRICS, mean_metrics, ranking_tau,
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import resolve
-from fastslow.evaluation.compare import (
-    CompareSettings,
-    compare_runs,
-    paired_difference,
-    verdict,
-)
+from fastslow.evaluation.compare import CompareSettings, compare_runs, paired_difference, verdict
 from fastslow.evaluation.predictions import read_predictions
 from helpers.runs import make_features, random_scores, write_run
 

@@ -6,12 +6,7 @@ import pandas as pd
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.evaluation.score_tables import (
-    format_distances,
-    format_overview,
-    format_table,
-    pool_seeds,
-)
+from fastslow.evaluation.score_tables import format_distances, format_overview, format_table, pool_seeds
 
 
 def cells_of(text):

@@ -43,7 +43,7 @@ def runs_of(collection):
 
 @pytest.fixture(scope="module")
 def features(tmp_path_factory):
-    """Features of all five collections, built from made-up files, with a solution beside the data."""
+    """Features of all five collections, whose building takes seconds, with a solution beside the data."""
     root = tmp_path_factory.mktemp("competition")
     rng, rows = np.random.default_rng(0), ["ID,config_index,runtime"]
     for c in COLLECTIONS:

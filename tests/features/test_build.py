@@ -266,14 +266,7 @@ def test_copies_are_looked_for_through_as_many_nodes_as_the_constant_says(tmp_pa
 
 
 @cases(
-    "field, value",
-    [
-        ("collection", "xla"),
-        ("hops", -2),
-        ("hops", 10**7),
-        ("padding", 1),
-        ("workers", -1),
-    ],
+    "field, value", [("collection", "xla"), ("hops", -2), ("hops", 10**7), ("padding", 1), ("workers", -1)]
 )
 def test_a_setting_out_of_range_is_refused(field, value):
     with pytest.raises(SettingsError, match=f"^{field}: "):

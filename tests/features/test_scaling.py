@@ -7,13 +7,7 @@ import pytest
 
 from fastslow.competition import node_columns
 from fastslow.features.nodes.node_encodings import EXTRA_COLUMNS
-from fastslow.features.scaling import (
-    CLIP,
-    NODE_BLOCKS,
-    Scaler,
-    expand_node_features,
-    standardise,
-)
+from fastslow.features.scaling import CLIP, NODE_BLOCKS, Scaler, expand_node_features, standardise
 
 
 def test_expanded_features_match_a_loop(rng):

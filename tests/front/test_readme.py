@@ -59,6 +59,7 @@ def test_a_command_of_the_environment_runs(line, tmp_path):
 
 @pytest.mark.parametrize("line", commands("papermill"))
 def test_a_notebook_alone_runs(line, home, tmp_path):
+    """Papermill and a kernel start as a reader starts them, which takes seconds."""
     (home / "features" / "sample").symlink_to(home / "features" / "smoke")
     (tmp_path / "reader").mkdir()
     done = in_a_fresh_shell(line, tmp_path / "reader", FASTSLOW_HOME=str(home), OMP_NUM_THREADS="1")

@@ -21,8 +21,7 @@ from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network, train
 from helpers.cases import cases
-from helpers.competition_files import REAL, needs_real, npz_program
-from helpers.submission_files import write_submission
+from helpers.competition_files import REAL, needs_real, npz_program, write_submission
 
 pytestmark = needs_real
 PROGRAMS = [

@@ -46,7 +46,10 @@ assert {"ranker", "gnn", "ensemble"} <= {*table["model"]} and table["holdout"].b
 
 
 def test_a_fourth_split_is_one_line(tmp_path):
-    """``holdout``: built into features, never trained on, predicted by every model, a column of scores."""
+    """``holdout``: built into features, never trained on, predicted by every model, a column of scores.
+
+    A process imports a changed copy of the package and trains, which takes seconds.
+    """
     shutil.copytree(
         Path(fastslow.__file__).parent,
         tmp_path / "src" / "fastslow",

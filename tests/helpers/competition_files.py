@@ -10,6 +10,7 @@ from fastslow.competition import node_columns
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, ProgramFile, get_collection
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.reader import read_npz
+from fastslow.competition.submission_csv import format_submission
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 
@@ -113,6 +114,11 @@ def write_npz(path, arrays):
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, **arrays)
     return path
+
+
+def write_submission(path, predictions, data_root=None):
+    """Write the CSV of predictions by ID, see :func:`format_submission`."""
+    path.write_bytes(format_submission(path, predictions, data_root))
 
 
 def npz_program(path, kind, labelled=False):

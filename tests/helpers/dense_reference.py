@@ -59,10 +59,13 @@ def mean_matrices(edge_index, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     return tuple(matrix / np.maximum(matrix.sum(1, keepdims=True), 1) for matrix in (operands, users))
 
 
-def dense_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """``(C, N, D)``: each channel to mean 0 and variance 1 over all pairs, then scale and shift."""
-    mean = x.mean((0, 1))
-    variance = x.var((0, 1), unbiased=False)
+def dense_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, live=None, counted=...) -> Tensor:
+    """``(C, N, D)``: each channel to mean 0 and variance 1 over all pairs, then scale and shift.
+
+    The moments are those of the ``counted`` nodes, with gradients through the ``live`` ones.
+    """
+    over = (x if live is None else torch.where(live[:, None], x, x.detach()))[:, counted]
+    mean, variance = over.mean((0, 1)), over.var((0, 1), unbiased=False)
     return (x - mean) / torch.sqrt(variance + eps) * weight + bias
 
 
@@ -84,9 +87,9 @@ def dense_edges(graph: Graph) -> np.ndarray:
     return np.array(sorted(edges), np.int64).reshape(-1, 2)
 
 
-def dense_block(x: Tensor, layouts: Tensor, edge_index, p: Parameters, eps: float, layers) -> Tensor:
+def dense_block(x: Tensor, layouts: Tensor, edge_index, p: Parameters, eps: float, layers, *over) -> Tensor:
     """``(C, N, D)``: norm, convolution, channel and cross-config attention, projection, residual, layouts."""
-    y = dense_norm(x, p["norm.weight"], p["norm.bias"], eps)
+    y = dense_norm(x, p["norm.weight"], p["norm.bias"], eps, *over)
     y = dense_channel(dense_convolution(y, edge_index, sub(p, "conv."), layers), sub(p, "channel."))
     if "cross.temperature" in p:
         y = torch.cat([y, dense_cross(y, p["cross.temperature"])], -1)
@@ -123,13 +126,26 @@ def dense_predictions(
 
     Gradients reach the parameters. ``edges`` are positions of those that messages pass along.
     """
+    x = dense_states(network, graph, node_scaler, configs, edges)
+    pooled = dense_readout(x, graph, network.architecture.readout)
+    return dense_head(network, graph, config_scaler, configs, pooled)
+
+
+def dense_states(network: RankingNetwork, graph: Graph, scaler: Scaler, configs, edges=..., *over) -> Tensor:
+    """``(C, N, D)`` states of the last level; ``over`` are the live and the counted nodes of each norm."""
     p = {name: parameter.double() for name, parameter in network.named_parameters()}
-    x, config = dense_input(graph, node_scaler, configs, sub(p, "trunk."))
+    x, config = dense_input(graph, scaler, configs, sub(p, "trunk."))
     layers, edges = network.architecture, dense_edges(graph)[edges]
     for number, block in enumerate(network.trunk.blocks):
-        x = dense_block(x, config, edges, sub(p, f"trunk.blocks.{number}."), block.norm.eps, layers)
-    config_feat = torch.from_numpy(config_scaler.transform(graph.config_feat[configs])).double()
-    pooled = dense_readout(x, graph, layers.readout)
+        own = sub(p, f"trunk.blocks.{number}.")
+        x = dense_block(x, config, edges, own, block.norm.eps, layers, *over)
+    return x
+
+
+def dense_head(network: RankingNetwork, graph: Graph, scaler: Scaler, configs, pooled: Tensor) -> Tensor:
+    """``(C,)`` predictions from what the readout ``(C, P D)`` gives of each configuration."""
+    p = {name: parameter.double() for name, parameter in network.named_parameters()}
+    config_feat = torch.from_numpy(scaler.transform(graph.config_feat[configs])).double()
     joined = torch.cat([pooled, config_feat], 1)
     deviation = joined - joined.mean(0)
     standardised = deviation / torch.sqrt(deviation.square().mean(0) + network.head.norm.eps)

@@ -1,6 +1,6 @@
 """Small HLO modules: dots and reshapes; a loop, a convolution and a batched dot."""
 
-from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
+from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, ModuleTuningData
 
 
 def add(computation, opcode, dims, *operands, **fields):
@@ -60,3 +60,25 @@ def rich_module():
     add(main, "while", (8, 4), vector, **called)
     main.root_id = add(main, "reshape", (50,), product)
     return module
+
+
+def measured_module(runtimes, default=None, bounds=(), layouts=(), nodes=(2,)):
+    """Return the small module with measured runs, of which one is the compiler's default.
+
+    Args:
+        runtimes: Nanoseconds of each run.
+        default: Position of the default.
+        bounds: Of the runs of a tile kernel, the bounds of each.
+        layouts: Of the runs of a layout program, the output layout of each, the same for all ``nodes``.
+        nodes: The nodes whose layouts are set.
+    """
+    tuned = ModuleTuningData(module=small_module(), fingerprint=1)
+    for number, runtime in enumerate(runtimes):
+        run = tuned.runs.add(profile={"compute_time_ns": int(runtime)}, is_default=number == default)
+        if len(bounds):
+            run.op_config.tile_size_config.kernel_bounds[:] = bounds[number]
+        for _ in nodes if len(layouts) else ():
+            run.module_config.layout_config.nodes.add(tensors=[{"dims": layouts[number]}])
+    if len(layouts):
+        tuned.config_index_to_node[:] = nodes
+    return tuned

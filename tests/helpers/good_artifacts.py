@@ -22,9 +22,8 @@ from fastslow.networks.training.run_folder import save_checkpoint
 from fastslow.networks.training.train import Training, train
 from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.train import train_ranker
-from helpers.competition_files import layout_arrays, tile_arrays, write_data_root, write_npz
+from helpers.competition_files import layout_arrays, tile_arrays, write_data_root, write_npz, write_submission
 from helpers.hlo_message import Program
-from helpers.submission_files import write_submission
 
 COLLECTION = "layout:xla:random"
 COUNTS = {"tile:xla:k": 7, f"{COLLECTION}:t": 4}

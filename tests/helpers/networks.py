@@ -4,13 +4,14 @@ import itertools
 import json
 
 import numpy as np
+import pytest
 import torch
 
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.settings.architecture import Architecture
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import Training
+from fastslow.networks.training.train import Training, train
 from fastslow.networks.training.validation import Validation
 from helpers.random_graphs import NUM_LAYOUTS, make_graph
 
@@ -87,6 +88,13 @@ def interrupt(monkeypatch, name, calls):
         return original(self, *args)
 
     monkeypatch.setattr(owner, name, method)
+
+
+def train_until(settings, name, calls):
+    """Train until :func:`interrupt` ends it."""
+    with pytest.MonkeyPatch.context() as monkeypatch, pytest.raises(Interrupted):
+        interrupt(monkeypatch, name, calls)
+        train(settings)
 
 
 def all_configs(graph):

@@ -70,7 +70,7 @@ def stopped(home: Path, arguments: tuple[str, ...], begun, number: int) -> tuple
 def finished(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
     """A home where the run ``smoke`` is complete, and what the workflow said; not to be changed.
 
-    The first of pytest's workers that needs it makes it for all.
+    The first of pytest's workers that needs it makes it for all. The imports of 16 kernels take its minute.
     """
     base = tmp_path_factory.getbasetemp()
     place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "finished"

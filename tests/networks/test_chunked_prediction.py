@@ -42,6 +42,7 @@ def chunk_predictions(network, graph, chunks):
 @given(networks, graphs, st.sampled_from([1, 2, 3, 9]), st.randoms(use_true_random=False))
 @settings(max_examples=40)
 def test_chunks_equal_the_dense_network_over_the_whole_set_however_it_is_cut(network, graph, size, random):
+    """Forty pairs of a graph and a network, each computed densely too, take its seconds."""
     reference = dense_predictions(network, graph, *make_scalers(graph), all_configs(graph))
     order = np.array(random.sample(range(graph.num_configs), graph.num_configs))
     cuts = range(size, graph.num_configs, size)

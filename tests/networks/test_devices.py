@@ -6,11 +6,7 @@ import torch
 
 from fastslow.core.errors import SettingsError
 from fastslow.networks.hardware import devices
-from fastslow.networks.hardware.devices import (
-    autocast,
-    pick_device,
-    pick_precision,
-)
+from fastslow.networks.hardware.devices import autocast, pick_device, pick_precision
 from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.model.losses import pairwise_hinge
 from fastslow.networks.settings.train_settings import TrainSettings
@@ -37,12 +33,7 @@ def gpus(monkeypatch):
 
 @pytest.mark.parametrize(
     "name, found, wanted",
-    [
-        ("auto", [], "cpu"),
-        ("auto", [T4], "cuda"),
-        ("cpu", [T4], "cpu"),
-        ("cuda:1", [T4, H100], "cuda:1"),
-    ],
+    [("auto", [], "cpu"), ("auto", [T4], "cuda"), ("cpu", [T4], "cpu"), ("cuda:1", [T4, H100], "cuda:1")],
 )
 def test_the_device_of_the_setting(gpus, name, found, wanted):
     gpus(*found)

@@ -37,11 +37,7 @@ FINITE, LARGE = "weights of the network are not finite", "the loss is more than 
 
 @pytest.mark.parametrize(
     ("epoch", "kept", "value", "said"),
-    [
-        (3, 2, torch.nan, FINITE),
-        (4, 2, torch.inf, FINITE),
-        (5, 4, 1000.0, LARGE),
-    ],
+    [(3, 2, torch.nan, FINITE), (4, 2, torch.inf, FINITE), (5, 4, 1000.0, LARGE)],
 )
 def test_it_stops_says_so_and_keeps_the_last_good_weights(
     settings, features, tmp_path, monkeypatch, capsys, epoch, kept, value, said

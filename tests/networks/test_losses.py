@@ -50,11 +50,7 @@ def slow_mse_log(prediction, runtime):
     return sum((s - math.log(y)) ** 2 for s, y in zip(prediction, runtime, strict=True)) / len(runtime)
 
 
-SLOW = {
-    "pairwise_hinge": slow_hinge,
-    "list_mle": slow_list_mle,
-    "mse_log": slow_mse_log,
-}
+SLOW = {"pairwise_hinge": slow_hinge, "list_mle": slow_list_mle, "mse_log": slow_mse_log}
 
 
 def value_and_gradient(loss, prediction, *more):

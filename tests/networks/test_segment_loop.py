@@ -9,7 +9,7 @@ import torch
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.segment_settings import VARIANTS
 from fastslow.networks.training.train import Training, train
-from helpers.networks import Interrupted, interrupt, into, same_run, small_training
+from helpers.networks import into, same_run, small_training, train_until
 
 
 @pytest.fixture
@@ -33,14 +33,12 @@ def variant(settings, name):
 
 @pytest.mark.parametrize("name", ["gst", "gst+ed", "gst+efd"])
 def test_an_interrupted_training_equals_one_that_was_not(settings, tmp_path, capsys, name):
+    """Two trainings of four epochs, a segment a step, take its seconds."""
     settings = variant(settings, name)
     train(settings)
     epochs = 3 if VARIANTS[name].head else 1  # of four; with +f the last two are those of the head
     other = into(settings, tmp_path / "other")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        interrupt(monkeypatch, "run_epoch", epochs)
-        with pytest.raises(Interrupted):
-            train(other)
+    train_until(other, "run_epoch", epochs)
     train(other)
     assert f"resumed after epoch {epochs}" in capsys.readouterr().out
     assert same_run(tmp_path, tmp_path / "other")

@@ -9,7 +9,7 @@ from fastslow.networks.segments.training import KEEP, SegmentTraining
 from fastslow.networks.settings.segment_settings import BORDERS, CUT, HALO
 from fastslow.networks.settings.train_settings import TrainSettings
 from helpers.cases import cases
-from helpers.dense_segments import dense_head, dense_states
+from helpers.dense_reference import dense_head, dense_states
 from helpers.networks import all_configs, close, make_network
 from helpers.random_graphs import make_graph, make_scalers, structures
 

@@ -25,7 +25,16 @@ from fastslow.networks.training.schedule import learning_rate
 from fastslow.networks.training.train import Training, make_network, train
 from fastslow.networks.training.validation import Validation
 from helpers.competition_files import build_sample
-from helpers.networks import Interrupted, interrupt, into, lines_of, same_run, small_training, weights_of
+from helpers.networks import (
+    Interrupted,
+    interrupt,
+    into,
+    lines_of,
+    same_run,
+    small_training,
+    train_until,
+    weights_of,
+)
 
 SAMPLE = PROJECT / "data" / "sample"
 LAYOUT, TILE = get_collection("layout:xla:random"), get_collection("tile:xla")
@@ -196,19 +205,11 @@ def whole(toy, tmp_path_factory):
 
 @pytest.mark.parametrize(
     "method, calls, epoch",
-    [
-        ("graph_loss", 1, 0),
-        ("graph_loss", 9, 4),
-        ("evaluate", 2, 4),
-        ("choose_weights", 0, 6),
-    ],
+    [("graph_loss", 1, 0), ("graph_loss", 9, 4), ("evaluate", 2, 4), ("choose_weights", 0, 6)],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one(whole, toy, tmp_path, capsys, method, calls, epoch):
     settings = toy_settings(toy, tmp_path, **LONG)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        interrupt(monkeypatch, method, calls)
-        with pytest.raises(Interrupted):
-            train(settings)
+    train_until(settings, method, calls)
     assert not (tmp_path / "run" / "manifest.json").exists()
     capsys.readouterr()
     manifest = train(settings)
@@ -221,10 +222,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(whole, toy, tmp_path, capsys,
 def test_a_checkpoint_of_other_settings_is_not_continued(settings, tmp_path):
     other = settings.replace(learning_rate=1e-4)
     train(into(other, tmp_path / "whole"))
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        interrupt(monkeypatch, "choose_weights", 0)
-        with pytest.raises(Interrupted):
-            train(settings)
+    train_until(settings, "choose_weights", 0)
     assert (tmp_path / "training" / "checkpoint.pt").exists()
     train(other)
     assert same_run(tmp_path, tmp_path / "whole")
@@ -515,10 +513,7 @@ def test_a_run_in_half_precision_is_resumed_exactly(settings, tmp_path, precisio
     assert settings.artifact().settings["precision"] == precision
     assert {part.settings["precision"] for part in settings.artifact().parts} == {precision}
     train(into(settings, tmp_path / "whole"))
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        interrupt(monkeypatch, "graph_loss", 5)
-        with pytest.raises(Interrupted):
-            train(settings)
+    train_until(settings, "graph_loss", 5)
     train(settings)
     assert same_run(tmp_path, tmp_path / "whole")
     assert np.isfinite([row["loss"] for row in lines_of(tmp_path)]).all()
@@ -555,10 +550,7 @@ def test_the_host_never_waits_for_the_gpu_within_a_step(settings, precision):
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"], indirect=True)
 def test_a_run_on_a_gpu_is_resumed(settings, tmp_path, precision):
     settings = settings.replace(device="cuda", epochs=6, average_last=3)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        interrupt(monkeypatch, "graph_loss", 9)
-        with pytest.raises(Interrupted):
-            train(settings)
+    train_until(settings, "graph_loss", 9)
     manifest = train(settings)
     assert manifest["epochs"] == 6
     check_predictions(tmp_path / "run", read_predictions(tmp_path / "run"), Features(*settings.features))

@@ -131,9 +131,8 @@ def test_cycles_of_the_compiler_are_the_time():
 def test_an_unknown_opcode_is_named():
     module = small_module(1)
     module.computations[0].instructions[2].opcode = "magic"
-    with pytest.raises(
-        DataError, match=r"small\.pb: unknown opcode 'magic' of dot\.3\. .*allow_unknown=True"
-    ):
+    said = r"small\.pb: unknown opcode 'magic' of dot\.3\. .*allow_unknown=True"
+    with pytest.raises(DataError, match=said):
         graph_of_module(module, "small.pb", "small", DEVICE)
     assert "magic" in graph_of_module(module, "small.pb", "small", DEVICE, allow_unknown=True).opcodes
 

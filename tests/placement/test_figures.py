@@ -7,14 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fastslow_placement.explain import (
-    LEARNED,
-    ONE_DEVICE,
-    decision_table,
-    device_table,
-    explain,
-    jax_sketch,
-)
+from fastslow_placement.explain import LEARNED, ONE_DEVICE, decision_table, device_table, explain, jax_sketch
 from fastslow_placement.figures import plot_memory
 from fastslow_placement.programs.problems import PlacementProblem
 from helpers.cases import cases

@@ -1,7 +1,6 @@
 """Conversion of a program to a competition file: files, tables and errors."""
 
 import importlib.util
-import json
 import subprocess
 import sys
 from collections import Counter
@@ -17,7 +16,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import build_graph
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.features.settings import FeatureSettings
-from fastslow.hlo.messages import Module, ModuleTuningData
+from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.layout_choices import default_configuration, layouts_of, tie
 from fastslow_programs.compiler.layout_space import configurable_nodes, encode
 from fastslow_programs.program.convert import (
@@ -26,14 +25,11 @@ from fastslow_programs.program.convert import (
     summarise,
     write_conversion,
 )
-from fastslow_programs.program.program_tables import (
-    list_configurable,
-    log10_configurations,
-)
+from fastslow_programs.program.program_tables import list_configurable, log10_configurations
 from fastslow_programs.program.user_program import Source, dump_in
 from helpers.cases import cases
 from helpers.competition_files import npz_program
-from helpers.dot_module import add, rich_module, small_module
+from helpers.dot_module import add, measured_module, rich_module, small_module
 from helpers.stub_labeller import StubLabeller
 
 compiler = pytest.mark.skipif(
@@ -80,14 +76,6 @@ def test_the_file_is_one_of_the_competition(source, tmp_path):
     assert layouts[0, 0].tolist() == [1, 0, *[-1] * 16], "the default comes first, row-major if not known"
 
 
-@pytest.mark.parametrize("collection", ["layout:nlp:default", "layout-xla-random"])
-def test_settings_reach_the_file(source, tmp_path, collection):
-    settings = settings_of(source, tmp_path, collection=collection, name="other", configs=5)
-    write_conversion(settings)
-    assert settings.npz.parent == get_collection(collection).folder(tmp_path, "test")
-    assert settings.npz.stem == "other" and len(npz_program(settings.npz, "layout").runtime) == 5
-
-
 def test_features_of_the_file_can_be_built_and_know_every_configured_tensor(source, tmp_path):
     """A file padded with -1 instead of 0, which ``padding=-1`` wrote once, left none of them known."""
     settings = settings_of(source, tmp_path)
@@ -116,18 +104,14 @@ def test_a_small_space_is_drawn_whole():
     rows = draw_configurations(choices, 100, 0)
     # the output both ways; the operands both ways, or left to the compiler
     assert len(rows) == 2 * (2 * 2 + 1) == round(10 ** log10_configurations(choices))
-
-
-def test_a_node_without_a_choice_has_one_configuration():
-    module = small_module()
-    computation = module.computations[0]
-    scalar = add(computation, "reshape", (), add(computation, "constant", ()))
-    node = configurable_nodes(module)[-1]
-    assert node.node == scalar - 1 and log10_configurations(tie([node])) == 0
+    scalar = add(module.computations[0], "constant", ())
+    add(module.computations[0], "reshape", (), scalar)
+    node = configurable_nodes(module)[-1]  # it has no choice
+    assert node.node == scalar and log10_configurations(tie([node])) == 0
     assert draw_configurations(tie([node]), 10, 0) == [(0,)]
 
 
-def test_what_was_found(source, tmp_path):
+def test_a_folder_has_a_picture_and_tables_of_what_was_found(source, tmp_path):
     conversion = write_conversion(settings_of(source, tmp_path))
     summary = summarise(conversion)
     assert summary["nodes"] == 14 and summary["configurable nodes"] == 9 and summary["computations"] == 1
@@ -138,33 +122,25 @@ def test_what_was_found(source, tmp_path):
     assert [second[role] for role in ("output", "input")] == ["f32[2,4,4]", "f32[8,4]"]
     assert [first[f"{role}_layouts"] for role in ("output", "input", "kernel")] == [2, 2, 2]
     assert (second["output_layouts"], second["kernel"], second["kernel_layouts"]) == (2, "", 0)
-
-
-def test_beside_the_file_lie_a_picture_and_a_table(source, tmp_path):
-    settings = settings_of(source, tmp_path / "mine")
-    conversion = write_conversion(settings)
-    folder = tmp_path / "mine" / "programs" / "small"
+    folder = tmp_path / "programs" / "small"
     assert (folder / "graph.png").read_bytes().startswith(b"\x89PNG")
     assert len((folder / "nodes.csv").read_text().splitlines()) == 1 + 9
     manifest = read_manifest(folder)
-    assert manifest["summary"] == summarise(conversion).to_dict() and manifest["settings"]["seed"] == 0
-    assert json.dumps(manifest)
+    assert manifest["summary"] == summary.to_dict() and manifest["settings"]["seed"] == 0
 
 
-def test_a_program_that_is_converted_again_replaces_the_first(source, tmp_path):
-    settings = settings_of(source, tmp_path)
+def test_settings_reach_the_file_and_a_program_that_is_converted_again_replaces_the_first(source, tmp_path):
+    settings = settings_of(source, tmp_path, collection="layout:nlp:default", name="other", configs=5)
     write_conversion(settings)
+    assert settings.npz.parent == get_collection("layout:nlp:default").folder(tmp_path, "test")
+    assert settings.npz.stem == "other" and len(npz_program(settings.npz, "layout").runtime) == 5
     write(source, small_module(1))
     write_conversion(settings)
     assert len(npz_program(settings.npz, "layout").node_config_ids) == 3
 
 
 def test_measured_runs_of_the_file(tmp_path):
-    tuned = ModuleTuningData(module=small_module(), config_index_to_node=[2, 3])
-    for runtime, order in ((500, [0, 1]), (300, [1, 0])):
-        run = tuned.runs.add(profile={"compute_time_ns": runtime})
-        for _ in tuned.config_index_to_node:
-            run.module_config.layout_config.nodes.add(tensors=[{"dims": order}])
+    tuned = measured_module([500, 300], layouts=[[0, 1], [1, 0]], nodes=(2, 3))
     source = write(tmp_path / "tuned.pb", tuned)
     conversion = write_conversion(settings_of(source, tmp_path, configs=0))
     file = npz_program(conversion.path, "layout", labelled=True)
@@ -253,12 +229,7 @@ def test_a_newer_opcode_is_taken_for_the_nearest_and_named(tmp_path, capsys, opc
         ({"generation": "v1"}, "generation: 'v1' is not one of v2, v3, v4"),
         ({"collection": "tile:xla"}, "collection: 'tile:xla' is not a layout collection"),
         ({"collection": "layout:xla"}, "collection: 'layout:xla' is none of"),
-        (
-            {"padding": -1},
-            "padding: no such setting of ConvertSettings; the file is 0-padded as the schema says; the"
-            " feature"
-            ' step pads: SET="features.padding=-1"',
-        ),
+        ({"padding": -1}, "padding: no such setting of ConvertSettings; the file is 0-padded as the schema"),
         ({"configs": -1}, "configs: -1 is not 0 or more"),
         ({"configs": 0, "label": True}, "label: True is not False, since configs=0 has labels"),
         ({"name": "../x"}, "name: '../x' is not made of"),
@@ -273,15 +244,10 @@ def test_a_wrong_setting_is_refused(source, tmp_path, change, said):
     assert str(caught.value).startswith(said)
 
 
-@cases("name", ["nothing.pb", "nothing.py:make"])
-def test_a_missing_file_is_said(tmp_path, name):
-    with pytest.raises(
-        DataError, match="nothing.p[by]: no such file. Give an HLO file, or model.py:FUNCTION"
-    ):
-        write_conversion(settings_of(tmp_path / name, tmp_path))
-
-
-def test_a_name_for_the_file_from_any_source(tmp_path):
+def test_a_source_names_the_file_and_must_be_there(tmp_path):
+    for name in ("nothing.pb", "nothing.py:make"):
+        with pytest.raises(DataError, match=r"nothing.p[by]: no such file. Give an HLO file"):
+            write_conversion(settings_of(tmp_path / name, tmp_path))
     for name, stem in (("my model (1).pb", "my_model__1_"), (".hidden", "hidden"), ("a.b.hlo", "a.b")):
         write(tmp_path / name, small_module())
         assert ConvertSettings(source=str(tmp_path / name)).program == stem
@@ -382,10 +348,7 @@ def test_a_mistake_in_the_users_code_keeps_its_traceback(model, tmp_path, functi
 
 @pytest.mark.parametrize("missing", ["libtpu", "jax"])
 def test_a_missing_compiler_is_said_with_what_to_install(model, tmp_path, monkeypatch, missing):
-    found = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == missing else found(name) or object()
-    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *_: None if name == missing else object())
     with pytest.raises(SettingsError, match=rf"{missing}.* is not installed.*pip install -e '.\[compiler\]'"):
         write_conversion(settings_of(f"{model}:make", tmp_path))
 

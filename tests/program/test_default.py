@@ -1,4 +1,4 @@
-"""The compiler's default of a program, by every kind of file, against plain loops."""
+"""The compiler's default of a program against plain loops; what makes configurations equal."""
 
 from dataclasses import replace
 
@@ -7,6 +7,7 @@ import numpy as np
 from fastslow.competition.catalog import get_collection
 from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
 from fastslow_programs.program.default import find_default
+from fastslow_programs.program.identity import identify
 from fastslow_programs.ranking.named_choices import name_choices
 from helpers.cases import cases
 from helpers.competition_files import layout_arrays, npz_program, tile_arrays, write_npz
@@ -56,3 +57,22 @@ def test_the_normaliser_of_a_tile_names_its_default(tmp_path, normaliser, config
     default = find_default(npz_program(write_npz(tmp_path / "t.npz", arrays), "tile"))
     assert default.config == config and default.known == (config is not None)
     assert "the file's normaliser" in default.words
+
+
+KINDS = [("layout", layout_arrays, "node_config_feat"), ("tile", tile_arrays, "config_feat")]
+
+
+@cases("kind, make, key", KINDS)
+def test_equal_configurations_have_equal_ones_and_no_others(tmp_path, kind, make, key):
+    arrays = make(3, configs=30)
+    arrays[key][7] = arrays[key][2]
+    whole = identify(npz_program(write_npz(tmp_path / "a.npz", arrays), kind))
+    rows = arrays[key].reshape(30, -1)
+    equal = (rows[:, None] == rows).all(2)
+    np.testing.assert_array_equal(whole[:, None] == whole, equal)
+    part = np.random.default_rng(0).permutation(30)[:9]
+    fewer = {
+        name: own[part] if name.startswith("config_") or name == key else own for name, own in arrays.items()
+    }
+    again = identify(npz_program(write_npz(tmp_path / "b.npz", fewer), kind))
+    np.testing.assert_array_equal(again, whole[part])

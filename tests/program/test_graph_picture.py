@@ -12,52 +12,34 @@ from matplotlib.colors import to_hex
 
 from fastslow.competition.opcodes import DOT
 from fastslow.features.nodes.pruning import hop_distance
-from fastslow_programs.program.graph_picture import (
-    COLOURS,
-    assign_layers,
-    place,
-    plot_graph,
-)
+from fastslow_programs.program.graph_picture import COLOURS, assign_layers, place, plot_graph
 from helpers.cases import cases
-from helpers.competition_files import ROOT, graph_arrays, layout_arrays, npz_program
+from helpers.competition_files import graph_arrays, layout_arrays
 
 
 def boxes(figure):
     return [text.get_bbox_patch() for text in figure.axes[0].texts]
 
 
-def lines(figure):
-    (found,) = [part for part in figure.axes[0].collections if isinstance(part, LineCollection)]
-    return found
-
-
 def texts(figure):
     return [text.get_text() for text in figure.axes[0].texts]
 
 
-def legend(figure):
-    return [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-
-
-def test_every_node_is_a_box_and_every_edge_a_line():
+@cases("chosen", [slice(None), slice(1, 2)])
+def test_every_node_is_a_box_in_colour_if_it_has_a_choice_and_every_edge_a_line(chosen):
     arrays = layout_arrays(dots=4)
+    arrays["node_config_ids"] = arrays["node_config_ids"][chosen]
+    ids = arrays["node_config_ids"].tolist()
     figure = plot_graph(arrays, "mine")
     (axes,) = figure.axes
-    assert axes.get_title() == "mine: 13 nodes, 4 configurable"
+    assert axes.get_title() == f"mine: 13 nodes, {len(ids)} configurable"
     coloured = [to_hex(box.get_facecolor()) == COLOURS[DOT] for box in boxes(figure)]
-    assert np.flatnonzero(coloured).tolist() == arrays["node_config_ids"].tolist()
-    assert len(lines(figure).get_segments()) == len(arrays["edge_index"])
-    assert legend(figure) == ["dot, configurable: 4"]
+    assert np.flatnonzero(coloured).tolist() == ids
+    (lines,) = [part for part in axes.collections if isinstance(part, LineCollection)]
+    assert len(lines.get_segments()) == len(arrays["edge_index"])
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [f"dot, configurable: {len(ids)}"]
     rows, width = arrays["node_feat"][2, 21:23].astype(int)
     assert texts(figure)[2] == f"dot #2\nf32[{rows},{width}]"
-
-
-def test_a_dot_without_a_choice_is_not_coloured():
-    arrays = layout_arrays(dots=3)
-    chosen = arrays["node_config_ids"][1:2]
-    figure = plot_graph(arrays | {"node_config_ids": chosen}, "mine")
-    coloured = [to_hex(box.get_facecolor()) == COLOURS[DOT] for box in boxes(figure)]
-    assert np.flatnonzero(coloured).tolist() == chosen.tolist()
 
 
 def test_operands_stand_above_their_users_and_boxes_apart():
@@ -139,12 +121,8 @@ def test_surroundings_of_the_largest_configurable_node():
     assert 5 <= len(boxes(figure)) <= 30
     (marked,) = [i for i, box in enumerate(boxes(figure)) if box.get_linewidth() > 2]
     assert texts(figure)[marked].startswith(f"dot #{largest}\n")
-    hops = int(
-        re.fullmatch(
-            rf"large: \d+ nodes, 40 configurable\naround dot #{largest}, (\d+) hops",
-            figure.axes[0].get_title(),
-        )[1]
-    )
+    title = rf"large: \d+ nodes, 40 configurable\naround dot #{largest}, (\d+) hops"
+    hops = int(re.fullmatch(title, figure.axes[0].get_title())[1])
     distance = hop_distance(arrays["edge_index"], len(arrays["node_opcode"]), np.array([largest]), hops)
     shown = [int(re.search(r"#(\d+)", text)[1]) for text in texts(figure)]
     assert shown == np.flatnonzero(distance >= 0).tolist()
@@ -157,12 +135,3 @@ def test_surroundings_of_a_chosen_node_and_of_a_hub():
     hub |= {"node_config_ids": np.arange(1, 51)}
     figure = plot_graph(hub, "x", node=0)
     assert len(boxes(figure)) == 30 and texts(figure)[0].startswith("parameter #0")
-
-
-@cases("path", sorted((ROOT / "data" / "sample").glob("npz_all/npz/layout/*/random/valid/*.npz"))[::8])
-def test_programs_of_the_sample_can_be_drawn(path):
-    file = npz_program(path, "layout")
-    arrays = {
-        name: getattr(file, name) for name in ("node_feat", "node_opcode", "edge_index", "node_config_ids")
-    }
-    assert plot_graph(arrays, path.stem).axes

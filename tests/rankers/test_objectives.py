@@ -11,13 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from fastslow.features.scaling import log_labels, unit_ranks
 from fastslow.rankers import objectives
-from fastslow.rankers.objectives import (
-    distinct_by_hash,
-    draw_pairs,
-    hash_rows,
-    predict_table,
-    table_dataset,
-)
+from fastslow.rankers.objectives import distinct_by_hash, draw_pairs, hash_rows, predict_table, table_dataset
 from fastslow.rankers.table import Table
 
 runtimes = st.lists(st.integers(1, 2**40), min_size=1, max_size=60).map(np.array)

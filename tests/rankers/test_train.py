@@ -167,7 +167,10 @@ def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_in_one(b
 
 @cases("options", [{}, {"early_stopping_rounds": 2, "evaluate_every": 1}])
 def test_one_training_writes_what_a_training_of_each_search_writes(both_searches, options):
-    """The trees are those of the source, so the twelve rankers of ``make submit`` are trained as six."""
+    """The trees are those of the source, so the twelve rankers of ``make submit`` are trained as six.
+
+    Three trainings take its seconds.
+    """
     both = of_source(both_searches, "default", **options)
     folders = {"folder": str(both_searches / "default"), "runs": [str(both_searches / "random")]}
     train.train_ranker(both.replace(**folders))

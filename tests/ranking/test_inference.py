@@ -172,9 +172,8 @@ def test_the_newest_run_is_complete_and_meant_for_use(home):
     shutil.rmtree(resolve("runs/smoke"))  # where the copies' manifests name the members
     assert newest_run() == resolve("runs/older"), "a member of the newest was trained again"
     shutil.rmtree(resolve("runs/older"))
-    with pytest.raises(
-        DataError, match=r"half/ensemble-tile-xla: no such folder; .*sample/ensemble-tile-xla: its"
-    ):
+    said = r"half/ensemble-tile-xla: no such folder; .*sample/ensemble-tile-xla: its"
+    with pytest.raises(DataError, match=said):
         newest_run()
 
 

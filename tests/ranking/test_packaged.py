@@ -87,6 +87,7 @@ def test_a_smoke_run_never_ranks_by_default(home, tmp_path, monkeypatch):
 
 
 def test_the_shipped_models_are_small_and_as_old_as_the_features_code(tmp_path, monkeypatch):
+    """All members of five ensembles are unpacked and predict, which takes seconds."""
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     archive = packaged.FOLDER / packaged.ARCHIVE

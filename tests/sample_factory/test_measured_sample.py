@@ -70,6 +70,12 @@ def test_labels_are_medians_over_rounds_and_halves_are_in_the_order_of_the_file(
     by_label = {labels[configuration]: pair for configuration, pair in measured.halves.items()}
     pairs = halves[["first", "second"]].to_numpy()
     np.testing.assert_allclose(pairs, [by_label[label] for label in graph.labels], atol=0.1)
+    nodes = row_major_nodes(measured.module)
+    assert nodes and all(node.default for node in nodes)
+    for node in nodes:
+        for choice in node.choices:
+            for role, layout in zip(choice.roles, choice.options[0], strict=True):
+                assert is_default(node, role, layout), "defaults are row-major"
 
 
 def test_a_noisy_program_is_left_out(cached, monkeypatch):
@@ -92,13 +98,3 @@ def test_a_damaged_measurement_is_refused_by_name(cached, tmp_path):
     (tmp_path / "cache" / own.name).write_text('{"seconds": "none"}')
     with pytest.raises(DataError, match=own.name):
         measure_program(PRODUCTS[PROGRAM], settings_of(tmp_path))
-
-
-def test_defaults_are_row_major(cached):
-    measured = measure_program(PRODUCTS[PROGRAM], settings_of(cached))
-    nodes = row_major_nodes(measured.module)
-    assert nodes and all(node.default for node in nodes)
-    for node in nodes:
-        for choice in node.choices:
-            for role, layout in zip(choice.roles, choice.options[0], strict=True):
-                assert is_default(node, role, layout)

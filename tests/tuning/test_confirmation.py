@@ -28,6 +28,18 @@ def searched(measure, rng, count=20):
     return history
 
 
+def of_blocks(rows, *before):
+    """Return a history of two configurations and their codes; rows are values of default, other, default."""
+    history = searched(lambda codes, rng: 1.0, np.random.default_rng(0), 1)
+    default, other = (tuple(codes) for codes in history.space.listed[::-1][:2].tolist())
+    for value in before:
+        history.add(Proposal(other, "search"), Evaluation(value))
+    for number, row in enumerate(rows):
+        for codes, value in zip((default, other, default), row, strict=True):
+            history.add(Proposal(codes, CONFIRMS, {"round": number}), Evaluation(float(value)))
+    return history
+
+
 @cases(
     "budget, expected",
     [(0, []), (9, []), (14, []), (16, [2, 2]), (32, [4, 4, 2, 2]), (100, [8, 8, 4, 4, 2, 2])],
@@ -96,12 +108,7 @@ def test_fewer_than_three_blocks_decide_nothing():
 
 
 def test_a_gain_must_exceed_what_the_default_shows_against_itself():
-    history = searched(lambda codes, rng: 1.0, np.random.default_rng(0), 1)
-    default, other = (tuple(codes) for codes in history.space.listed[::-1][:2].tolist())
-    for number in range(4):
-        for codes, value in ((default, 1.0), (default, 1.1), (other, 0.97 + 0.001 * number)):
-            history.add(Proposal(codes, CONFIRMS, {"round": number}), Evaluation(value))
-    found = verdict(history, 9)
+    found = verdict(of_blocks([(1.0, 0.97 + 0.001 * number, 1.1) for number in range(4)]), 9)
     assert found.high < 1 and found.itself == pytest.approx(1.1) and not found.is_faster
     assert "the default 1.1000 of itself" in found.in_words
     assert found.ratio == pytest.approx(0.9715 / np.sqrt(1.1), rel=1e-3), (
@@ -132,13 +139,8 @@ def test_each_round_keeps_the_fastest_by_all_their_measurements():
 
 
 def test_the_verdict_is_the_interval_of_a_t_test_over_blocks(rng):
-    history = searched(lambda codes, rng: 1.0, rng, 1)
-    default, other = (tuple(codes) for codes in history.space.listed[::-1][:2].tolist())
     logs = rng.normal(size=(5, 3)) - [0, 0, 2]  # the second default of a block looks faster
-    for number, row in enumerate(logs):
-        for codes, log in zip((default, other, default), row, strict=True):
-            history.add(Proposal(codes, CONFIRMS, {"round": number}), Evaluation(float(np.exp(log))))
-    found, differences = verdict(history, 9), logs[:, 1] - logs[:, [0, 2]].mean(1)
+    found, differences = verdict(of_blocks(np.exp(logs)), 9), logs[:, 1] - logs[:, [0, 2]].mean(1)
     low, high = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
     itself = abs((logs[:, 2] - logs[:, 0]).mean())
     wanted = [differences.mean(), low, high, itself]
@@ -177,17 +179,12 @@ def test_failures_leave_the_pool():
 
 def test_the_verdict_is_the_headline_and_not_the_fastest_measurement():
     """The winner's value is the ratio that the blocks show; where the default wins, it is 1 of itself."""
-    history = searched(lambda codes, rng: 1.0, np.random.default_rng(0), 1)
-    default, other = (tuple(codes) for codes in history.space.listed[::-1][:2].tolist())
-    history.add(Proposal(other, "search"), Evaluation(0.5))  # a lucky one
     evaluator = SimpleNamespace(noisy=True, name="clock", remark="")
-    target = Target("mine", "digest", history.space, evaluator, None, default_value=1.0)
     settings = TuneSettings(evaluations=24, strategy="random")
     for value, said, best in ((0.9, "gained: 0.9000", "0.9000"), (1.01, "nothing gained", "1.0000")):
-        measured = History(history.space, history.done)
-        for number in range(4):
-            for codes, own in ((default, 0.97), (default, 0.97), (other, 0.97 * value + 1e-6 * number)):
-                measured.add(Proposal(codes, CONFIRMS, {"round": number}), Evaluation(own))
+        rows = [(0.97, 0.97 * value + 1e-6 * number, 0.97) for number in range(4)]
+        measured = of_blocks(rows, 0.5)  # a lucky one before
+        target = Target("mine", "digest", measured.space, evaluator, None, default_value=1.0)
         study = Study(settings, target, Random(), SimpleNamespace(history=measured, torn=0))
         facts = summarise_study(study)
         assert facts["result"].startswith(said) and facts["best over default"] == best

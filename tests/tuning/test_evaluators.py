@@ -1,6 +1,5 @@
 """Evaluators: values and every kind of failure, which is an outcome and never an error."""
 
-import json
 import sys
 
 import pytest
@@ -56,12 +55,12 @@ def test_the_compiler_refuses_or_estimates(tmp_path):
     assert "v3" in compiled.name and compiled.identity == "compiler v3 1"
 
 
-def test_a_command_gets_the_configuration_and_the_program(script, tmp_path):
+def test_a_command_gets_what_describe_gives_and_the_program(script, tmp_path):
     copy = f"open({str(tmp_path / 'hlo')!r}, 'wb').write(open(sys.argv[2], 'rb').read())"
-    found = outcomes(script(f"print('warming up')\n{copy}\nprint(1 + options[0])\n"))
-    assert [o.value for o in found] == [1.0, 2.0]
+    command = script(f"print('warming up')\n{copy}\nprint(1 + options[0])\n")
+    assert [o.value for o in outcomes(command)] == [1.0, 2.0]
     named = HloProto.FromString((tmp_path / "hlo").read_bytes()).hlo_module.name
-    assert named == "program (1, 1)"
+    assert named == "program (1, 1)" and command.describe((1, 2)) == {"options": [1, 2]}
 
 
 @pytest.mark.parametrize(
@@ -113,9 +112,3 @@ print(1)
 def test_a_command_that_cannot_be_is_refused_before_there_is_a_study(command):
     with pytest.raises(SettingsError, match="command: "):
         CommandEvaluator(command, module_of, lambda c: {})
-
-
-def test_the_json_is_what_describe_gives(script):
-    command = script("print(len(json.load(open(sys.argv[1]))['options']))")
-    assert outcomes(command)[0].value == 2
-    assert json.loads(json.dumps(command.describe((1, 2)))) == {"options": [1, 2]}

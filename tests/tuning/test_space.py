@@ -17,10 +17,12 @@ def free(monkeypatch):
     return Space(choices(2, 3, 24, 2))
 
 
-def test_a_small_space_is_listed_whole():
+def test_a_small_space_is_listed_whole_and_a_configuration_told_in_words():
     space = Space(choices(2, 3))
     assert sorted(map(tuple, space.listed.tolist())) == [(a, b) for a in range(2) for b in range(3)]
     assert space.size == 6 and space.rows(space.listed).tolist() == list(range(6))
+    assert space.in_words(space.default) == "as the default"
+    assert space.in_words([0, 2]) == "dot.0: output {0} instead of {1}"
 
 
 def test_draws_follow_the_weights(free, rng):
@@ -64,9 +66,3 @@ def test_of_a_free_space_only_new_wishes_are_proposed(free, rng):
     wishes = np.array([[0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]])
     taken = set(free.keys(wishes[:1]))
     assert free.fresh(wishes, taken, 9, rng).tolist() == [[1, 0, 0, 0], [1, 1, 1, 1]]
-
-
-def test_a_configuration_in_words():
-    space = Space(choices(2, 3))
-    assert space.in_words(space.default) == "as the default"
-    assert space.in_words([0, 2]) == "dot.0: output {0} instead of {1}"

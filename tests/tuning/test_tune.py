@@ -11,23 +11,19 @@ import pytest
 import fastslow
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import resolve
-from fastslow.hlo.messages import HloProto, Module, ModuleTuningData, TuningData
+from fastslow.hlo.messages import HloProto, Module, TuningData
+from fastslow.hlo.reader import read_hlo
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.settings import RankSettings
 from fastslow_programs.tuning import evaluators
 from fastslow_programs.tuning import target as target_module
-from fastslow_programs.tuning.result import (
-    list_evaluations,
-    plot_curve,
-    summarise_study,
-    write_result,
-)
+from fastslow_programs.tuning.result import list_evaluations, plot_curve, summarise_study, write_result
 from fastslow_programs.tuning.settings import STRATEGIES, TuneSettings
 from fastslow_programs.tuning.target import read_target
 from fastslow_programs.tuning.tune import complete_study
 from helpers.cases import cases
-from helpers.competition_files import REAL, layout_arrays, needs_real, tile_arrays, write_npz
-from helpers.dot_module import add, small_module
+from helpers.competition_files import layout_arrays, tile_arrays, write_npz
+from helpers.dot_module import add, measured_module, small_module
 from helpers.stub_labeller import StubLabeller
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
@@ -66,9 +62,8 @@ def test_replay_of_a_file_finds_its_best(npz, tmp_path, strategy):
     assert study.exhausted and len(study.history) == len(labels) == study.target.space.size
     assert study.history.best[1] == labels.min()
     facts = summarise_study(study)
-    assert (
-        facts["value"] == "the labels of labelled.npz" and "no configuration is left" in facts["evaluations"]
-    )
+    assert facts["value"] == "the labels of labelled.npz"
+    assert "no configuration is left" in facts["evaluations"]
     gained = bool(labels.min() < study.default)
     assert facts["result"].startswith("gained: " if gained else "nothing gained")
     assert ("candidates scored" in facts) == (strategy == "guided")
@@ -93,17 +88,12 @@ def test_a_function_in_memory_is_measured_here(tmp_path, monkeypatch):
         fastslow.tune(product, zeros(8, 8), zeros(8, 8), **common | {"evaluator": "replay"})
 
 
-def test_the_curve_has_ticks_to_read_it_by(npz, tmp_path):
-    figure = plot_curve(complete_study(settings_of(npz, tmp_path, evaluations=12, strategy="random")))
-    figure.draw_without_rendering()
-    (axes,) = figure.axes
-    for axis in (axes.xaxis, axes.yaxis):
-        low, high = axis.get_view_interval()
-        shown = [tick for tick in axis.get_majorticklocs() if low <= tick <= high]
-        assert len(shown) >= 3, axis.axis_name
+def missing():
+    raise SettingsError("libtpu is not installed")
 
 
-def test_a_command_measures_and_the_result_is_written(dots, tmp_path):
+def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, tmp_path, monkeypatch):
+    monkeypatch.setattr("fastslow_programs.compiler.libtpu.Compiler.version", missing)
     study = complete_study(measuring(dots, tmp_path, evaluations=16))
     folder = write_result(study)
     best = json.loads((folder / "best.json").read_text())
@@ -114,6 +104,15 @@ def test_a_command_measures_and_the_result_is_written(dots, tmp_path):
     table = list_evaluations(study)
     assert len(table) == len(study.history) and table["best"].iloc[-1] == 1
     assert (folder / "curve.png").is_file()
+    imposed = summarise_study(study)["imposed"]
+    assert re.fullmatch(r"of \d+ choices the compiler can be made to take \d+", imposed)
+    figure = plot_curve(study)
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = axis.get_view_interval()
+        shown = [tick for tick in axis.get_majorticklocs() if low <= tick <= high]
+        assert len(shown) >= 3, axis.axis_name
 
 
 def test_it_resumes(npz, tmp_path):
@@ -137,9 +136,7 @@ def test_a_budget_of_seconds_ends_it(npz, tmp_path):
 
 def test_failures_are_counted_and_not_fatal(dots, tmp_path):
     code = SUM.replace("print(", "o = json.load(open(sys.argv[1]))['options']; print('oh' if o[0] else ")
-    study = complete_study(
-        measuring(dots, tmp_path, code.replace("1 + sum(json", "1 + sum(json"), evaluations=12)
-    )
+    study = complete_study(measuring(dots, tmp_path, code, evaluations=12))
     failures = study.history.failures
     assert 0 < len(failures) < 12 and all("printed no number" in f for f in failures)
     assert "failed" in summarise_study(study)["evaluations"]
@@ -149,19 +146,10 @@ def test_failures_are_counted_and_not_fatal(dots, tmp_path):
 @pytest.mark.parametrize(("wanted", "done"), [(50, 8), (2, 2)])
 def test_where_all_fail_it_says_why_and_keeps_the_study(dots, tmp_path, wanted, done):
     settings = measuring(dots, tmp_path, "print('no TPU here')", evaluations=wanted)
-    with pytest.raises(
-        DataError, match=f"all of its {done} evaluations failed: {done} times .*no TPU here.*kept"
-    ):
+    said = f"all of its {done} evaluations failed: {done} times .*no TPU here.*kept"
+    with pytest.raises(DataError, match=said):
         complete_study(settings)
     assert settings.journal.is_file()
-
-
-def test_a_command_needs_no_compiler(dots, tmp_path, monkeypatch):
-    def missing():
-        raise SettingsError("libtpu is not installed")
-
-    monkeypatch.setattr("fastslow_programs.compiler.libtpu.Compiler.version", missing)
-    assert complete_study(measuring(dots, tmp_path, evaluations=2)).history.best
 
 
 def tile_file(path, over_default):
@@ -196,19 +184,6 @@ def test_a_row_equal_to_the_default_is_no_gain(tmp_path):
     assert summarise_study(study)["result"].startswith("nothing gained")
 
 
-@needs_real
-@cases("path", sorted((REAL / "npz_all/npz/tile/xla").glob("valid/*.npz")))
-def test_a_published_tile_is_compared_with_its_default(path, tmp_path):
-    arrays = np.load(path)
-    over_default = arrays["config_runtime"] / arrays["config_runtime_normalizers"]
-    _, equal = np.unique(arrays["config_feat"], axis=0, return_inverse=True)
-    means = np.bincount(equal.ravel(), over_default) / np.bincount(equal.ravel())
-    default = means[equal.ravel()[(over_default == 1).argmax()]]
-    study = complete_study(settings_of(path, tmp_path, strategy="random", evaluations=len(means)))
-    assert summarise_study(study)["best over default"] == f"{means.min() / default:.4f}"
-    assert study.history.done[0][0].codes == tuple(study.target.space.default)
-
-
 def test_a_layout_is_compared_with_the_compilers_own_where_it_is_known(tmp_path):
     arrays = layout_arrays(3, dots=4, configs=40)
     chosen = 7
@@ -219,24 +194,18 @@ def test_a_layout_is_compared_with_the_compilers_own_where_it_is_known(tmp_path)
     assert study.default == arrays["config_runtime"][same].mean()
     del arrays["node_config_default"]
     study = complete_study(settings_of(write_npz(tmp_path / "unknown.npz", arrays), tmp_path, evaluations=1))
-    assert (
-        "commonest option of each choice: the compiler's own is not known"
-        in summarise_study(study)["default"]
-    )
+    unknown = "commonest option of each choice: the compiler's own is not known"
+    assert unknown in summarise_study(study)["default"]
 
 
 def measured_pb(path, kind):
-    """A TpuGraphs file of four runs of 10, 20, 30 and 40 ns, the second of the compiler's default."""
-    tuned = ModuleTuningData(module=small_module(), fingerprint=1)
-    for number in range(4):
-        run = tuned.runs.add(is_default=number == 1)
-        run.profile.compute_time_ns = 10 * (number + 1)
-        if kind == "tile":
-            run.op_config.tile_size_config.kernel_bounds[:] = [number + 1, 2]
-        else:
-            run.module_config.layout_config.nodes.add().tensors.add().dims[:] = [number % 2, 1 - number % 2]
-    if kind == "layout":
-        tuned.config_index_to_node[:] = [2]
+    """A TpuGraphs file of measured runs of 10, 20, 30 and 40 ns, the second of the compiler's default."""
+    tuned = measured_module(
+        10 * np.arange(1, 5),
+        default=1,
+        bounds=[[number + 1, 2] for number in range(4)] if kind == "tile" else (),
+        layouts=[[number % 2, 1 - number % 2] for number in range(4)] if kind == "layout" else (),
+    )
     path.write_bytes((TuningData(modules=[tuned]) if kind == "tile" else tuned).SerializeToString())
     return path
 
@@ -250,14 +219,11 @@ def test_a_measured_protobuf_is_replayed(tmp_path, kind, more, best):
 
 
 def two_kernels(path):
-    """A TpuGraphs file of two kernels, the second with other runtimes."""
-    modules = []
-    for name in ("first", "fusion.7"):
-        tuned = TuningData.FromString(measured_pb(path, "tile").read_bytes()).modules[0]
-        tuned.module.name = name
-        modules.append(tuned)
-    modules[1].runs[1].profile.compute_time_ns = 100  # of the default
-    path.write_bytes(TuningData(modules=modules).SerializeToString())
+    """A TpuGraphs file of two kernels; the default of the second takes 100 ns."""
+    first, second = (TuningData.FromString(measured_pb(path, "tile").read_bytes()).modules[0] for _ in "ab")
+    first.module.name, second.module.name = "first", "fusion.7"
+    second.runs[1].profile.compute_time_ns = 100
+    path.write_bytes(TuningData(modules=[first, second]).SerializeToString())
     return path
 
 
@@ -280,11 +246,6 @@ def test_a_file_of_several_kernels_lists_them(tmp_path, kernel, said):
         RankSettings(source=str(path), kernel=kernel).conversion()
 
 
-def test_what_can_be_imposed_is_said(dots, tmp_path):
-    facts = summarise_study(complete_study(measuring(dots, tmp_path, evaluations=1)))
-    assert re.fullmatch(r"of \d+ choices the compiler can be made to take \d+", facts["imposed"])
-
-
 def test_the_compiler_evaluates_its_own_default_first(dots, tmp_path, monkeypatch):
     class Labeller(StubLabeller):
         class compiler:
@@ -295,17 +256,11 @@ def test_the_compiler_evaluates_its_own_default_first(dots, tmp_path, monkeypatc
 
     monkeypatch.setattr(target_module, "Labeller", Labeller)
     monkeypatch.setattr(target_module, "require_compiler", lambda: None)
-    monkeypatch.setattr(Source, "read", lambda self, labeller, ask_compiler: read(dots))
+    monkeypatch.setattr(Source, "read", lambda self, labeller, ask_compiler: read_hlo(dots))
     study = complete_study(settings_of(dots, tmp_path, evaluations=6))
     (first, outcome), *_ = study.history.done
     assert first.by == "default" and outcome.value == 100 and len(study.history.failures) == 2
     assert summarise_study(study)["value"] == "the v3 compiler's estimated cycles"
-
-
-def read(path):
-    from fastslow.hlo.reader import read_hlo
-
-    return read_hlo(path)
 
 
 def test_only_what_a_constraint_binds_is_a_choice(dots, tmp_path):

@@ -27,6 +27,7 @@ def data(tmp_path_factory):
 
 @cases("preset", PUBLISHED)
 def test_a_baseline_trains_an_epoch_and_predicts(preset, data, tmp_path, monkeypatch):
+    """Every preset builds features of its own, which takes seconds."""
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     overrides = {"gnn": {"epochs": 1, "device": "cpu"}, "features": {"workers": 1}}
     if "segment_training" in PUBLISHED[preset].settings.get("gnn.layout", {}):

@@ -92,6 +92,7 @@ def test_no_command_compiles_a_grammar_of_web_addresses_at_its_start():
 
 
 def test_a_broken_file_is_named_and_mended(home, capsys):
+    """Two commands that each start a kernel take its seconds."""
     (path,) = (home / "data/sample/npz_all/npz/layout/nlp/random/valid").glob("*.npz")
     content = path.read_bytes()
     with np.load(path) as archive:
@@ -136,6 +137,7 @@ def test_a_killed_run_goes_on(home):
 
 
 def test_two_at_once_with_spaces_in_names_give_the_same_bytes(home):
+    """Two commands and two kernels start, each of which imports its libraries."""
     root = shutil.copytree(home / "data" / "sample", home / "my data" / "of today")
     missing = shutil.ignore_patterns("submission")
     for stem in ("features", "runs"):

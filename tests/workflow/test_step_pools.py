@@ -23,6 +23,7 @@ def results(folder):
 
 
 def test_a_run_on_workers_gives_the_files_of_one_machine(scheduler, home, capsys):  # noqa: F811
+    """Two workers and two kernels start, each of which imports its libraries."""
     before = results(home)
     for folder in REDONE:
         shutil.rmtree(home / folder)
