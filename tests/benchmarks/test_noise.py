@@ -34,7 +34,7 @@ def test_rows_repeat_and_jump(rng):
 
 def test_the_benchmark_runs(tmp_path, capsys):
     """Three arms each build features of four collections and train ensembles, which takes seconds."""
-    cut_sample(tmp_path / "sample", {"train": 1, "valid": 1, "test": 1})
+    cut_sample(tmp_path / "sample")
     assert noise.main(["--quick", "--data-root", str(tmp_path / "sample")]) == 0
     printed = capsys.readouterr().out
     found = json.loads(printed.splitlines()[-1])["arms"]

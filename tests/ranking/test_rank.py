@@ -183,7 +183,7 @@ def none():
 @pytest.mark.parametrize(
     ("name", "content", "settings", "error", "said"),
     [
-        ("a.pb", b"not HLO", {}, DataError, r"a\.pb: is not HLO. An HLO file is"),
+        ("a.pb", b"not HLO", {}, DataError, r"a\.pb: is not HLO, or is truncated"),
         ("a.npz", b"not an npz", {}, DataError, r"a\.npz: cannot be read"),
         ("a.npz", none(), {}, DataError, r"a\.npz: has no configurations"),
         ("a.npz", layout_arrays(1), {"collection": "tile:xla"}, DataError, "key config_feat is missing"),
