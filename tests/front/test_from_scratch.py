@@ -4,7 +4,7 @@ import re
 
 import papermill
 
-from helpers.notebook_parameters import FOLDER, FROM_SCRATCH, code_cells
+from notebook_parameters import FOLDER, FROM_SCRATCH, code_cells
 
 LINES = 150  # of code, without comments and empty lines
 

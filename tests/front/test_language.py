@@ -8,7 +8,7 @@ import inspect
 import re
 
 from helpers.competition_files import ROOT
-from helpers.notebook_parameters import FROM_SCRATCH, NOTEBOOKS, read
+from notebook_parameters import FROM_SCRATCH, NOTEBOOKS, read
 
 FOLDERS = [
     ".",

@@ -22,8 +22,8 @@ from fastslow.workflow.steps import Plan
 from helpers.cases import cases
 from helpers.competition_files import ROOT
 from helpers.dot_module import small_module
-from helpers.notebook_parameters import FOLDER, NOTEBOOKS, code_cells, python, read, render, settings_class
 from helpers.workspace import environment
+from notebook_parameters import FOLDER, NOTEBOOKS, code_cells, python, read, render, settings_class
 
 LINES = 80  # of code in a notebook; comments and empty lines are free
 

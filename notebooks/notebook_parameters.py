@@ -1,6 +1,6 @@
 """Parameters cells of the notebooks, rendered from the settings: a line for each main setting.
 
-``.venv/bin/python tests/helpers/notebook_parameters.py`` rewrites the parameters cell of every notebook in
+``.venv/bin/python notebooks/notebook_parameters.py`` rewrites the parameters cell of every notebook in
 place; run it after a change of a field's name, default or sentence.
 """
 
@@ -14,7 +14,7 @@ import nbformat
 
 from fastslow.core.settings import Settings
 
-FOLDER = Path(__file__).parents[2] / "notebooks"
+FOLDER = Path(__file__).parent
 FROM_SCRATCH = FOLDER / "01_from_scratch.ipynb"  # it imports nothing of ours and has no settings
 NOTEBOOKS = sorted({*FOLDER.glob("*.ipynb")} - {FROM_SCRATCH})
 WIDTH = 100
