@@ -59,6 +59,7 @@ def printed(*dumps):
         ),
         (printed(("m.after_optimizations.txt", FIRST)), [FIRST.strip()]),
         ("config,runtime\n1,2\n", []),
+        ("# ENTRY point\nENTRY is a word {\n", []),
     ],
 )
 def test_the_modules_of_a_text(text, modules):
@@ -101,6 +102,13 @@ def test_stablehlo_that_cannot_be_converted(xla, tmp_path):
         DataError, match="wrong.mlir: is StableHLO that this version .* does not read: .*Dump"
     ):
         read_hlo(path)
+
+
+@cases("text", ["module = torch.nn.Linear(3, 4)\n", "module,runtime\n1,2\n", "{}\n"])
+def test_a_text_of_another_kind_is_no_program(tmp_path, text):
+    (tmp_path / "x.txt").write_text(text)
+    with pytest.raises(DataError, match=r"x\.txt: is not HLO"):
+        read_hlo(tmp_path / "x.txt")
 
 
 def test_compressed_protos_and_snapshots(tmp_path):

@@ -25,9 +25,9 @@ _STAGES = ("before_layout", "before_optimizations", "")  # in the names of dumps
 _GZIP, _BYTECODE = b"\x1f\x8b", b"ML\xefR"
 _SECTION = re.compile(r"^\*\*\* Begin (.*) \*\*\*$", re.MULTILINE)  # of --xla_dump_to=-
 _HEADER = re.compile(r"^HloModule\s", re.MULTILINE)
-_WITHOUT_HEADER = re.compile(r"^(ENTRY\s|%?[\w.-]+ \{$|%[\w.-]+ \(.*\) -> .*\{$)", re.MULTILINE)
+_WITHOUT_HEADER = re.compile(r"^(ENTRY )?%?[\w.-]+ (\(.*\) -> .*)?\{$", re.MULTILINE)
 _MLIR = re.compile(
-    r'^\s*("?builtin\.module|module\b|func\.func|#\w+ = )|\b(stablehlo|vhlo|mhlo)\.', re.MULTILINE
+    r'^\s*("?builtin\.module|module\b[^\n=,]*\{|func\.func|#\w+ = )|\b(stablehlo|vhlo|mhlo)\.', re.MULTILINE
 )
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.input_files import check_regular
 from fastslow.core.settings import find_typed
 from fastslow.hlo.forms import earliest
 from fastslow.hlo.messages import Module
@@ -62,6 +63,7 @@ class Source:
         path = find_typed(name)
         if path.is_dir() and not function:
             path = dump_in(path)
+        check_regular(path)
         if not path.is_file():
             raise DataError(path, "no such file", "Give an HLO file, or model.py:FUNCTION for a JAX function")
         if function and kernel:
