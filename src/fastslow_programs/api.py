@@ -76,7 +76,7 @@ class Tuned(Shown):
         self.best = best and study.target.as_json(best[0].codes) | {"value": best[1]}
 
     def words(self) -> list[str]:
-        """Return what the search found."""
+        """Return what the search found, one ``name: fact`` each, as ``fastslow tune`` prints it."""
         from fastslow_programs.tuning.result import summarise_study
 
         return [f"{name}: {fact}" for name, fact in summarise_study(self.study).items()]

@@ -71,7 +71,13 @@ def read_hlo(path: Path, kernel: str = "") -> HloProgram:
 
 
 def choose_module(path: Path, programs: list[HloProgram], kernel: str) -> HloProgram:
-    """Return one module of those that a file holds; errors as for :func:`read_hlo`."""
+    """Return one module of those that a file holds.
+
+    Args:
+        path: The file, for messages.
+        programs: Its modules.
+        kernel: As for :func:`read_hlo`, with its errors.
+    """
     if not kernel and len(programs) == 1:
         return programs[0]
     names = [program.module.name for program in programs]

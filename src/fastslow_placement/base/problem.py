@@ -80,7 +80,7 @@ class Problem(ABC):
         return np.zeros((int(self.choices.sum()), FEEDBACK_FEATURES), np.float32)
 
     def unit_names(self) -> list[str]:
-        """Return a name for each unit."""
+        """Return a name for each of the U units, for tables and pictures."""
         return [f"unit {unit}" for unit in range(len(self.choices))]
 
     @property
@@ -106,7 +106,7 @@ class Problem(ABC):
         return np.repeat(np.arange(len(self.choices)), self.choices)
 
     def chances(self, decision: np.ndarray) -> np.ndarray:
-        """Return probabilities of options that take a decision (U,) for nearly certain: (sum of choices,)."""
+        """Return a probability of each option, (sum of choices,), that is nearly 1 for a decision's (U,)."""
         rest = np.repeat((1 - _CERTAIN) / self.choices, self.choices)
         rest[np.cumsum(self.choices) - self.choices + np.asarray(decision)] += _CERTAIN
         return rest

@@ -110,7 +110,7 @@ class Clusters:
         self.seconds[own] = self.cluster_seconds(self.members[own])
 
     def total_seconds(self) -> float:
-        """Return the time of all clusters one after the other."""
+        """Return the seconds of all clusters one after the other, without overlap."""
         return sum(self.seconds.values())
 
 

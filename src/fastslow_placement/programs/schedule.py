@@ -64,7 +64,7 @@ class Timeline:
 
     @cached_property
     def latest(self) -> tuple[np.ndarray, np.ndarray]:
-        """Latest starts of operators (N,) and transfers (T,) that keep the end.
+        """Latest starts of operators (N,) and transfers (T,), in seconds, that keep the end.
 
         Devices and links keep their order. The difference to the start is the slack, 0 on critical paths
         (Kelley and Walker 1959).

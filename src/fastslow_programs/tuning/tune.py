@@ -97,7 +97,12 @@ class Study:
 
 
 def make_strategy(name: str, target: Target) -> Strategy:
-    """Return the strategy of a name, see :data:`fastslow_programs.tuning.settings.STRATEGIES`."""
+    """Return what proposes configurations.
+
+    Args:
+        name: One of :data:`fastslow_programs.tuning.settings.STRATEGIES`.
+        target: The program, its space and, for ``guided``, the models' predictions.
+    """
     if name == GUIDED:
         return Guided(Guide(target.space, target.pretrained))
     return Sampler(name) if name in SAMPLERS else Random()

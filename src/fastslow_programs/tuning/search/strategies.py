@@ -33,7 +33,12 @@ class Strategy(Protocol):
 
 
 def proposals(codes: np.ndarray, by: str) -> list[Proposal]:
-    """Return a proposal for each of the configurations ``(n, G)``."""
+    """Return a proposal for each of some configurations.
+
+    Args:
+        codes: ``(n, G)`` number of the option of each of the G free choices.
+        by: Who proposes, for the table of evaluations.
+    """
     return [Proposal(tuple(map(int, row)), by) for row in codes]
 
 
