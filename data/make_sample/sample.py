@@ -233,8 +233,6 @@ def kernel_graphs(labelled: list[LabelledProgram], kernels: int, seed: int) -> l
 def make_sample(settings: SampleSettings) -> Path:
     """Make a sample competition with the TPU compiler, print where it is, and return its folder.
 
-    An interrupted run resumes where it stopped, since every label is cached.
-
     Raises:
         SettingsError: libtpu or JAX is not installed, or no program gave a graph.
         DataError: The cache of labels is not readable.
