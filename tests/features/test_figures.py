@@ -5,7 +5,6 @@ import pytest
 from scipy.stats import kendalltau
 
 from fastslow.core.errors import SettingsError
-from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.views import feature_figures
@@ -18,7 +17,6 @@ from fastslow.views.feature_figures import (
     plot_violation,
 )
 from helpers.cases import cases
-from helpers.competition_files import write_data_root
 from helpers.runs import make_features
 
 
@@ -66,18 +64,6 @@ def test_the_configurations_of_a_graph_fastest_first(settings, name):
 def test_an_unknown_graph_is_refused(settings):
     with pytest.raises(SettingsError, match="graph: 'c' is none of the train graphs a, b"):
         plot_configurations(settings, "c")
-
-
-def test_a_graph_of_one_configuration(tmp_path):
-    root = write_data_root(tmp_path, "layout:xla:random", train=("a",))
-    path = next(root.rglob("train/a.npz"))
-    arrays = dict(np.load(path))
-    arrays["node_config_feat"][:] = -1
-    np.savez(path, **arrays)
-    settings = FeatureSettings(data_root=str(root), folder=str(tmp_path / "features"), workers=1)
-    build_features(settings)
-    assert Features(settings.folder).graph("train", "a").num_configs == 1
-    assert plot_configurations(settings).axes[1].images[0].get_array().shape[1] == 1
 
 
 @cases("panels", [1, 12])

@@ -59,6 +59,10 @@ def printed(*dumps):
         ),
         (printed(("m.after_optimizations.txt", FIRST)), [FIRST.strip()]),
         ("config,runtime\n1,2\n", []),
+        (
+            FIRST.replace("(0)", '(0), original_value={({"p"}, {"q" {0}})}, api_version=API_X'),
+            [FIRST.strip()],
+        ),
         ("# ENTRY point\nENTRY is a word {\n", []),
     ],
 )

@@ -66,14 +66,6 @@ def test_a_segment_sees_itself_and_the_one_before_and_passes_no_gradient_back():
     assert torch.allclose(shuffled[4:], out[4:], atol=1e-5), "no positions: order within a segment is nothing"
 
 
-def test_probabilities_are_of_the_options_that_a_unit_has():
-    problem = Ring()
-    for logs in seeded().passes(Inputs(problem)):
-        chances = logs[0].exp()
-        assert torch.allclose(chances.sum(1), torch.ones(4))
-        assert ((chances > 0).sum(1).numpy() == problem.choices).all()
-
-
 @cases("part", ["attention", "modulation", "pooling", "feedback"])
 def test_each_part_of_the_policy_can_be_left_out(part):
     inputs = Inputs(small_problem())

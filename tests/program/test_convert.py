@@ -192,6 +192,14 @@ def with_opcode(opcode, last=1):
     return module
 
 
+def of_rank(rank):
+    module = Module(entry_computation_id=1)
+    computation = module.computations.add(id=1)
+    operand = add(computation, "parameter", (2,) * rank)
+    computation.root_id = add(computation, "reshape", (2**rank,), operand)
+    return module
+
+
 def without_configurable():
     module = Module(entry_computation_id=1)
     computation = module.computations.add(id=1)
@@ -205,6 +213,7 @@ def without_configurable():
         (dynamic(False), "the shape of parameter parameter.1 is dynamic. Give every dimension a fixed size"),
         (dynamic(True), "the shape of parameter parameter.7 is dynamic"),
         (with_opcode("magic", 8), r"most of it is unknown to the competition: magic \(taken for no known"),
+        (of_rank(7), r"parameter.1 has 7 dimensions; the competition's format holds 6. Merge"),
         (without_configurable(), "it has no convolution, dot or reshape"),
     ],
 )

@@ -22,6 +22,8 @@ MAX_BYTES = 1 << 31  # protobuf's own limit
 _PARSER_BYTES = 8 << 30  # a text of 100 MB takes 2 GB
 _PARSER_SECONDS = 300.0
 _STAGES = ("before_layout", "before_optimizations", "")  # in the names of dumps, the one that we want first
+# attributes of other versions that change nothing of what is computed
+_NOTES = re.compile(r", (original_value|origin|statistics|api_version)=(\{.*?\}(?=$|, \w+=)|\w+)", re.M)
 _GZIP, _BYTECODE = b"\x1f\x8b", b"ML\xefR"
 _SECTION = re.compile(r"^\*\*\* Begin (.*) \*\*\*$", re.MULTILINE)  # of --xla_dump_to=-
 _HEADER = re.compile(r"^HloModule\s", re.MULTILINE)
@@ -75,7 +77,7 @@ def split_text(text: str) -> list[str]:
 
     Of the dumps that ``--xla_dump_to=-`` prints, only those from before layout assignment are taken.
     """
-    _, *sections = _SECTION.split(text)
+    text, *sections = _SECTION.split(_NOTES.sub("", text))
     if sections:
         text = "\n".join(sections[1::2][n] for n in earliest(sections[::2]))
     starts = [found.start() for found in _HEADER.finditer(text)]

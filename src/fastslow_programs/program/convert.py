@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import TEST, ProgramFile, get_collection
+from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.opcodes import NEAREST, OPCODES, opcode_number
 from fastslow.competition.reader import Program, program_of, read_npz
 from fastslow.competition.schema import DEFAULTS
@@ -25,7 +26,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.settings import resolve
-from fastslow.hlo.graph_arrays import graph_arrays
+from fastslow.hlo.graph_arrays import graph_arrays, operand_nodes
 from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.layout_choices import (
@@ -109,6 +110,7 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
     if not nodes and "config_feat" not in hlo.runs:
         problem = "it has no convolution, dot or reshape, the configurable instructions"
         raise DataError(source.path, problem, "Convert a program with one of them")
+    _check_ranks(source.path, module, nodes)
     arrays, collection = graph_arrays(module), get_collection(settings.collection)
     if settings.configs == MEASURED:
         arrays |= _measured(source.path, hlo.runs, collection.kind)
@@ -210,6 +212,17 @@ def newer_opcodes(opcodes: Iterable[str]) -> str:
     """Return in words the known opcode for each one that the competition does not number."""
     newer = sorted({opcode for opcode in opcodes if opcode not in OPCODES})
     return ", ".join(f"{opcode} (taken for {NEAREST.get(opcode, 'no known opcode')})" for opcode in newer)
+
+
+def _check_ranks(path: Path, module: Module, nodes: Sequence[ConfigurableNode]) -> None:
+    """Raise :class:`DataError` if a tensor of a configurable node has more dimensions than a file holds."""
+    instructions = [i for computation in module.computations for i in computation.instructions]
+    operands = operand_nodes(module)
+    for number in (tensor for node in nodes for tensor in (node.node, *operands[node.node])):
+        if (rank := len(instructions[number].shape.dimensions)) > LAYOUT_WIDTH:
+            problem = f"{instructions[number].name} has {rank} dimensions"
+            held = f"; the competition's format holds {LAYOUT_WIDTH}"
+            raise DataError(path, problem + held, "Merge dimensions that need not be apart")
 
 
 def _is_dynamic(shape) -> bool:
