@@ -7,7 +7,7 @@ trivial rules of its sample. ``few_shot.py`` measures what some known runtimes o
 Zero-shot: no runtime of the program is known. The score is the competition's, over every configuration of the
 file. Beside it stands the noise ceiling, the tau of a perfect predictor on labels of this noise
 (``competition/data_quality.py``). Models are means over seeds. The single feature and the ridge regression
-are chosen on the sample's train and valid. In hindsight: the feature is chosen on the runtimes that are
+are chosen on the sample's train programs. In hindsight: the feature is chosen on the runtimes that are
 scored.
 """
 

@@ -155,7 +155,7 @@ fastest. The first rows are trivial rules. Valid programs chose the weights; no 
 
 ## Limits
 
-- On measured programs the models may fail: Kendall's tau 0.69 on AlexNet, -0.02 and 0.23 on two 3-D U-Nets
+- On measured programs the models may fail: Kendall's tau 0.68 on AlexNet, -0.03 and 0.23 on two 3-D U-Nets
   (`benchmarks/tables/zero_shot.md`). A single feature scored 0.65, 0.53 and 0.17 there.
 - The sample's programs are small. `fastslow rank` names opcodes and sizes that no train program has, the
   distance to the nearest one, and a band for the score at that distance.

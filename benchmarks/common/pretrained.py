@@ -37,7 +37,7 @@ class Pretrained:
     Attributes:
         features: Its features.
         models: Model by member of its ensemble.
-        baselines: The baselines, chosen on its train and valid.
+        baselines: The baselines, chosen on its train graphs.
     """
 
     def __init__(self, runs: Path, collection: Collection):
