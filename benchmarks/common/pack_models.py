@@ -156,7 +156,7 @@ fastest. The first rows are trivial rules. Valid programs chose the weights; no 
 ## Limits
 
 - On measured programs the models may fail: Kendall's tau 0.68 on AlexNet, -0.03 and 0.23 on two 3-D U-Nets
-  (`benchmarks/tables/zero_shot.md`). A single feature scored 0.65, 0.53 and 0.17 there.
+  (`benchmarks/tables/zero_shot.md`). A single feature scored 0.54, 0.42 and 0.16 there.
 - The sample's programs are small. `fastslow rank` names opcodes and sizes that no train program has, the
   distance to the nearest one, and a band for the score at that distance.
 - The models rank for TPU v3. No table measures them on other generations.

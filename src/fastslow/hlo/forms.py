@@ -8,6 +8,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from fastslow.core.errors import DataError
@@ -25,12 +26,10 @@ _STAGES = ("before_layout", "before_optimizations", "")  # in the names of dumps
 # attributes of other versions that change nothing of what is computed
 _NOTES = re.compile(r", (original_value|origin|statistics|api_version)=(\{.*?\}(?=$|, \w+=)|\w+)", re.M)
 _GZIP, _BYTECODE = b"\x1f\x8b", b"ML\xefR"
-_SECTION = re.compile(r"^\*\*\* Begin (.*) \*\*\*$", re.MULTILINE)  # of --xla_dump_to=-
-_HEADER = re.compile(r"^HloModule\s", re.MULTILINE)
-_WITHOUT_HEADER = re.compile(r"^(ENTRY )?%?[\w.-]+ (\(.*\) -> .*)?\{$", re.MULTILINE)
-_MLIR = re.compile(
-    r'^\s*("?builtin\.module|module\b[^\n=,]*\{|func\.func|#\w+ = )|\b(stablehlo|vhlo|mhlo)\.', re.MULTILINE
-)
+_SECTION = re.compile(r"^\*\*\* Begin (.*) \*\*\*$", re.M)  # of --xla_dump_to=-
+_HEADER = re.compile(r"^HloModule\s", re.M)
+_WITHOUT_HEADER = re.compile(r"^(ENTRY )?%?[\w.-]+ (\(.*\) -> .*)?\{$", re.M)
+_MLIR = re.compile(r'^\s*("?builtin\.module|module\b[^\n=,]*\{|func\.func|#\w+ = )|\b(stable|v|m)hlo\.', re.M)
 
 
 def earliest(names: Sequence[str]) -> list[int]:
@@ -80,23 +79,28 @@ def split_text(text: str) -> list[str]:
     text, *sections = _SECTION.split(_NOTES.sub("", text))
     if sections:
         text = "\n".join(sections[1::2][n] for n in earliest(sections[::2]))
-    starts = [found.start() for found in _HEADER.finditer(text)]
-    if not starts:
+    if not (starts := [found.start() for found in _HEADER.finditer(text)]):
         return [f"HloModule module\n\n{text}"] if _WITHOUT_HEADER.search(text) else []
     parts = [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
     return [part[: part.rfind("\n}") + 2] if "\n}" in part else part for part in parts]
 
 
 def mlir_of(data: bytes) -> bytes | None:
-    """Return the MLIR module, text or bytecode, that a file is, or holds if ``jax.export`` wrote it."""
-    text = as_text(data)
-    if text is not None:
-        return text.encode() if _MLIR.search(text) and not _HEADER.search(text) else None
+    """Return the MLIR bytecode that a binary file is, or holds if ``jax.export`` wrote it."""
     start = data.find(_BYTECODE)
     if start <= 0:
         return data if start == 0 else None
     size = int.from_bytes(data[start - 4 : start], "little")  # of a vector of bytes of a flatbuffer
     return data[start : start + size] if start >= 4 and start + size <= len(data) else None
+
+
+def sources_in(data: bytes) -> list[str | bytes]:
+    """Return the modules of a file that only jaxlib reads: HLO texts, or one of StableHLO as bytes."""
+    text = as_text(data)
+    if text is not None and (_HEADER.search(text) or not _MLIR.search(text)):
+        return [*split_text(text)]
+    mlir = mlir_of(data) if text is None else text.encode()
+    return [mlir] if mlir else []
 
 
 def parse(path: Path, data: bytes) -> list[Module]:
@@ -105,10 +109,9 @@ def parse(path: Path, data: bytes) -> list[Module]:
     Raises:
         DataError: It cannot be parsed or converted, or jaxlib is not installed.
     """
-    text, mlir = as_text(data), mlir_of(data)
-    kind = "StableHLO" if mlir else "HLO text"
-    if not mlir and not (text and split_text(text)):
+    if not (sources := sources_in(data)):
         return []
+    kind = "HLO text" if isinstance(sources[0], str) else "StableHLO"
     try:
         codes = call_isolated(_convert, path.absolute(), seconds=_PARSER_SECONDS, memory=_PARSER_BYTES)
     except Killed as error:
@@ -127,16 +130,15 @@ def parse(path: Path, data: bytes) -> list[Module]:
 
 def _convert(path: Path) -> list[bytes]:
     """Return the serialised modules of a file; run in a process of its own."""
-    from jaxlib import xla_client
+    from jaxlib import xla_client as xla
 
-    data = read_bytes(path)
+    sources, convert = sources_in(read_bytes(path)), xla.hlo.hlo_module_from_text
+    if isinstance(sources[0], bytes):  # as JAX's own compiler_ir("hlo") converts it
+        convert = partial(
+            xla._xla.mlir.mlir_module_to_xla_computation, use_tuple_args=False, return_tuple=False
+        )
     try:
-        if mlir := mlir_of(data):  # as JAX's own compiler_ir("hlo") converts it
-            convert = xla_client._xla.mlir.mlir_module_to_xla_computation
-            modules = [convert(mlir, use_tuple_args=False, return_tuple=False)]
-        else:
-            modules = [*map(xla_client.hlo.hlo_module_from_text, split_text(as_text(data) or ""))]
-        return [module.as_serialized_hlo_module_proto() for module in modules]
+        return [convert(source).as_serialized_hlo_module_proto() for source in sources]
     except MemoryError:
         raise
     except Exception as error:  # of a type that only jaxlib can unpickle

@@ -104,8 +104,7 @@ def read_hlo_modules(path: Path) -> list[HloProgram]:
 
     Raises:
         DataError: The file is missing, empty, truncated, not HLO, or holds no sound module
-            (:func:`fastslow.hlo.module_checks.check_module`); or jaxlib is needed and not
-            installed.
+            (:func:`fastslow.hlo.module_checks.check_module`); or jaxlib is missing.
     """
     path = Path(path)
     data = read_bytes(path)
