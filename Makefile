@@ -1,7 +1,7 @@
 # The main targets; `make help` lists them. Settings are variables: make submit DATA=kaggle SEEDS=3
 PYTHON ?= python3
 # not ?=, which would take a NAME or DATA that the environment happens to hold (WSL sets NAME)
-DATA   = sample
+DATA   =
 PRESET =
 NAME   =
 SEEDS  =
@@ -41,13 +41,13 @@ $(call as_typed,PY READY TESTED COMPILER TUNING DEVICE PLACER)
 # a JAX function needs JAX and the TPU compiler, a file does not
 CALLER = $(if $(findstring .py:,$(SRC)),$(COMPILER),$(READY))
 FASTSLOW = set -f; "$$PY" -m fastslow
-OPTIONS = "data=$$DATA" $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
+OPTIONS = $${DATA:+"data=$$DATA"} $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
           $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $${CLUSTER:+"cluster=$$CLUSTER"} $$SET
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke report figures convert rank tune place sample data test guard lint clean setup
+.PHONY: help submit submission features train ensemble smoke report leaderboard figures convert rank tune place sample data test guard lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -64,6 +64,9 @@ submission features train ensemble: $(READY) ## The same up to that stage, nothi
 
 report: $(READY) ## Render the executed notebooks of a run to HTML with an index page (NAME=sample)
 	@$(FASTSLOW) report $${NAME:+"name=$$NAME"} $$SET
+
+leaderboard: $(READY) ## Every model under runs/: settings, hours, scores, what Kaggle said (SET='sort=test csv=scores.csv')
+	@$(FASTSLOW) leaderboard $$SET
 
 figures: $(READY) ## Draw the README's figures from the sample run, after make submit
 	@set -f; PYTHONPATH=benchmarks "$$PY" -m common.readme_figures $${NAME:+"$$NAME"}

@@ -21,9 +21,9 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.npz_io import write_arrays
 from fastslow.core.settings import resolve
-from fastslow.evaluation.ledger import read_submission_record
 from fastslow.evaluation.predictions import read_predictions, read_run_manifest
 from fastslow.evaluation.score_tables import format_overview, pool_seeds
+from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.features.store import SCALERS, Features
 from fastslow.networks.training.run_folder import WEIGHTS
 from fastslow.rankers.train import MODEL

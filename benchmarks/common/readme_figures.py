@@ -16,9 +16,9 @@ from fastslow.competition.metrics import kendall_tau
 from fastslow.core.figures import save_figure
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow.evaluation.ledger import read_submission_record
 from fastslow.evaluation.plots import plot_results
 from fastslow.evaluation.score_tables import pool_seeds
+from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.features.store import Features, Graph
 
 _COLLECTION = "layout-xla-random"

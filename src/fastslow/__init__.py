@@ -1,15 +1,14 @@
 """Rank the compiler configurations of an XLA program from fastest to slowest without running them.
 
-``fastslow.rank``, ``fastslow.tune``, ``fastslow.convert``, ``fastslow.load_models`` and
-``fastslow.load_tuned`` are the Python interface, which :mod:`fastslow_programs.api` holds. It is found by its
-name when one of them is first used: this package imports nothing of the packages that rest on it.
+The Python interface, such as ``fastslow.rank``, is in :mod:`fastslow_programs.api`. It is found by its name
+when a function is first used: this package imports nothing of the packages that rest on it.
 """
 
 import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["convert", "load_models", "load_tuned", "rank", "tune"]
+__all__ = ["convert", "leaderboard", "load_models", "load_tuned", "rank", "tune"]
 
 
 def __getattr__(name: str) -> Any:

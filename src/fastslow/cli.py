@@ -106,6 +106,13 @@ COMMANDS = {
         main="source known run configs collection estimate default data_root name kernel generation seed",
         examples=("program.hlo", "model.py:make configs=5000", "program.npz known=measured.csv"),
     ),
+    "leaderboard": Command(
+        "List every model under runs/: settings, hours, valid and test scores, what Kaggle said",
+        "fastslow.evaluation.leaderboard:LeaderboardSettings",
+        "fastslow.evaluation.leaderboard:print_leaderboard",
+        first="sort",
+        examples=("", "private", "layout:xla:random csv=scores.csv"),
+    ),
     "compare": Command(
         "Compare two runs, two models (which is better) or two submissions (whether they rank alike)",
         "fastslow.evaluation.compare:CompareSettings",

@@ -1,4 +1,4 @@
-"""The Python interface: ``fastslow.rank``, ``fastslow.tune``, ``fastslow.convert``, ``fastslow.load_models``.
+"""The Python interface: the functions ``fastslow.rank``, ``fastslow.tune``, ``fastslow.convert`` and more.
 
 A function writes no file unless ``out`` names a folder, and reads no global state but the working folder, at
 which relative paths start. ``docs/api.md`` has examples.
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from fastslow.core.errors import SettingsError
 from fastslow.core.shown import Shown
+from fastslow.evaluation.leaderboard import Leaderboard, LeaderboardSettings
+from fastslow.evaluation.leaderboard import leaderboard as read_leaderboard
 from fastslow_programs.compiler.device import load_tuned as load_tuned  # of the interface
 from fastslow_programs.program.convert import ConvertedProgram, make_program, summarise, write_conversion
 from fastslow_programs.program.graph_picture import plot_graph
@@ -102,6 +104,21 @@ def load_models(path: str | Path | None = None) -> Models:
         DataError: There is no such folder, or it holds no models.
     """
     return read_models(Path(path).expanduser().absolute() if path else "")
+
+
+def leaderboard(**settings: Any) -> Leaderboard:
+    """List every model under ``runs/`` with settings, hours, scores and what Kaggle said.
+
+    Args:
+        **settings: Settings of ``fastslow leaderboard``: ``sort``, ``csv``.
+
+    Returns:
+        The leaderboard: ``table`` (one row per run and model, the best first), ``left_out``, ``words()``.
+
+    Raises:
+        SettingsError: A setting is wrong.
+    """
+    return read_leaderboard(LeaderboardSettings(**settings))
 
 
 def rank(

@@ -88,10 +88,10 @@ def test_what_cannot_be_compared_is_refused(settings, tmp_path):
 
 
 def test_a_training_is_told_from_its_models(settings, tmp_path):
-    artifact = Artifact(tmp_path / "runs" / "training", {"runs": ["runs/near"], "kind": "layout"}, {})
+    artifact = Artifact(tmp_path / "runs" / "training", {"model": "gnn", "kind": "layout"}, {})
     with artifact.building():
         artifact.finish()
-    with pytest.raises(SettingsError, match="other: .*training is a training, whose models are in runs/near"):
+    with pytest.raises(SettingsError, match="other: .*training is no model; name a model's folder"):
         compare_runs(settings.replace(other="runs/training"))
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.metrics import collection_score
-from fastslow.core.artifacts import Artifact, read_manifest
+from fastslow.core.artifacts import Artifact, read_manifest, write_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble, models_of
 from fastslow.evaluation.ensemble_weights import (
@@ -17,7 +17,13 @@ from fastslow.evaluation.ensemble_weights import (
 )
 from fastslow.evaluation.predictions import read_predictions
 from helpers.cases import cases
-from helpers.runs import ensemble_settings, make_features, random_scores, write_run
+from helpers.runs import (
+    ensemble_settings,
+    make_features,
+    overwrite_predictions,
+    random_scores,
+    write_run,
+)
 
 WILD = st.floats(-1e15, 1e15, allow_subnormal=False) | st.integers(-2, 2).map(float)
 
@@ -249,6 +255,60 @@ def test_a_wrong_member_is_refused_by_name(layout, tmp_path, options, said):
     with pytest.raises(DataError, match=f"^{tmp_path / 'bad'}.*{said}"):
         build_ensemble(ensemble_settings(layout, tmp_path / "e", runs))
     assert not (tmp_path / "e" / "manifest.json").exists()
+
+
+def test_models_of_ones_own_are_members_beside_those_of_the_run(layout, tmp_path, rng, monkeypatch):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    runs, scores = tmp_path / "runs" / "r", random_scores(layout, rng)
+    first = write_run(runs / "gnn", layout, scores)
+    for path in (runs / "mine", tmp_path / "runs" / "own" / "trees", tmp_path / "runs" / "own" / "net"):
+        write_run(path, layout, random_scores(layout, rng), model=path.name)
+    write_run(tmp_path / "runs" / "own" / "tiles", layout, scores, collection="tile:xla")
+    artifact = Artifact(runs / "training", {"model": "gnn"}, {})
+    artifact.finish()
+    ours = runs / "gnn-s1"
+    write_run(ours, layout, scores)
+    made = {key: value for key, value in read_manifest(ours).items() if key != "checksum"}
+    write_manifest(ours, {**made, "code": {"fastslow.networks": "1"}})
+    settings = ensemble_settings(layout, runs / "e", [first], extra="runs/own/*,runs/r/*")
+    settings.check_extra()
+    manifest = build_ensemble(settings)
+    assert [*manifest["members"]] == ["gnn", "net", "trees", "mine"]
+    assert manifest["members"]["net"]["folder"] == "runs/own/net"
+    assert settings.artifact().is_current()
+    assert [*build_ensemble(settings)["members"]] == [*manifest["members"]], "it is no member of itself"
+    write_run(tmp_path / "runs" / "own" / "late", layout, scores)
+    assert not settings.artifact().is_current()
+    with pytest.raises(SettingsError, match=r"extra: .* of run folders \(runs/owm/\* matches none\)"):
+        settings.replace(extra=["runs/owm/*"]).check_extra()
+
+
+@cases(
+    "damage, said",
+    [
+        (lambda scores: scores["test"].clear(), "no predictions for test graph t"),
+        (
+            lambda scores: scores["valid"].update(v=np.ones(3)),
+            r"graph v has predictions of shape \(3,\)",
+        ),
+        (lambda scores: scores["test"]["t"].fill(np.nan), "test graph t has a prediction that is not finite"),
+        ("predictions.npz", "lost"),
+        ("manifest.json", "not finished"),
+        ({"collection": "layout:xla:mine"}, "collection is 'layout:xla:mine'"),
+        ({"data": "0" * 16}, "trained on other data files than the features"),
+    ],
+)
+def test_a_broken_model_of_ones_own_is_refused_by_name(layout, tmp_path, damage, said):
+    scores, folder = random_scores(layout, np.random.default_rng(0)), tmp_path / "own" / "bad"
+    good = write_run(tmp_path / "good", layout, scores)
+    write_run(folder, layout, scores, **(damage if isinstance(damage, dict) else {}))
+    if isinstance(damage, str):
+        (folder / damage).unlink()
+    elif callable(damage):
+        damage(scores)
+        overwrite_predictions(folder, scores)
+    with pytest.raises(DataError, match=f"^{folder}.*{said}"):
+        ensemble_settings(layout, tmp_path / "e", [good], extra=[f"{tmp_path}/own/*"]).check_extra()
 
 
 @cases(

@@ -173,8 +173,7 @@ def test_csv_record_and_plot(submitted, features):
     assert record["test_mean"] == competition_score(record["test"])
     assert len(record["members"]) == 10 and set(record["weights"]) == {c.name for c in COLLECTIONS}
     assert csv.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
-    assert "| mine |" in (csv.parent / "ledger.md").read_text()
-    assert {path.name for path in csv.parent.iterdir()} == {"mine.csv", "mine.json", "mine.png", "ledger.md"}
+    assert {path.name for path in csv.parent.iterdir()} == {"mine.csv", "mine.json", "mine.png"}
 
 
 @pytest.mark.parametrize("solved", [True, False])

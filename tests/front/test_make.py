@@ -103,13 +103,14 @@ def test_settings_reach_the_command_as_typed(called):
     options += ["cluster=tcp://a:1", *settings]
     for target in ("submit", "submission", "features", "train", "ensemble", "smoke"):
         command = ["-m", "fastslow", target]
-        assert called(target) == [*command, "data=sample"]
+        assert called(target) == command
         assert called(target, *typed, f"SET={' '.join(settings)}") == [*command, *options]
 
 
 CALLS = {  # what is typed, and what Python is called with; a list where a value holds a space
     ("data", "SET=source=google"): "-m fastslow data source=google",
     ("report", "NAME=my run"): ["-m", "fastslow", "report", "name=my run"],
+    ("leaderboard", "SET=sort=test csv=a.csv"): "-m fastslow leaderboard sort=test csv=a.csv",
     ("figures",): "-m common.readme_figures",
     ("test",): "-m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0",
     ("guard", "SET=--record"): "benchmarks/guard.py --record",
@@ -161,7 +162,7 @@ def test_without_a_source_it_shows_how_and_sets_nothing_up(tmp_path):
 
 
 def test_the_environment_does_not_steer(called):
-    assert called("submit", NAME="MY-LAPTOP", DATA="/x", SET="a=1")[3:] == ["data=sample"]
+    assert called("submit", NAME="MY-LAPTOP", DATA="/x", SET="a=1")[3:] == []
 
 
 def write_all(folder, names):
@@ -178,7 +179,7 @@ def test_clean_removes_only_what_was_made(tmp_path):
     kept = ["features/README.md", "submissions/README.md", "data/sample/solution.csv", "data/raw/a.npz"]
     kept += [".venv/bin/python", "src/a.py", "tests/test_a.py", "README.md"]
     made = ["features/sample/tile-xla/train/a b.npz", "features/x/.lock", "runs/sample/gnn s0/model.pt"]
-    made += ["runs/notes.txt", "submissions/sample.csv", "submissions/ledger.md"]
+    made += ["runs/notes.txt", "submissions/sample.csv"]
     write_all(tmp_path, kept + made)
     assert make("clean", folder=tmp_path).returncode == 0
     assert files_in(tmp_path) == set(kept)

@@ -11,8 +11,8 @@ import torch
 from fastslow.competition.catalog import PREDICTED_SPLITS
 from fastslow.core.artifacts import CHECKSUM, MANIFEST, write_manifest
 from fastslow.core.files import file_digest
-from fastslow.evaluation.ledger import write_record
 from fastslow.evaluation.predictions import write_run
+from fastslow.evaluation.submission_record import write_record
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastslow.core.errors import DataError
-from fastslow.evaluation.ledger import SubmissionResult
+from fastslow.evaluation.submission_record import SubmissionResult
 from fastslow.kaggle import api_process, client, credentials
 from fastslow.kaggle.api_process import CallError, call
 from fastslow.kaggle.client import KaggleError

@@ -15,10 +15,13 @@ from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import competition_score
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.files import atomic_path, read_json
-from fastslow.evaluation.ledger import read_submission_record
+from fastslow.core.settings import resolve
+from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.score_tables import format_distances
 from fastslow.evaluation.scores import read_solution, score_submission
+from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.workflow import run as workflow
+from fastslow.workflow.run_settings import make_plan
 from fastslow.workflow.steps import MODELS
 from helpers.cases import cases
 from helpers.workspace import SERIAL, command, environment, stopped
@@ -139,7 +142,7 @@ def test_a_killed_run_goes_on(home):
 def test_two_at_once_with_spaces_in_names_give_the_same_bytes(home):
     """Two commands and two kernels start, each of which imports its libraries."""
     root = shutil.copytree(home / "data" / "sample", home / "my data" / "of today")
-    missing = shutil.ignore_patterns("submission")
+    missing = shutil.ignore_patterns("submission", "run.json")
     for stem in ("features", "runs"):
         shutil.copytree(home / stem / "smoke", home / stem / "my run", ignore=missing)
     lost = home / "features" / "my run" / "layout-xla-random"
@@ -153,6 +156,19 @@ def test_two_at_once_with_spaces_in_names_give_the_same_bytes(home):
     assert {folder for folder in after if after[folder] != before.get(folder)} == {"runs/my run/submission"}
     csv = home / "submissions" / "smoke.csv"
     assert csv.with_name("my run.csv").read_bytes() == csv.read_bytes()
+
+
+def test_a_broken_model_of_ones_own_is_found_before_the_training(home, capsys):
+    own = home / "runs" / "own" / "trees"
+    shutil.copytree(home / "runs" / "smoke" / "ranker-tile-xla-s0", own)
+    (own / "predictions.npz").write_bytes(b"x")
+    before = all_files(home)
+    assert run("submission", "ensemble.extra=runs/own/*", "gnn.epochs=3") == 1
+    said = capsys.readouterr().err
+    assert f"error: {own / 'predictions.npz'}: changed after it was written" in said
+    assert "features: 5 of 5" in said and "train" not in said
+    changed = {path for path, when in all_files(home).items() if before.get(path) != when}
+    assert changed == {home / "runs" / "smoke" / "run.json"}
 
 
 @cases(
@@ -184,13 +200,15 @@ def test_a_run_records_its_preset_and_removes_what_an_interrupted_one_left(tmp_p
         assert cli.main(["train", "preset=smoke", "name=mine"]) == 0
         assert of_another.is_file(), "its process lives"
     assert not any(path.exists() for path in left)
-    assert read_json(tmp_path / "runs" / "mine" / "run.json") == {"data": "data/sample", "preset": "smoke"}
+    asked = {"data": "sample", "preset": "smoke", "seeds": 0, "models": "", "collections": []}
+    record = {"data": "data/sample", "preset": "smoke", "settings": asked}
+    assert read_json(tmp_path / "runs" / "mine" / "run.json") == record
     assert cli.main(["train", "name=play"]) == 1
     assert "name: notebooks run by hand write to runs/play" in capsys.readouterr().err
 
 
 def plan_of(*arguments):
-    return workflow.make_plan(workflow.RunSettings.from_texts(arguments))
+    return make_plan(workflow.RunSettings.from_texts(arguments))
 
 
 @cases(
@@ -213,26 +231,59 @@ def test_names_and_presets_follow_from_the_data(arguments, name, preset, root):
     assert plan.seeds == 0 and plan_of(*arguments, "seeds=2").seeds == 2
 
 
-def as_default(home):
-    """Let the finished run be that of the default name, as it is after ``make submit``."""
-    for path in (home / "runs/smoke", home / "features/smoke"):
-        path.rename(path.with_name("sample"))
-    for path in (home / "submissions").glob("smoke*"):
-        path.rename(path.with_name(path.name.replace("smoke", "sample")))
+def begun(*arguments):
+    """The plan of a run and why it is refused, once its command is recorded where it is not."""
+    plan, recorded, refused = workflow.resume(workflow.RunSettings.from_texts(arguments))
+    if not refused:
+        record_run(resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
+    return plan, refused
 
 
-def test_a_finished_run_of_other_settings_is_replaced_only_where_it_is_named(home, capsys, monkeypatch):
-    as_default(home)
-    monkeypatch.setattr(workflow, "run_steps", lambda *_: pytest.fail("it must not begin"))
-    before = all_files(home)
-    for settings in (["gnn.layout.epochs=3"], ["--seeds", "3"], ["models=ranker"]):
+FIRST = ("name=mine", "data=/far/away", "seeds=2", "collections=nlp:random,tile:xla", "gnn.layout.epochs=7")
+
+
+def test_a_named_run_resumes_with_the_settings_that_it_was_begun_with(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    plan, _ = begun(*FIRST)
+    assert plan.overrides == {"gnn.layout": {"epochs": 7}}
+    assert (plan.data_root, plan.preset, plan.seeds) == ("/far/away", "kaggle", 2)
+    for again in ((), ("seeds=2",), FIRST[1:]):
+        assert begun("name=mine", *again) == (plan, "")
+    for other, said in (
+        ("seeds=0", "seeds: 2 -> 0"),
+        ("data=sample", "data: '/far/away' -> 'sample'"),
+        ("gnn.layout.epochs=8", "gnn.layout.epochs: 7 -> 8"),
+        ("ranker.num_leaves=8", "ranker.num_leaves: 'default' -> 8"),
+        ("collections=xla:random", r"collections: \['layout:nlp:random', 'tile:xla'\] -> \['layout:xla:ran"),
+    ):
+        before = all_files(tmp_path)
+        _, refused = begun("name=mine", other)
+        assert re.match(
+            rf"name: runs/mine was begun with other settings \({said}.*\)\. Give another NAME", refused
+        )
+        assert all_files(tmp_path) == before
+    plan, refused = begun("name=mine", "gnn.layout.epochs=8", "overwrite=True")
+    assert not refused and plan.overrides == {"gnn.layout": {"epochs": 8}} and plan.seeds == 0
+    (tmp_path / "runs" / "mine" / "run.json").write_text("{")
+    assert begun("name=mine", "seeds=1")[1] == "", "a broken record is written anew"
+
+
+def test_the_run_of_the_default_name_takes_no_other_settings(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    monkeypatch.setattr(workflow, "run_steps", lambda *_: None)
+    assert cli.main(["train", "gnn.layout.epochs=3"]) == 0
+    before = all_files(tmp_path)
+    for settings, said in (
+        (["gnn.layout.epochs=4"], "gnn.layout.epochs: 3 -> 4"),
+        ([], "gnn.layout.epochs: 3 -> 'default'"),
+        (["--seeds", "3"], "seeds: 0 -> 3; gnn.layout.epochs: 3 -> 'default'"),
+    ):
         assert cli.main(["train", *settings]) == 1
-        said = capsys.readouterr().err
-        assert "name: runs/sample is a finished run of other settings" in said
-        assert "Give a NAME (name=mine) for a run of its own, or name=sample to replace it" in said
-        assert all_files(home) == before
-    with pytest.raises(pytest.fail.Exception):
-        cli.main(["train", "gnn.layout.epochs=3", "name=sample"])
+        assert f"name: runs/sample was begun with other settings ({said})" in capsys.readouterr().err
+        assert all_files(tmp_path) == before
+    assert cli.main(["train", "--plan"]) == 0
+    assert "nothing was run. Refused as it is: name: runs/sample" in capsys.readouterr().out
+    assert cli.main(["train", "preset=smoke"]) == cli.main(["train", "preset=smoke", "seeds=2"]) == 0
 
 
 def test_a_plan_says_what_would_run_and_why_and_runs_nothing(home, capsys):

@@ -7,7 +7,8 @@ import pytest
 from fastslow import cli
 from fastslow.workflow import step_pools
 from fastslow.workflow.job_plan import Need
-from fastslow.workflow.run import RunSettings, look, make_plan, run_steps
+from fastslow.workflow.run import RunSettings, look, run_steps
+from fastslow.workflow.run_settings import make_plan
 from fastslow.workflow.step_pools import ClusterPool
 from helpers.cases import cases
 from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)

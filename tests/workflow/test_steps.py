@@ -132,6 +132,55 @@ def test_chosen_models_alone_are_trained_and_combined(chosen):
 
 
 @cases(
+    "only, trainings, ranker",
+    [
+        (["layout:xla:random"], {"layout-xla-random": ["layout-xla-random"]}, "collection"),
+        (["layout:nlp:default", "layout:nlp:random"], {"layout-nlp": LAYOUTS[2:]}, "source"),
+        (["layout:xla:random", *["layout:nlp:default"]], {s: [s] for s in LAYOUTS[1:3]}, "collection"),
+        ([*["layout:xla:default"], "layout:xla:random", "layout:nlp:random"], None, "collection"),
+    ],
+)
+def test_a_choice_of_collections_trains_these_alone(only, trainings, ranker):
+    """A network of all layouts becomes one of what is chosen: none learns from a collection that is not."""
+    steps = Plan("sample", "r", "sample", 1, {}, 1, only=tuple(only)).steps()
+    slugs = [name.replace(":", "-") for name in only]
+    own = {Path(s.settings.folder).name: s.settings for s in steps}
+    assert {name for name in own if name.startswith("layout")} == {*slugs}
+    assert {name for name in own if name.startswith("ensemble")} == {f"ensemble-{slug}" for slug in slugs}
+    networks = {name: own[name] for name in own if name.startswith("training")}
+    wanted = trainings or {slug: [slug] for slug in slugs}
+    assert {n: [Path(f).name for f in s.features] for n, s in networks.items()} == {
+        f"training-{name}-s0": group for name, group in wanted.items()
+    }
+    rankers = [settings for name, settings in own.items() if name.startswith("ranker")]
+    assert {settings.train_on for settings in rankers} == {ranker}
+    assert sorted(r for s in rankers for r in (s.folder, *s.runs)) == sorted(
+        f"runs/r/ranker-{slug}-s0" for slug in slugs
+    )
+    with pytest.raises(SettingsError, match=f"^collections: {only[0]}.* alone; a submission needs all five"):
+        Plan("sample", "r", "sample", 1, {}, 1, only=tuple(only)).steps("submission")
+
+
+@cases(
+    "preset, only, override, said",
+    [
+        ("sample", "layout:xla:random", "gnn.layout-nlp.epochs=3", "gnn.layout-nlp: this choice of collect"),
+        ("sample", "layout:xla:random", "features.tile.padding=0", "it trains layout:xla:random"),
+        (
+            "tpugraphs-mlp",
+            "layout:xla:random",
+            "",
+            "^collections: preset tpugraphs-mlp predicts none",
+        ),
+    ],
+)
+def test_a_setting_of_a_collection_that_is_not_chosen_is_refused(preset, only, override, said):
+    overrides = parse_overrides([override] if override else [])
+    with pytest.raises(SettingsError, match=said):
+        Plan("sample", "r", preset, 1, overrides, 1, only=(only,)).steps("train")
+
+
+@cases(
     "preset, chosen, overrides, said",
     [
         ("sample", "gnn,gnn", [], "^models: 'gnn,gnn' names gnn more than once"),
@@ -284,7 +333,7 @@ def test_a_wrong_setting_is_refused_by_name(text, said):
 
 def test_a_preset_of_one_kind_has_no_submission():
     assert plan("tpugraphs-mlp").steps("ensemble")[-1].stage == "ensemble"
-    with pytest.raises(SettingsError, match="preset: tpugraphs-mlp predicts tile alone; run `make train` or"):
+    with pytest.raises(SettingsError, match="preset: tpugraphs-mlp predicts tile alone; a submission needs"):
         plan("tpugraphs-mlp").steps("submission")
 
 

@@ -19,6 +19,7 @@ from fastslow.evaluation.predictions import check_predictions, read_predictions,
 from fastslow.evaluation.scores import SOLUTION, solution_of, truth_of
 from fastslow.features.store import Features
 
+PICTURES = "comparisons"  # folder of the plots in runs/
 _MAX_LABELS = 60  # of graphs; more would overlap
 
 
@@ -88,14 +89,13 @@ def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
 
     Raises:
         SettingsError: One is a run and the other a model, or two runs have no collection in common; or one
-            is a training, which is no model itself.
+            is no model, such as the folder of a training.
     """
     one, other = resolve(settings.one), resolve(settings.other)
     single = [(folder / MANIFEST).is_file() for folder in (one, other)]
     for field, model, folder in zip(("one", "other"), single, (one, other), strict=True):
-        if model and "runs" in (made := read_manifest(folder)["settings"]) and "model" not in made:
-            problem = f"{folder} is a training, whose models are in {', '.join(made['runs'])}"
-            raise SettingsError(f"{field}: {problem}; name one of them")
+        if model and "collection" not in read_manifest(folder)["settings"]:
+            raise SettingsError(f"{field}: {folder} is no model; name a model's folder (gnn-tile-xla-s0)")
     if all(single):
         return [(one, other)]
     slugs = [f"ensemble-{collection.slug}" for collection in COLLECTIONS]
@@ -194,7 +194,7 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
         difference = f"{facts['mean']:+.4f} ± {facts['standard_error']:.4f}"
         sentence = verdict(facts, len(table), names, settings.metric)
         file = "--".join(name.strip("/").replace("/", "-") for name in names)
-        path = resolve(f"runs/comparisons/{file}--{settings.metric}-{settings.split}.png")
+        path = resolve(f"runs/{PICTURES}/{file}--{settings.metric}-{settings.split}.png")
         path.parent.mkdir(parents=True, exist_ok=True)
         title = f"{names[0]} - {names[1]}, {settings.metric}, {settings.split}: {difference}"
         save_figure(plot_comparison(table, names, title), path)

@@ -5,6 +5,7 @@ Each model has a weight, divided among its seeds, that is searched on the valid 
 the search is 0.02 ahead, nearly all of it on nlp. The networks' epochs were selected on the same programs.
 """
 
+import glob
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,7 +18,7 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
-from fastslow.core.settings import Positive, Settings, resolve, unkeyed
+from fastslow.core.settings import Names, Positive, Settings, resolve, unkeyed
 from fastslow.evaluation.baselines import write_baselines
 from fastslow.evaluation.ensemble_weights import NORMALISATIONS, combine, equal_weights, search_weights
 from fastslow.evaluation.predictions import (
@@ -31,6 +32,7 @@ from fastslow.evaluation.predictions import (
 )
 from fastslow.features.store import Features
 
+_WRITE = "Write it with fastslow.evaluation.predictions.write_run, or remove it"
 ENSEMBLE_ENTRY = "fastslow.evaluation.ensemble:build_ensemble"
 
 
@@ -41,6 +43,9 @@ class EnsembleSettings(Settings):
     """Features folder of the collection; any that was built from the same data will do."""
     runs: list[str] = [f"runs/sample/{m}-layout-xla-random-s0" for m in ("gnn", "ranker")]
     """Run folders of the members: networks, rankers, other ensembles."""
+    extra: Names = unkeyed([])
+    """Models of your own that are members too: patterns of run folders, such as ``runs/mine/*``. Of these the
+    runs of this collection take part."""
     folder: str = unkeyed("runs/play/ensemble")
     """Folder to write; it is a run folder like its members' folders."""
     normalisation: Literal[*NORMALISATIONS] = "min_max"
@@ -55,11 +60,46 @@ class EnsembleSettings(Settings):
         self.require(len(set(folders)) == len(folders), "runs", "a list without repetition")
 
     def members(self) -> dict[str, str]:
-        """Return the run folder of each member by name: its last part, or the whole where two share it."""
-        names = [Path(run).name for run in self.runs]
-        return {
-            name if names.count(name) == 1 else run: run for name, run in zip(names, self.runs, strict=True)
-        }
+        """Return the run folder of each member by name: its last part, or the whole where two share it.
+
+        Raises:
+            SettingsError: A pattern of ``extra`` matches no run folder.
+            DataError: The features or a run that a pattern matches are not finished, or damaged.
+        """
+        runs = [*self.runs, *self._extra_runs()] if self.extra else self.runs
+        names = [Path(run).name for run in runs]
+        return {name if names.count(name) == 1 else run: run for name, run in zip(names, runs, strict=True)}
+
+    def _extra_runs(self) -> list[str]:
+        """Return the run folders of the collection that ``extra`` names and that are not named already.
+
+        Of those beside the ensemble, where the workflow writes, only what no code of this package made.
+        """
+        collection = Features(resolve(self.features)).collection.name
+        home, beside, found = resolve(""), resolve(self.folder).resolve().parent, []
+        for pattern in self.extra:
+            paths = [Path(path) for path in sorted(glob.glob(str(resolve(pattern))))]
+            paths = [path for path in paths if any((path / name).is_file() for name in RUN_FILES)]
+            self.require(bool(paths), "extra", f"a pattern of run folders ({pattern} matches none)")
+            for path in paths:
+                made = read_manifest(path, _WRITE)
+                is_run = (path / PREDICTIONS).is_file() or "collection" in made["settings"]
+                if not is_run or (path.resolve().parent == beside and made.get("code")):
+                    continue
+                if read_run_manifest(path)["settings"]["collection"] == collection:
+                    found.append(str(path.relative_to(home) if path.is_relative_to(home) else path))
+        known = {resolve(run).resolve() for run in self.runs}
+        return [run for run in dict.fromkeys(found) if resolve(run).resolve() not in known]
+
+    def check_extra(self) -> None:
+        """Read the models that ``extra`` names, to refuse a broken one before others are trained.
+
+        Raises:
+            DataError: One of them is not finished, or its predictions are incomplete or of other data.
+        """
+        features = Features(resolve(self.features))
+        for run in self._extra_runs():
+            read_member(resolve(run), read_run_manifest(resolve(run)), features)
 
     def read_inputs(self) -> tuple[Features, dict[str, dict]]:
         """Open the features and read the manifest of each member.

@@ -16,8 +16,8 @@ from fastslow.core.files import atomic_path
 from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
 from fastslow.core.progress import progress
 from fastslow.core.settings import Settings, resolve
-from fastslow.evaluation.ledger import read_submission_record
 from fastslow.evaluation.score_tables import DISTANCES, readable_distances, readable_table
+from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.evaluation.training_files import NOTEBOOK
 
 INDEX_PAGE = "index.html"

@@ -1,7 +1,9 @@
-"""Record of data and preset of a folder of runs (``runs/NAME/run.json``), and the use of its models."""
+"""Record of the command that makes a folder of runs (``runs/NAME/run.json``), and the use of its models."""
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError, SettingsError
@@ -17,10 +19,17 @@ SMOKE = "smoke"
 class _Run(Record):
     data: str
     preset: str
+    settings: dict[str, Any] = {}  # a record of a former version has none
 
 
-def record_run(folder: Path, data: str, preset: str) -> None:
-    """Write down which data and preset a folder of runs is started with; an equal record stays as it is.
+def record_run(folder: Path, data: str, preset: str, settings: Mapping[str, Any]) -> None:
+    """Write down what a folder of runs is started with; an equal record stays as it is.
+
+    Args:
+        folder: The folder.
+        data: Folder that holds ``npz_all/``.
+        preset: Name of the preset.
+        settings: The settings of the command that decide what it makes, a step's by its dotted name.
 
     Raises:
         SettingsError: The folder is for notebooks that are run by hand, or a notebook wrote a model into it.
@@ -29,11 +38,21 @@ def record_run(folder: Path, data: str, preset: str) -> None:
         raise SettingsError(f"name: runs/{folder.name} holds a single model; give this run another NAME")
     if folder.name == PLAY:
         raise SettingsError(f"name: notebooks run by hand write to runs/{PLAY}; give this run another NAME")
-    path, facts = folder / RECORD, {"data": data, "preset": preset}
-    with contextlib.suppress(DataError):  # missing or broken: written anew
-        if _read(path) == facts:
+    facts = {"data": data, "preset": preset, "settings": dict(settings)}
+    with contextlib.suppress(DataError):  # broken: written anew
+        if read_run_record(folder) == facts:
             return
-    write_json(path, facts)
+    write_json(folder / RECORD, facts)
+
+
+def read_run_record(folder: Path) -> dict:
+    """Read what a folder of runs was started with, see :func:`record_run`; nothing where it has no record.
+
+    Raises:
+        DataError: The record is broken.
+    """
+    again = "Delete it and run `make submit` again: it is written anew"
+    return read_record(folder / RECORD, _Run, again) if (folder / RECORD).is_file() else {}
 
 
 def is_rehearsal(folder: Path) -> bool:
@@ -42,10 +61,5 @@ def is_rehearsal(folder: Path) -> bool:
     Raises:
         DataError: The record is broken.
     """
-    record = folder / RECORD
-    preset = _read(record)["preset"] if record.is_file() else folder.name
+    preset = read_run_record(folder).get("preset", folder.name)
     return folder.name == PLAY or preset == SMOKE
-
-
-def _read(path: Path) -> dict:
-    return read_record(path, _Run, "Delete it and run `make submit` again: it is written anew")

@@ -1,5 +1,8 @@
 """Files that a training leaves in its folder for a notebook to show."""
 
+import json
+from pathlib import Path
+
 import pandas as pd
 
 from fastslow.competition.metrics import ALL_METRICS
@@ -12,6 +15,14 @@ METRICS = "metrics.jsonl"
 TRAINING_PLOT = "training.png"
 IMPORTANCE = "importance.csv"
 _AGAIN = "Train this model again"
+
+
+def notebook_seconds(folder: Path) -> float | None:
+    """Return the seconds that the executed notebook of a folder took; None where there is none."""
+    try:
+        return float(json.loads((folder / NOTEBOOK).read_text())["metadata"]["papermill"]["duration"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def read_history(folder: str) -> pd.DataFrame:

@@ -1,1 +1,1 @@
-"""Data in, CSV out, score back: download, submission file, upload, ledger."""
+"""Data in, CSV out, score back: download, submission file, upload."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from fastslow.competition.catalog import COMPETITION
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
-from fastslow.evaluation.ledger import SubmissionResult
+from fastslow.evaluation.submission_record import SubmissionResult
 from fastslow.kaggle.api_process import HOW_TO_AUTHENTICATE, PAGE, CallError, KaggleError, call
 from fastslow.kaggle.credentials import credentials, unusable
 

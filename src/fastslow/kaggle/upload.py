@@ -5,7 +5,7 @@ from pathlib import Path
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.artifacts import commit
 from fastslow.core.files import writer_lock
-from fastslow.evaluation.ledger import SubmissionResult, read_submission_record, update_record
+from fastslow.evaluation.submission_record import SubmissionResult, read_submission_record, update_record
 from fastslow.kaggle.client import find_submission, submit, wait_for_score
 from fastslow.kaggle.provenance import check_release
 

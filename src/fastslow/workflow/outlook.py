@@ -1,21 +1,17 @@
-"""The plan of a run: its outdated steps with reasons and time, and the results that it would replace."""
+"""The plan of a run: its outdated steps with reasons and time."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from fastslow.competition.catalog import COLLECTIONS, trained_together
-from fastslow.core.artifacts import MANIFEST, read_manifest
+from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
-from fastslow.evaluation.ensemble import EnsembleSettings
-from fastslow.evaluation.training_files import NOTEBOOK
+from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.presets import HOURS
-from fastslow.workflow.steps import STAGES, Plan, Step
-
-_SHOWN = 3  # changes in the message that asks for a name
+from fastslow.workflow.steps import STAGES, Step
 
 
 def look(step: Step) -> tuple[bool, list[str]]:
@@ -25,14 +21,13 @@ def look(step: Step) -> tuple[bool, list[str]]:
     return current, [] if current else artifact.changes()
 
 
-def print_outlook(steps: list[Step], preset: str, replaced: str = "") -> None:
+def print_outlook(steps: list[Step], preset: str, refused: str = "") -> None:
     """Print which steps would run, stage by stage, with reasons and time; nothing is run or written.
 
     Args:
         steps: In the order of their stages.
         preset: Name of the preset.
-        replaced: The reason for which the run would raise an error, see :func:`replaces`; empty if it would
-            not.
+        refused: Why the run would raise an error; empty if it would not.
     """
     outdated: dict[str, str] = {}  # name of the step that will write a folder
     due = []
@@ -49,12 +44,13 @@ def print_outlook(steps: list[Step], preset: str, replaced: str = "") -> None:
             due.append(step)
     if due:
         print(_estimate(due, preset))
-    print("this is the plan; nothing was run" + (f". Refused as it is: {replaced}" if replaced else ""))
+    print("this is the plan; nothing was run" + (f". Refused as it is: {refused}" if refused else ""))
 
 
 def _estimate(steps: list[Step], preset: str) -> str:
     """Return how long steps take by their executed notebooks of the last run, or by what is measured."""
-    known = [seconds for seconds in map(_last_seconds, steps) if seconds is not None]
+    took = [notebook_seconds(resolve(step.settings.folder)) for step in steps]
+    known = [seconds for seconds in took if seconds is not None]
     said = [
         f"{sum(known) / 60:.0f} min for {len(known)} of {len(steps)} steps, one after the other, as last time"
     ]
@@ -63,15 +59,6 @@ def _estimate(steps: list[Step], preset: str) -> str:
         measured = f"the whole preset {preset} takes about {hours:g} h on two cores" if hours else "not known"
         said = said * bool(known) + [f"{len(steps) - len(known)} never ran here: {measured}"]
     return f"time: {'; '.join(said)}"
-
-
-def _last_seconds(step: Step) -> float | None:
-    """Return the seconds that a step's executed notebook took; None where there is none."""
-    try:
-        seconds = json.loads((resolve(step.settings.folder) / NOTEBOOK).read_text())["metadata"]["papermill"]
-        return float(seconds["duration"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _reasons(step: Step, outdated: dict[str, str]) -> list[str]:
@@ -101,36 +88,3 @@ def _inputs(step: Step) -> Iterator[str]:
         for collection in (each for each in COLLECTIONS if each.slug == own.name):
             for other in trained_together(collection, settings.train_on):
                 yield str(own.parent / other.slug)
-
-
-def replaces(plan: Plan) -> str:
-    """Return why a plan would replace a finished run of other settings; empty where it would not.
-
-    A step that was never made, and changes of data and code, are no reason.
-    """
-    steps = plan.steps()
-    if not (resolve(steps[-1].settings.folder) / MANIFEST).is_file():
-        return ""
-    changed = [f"{step.name}: {change}" for step in steps for change in _changed_settings(step)]
-    if not changed:
-        return ""
-    more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
-    remedy = f"Give a NAME (name=mine) for a run of its own, or name={plan.name} to replace it"
-    shown = "; ".join(changed[:_SHOWN])
-    return f"name: runs/{plan.name} is a finished run of other settings ({shown}{more}). {remedy}; see --plan"
-
-
-def _changed_settings(step: Step) -> list[str]:
-    """Return the settings of a step that differ from those its folder was made with."""
-    try:
-        had = read_manifest(resolve(step.settings.folder))["settings"]
-    except DataError:
-        return []
-    wanted = step.settings.identity()
-    if isinstance(step.settings, EnsembleSettings):
-        wanted["runs"] = sorted(step.settings.members())
-    return [
-        f"{key}: {had[key]!r} -> {wanted[key]!r}"
-        for key in sorted({*had} & {*wanted})
-        if had[key] != wanted[key]
-    ]

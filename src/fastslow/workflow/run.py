@@ -20,18 +20,19 @@ from fastslow.core.errors import FastslowError, SettingsError
 from fastslow.core.files import atomic_path, remove_abandoned
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, find_data, resolve
-from fastslow.evaluation.ledger import read_submission_record
+from fastslow.evaluation.ensemble import EnsembleSettings
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.score_tables import format_distances, format_metrics, format_overview, format_table
 from fastslow.evaluation.submission import metrics_of
+from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.settings import FeatureSettings
 from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.provenance import LAUNCH_RELEASE, warn_of_release
 from fastslow.kaggle.upload import upload
 from fastslow.workflow.job_plan import PlannedKernel, PlannedPool
-from fastslow.workflow.outlook import NOTEBOOK, look, print_outlook, replaces
-from fastslow.workflow.run_settings import RunSettings, make_plan
+from fastslow.workflow.outlook import NOTEBOOK, look, print_outlook
+from fastslow.workflow.run_settings import RunSettings, resume
 from fastslow.workflow.step_pools import step_pool
 from fastslow.workflow.steps import STAGES, Plan, Step
 
@@ -109,7 +110,7 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
     Raises:
         StepError: A notebook failed; those running beside it are finished first.
         ClusterError: A worker cannot run them, or was lost again and again.
-        DataError: The data are missing or broken.
+        DataError: The data, or a model that ``ensemble.extra`` names, are missing or broken.
     """
     quiet = not sys.stderr.isatty()
     with progress(total=len(steps), unit="step", disable=quiet) as bar, step_pool(jobs, cluster) as pool:
@@ -127,6 +128,9 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
                 for change in changes:
                     bar.write(f"  {step.name}: {change}", file=sys.stderr)
             _run_stage([step for step, _ in outdated], pool, bar)
+            for settings in (step.settings for step in steps if stage == "features"):
+                if isinstance(settings, EnsembleSettings):
+                    settings.check_extra()  # hours of training must not end at a broken model of the user's
 
 
 def _run_stage(steps: list[Step], pool: Executor, bar) -> None:
@@ -202,19 +206,18 @@ def run(settings: RunSettings) -> None:
     """Run all stages up to the target, skipping what is up to date, and print the scores; or print the plan.
 
     Raises:
-        SettingsError: A setting is wrong, or a finished run has other settings and no name was given.
+        SettingsError: A setting is wrong, or a run of that name was begun with other ones.
         DataError: The data are missing or broken.
         StepError: A notebook failed.
         KaggleError: The upload failed.
     """
-    plan = make_plan(settings)
+    plan, recorded, refused = resume(settings)
     steps = plan.steps("submission" if settings.target == "submit" else settings.target)
-    replaced = "" if settings.name or plan.preset == "smoke" else replaces(plan)
     if settings.plan:
-        print_outlook(steps, plan.preset, replaced)
+        print_outlook(steps, plan.preset, refused)
         return
-    if replaced:
-        raise SettingsError(replaced)
+    if refused:
+        raise SettingsError(refused)
     for folder in ("features", "runs", "submissions"):
         remove_abandoned(resolve(folder))
     last = steps[-1].stage
@@ -223,7 +226,7 @@ def run(settings: RunSettings) -> None:
     if doubt and (plan.data == "kaggle" or LAUNCH_RELEASE in doubt):
         print(f"warning: {doubt}", file=sys.stderr)  # before hours of training
     print_skipped(steps)
-    record_run(resolve(f"runs/{plan.name}"), plan.data_root, plan.preset)
+    record_run(resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
     run_steps(steps, plan.jobs, settings.cluster)
     if last == "submission":
         report(plan)

@@ -1,13 +1,18 @@
-"""Settings of a run, and the plan that they make."""
+"""Settings of a run, the plan that they make, and what a run of that name was begun with."""
 
+import contextlib
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from fastslow.core.errors import SettingsError
-from fastslow.core.settings import Count, Settings, resolve
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.settings import Count, Names, Settings, resolve
+from fastslow.evaluation.run_record import SMOKE, read_run_record
 from fastslow.workflow.presets import PRESETS
 from fastslow.workflow.published_presets import PUBLISHED
-from fastslow.workflow.steps import DATA_ROOTS, STAGES, Plan, parse_overrides
+from fastslow.workflow.steps import DATA_ROOTS, STAGES, Plan, chosen_collections, parse_overrides
+
+_RECORDED = ("data", "preset", "seeds", "models", "collections")  # that decide what a run makes; steps' too
+_SHOWN = 3  # settings in the message that asks for a name
 
 
 class RunSettings(Settings):
@@ -22,12 +27,15 @@ class RunSettings(Settings):
     on they are published baselines (``docs/baselines.md``): only networks, most of them for one kind."""
     name: str = ""
     """Name of the run: its features, runs and submission are stored under it; if empty, the name of the data
-    or of a published baseline. A finished run of other settings is replaced only where it is named."""
+    or of a published baseline. A run that is named resumes with the settings that it was begun with."""
     seeds: Count = 0
     """Seeds of each model; 0 for 3, but 1 for tile in the preset ``sample`` and for all in ``smoke``, 5 in
     ``kaggle-full``."""
     models: str = ""
     """Models to train, of ``gnn,ranker``; the preset's if empty."""
+    collections: Names = []
+    """Collections to train and predict, such as ``xla:random,nlp:random``; if empty, all that the preset has.
+    A submission needs all five."""
     jobs: Count = 0
     """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
     cluster: str = ""
@@ -41,6 +49,8 @@ class RunSettings(Settings):
     set: list[str] = []
     """Settings of steps, each ``SECTION.NAME=VALUE`` or ``SECTION.SCOPE.NAME=VALUE``, such as
     ``gnn.layout.epochs=20``; a scope is a kind, a source (``layout-xla``) or a collection."""
+    overwrite: bool = False
+    """Go on with these settings where a run of this name was begun with others, instead of an error."""
     plan: bool = False
     """Print what would run and why, and run nothing."""
 
@@ -63,4 +73,40 @@ def make_plan(settings: RunSettings) -> Plan:
     if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
         raise SettingsError(f"name: {name[:60]!r} is not a plain folder name of at most 100 bytes")
     overrides = parse_overrides(settings.set)
-    return Plan(settings.data, name, preset, settings.seeds, overrides, settings.jobs, settings.models)
+    only = tuple(collection.name for collection in chosen_collections(settings.collections))
+    return Plan(settings.data, name, preset, settings.seeds, overrides, settings.jobs, settings.models, only)
+
+
+def resume(settings: RunSettings) -> tuple[Plan, dict[str, Any], str]:
+    """Return the plan of a run that may have been begun before.
+
+    Where it is named, settings that are not given are those that it was begun with. A run of the preset
+    ``smoke`` without a name is always begun anew.
+
+    Returns:
+        The plan; the settings that decide what it makes, for its record; and the reason to refuse it, empty
+        where no run of that name was begun with other settings.
+
+    Raises:
+        SettingsError: A setting is wrong.
+    """
+    plan, had = make_plan(settings), {}
+    asked = {name: getattr(settings, name) for name in _RECORDED}
+    asked |= {"preset": plan.preset, "collections": [*plan.only]}
+    asked |= {f"{part}.{name}": value for part, own in plan.overrides.items() for name, value in own.items()}
+    with contextlib.suppress(DataError):  # broken: written anew
+        had = read_run_record(resolve(f"runs/{plan.name}")).get("settings", {})
+    if not had or settings.overwrite or (plan.preset == SMOKE and not settings.name):
+        return plan, asked, ""
+    given = [name for name in asked if name in settings.model_fields_set or "." in name]
+    wanted = had | {name: asked[name] for name in given} if settings.name else asked
+    other = [name for name in {**had, **wanted} if had.get(name) != wanted.get(name)]
+    if other:
+        pairs = (f"{name}: {had.get(name, 'default')!r} -> {wanted.get(name, 'default')!r}" for name in other)
+        shown = "; ".join([*pairs][:_SHOWN]) + (f" and {len(other) - _SHOWN} more" if other[_SHOWN:] else "")
+        remedy = "Give another NAME (name=mine) for a run of its own, or overwrite=True to go on with these"
+        said = f"name: runs/{plan.name} was begun with other settings ({shown}). {remedy}; see --plan"
+        return plan, asked, said
+    own = {name: wanted[name] for name in _RECORDED if name in wanted}
+    steps = [f"{name}={value!r}" for name, value in wanted.items() if "." in name]
+    return make_plan(settings.replace(**own, set=steps)), wanted, ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastslow.competition.catalog import COLLECTIONS, Collection, training_groups
+from fastslow.competition.catalog import COLLECTIONS, TRAIN_ON, Collection, get_collection, training_groups
 from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import PROJECT, parse_value
@@ -67,6 +67,7 @@ class Plan:
         overrides: Settings by section, which take precedence over the preset's.
         jobs: Maximum number of notebooks that run in parallel; 0: planned by their needs.
         models: Models to train, separated by commas; empty for the preset's.
+        only: Names of the collections to train and predict; empty for all that the preset has.
     """
 
     data: str
@@ -76,6 +77,7 @@ class Plan:
     overrides: dict[str, dict]
     jobs: int
     models: str = ""
+    only: tuple[str, ...] = ()
 
     @property
     def data_root(self) -> str:
@@ -84,9 +86,9 @@ class Plan:
 
     @property
     def collections(self) -> list[Collection]:
-        """The collections that the chosen models predict."""
+        """The chosen collections that the chosen models predict."""
         models = trained_models(self.preset, self.models)
-        return [c for c in COLLECTIONS if c.kind in models]
+        return [c for c in COLLECTIONS if c.kind in models and c.name in (self.only or c.name)]
 
     @property
     def csv(self) -> str:
@@ -97,8 +99,7 @@ class Plan:
         settings = TrainSettings if section == "gnn" else SECTIONS[section]
         with self._naming(section, scope):
             given = preset_settings(self.preset, self.overrides, section, scope)
-            if section == "gnn":
-                given.pop("train_on", None)
+            given.pop("train_on", None)  # known by the features, or among the fixed
             for name in given:
                 if name in fixed:
                     problem = "is set by the workflow; run the notebook alone to choose it"
@@ -132,38 +133,49 @@ class Plan:
             SettingsError: A setting is not allowed, is set by the workflow, or belongs to a step that is not
                 run; or a submission needs models that predict all collections.
         """
-        models = trained_models(self.preset, self.models)
+        collections, models = self.collections, trained_models(self.preset, self.models)
+        models = {kind: own for kind, own in models.items() if any(c.kind == kind for c in collections)}
+        if not models:
+            raise SettingsError(f"collections: preset {self.preset} predicts none of {', '.join(self.only)}")
         self._check_overrides(models)
-        collections = self.collections
         steps = [self._feature_step(c) for c in collections]
         for model in ("gnn", "ranker"):  # the networks take longest, so they start first
             steps += [
                 step for kind, own in models.items() if model in own for step in self._trainings(model, kind)
             ]
         steps += [self._ensemble_step(c, models[c.kind]) for c in collections]
-        if models.keys() == MODELS.keys():
+        if len(collections) == len(COLLECTIONS):
             steps.append(self._submission())
         elif last == "submission":
             what = f"models: {self.models}" if self.models else f"preset: {self.preset}"
-            remedy = "run `make train` or `make ensemble` with it"
-            raise SettingsError(f"{what} predicts {', '.join(models)} alone; {remedy}")
+            what = f"{what} predicts {', '.join(models)}" if not self.only else f"collections: {self._chosen}"
+            remedy = "a submission needs all five collections; run `make train` or `make ensemble` with it"
+            raise SettingsError(f"{what} alone; {remedy}")
         return [step for step in steps if not last or STAGES.index(step.stage) <= STAGES.index(last)]
 
     def _feature_step(self, c: Collection) -> Step:
         folders = {"data_root": self.data_root, "folder": self._features(c)}
         return self._step("features", "features", c.slug, collection=c.name, **folders)
 
-    def _groups(self, model: str, kind: str) -> dict[str, list[Collection]]:
-        """Return the collections that one model learns from together, by the name that they share."""
+    def _groups(self, model: str, kind: str) -> tuple[str, dict[str, list[Collection]]]:
+        """Return the collections that one model learns from together, by the name that they share.
+
+        Where only a part of a group is chosen, a narrower ``train_on`` makes the groups; it comes first.
+        """
         with self._naming(model, kind):
             given = preset_settings(self.preset, self.overrides, model, kind)
             own, section = {"kind": kind} if model == "gnn" else {}, SECTIONS[model]
-            return training_groups(kind, section(**{**given, **own}).asdict()["train_on"])
+            wanted, chosen = section(**{**given, **own}).asdict()["train_on"], {*self.collections}
+        for train_on in TRAIN_ON[TRAIN_ON.index(wanted) :: -1]:
+            groups = {n: own for n, own in training_groups(kind, train_on).items() if chosen & {*own}}
+            if all(chosen >= {*own} for own in groups.values()):
+                break
+        return train_on, groups
 
     def _trainings(self, model: str, kind: str) -> list[Step]:
         """Return the trainings of a model: each learns from a group of collections and predicts for all."""
-        steps = []
-        for name, group in self._groups(model, kind).items():
+        steps, (train_on, groups) = [], self._groups(model, kind)
+        for name, group in groups.items():
             for seed in self._seeds(kind):
                 features = [self._features(c) for c in group]
                 runs = [self._run(model, c, seed) for c in group]
@@ -171,7 +183,7 @@ class Plan:
                     folder = f"runs/{self.name}/training-{name}-s{seed}"
                     own = {"kind": kind, "features": features, "folder": folder, "runs": runs}
                 else:
-                    own = {"features": features[0], "folder": runs[0], "runs": runs[1:]}
+                    own = {"features": features[0], "folder": runs[0], "runs": runs[1:], "train_on": train_on}
                 steps.append(self._step("train", model, _scope(name, group), seed=seed, **own))
         return steps
 
@@ -195,19 +207,24 @@ class Plan:
         for section, given in self.overrides.items():
             step, _, scope = section.partition(".")
             kind = scope.partition("-")[0]
-            known = [own for own in models if kind in ("", own)]
+            known = [c.kind for c in self.collections if not scope or f"{c.slug}-".startswith(f"{scope}-")]
             if not known or (step in MODELS["layout"] and not any(step in models[own] for own in known)):
                 trained = " and ".join(f"{', '.join(own)} of {kind}" for kind, own in models.items())
                 what = "this choice of models" if self.models else f"preset {self.preset}"
+                trained, what = (self._chosen, "this choice of collections") if self.only else (trained, what)
                 raise SettingsError(f"{section}: {what} has no such step; it trains {trained} (see models)")
             if step not in MODELS["layout"] or scope in ("", kind):
                 continue
             if "train_on" in given:
                 raise SettingsError(f"{section}.train_on: is chosen for a kind: {step}.{kind}.train_on")
-            groups = self._groups(step, kind)
+            _, groups = self._groups(step, kind)
             if not any(f"{_scope(*group)}-".startswith(f"{scope}-") for group in groups.items()):
                 remedy = f"set {step}.{kind}.train_on='collection', or give the setting for {step}.{kind}"
                 raise SettingsError(f"{section}: is trained together with other collections; {remedy}")
+
+    @property
+    def _chosen(self) -> str:
+        return ", ".join(collection.name for collection in self.collections)
 
     def _seeds(self, kind: str) -> range:
         return range(self.seeds or preset_seeds(self.preset, kind))
@@ -225,6 +242,12 @@ class Plan:
 def _scope(name: str, group: list[Collection]) -> str:
     """Return the scope of a group of collections: the one collection, or the part of the name they share."""
     return group[0].slug if len(group) == 1 else name
+
+
+def chosen_collections(names: list[str]) -> list[Collection]:
+    """Return the collections of names such as ``layout:xla:random`` or, as tables have it, ``xla:random``."""
+    short = {collection.name.removeprefix("layout:"): collection for collection in COLLECTIONS}
+    return [short.get(name) or get_collection(name) for name in names]
 
 
 def parse_overrides(texts: list[str]) -> dict[str, dict]:

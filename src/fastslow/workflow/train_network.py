@@ -5,7 +5,7 @@ from fastslow.core.settings import Unread
 from fastslow.networks.hardware.distributed import is_first
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import train
-from fastslow.workflow.run_settings import RunSettings, make_plan
+from fastslow.workflow.run_settings import RunSettings, resume
 
 
 class NetworkRunSettings(RunSettings):
@@ -25,10 +25,13 @@ def train_network(settings: NetworkRunSettings) -> None:
     With the same settings ``make submit`` then finds it up to date.
 
     Raises:
-        SettingsError: The run has no such network.
+        SettingsError: The run has no such network, or was begun with other settings.
         DataError: The features are missing.
     """
-    steps = {s.name: s.settings for s in make_plan(settings).steps() if isinstance(s.settings, TrainSettings)}
+    plan, _, refused = resume(settings)
+    if refused:
+        raise SettingsError(refused)
+    steps = {s.name: s.settings for s in plan.steps() if isinstance(s.settings, TrainSettings)}
     if settings.network not in steps:
         raise SettingsError(f"network: {settings.network!r} is none of {', '.join(steps)}")
     valid = train(steps[settings.network])["valid"]

@@ -110,7 +110,10 @@ def _complete(folder: Path) -> _Complete:
     for collection in COLLECTIONS:
         ensemble = folder / f"ensemble-{collection.slug}"
         manifests.append(read_run_manifest(ensemble))
-        find_members(ensemble, manifests[-1])
+        for member in find_members(ensemble, manifests[-1]).values():
+            if not read_manifest(member).get("code"):
+                problem = f"its member {member.name} was written by hand: it cannot rank other programs"
+                raise DataError(ensemble, problem, "Name another run")
     return _Complete(
         max(str(manifest.get("created", "")) for manifest in manifests),
         [str(manifest["inputs"].get("data", "")) for manifest in manifests],

@@ -1,4 +1,4 @@
-"""Record what each submission was made of: a JSON file beside the CSV, and one table of all records."""
+"""Record what a submission was made of and what Kaggle said of it: a JSON file beside the CSV."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,21 +10,16 @@ from annotated_types import Ge, Len
 from pydantic import AfterValidator
 
 from fastslow.competition.catalog import COLLECTIONS, COMPETITION, TEST, VALID, get_collection
-from fastslow.competition.metrics import competition_score
 from fastslow.core.artifacts import commit
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path, digest, file_digest, read_json, write_json
+from fastslow.core.files import file_digest, read_json, write_json
 from fastslow.core.records import Record, check_record
-
-LEDGER = "ledger.md"
-_FACTS = ("name", "created", "commit", "members", "row order")
-_SCORES = (*(collection.name for collection in COLLECTIONS), "mean", "public", "private")
 
 
 def write_record(
     path: Path, members: Sequence[str], weights: Mapping, scores: Mapping[str, float], **extra
 ) -> dict:
-    """Write the record of a submission, a JSON file beside it, and update the ledger.
+    """Write the record of a submission, a JSON file beside it.
 
     Where the same CSV was uploaded before, its ``upload`` and ``kaggle`` are kept.
 
@@ -55,7 +50,6 @@ def write_record(
         **{key: before[key] for key in kept if key in before},
     }
     write_json(path.with_suffix(".json"), record)
-    write_ledger(path.parent)
     return record
 
 
@@ -143,7 +137,7 @@ def read_submission_record(path: Path, *needed: str) -> dict:
 
 
 def update_record(path: Path, **facts) -> dict:
-    """Add or replace entries of a submission's record, such as Kaggle's scores, and update the ledger.
+    """Add or replace entries of a submission's record, such as Kaggle's scores.
 
     Raises:
         DataError: There is no record, or the CSV has changed since it was written.
@@ -154,52 +148,4 @@ def update_record(path: Path, **facts) -> dict:
         raise DataError(path, "not the file its record was written for (sha256)", "Make the submission again")
     record |= facts
     write_json(path.with_suffix(".json"), record)
-    write_ledger(path.parent)
     return record
-
-
-def write_ledger(folder: Path) -> Path:
-    """Write ``ledger.md``, a table with one row per submission in a folder, oldest first.
-
-    It is always rebuilt from the records: nothing is lost where two submissions are written at once, and a
-    submission that is written again has one row. Unknown scores are blank; the mean needs all five
-    collections. A JSON file beside a CSV that is no record is left out with a message.
-
-    Args:
-        folder: Folder of the submissions, such as ``submissions``.
-
-    Returns:
-        The path of ``ledger.md`` in the folder.
-    """
-    folder = Path(folder)
-    records = []
-    for path in sorted(folder.glob("*.csv")):
-        try:
-            records += [read_submission_record(path)] if path.with_suffix(".json").is_file() else []
-        except DataError as error:  # another CSV's: it must not keep this submission from its row
-            print(f"left out of the {LEDGER}: {error}", file=sys.stderr)
-    columns = [*_FACTS, *_SCORES]
-    rows = [_cells(record) for record in sorted(records, key=lambda record: record["created"])]
-    with atomic_path(folder / LEDGER) as temporary:
-        temporary.write_text(
-            "".join(f"| {' | '.join(row)} |\n" for row in [columns, ["---"] * len(columns), *rows])
-        )
-    return folder / LEDGER
-
-
-def _cells(record: Mapping) -> list[str]:
-    """Return a record's row: its facts, then its scores."""
-    scores = dict(record["scores"])
-    if len(scores) == len(COLLECTIONS):
-        scores["mean"] = competition_score(scores)
-    scores |= record.get("kaggle", {})
-    numbers = [scores.get(column) for column in _SCORES]
-    order = record.get("row_order")
-    return [
-        record["name"],
-        record["created"][:10],
-        record["commit"],
-        str(len(record["members"])),
-        digest(sorted(order.items()))[:8] if order else "",
-        *("" if number is None else f"{number:.4f}" for number in numbers),
-    ]

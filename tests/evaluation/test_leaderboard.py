@@ -1,0 +1,132 @@
+"""The leaderboard: its numbers, its order, and that what is damaged costs no other run its row."""
+
+import json
+import math
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fastslow
+from fastslow import cli
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.competition.metrics import kendall_tau, tile_score
+from fastslow.core.errors import SettingsError
+from fastslow.evaluation import predictions
+from fastslow.evaluation.run_record import record_run
+from fastslow.evaluation.submission_record import update_record, write_record
+from helpers.runs import make_features, random_scores, write_run
+
+XLA = "layout:xla:random"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Features of every collection; two runs and a model written by hand; their predictions."""
+    root, rng = tmp_path_factory.mktemp("home"), np.random.default_rng(5)
+    features = {c.name: make_features(root, c.name) for c in COLLECTIONS}
+    scores = {}
+    for run, noise in (("one", 0.1), ("two", 3.0)):
+        record_run(root / "runs" / run, str(root / "data"), "sample", {"preset": "sample", "gnn.epochs": 7})
+        for name, own in features.items():
+            slug = name.replace(":", "-")
+            for folder in (f"gnn-{slug}-s0", f"gnn-{slug}-s1", f"ensemble-{slug}"):
+                scores[run, folder] = random_scores(own, rng, noise)
+                seed = {"seed": int(folder[-1])} if "gnn" in folder else {"model": "ensemble"}
+                write_run(root / "runs" / run / folder, own, scores[run, folder], **seed)
+    folder = root / "runs" / "mine" / "trees-layout-xla-random-s0"
+    predictions.write_run(
+        folder, features[XLA], scores["one", "gnn-layout-xla-random-s0"], model="trees", seed=0
+    )
+    solution = ["ID,config_index,runtime"]
+    for name, count in ((n, c) for n, own in features.items() for c in own.num_configs("test").values()):
+        solution += [f"{name}:t,{i},{100 + (7 * i) % count}" for i in range(count)]
+    (root / "data" / "solution.csv").write_text("\n".join(solution) + "\n")
+    seconds = {"metadata": {"papermill": {"duration": 1800.0}}}
+    for path in ("features/one/tile-xla", "runs/one/ensemble-tile-xla", "runs/one/gnn-tile-xla-s0"):
+        (root / path).mkdir(parents=True, exist_ok=True)
+        (root / path / "notebook.ipynb").write_text(json.dumps(seconds))
+    csv = root / "submissions" / "two.csv"
+    csv.parent.mkdir()
+    csv.write_text("ID,TopConfigs\n")
+    write_record(csv, ["gnn"], {}, {})
+    update_record(csv, kaggle={"public": 0.7, "private": None})
+    return root, features, scores
+
+
+@pytest.fixture
+def home(made, tmp_path, monkeypatch):
+    """A copy of it as this process's own, and its features and scores."""
+    shutil.copytree(made[0], tmp_path / "home")
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path / "home"))
+    return tmp_path / "home", *made[1:]
+
+
+def test_every_number_is_as_computed_by_hand(home):
+    _, features, scores = home
+    table = fastslow.leaderboard().table.set_index(["run", "model"])
+    assert {*table.index} == {(run, m) for run in ("one", "two") for m in ("gnn", "ensemble")} | {
+        ("mine", "trees")
+    }
+    row, means, squares = table.loc["one", "gnn"], {"valid": [], "test": []}, []
+    for name, own in features.items():
+        slug = name.replace(":", "-")
+        seeds = [scores["one", f"gnn-{slug}-s{seed}"] for seed in (0, 1)]
+        metric = tile_score if name == "tile:xla" else kendall_tau
+        valid = [np.mean([metric(own.labels("valid")[g], s["valid"][g]) for s in seeds]) for g in ("v", "w")]
+        count = own.num_configs("test")["t"]
+        truth = 100 + (7 * np.arange(count)) % count
+        places = [np.argsort(np.argsort(s["test"]["t"], kind="stable")) for s in seeds]
+        means["valid"].append(np.mean(valid))
+        means["test"].append(np.mean([metric(truth, place) for place in places]))
+        squares.append(np.var(valid, ddof=1) / 2)
+        assert row[f"valid {name}"] == pytest.approx(means["valid"][-1])
+        assert row[f"test {name}"] == pytest.approx(means["test"][-1])
+    assert [row["valid"], row["test"]] == pytest.approx([np.mean(means["valid"]), np.mean(means["test"])])
+    assert row["valid_error"] == pytest.approx(math.sqrt(sum(squares)) / 5)
+    assert math.isnan(row["test_error"]), "one program a collection"
+    assert (row["seeds"], row["settings"], row["hours"]) == (2, "sample gnn.epochs=7", 0.5)
+    assert table.loc[("one", "ensemble"), "hours"] == 1.5, "the whole run with its features"
+    assert table["public"].dropna().to_dict() == {("two", "ensemble"): 0.7} and table["private"].isna().all()
+    own, mine = scores["one", "gnn-layout-xla-random-s0"]["valid"], table.loc["mine", "trees"]
+    seed_zero = {g: kendall_tau(features[XLA].labels("valid")[g], own[g]) for g in own}
+    assert mine[f"valid {XLA}"] == pytest.approx(np.mean([*seed_zero.values()]))
+    assert math.isnan(mine["valid"]) and mine["settings"] == ""
+
+
+def test_it_is_sorted_printed_and_written(home, capsys):
+    root, *_ = home
+    board = fastslow.leaderboard(sort=XLA)
+    column = board.table[f"valid {XLA}"]
+    assert column.is_monotonic_decreasing and not column.isna().any()
+    assert [*fastslow.leaderboard(sort="public").table["run"]][0] == "two"
+    assert [*fastslow.leaderboard(sort="run").table["run"]] == ["mine", "one", "one", "two", "two"]
+    assert cli.main(["leaderboard", "hours", "csv=board.csv"]) == 0
+    said = capsys.readouterr().out
+    assert "| one   | gnn " in said and "nan" not in said and "left out" not in said
+    written = pd.read_csv(root / "board.csv", keep_default_na=False, na_values=[""])
+    assert len(written) == 5 and [*written["hours"].dropna()] == [0.5, 1.5]
+    with pytest.raises(SettingsError, match="sort: 'best' is not one of valid, test, public"):
+        fastslow.leaderboard(sort="best")
+
+
+def test_damaged_and_foreign_folders_are_named_and_the_rest_is_listed(home):
+    root, *_ = home
+    runs, rows = root / "runs", len(fastslow.leaderboard().table)
+    (runs / "photos").mkdir()
+    (runs / "comparisons").mkdir()
+    (runs / "notes.txt").write_text("x")
+    (runs / "two" / "run.json").write_text("{")
+    (runs / "one" / "gnn-tile-xla-s0" / "manifest.json").write_text("[]")
+    (runs / "one" / "gnn-tile-xla-s1" / "predictions.npz").write_bytes(b"x")
+    (runs / "mine" / "trees-layout-xla-random-s0" / "manifest.json").unlink()
+    (root / "submissions" / "two.json").write_text("{}")
+    board = fastslow.leaderboard()
+    named = ("photos", "two/run.json", "gnn-tile-xla-s0", "gnn-tile-xla-s1", "trees-layout", "two.json")
+    assert len(board.left_out) == len(named)
+    for name in named:
+        assert sum(name in reason for reason in board.left_out) == 1, name
+    assert len(board.table) == rows - 1
+    gnn = board.table.set_index(["run", "model"]).loc["one", "gnn"]
+    assert math.isnan(gnn["valid tile:xla"]) and not math.isnan(gnn[f"valid {XLA}"])
