@@ -16,7 +16,8 @@ from fastslow.core.settings import Settings
 
 FOLDER = Path(__file__).parent
 FROM_SCRATCH = FOLDER / "01_from_scratch.ipynb"  # it imports nothing of ours and has no settings
-NOTEBOOKS = sorted({*FOLDER.glob("*.ipynb")} - {FROM_SCRATCH})
+OWN_MODEL = FOLDER / "70_your_own_model.ipynb"  # it fits a model in its cells and has no settings
+NOTEBOOKS = sorted({*FOLDER.glob("*.ipynb")} - {FROM_SCRATCH, OWN_MODEL})
 WIDTH = 100
 LINE = 110
 

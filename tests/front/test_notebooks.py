@@ -15,15 +15,18 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 from traitlets.config import Config as IPythonConfig
 
+import fastslow
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Settings
+from fastslow.evaluation.predictions import read_run_manifest
+from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.workflow.steps import Plan
 from helpers.cases import cases
 from helpers.competition_files import ROOT
 from helpers.dot_module import small_module
 from helpers.workspace import environment
-from notebook_parameters import FOLDER, NOTEBOOKS, code_cells, python, read, render, settings_class
+from notebook_parameters import FOLDER, NOTEBOOKS, OWN_MODEL, code_cells, python, read, render, settings_class
 
 LINES = 80  # of code in a notebook; comments and empty lines are free
 
@@ -262,6 +265,24 @@ def test_a_notebook_runs_and_shows_its_plots(own_home, monkeypatch, name):
     check_plots(cells)
     first, *_, again = [kinds["text/plain"] for source, kinds in cells if ".from_variables(" in source]
     assert first == again, "the settings cell can be run again, and gives the same"
+
+
+def test_a_model_of_ones_own_is_fitted_listed_and_submitted(own_home, monkeypatch):
+    """Ten lines of fitting; its loops are the only logic of a notebook beside ``01_from_scratch``."""
+    monkeypatch.chdir(FOLDER)
+    cells = [*shown_by(OWN_MODEL.stem, run="smoke")][:-1]
+    check_plots(cells)
+    (fit,) = [source for source, _ in cells if "model.fit(" in source]
+    assert len([line for line in fit.splitlines() if line]) <= 10
+    assert sum(len(source.splitlines()) for source, _ in cells) <= LINES
+    folder = own_home / "runs" / "play"
+    members = read_run_manifest(folder / "ensemble-layout-xla-random")["members"]
+    assert members["boosting-layout-xla-random-s0"]["model"] == "boosting" and len(members) == 3
+    table = fastslow.leaderboard(sort="layout:xla:random").table
+    (row,) = table[table["model"] == "boosting"].to_dict("records")
+    assert row["run"] == "play" and -1 <= row["test layout:xla:random"] <= 1
+    record = read_submission_record(own_home / "submissions" / "play.csv", "table")
+    assert {"boosting", "ensemble"} <= {scored["model"] for scored in record["table"]}
 
 
 def test_a_wrong_parameter_is_refused():

@@ -77,7 +77,8 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     assert not folder.exists(), "nothing is written before it is asked for"
     assert write_ranking(ranking, settings) == folder
     assert {*PICTURES, PAGE, FACTS} < {path.name for path in folder.iterdir()}
-    assert read_json(folder / FACTS)["words"] == ranking.words()
+    facts = read_json(folder / FACTS)
+    assert facts["words"] == ranking.words() and facts["trained_on"] is ranking.trust.trained_on
     assert (folder / PAGE).read_text().count("data:image/png;base64,") == 2
     assert sorted(table["config"]) == list(range(len(table))) and len(table) == 40
     assert table["prediction"].is_monotonic_increasing and ranking.default is None

@@ -74,3 +74,16 @@ def test_it_is_written_and_read(tmp_path):
     again = Seen.of(tmp_path, "layout")
     assert all(np.array_equal(vars(own)[key], vars(again)[key]) for key in vars(own))
     assert Seen.of(tmp_path, "tile") is None
+
+
+def test_a_train_program_is_told_from_one_that_has_more_nodes_of_the_same_opcodes():
+    own = seen(np.linspace(0, 0.3, 20), np.linspace(0.5, 0.9, 20))
+    for opcodes, trained_on in (
+        ([DOT] * 4, True),
+        ([DOT, RESHAPE] * 3, True),
+        ([DOT] * 5, False),
+        ([DOT] * 3 + [RESHAPE], False),
+    ):
+        trust = own.judge(LAYOUT, graph(*opcodes))
+        said = any(line.startswith("the models were trained on this program") for line in trust.words())
+        assert trust.trained_on == said == trained_on, opcodes

@@ -105,6 +105,14 @@ def print_leaderboard(settings: LeaderboardSettings) -> None:
     print(leaderboard(settings))
 
 
+def model_means(run: Path) -> Iterator[str]:
+    """Yield for each model of a folder of runs, in words, the mean over the collections that it predicts."""
+    for row in _Run(run).rows():
+        own = {split: [row[key] for n in _NAMES if (key := f"{split} {n}") in row] for split in (VALID, TEST)}
+        means = [f"{split} {np.mean(own[split]):.3f}" for split in own if not np.isnan(own[split]).any()]
+        yield f"{row['model']}, mean of {len(own[VALID])} collections: {', '.join(means)}"
+
+
 class _Run:
     """A folder of runs, or of a single model, read as far as it is whole.
 

@@ -21,6 +21,7 @@ from fastslow.core.files import atomic_path, remove_abandoned
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, find_data, resolve
 from fastslow.evaluation.ensemble import EnsembleSettings
+from fastslow.evaluation.leaderboard import model_means
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.score_tables import format_distances, format_metrics, format_overview, format_table
 from fastslow.evaluation.submission import metrics_of
@@ -232,6 +233,8 @@ def run(settings: RunSettings) -> None:
         report(plan)
         if settings.metrics == "all":
             print("\n" + format_metrics(metrics_of(plan.steps()[-1].settings)))
+    elif last != "features":
+        print(*model_means(resolve(f"runs/{plan.name}")), sep="\n")
     if settings.target == "submit":
         _submit(plan, settings.unproven_order)
 

@@ -236,5 +236,6 @@ def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:
         temporary.write_text(ranking.page(ranking.program))
     summary = {name: str(value) for name, value in ranking.summary().items()}
     facts = {"settings": settings.asdict(), "commit": commit(), "summary": summary, "words": ranking.words()}
+    facts["trained_on"] = ranking.trust and ranking.trust.trained_on
     write_json(folder / FACTS, facts)
     return folder

@@ -26,6 +26,7 @@ FILE = "experience-{kind}.npz"
 """By kind of collection, the file in a folder of runs that keeps a :class:`Seen`."""
 COVERED = 0.8
 NEAREST = 19  # of 19 scores the second lowest and the second highest bound exactly 80 %
+_ROUNDING = 1e-9  # of a distance between equal programs
 _AGAIN = "Delete it, or pack the models again"
 
 
@@ -120,7 +121,8 @@ class Seen:
 
     def judge(self, collection: Collection, graph: Graph) -> "Trust":
         """Return how far to trust a ranking of a program by the models of a collection."""
-        near = self.to_nearest(graph)
+        near, alike = self.to_nearest(graph), self.shares[self.nodes == graph.num_nodes]
+        same = distance(opcode_shares([graph.node_opcode]), alike) < _ROUNDING
         known: np.ndarray = (self.shares > 0).any(0)
         unknown, found = np.unique(graph.node_opcode[~known[graph.node_opcode]]), []
         if len(unknown):
@@ -130,7 +132,7 @@ class Seen:
         found += [
             f"{own:,} {what}, at most {seen.max():,} there" for own, seen, what in sizes if own > seen.max()
         ]
-        return Trust(collection.kind, near, self.band(collection, near), found)
+        return Trust(collection.kind, near, self.band(collection, near), found, bool(same.any()))
 
 
 @dataclass(frozen=True)
@@ -142,12 +144,14 @@ class Trust:
         nearest: Distance to the nearest train program, 0 to 1.
         band: The lowest and the highest score to expect, None where it is not known.
         unfamiliar: In words, what no train program has.
+        trained_on: Whether a train program has as many nodes of each opcode, as the program itself has.
     """
 
     kind: str
     nearest: float
     band: tuple[float, float] | None
     unfamiliar: list[str]
+    trained_on: bool = False
 
     def words(self) -> list[str]:
         """Return the same as sentences."""
@@ -162,6 +166,9 @@ class Trust:
             "program",
             f"expected {score}: {expected}",
         ]
+        if self.trained_on:
+            seen = "the models were trained on this program, or on one with as many nodes of each opcode"
+            found.append(f"{seen}: their score here is no measure of their score on new programs")
         return found + [f"no train program has: {'; '.join(self.unfamiliar)}"] * bool(self.unfamiliar)
 
 
