@@ -47,7 +47,7 @@ OPTIONS = $${DATA:+"data=$$DATA"} $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke report leaderboard figures convert rank tune place sample data test guard lint clean setup
+.PHONY: help submit submission features train ensemble smoke leaderboard figures convert rank tune place sample data test guard lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -61,9 +61,6 @@ submit: $(READY) ## Features, training, ensemble, checked submission; DATA=kaggl
 
 submission features train ensemble: $(READY) ## The same up to that stage, nothing is uploaded
 	@$(FASTSLOW) $@ $(OPTIONS)
-
-report: $(READY) ## Render the executed notebooks of a run to HTML with an index page (NAME=sample)
-	@$(FASTSLOW) report $${NAME:+"name=$$NAME"} $$SET
 
 leaderboard: $(READY) ## Every model under runs/: settings, hours, scores, what Kaggle said (SET='sort=test csv=scores.csv')
 	@$(FASTSLOW) leaderboard $$SET

@@ -85,12 +85,6 @@ COMMANDS = {
         "fastslow.workflow.train_network:train_network",
         first="network",
     ),
-    "report": Command(
-        "Render the executed notebooks of a run to HTML with an index page",
-        "fastslow.evaluation.report:ReportSettings",
-        "fastslow.evaluation.report:render_report",
-        repository=True,
-    ),
     "convert": Command(
         "Convert a program (HLO file or JAX function) to a competition file",
         "fastslow_programs.program.program_settings:ConvertSettings",

@@ -115,7 +115,7 @@ def test_no_process_of_ours_writes_its_environment(token, tmp_path):
     Three commands start, which takes seconds.
     """
     environment = {**os.environ, "FASTSLOW_HOME": str(tmp_path / "work"), "OMP_NUM_THREADS": "1"}
-    for words in (["features", "data=/nowhere"], ["report", "name=none"], ["submit", "jobs=-1"]):
+    for words in (["features", "data=/nowhere"], ["compare", "a", "b"], ["submit", "jobs=-1"]):
         done = subprocess.run(
             [sys.executable, "-m", "fastslow", *words],
             env=environment,

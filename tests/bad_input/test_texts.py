@@ -80,7 +80,7 @@ RECORD = {
     **DOOR,
     **{f"{text[:10]!r}": replace(text.encode()) for text in ("[]", "{")},
     **{f"without {key}": entry(key) for key in ("name", "created", "commit", "sha256", "members", "scores")},
-    **{f"without {key}, which the report needs": entry(key) for key in ("table", "valid_mean")},
+    **{f"without {key}, which a run needs": entry(key) for key in ("table", "valid_mean")},
     "members as text": entry("members", "gnn"),
     "an unknown collection": entry("scores", {"tile": 0.5}),
     "a score of NaN": entry("scores", {"tile:xla": float("nan")}),

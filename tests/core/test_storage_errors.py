@@ -124,7 +124,7 @@ PROCESSES = {  # a shell's line, in which $FASTSLOW is a command that prints: wh
     "$FASTSLOW > /dev/full": "error: output: the disk is full. Free space",
     "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 $FASTSLOW": "UTF-8 wanted. Type `export PYTHONUTF8=1`",
     "ulimit -v 600000; $FASTSLOW": "error: `ulimit -v` allows 0.6 GB of memory, at least 1 wanted. Type",
-    "$FASTSLOW name=hungry": "error: the memory that this process may have is used up. Allow more",
+    "$FASTSLOW root=hungry": "error: the memory that this process may have is used up. Allow more",
 }
 
 
@@ -134,15 +134,15 @@ def test_a_process_in_which_nothing_works_says_why(line):
     code = (
         "from fastslow import cli\n"
         "def show(settings):\n"
-        "    if settings.name == 'hungry':\n        raise MemoryError\n"
+        "    if settings.root == 'hungry':\n        raise MemoryError\n"
         "    print(settings)\n"
         "cli.show = show\n"
-        "command = cli.Command('x', 'fastslow.evaluation.report:ReportSettings', 'fastslow.cli:show')\n"
-        "cli.COMMANDS['report'] = command\n"
+        "command = cli.Command('x', 'fastslow.kaggle.download:DownloadSettings', 'fastslow.cli:show')\n"
+        "cli.COMMANDS['data'] = command\n"
         "cli.run_process()\n"
     )
     shell = {**os.environ, "CODE": code, "PYTHON": sys.executable}
-    command = line.replace("$FASTSLOW", '"$PYTHON" -c "$CODE" report')
+    command = line.replace("$FASTSLOW", '"$PYTHON" -c "$CODE" data')
     done = subprocess.run(["bash", "-c", command], env=shell, capture_output=True, text=True)
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
     assert PROCESSES[line] in done.stderr

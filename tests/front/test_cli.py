@@ -84,7 +84,6 @@ def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path):
         (["compare", "runs/a", "--splt=test"], "--splt: no such setting; did you mean 'split'"),
         (["submit", "set=x", "gnn.epochs=3"], "set: is given twice, as 'x' and gnn.epochs=3"),
         (["submit", "preset=samle"], "tpugraphs; did you mean 'sample'"),
-        (["report", "name=nothing"], "no finished submission there. Run `make submit` first"),
         (["convert", "no/such.hlo"], "no/such.hlo"),
         (["submit", "--seeds", "two"], "seeds: 'two' is str, int wanted"),
     ):
@@ -121,7 +120,7 @@ def test_the_first_two_words_may_be_the_runs_and_dashes_are_allowed():
 def test_a_command_of_the_repository_says_so_in_an_installed_package(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(cli, "_CHECKOUT", tmp_path)
     commands = [name for name, command in cli.COMMANDS.items() if command.repository]
-    assert {"submit", "train", "report", "place", "sample"} <= {*commands}
+    assert {"submit", "train", "place", "sample"} <= {*commands}
     for name in commands:
         assert cli.main([name]) == 1
         assert f"`fastslow {name}` needs the repository" in capsys.readouterr().err

@@ -1,1 +1,1 @@
-"""Predictions of every model, and their products: ensemble, submission, tables, plots, HTML report."""
+"""Predictions of every model, and their products: ensemble, submission, tables, plots, leaderboard."""

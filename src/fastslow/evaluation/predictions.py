@@ -37,8 +37,7 @@ For a model of any framework::
             predictions[split][name] = graph.expand(my_model(graph))  # of all configurations of the file
     write_run("runs/mine-layout-xla-random-s0", features, predictions, model="mine", seed=0)
 
-Name the folder in ``extra`` of the ensemble's settings (``make submit SET=ensemble.extra=FOLDER``), and it takes
-part.
+Name the folder in the ensemble's ``extra`` (``make submit SET=ensemble.extra=FOLDER``), and it takes part.
 """
 
 from collections.abc import Callable, Iterable, Mapping
