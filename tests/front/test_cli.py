@@ -93,7 +93,7 @@ def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path):
 
 
 def test_an_unknown_command_or_option_is_a_usage_error(capsys):
-    for words in ([], ["nothing"], ["train", "--fast"], ["submit", "--metrics"]):
+    for words in ([], ["nothing"], ["train", "--fast"], ["submit", "--preset"]):
         with pytest.raises(SystemExit) as ended:
             cli.main(words)
         assert ended.value.code == 2 and "usage: fastslow" in capsys.readouterr().err, words

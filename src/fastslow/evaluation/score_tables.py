@@ -111,12 +111,3 @@ def readable_distances(rows: list[dict]) -> pd.DataFrame:
 def format_distances(rows: list[dict]) -> str:
     """Format :func:`readable_distances` as Markdown, below a line that explains it."""
     return f"{DISTANCES}:\n\n{readable_distances(rows).to_markdown(index=False, disable_numparse=True)}"
-
-
-def format_metrics(table: pd.DataFrame) -> str:
-    """Format ``submission.metrics_of`` as Markdown, with a line on how to read it."""
-    note = (
-        "tau, opa (a pair tied in prediction counts one half), opa_ties_wrong (it counts as wrong): higher is"
-        " better; top_K_error (slowdown@K): lower is better. Each the mean over graphs, then over seeds."
-    )
-    return f"{table.to_markdown(index=False, floatfmt='.3f')}\n\n{note}"

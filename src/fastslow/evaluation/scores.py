@@ -202,26 +202,19 @@ def short_name(name: str, collection: Collection) -> str:
     return name.replace(f"-{collection.slug}", "").replace("-", " ")
 
 
-def metric_table(features: Features, ensemble: Path, truth: Truth) -> pd.DataFrame:
-    """Compute every metric of the rules, members and ensemble of a collection.
+def valid_metrics(features: str, ensemble: str) -> pd.DataFrame:
+    """Compute every metric of the rules, members and ensemble of a collection on its valid split.
 
     Args:
-        features: Its features.
-        ensemble: Folder of the ensemble.
-        truth: The true runtimes of some splits, see :func:`truth_of`.
+        features: Its features folder, as settings name it.
+        ensemble: Folder of the ensemble, as settings name it.
 
     Returns:
-        One row per model and split: each metric, mean over graphs and then over seeds.
+        One row per model: each metric, mean over graphs and then over seeds.
     """
-    rows = []
-    for model, _, _, run in list_runs(ensemble):
-        predictions, name = read_predictions(run), short_name(model, features.collection)
-        for split, runtimes in truth.items():
-            rows.append({"model": name, "split": split, **mean_metrics(runtimes, predictions[split])})
-    return pd.DataFrame(rows).groupby(["model", "split"], sort=False).mean().reset_index()
-
-
-def valid_metrics(features: str, ensemble: str) -> pd.DataFrame:
-    """Return :func:`metric_table` of only the valid split; arguments are folders as settings name them."""
-    source = Features(resolve(features))
-    return metric_table(source, resolve(ensemble), {VALID: source.labels(VALID)}).drop(columns="split")
+    source, rows = Features(resolve(features)), []
+    labels = source.labels(VALID)
+    for model, _, _, run in list_runs(resolve(ensemble)):
+        metrics = mean_metrics(labels, read_predictions(run)[VALID])
+        rows.append({"model": short_name(model, source.collection), **metrics})
+    return pd.DataFrame(rows).groupby("model", sort=False).mean().reset_index()

@@ -19,11 +19,9 @@ from fastslow.evaluation.predictions import check_predictions, read_predictions,
 from fastslow.evaluation.score_tables import pool_seeds
 from fastslow.evaluation.scores import (
     SOLUTION,
-    metric_table,
     score_submission,
     score_table,
     solution_of,
-    truth_of,
 )
 from fastslow.evaluation.submission_record import read_submission_record, write_record
 from fastslow.features.store import Features
@@ -132,13 +130,6 @@ def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
         distances=score_by_distance([features for features, _ in pairs], split, scored),
         table=[row.dropna().to_dict() for _, row in table.iterrows()],  # NaN is no JSON
     )
-
-
-def metrics_of(settings: SubmissionSettings) -> pd.DataFrame:
-    """Return :func:`metric_table` of every collection, a row per ``collection``, ``model`` and ``split``."""
-    solution = solution_of(find_data(settings.data_root))
-    tables = {f.collection.name: metric_table(f, run, truth_of(f, solution)) for f, run in settings.pairs()}
-    return pd.concat(tables, names=["collection"]).reset_index("collection").reset_index(drop=True)
 
 
 def doubtful_labels(features: Features) -> dict[str, str]:

@@ -23,8 +23,7 @@ from fastslow.core.settings import PROJECT, find_data, resolve
 from fastslow.evaluation.ensemble import EnsembleSettings
 from fastslow.evaluation.leaderboard import model_means
 from fastslow.evaluation.run_record import record_run
-from fastslow.evaluation.score_tables import format_distances, format_metrics, format_overview, format_table
-from fastslow.evaluation.submission import metrics_of
+from fastslow.evaluation.score_tables import format_distances, format_overview, format_table
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.settings import FeatureSettings
@@ -231,8 +230,6 @@ def run(settings: RunSettings) -> None:
     run_steps(steps, plan.jobs, settings.cluster)
     if last == "submission":
         report(plan)
-        if settings.metrics == "all":
-            print("\n" + format_metrics(metrics_of(plan.steps()[-1].settings)))
     elif last != "features":
         print(*model_means(resolve(f"runs/{plan.name}")), sep="\n")
     if settings.target == "submit":

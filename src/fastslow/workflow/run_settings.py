@@ -41,8 +41,6 @@ class RunSettings(Settings):
     cluster: str = ""
     """Dask cluster whose workers run the notebooks: its scheduler (``tcp://host:8786``), or ``slurm`` for up
     to ``jobs`` SLURM jobs as dask-jobqueue is configured; empty for this machine."""
-    metrics: Literal["competition", "all"] = "competition"
-    """Scores printed at the end: the competition's, or ``all``: below them also tau, OPA and top-K errors."""
     unproven_order: bool = False
     """Upload although the layout test files are not known to have the row order that Kaggle scores
     (``data/README.md``)."""
