@@ -24,7 +24,7 @@ from fastslow.evaluation import scores, submission
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
 from fastslow.evaluation.predictions import PREDICTIONS, read_predictions, write_predictions
 from fastslow.evaluation.scores import read_solution, score_submission, solution_of, valid_metrics
-from fastslow.evaluation.submission import SubmissionSettings, make_submission, preview_submission
+from fastslow.evaluation.submission import SubmissionSettings, make_submission
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from helpers.competition_files import write_data_root
@@ -210,17 +210,6 @@ def test_scores_are_recorded_by_distance_to_the_nearest_train_graph(
                 ("nearest third", "middle third"), (near, far), names, strict=True
             )
         ]
-
-
-def test_the_csv_is_shown_in_words(submitted):
-    settings, _, tmp_path = submitted
-    shown = preview_submission(settings, rows=1)
-    lines = csv_of(tmp_path).read_text().splitlines()[1:]
-    assert list(shown["collection"]) == [c.name for c in COLLECTIONS]
-    for row in shown.to_dict("records"):
-        order = next(x for x in lines if x.startswith(f"{row['collection']}:{row['program']},"))
-        order = order.split(",")[1].split(";")
-        assert row["listed"] == len(order) and row["fastest first"] == ", ".join(order[:5])
 
 
 def test_an_ensemble_is_compared_with_its_models_on_each_graph(made):

@@ -6,7 +6,7 @@ import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, LABELLED_SPLITS, TEST, VALID
 from fastslow.competition.data_quality import quality_of
-from fastslow.competition.metrics import TOP_K, competition_score
+from fastslow.competition.metrics import competition_score
 from fastslow.competition.submission_csv import SAMPLE, check_submission, format_submission
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
@@ -152,18 +152,3 @@ def doubtful_labels(features: Features) -> dict[str, str]:
             graph.file_runtime, graph.config_row
         ).doubts
     return {name: doubts for name, doubts in found.items() if doubts}
-
-
-def preview_submission(settings: SubmissionSettings, rows: int = 2) -> pd.DataFrame:
-    """Return the first rows of each collection in the CSV, readable.
-
-    Returns:
-        ``collection``, ``program``, ``listed`` (number of configurations in the row) and ``fastest first``
-        (the first five of them).
-    """
-    csv = pd.read_csv(resolve(settings.csv), dtype=str)
-    named = csv["ID"].str.rpartition(":")
-    listed = csv["TopConfigs"].str.split(";")
-    table = pd.DataFrame({"collection": named[0], "program": named[2], "listed": listed.str.len()})
-    table["fastest first"] = listed.str[:TOP_K].str.join(", ")
-    return table.groupby("collection", sort=False).head(rows).reset_index(drop=True)
