@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.metrics import collection_score
-from fastslow.core.artifacts import Artifact, read_manifest, write_manifest
+from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble, models_of
 from fastslow.evaluation.ensemble_weights import (
@@ -17,6 +17,7 @@ from fastslow.evaluation.ensemble_weights import (
 )
 from fastslow.evaluation.predictions import read_predictions
 from helpers.cases import cases
+from helpers.good_artifacts import change_json, reseal
 from helpers.runs import (
     ensemble_settings,
     make_features,
@@ -268,8 +269,8 @@ def test_models_of_ones_own_are_members_beside_those_of_the_run(layout, tmp_path
     artifact.finish()
     ours = runs / "gnn-s1"
     write_run(ours, layout, scores)
-    made = {key: value for key, value in read_manifest(ours).items() if key != "checksum"}
-    write_manifest(ours, {**made, "code": {"fastslow.networks": "1"}})
+    change_json(ours / "manifest.json", lambda made: made.update(code={"fastslow.networks": "1"}))
+    reseal(ours)
     settings = ensemble_settings(layout, runs / "e", [first], extra="runs/own/*,runs/r/*")
     settings.check_extra()
     manifest = build_ensemble(settings)

@@ -1,11 +1,10 @@
-"""`fastslow data-quality`: the table of all graphs, resumed, with the doubtful ones named and drawn."""
+"""`fastslow data-quality`: the table of all graphs, resumed, with the doubtful ones named."""
 
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 
 from fastslow import cli
 from fastslow.evaluation.submission import doubtful_labels
@@ -31,7 +30,7 @@ def root(tmp_path, monkeypatch, rng):
     return root
 
 
-def test_the_doubtful_graph_is_named_and_drawn(root, tmp_path, capsys, monkeypatch):
+def test_the_doubtful_graph_is_named(root, tmp_path, capsys, monkeypatch):
     command = ["data-quality", f"data={root}", f"collections={COLLECTION}"]
     assert cli.main(command) == 0
     said = capsys.readouterr().out
@@ -43,7 +42,6 @@ def test_the_doubtful_graph_is_named_and_drawn(root, tmp_path, capsys, monkeypat
     assert (
         noisy["repeated"] == noisy["distinct"] and abs(noisy["repeat_tau"]) < 0.2 and noisy["ceiling"] < 0.5
     )
-    assert Image.open(path.with_suffix(".png")).size[0] > 500
 
     monkeypatch.setattr(data_quality, "measure_quality", lambda file: 1 / 0)
     before = path.read_bytes()

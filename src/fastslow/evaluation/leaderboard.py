@@ -24,7 +24,6 @@ from fastslow.evaluation.training_files import notebook_seconds
 
 _NAMES = tuple(collection.name for collection in COLLECTIONS)
 _KAGGLE = ("public", "private")
-_TEXTS = ("run", "model", "settings")
 
 
 class LeaderboardSettings(Settings):
@@ -42,8 +41,8 @@ class Leaderboard(Shown):
 
     Args:
         table: A row per run and model, by the name of its folders, with the number of its ``seeds``.
-            ``settings`` are the preset and what the command changed. ``hours`` count the notebooks that
-            trained it, for an ensemble all notebooks of the run. ``valid COLLECTION`` and
+            ``settings`` are the preset and what the command changed. ``hours`` count all notebooks of the
+            run, one after the other. ``valid COLLECTION`` and
             ``test COLLECTION`` are the mean over programs of Kendall's tau or 1 - slowdown of the top 5.
             ``valid`` and ``test`` are the mean of the five, ``valid_error`` and ``test_error`` its standard
             error over programs. ``public`` and ``private`` are Kaggle's scores of the run's CSV. What is not
@@ -63,7 +62,7 @@ class Leaderboard(Shown):
         ]
 
     def __str__(self) -> str:
-        table, shown = self.table, self.table[list(_TEXTS)].copy()
+        table, shown = self.table, self.table[["run", "model", "settings"]].copy()
         shown["hours"] = table["hours"].map("{:.2f}".format)
         for name in _NAMES:
             valid, test = (table[f"{split} {name}"].map("{:.3f}".format) for split in (VALID, TEST))
@@ -89,8 +88,10 @@ def leaderboard(settings: LeaderboardSettings) -> Leaderboard:
     runs = [_Run(folder) for folder in sorted(resolve("runs").glob("*/")) if folder.name != PICTURES]
     scores = [f"{split} {name}" for split in (VALID, TEST) for name in _NAMES]
     means = [f"{split}{what}" for split in (VALID, TEST) for what in ("", "_error")]
-    columns = [*_TEXTS[:2], "seeds", "settings", "created", "hours", *scores, *means, *_KAGGLE]
+    numbers = ["hours", *scores, *means, *_KAGGLE]
+    columns = ["run", "model", "seeds", "settings", "created", *numbers]
     table = pd.DataFrame([row for run in runs for row in run.rows()], columns=columns)
+    table = table.astype(dict.fromkeys(numbers, float))
     key = f"{VALID} {settings.sort}" if settings.sort in _NAMES else settings.sort
     rising = settings.sort in ("hours", "run")
     table = table.sort_values(key, ascending=rising, kind="stable", ignore_index=True)
@@ -130,6 +131,8 @@ class _Run:
         made = {path.parent for name in RUN_FILES for path in (*folder.glob(name), *folder.glob(f"*/{name}"))}
         found = {path: self._try(read_manifest, path) for path in sorted(made)}
         self.manifests = {path: manifest for path, manifest in found.items() if manifest}
+        own = (*folder.glob("*/"), *resolve(f"features/{folder.name}").glob("*/"))
+        self._hours = sum(notebook_seconds(path) or 0.0 for path in own) / 3600 or None
 
     def _try(self, read: Callable, *arguments: Any) -> Any:
         """Return what a function reads; None where that is damaged, which is then named."""
@@ -142,11 +145,11 @@ class _Run:
     def rows(self) -> Iterator[dict]:
         """Yield a row for each model, see :class:`Leaderboard`."""
         models: dict[str, dict[str, list[Path]]] = {}  # by name and collection, a folder for each seed
-        scores: dict[Path, dict[str, dict]] = {}
+        runs = [path for path, made in self.manifests.items() if "collection" in made["settings"]]
+        scores = {path: own for path in runs if (own := self._try(self._score, path))}
         for name in _NAMES:
-            of_it = [p for p, made in self.manifests.items() if made["settings"].get("collection") == name]
-            scores |= {path: own for path in of_it if (own := self._try(self._score, path))}
-            by_name = {path.name: path for path in of_it if path in scores}
+            of_it = [path for path in scores if self.manifests[path]["settings"]["collection"] == name]
+            by_name = {path.name: path for path in of_it}
             for model, seeds in models_of({n: self.manifests[path] for n, path in by_name.items()}).items():
                 models.setdefault(model, {})[name] = [by_name[seed] for seed in seeds]
         if not models and not self.left_out:
@@ -171,8 +174,7 @@ class _Run:
         row["seeds"] = max(map(len, folders.values()))
         row["settings"] = " ".join(self._changed())
         row["created"] = max(str(manifest.get("created", "")) for manifest in made)
-        ensemble = any(manifest["settings"].get("model") == "ensemble" for manifest in made)
-        row["hours"] = (self._seconds() if ensemble else self._training_seconds(made)) / 3600 or None
+        row["hours"] = self._hours
         for split in (VALID, TEST):
             # of a program, the mean over seeds
             programs = {n: pd.DataFrame([scores[f][split] for f in own]).mean() for n, own in folders.items()}
@@ -181,6 +183,7 @@ class _Run:
                 row[split] = competition_score({name: own.mean() for name, own in programs.items()})
                 squares = [own.var(ddof=1) / len(own) if len(own) else np.nan for own in programs.values()]
                 row[f"{split}_error"] = np.sqrt(np.sum(squares)) / len(programs)
+        ensemble = any(manifest["settings"].get("model") == "ensemble" for manifest in made)
         csv = resolve(f"submissions/{self.folder.name}.csv")
         known = ensemble and csv.with_suffix(".json").is_file() and self._try(read_submission_record, csv)
         return row | {name: known.get("kaggle", {}).get(name) for name in _KAGGLE if known}
@@ -190,15 +193,3 @@ class _Run:
         settings = {name: value for name, value in self.record.get("settings", {}).items() if value}
         named = [f"{name}={value}" for name, value in settings.items() if name not in ("data", "preset")]
         return [self.record["preset"], *named] if self.record else []
-
-    def _seconds(self) -> float:
-        """Return the seconds of every notebook of the run."""
-        stems = (self.folder, resolve(f"features/{self.folder.name}"))
-        return sum(notebook_seconds(folder) or 0.0 for stem in stems for folder in stem.glob("*/"))
-
-    def _training_seconds(self, made: list[dict]) -> float:
-        """Return the seconds of the notebooks that trained models, given the models' manifests."""
-        # a network's folder has the settings of its training, and the collection
-        ways = [{k: v for k, v in own["settings"].items() if k != "collection"} for own in made]
-        trained = [p for p, own in self.manifests.items() if own in made or own["settings"] in ways]
-        return sum(notebook_seconds(folder) or 0.0 for folder in trained)

@@ -4,7 +4,6 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fastslow.competition import node_columns
@@ -24,12 +23,9 @@ from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
 from fastslow.core.settings import NonNegative, Settings, find_data
 from fastslow.features.configs.config_tensors import config_tensors
-from fastslow.features.scaling import unit_ranks
 
 _LAYOUT_COLLECTIONS = tuple(c.name for c in COLLECTIONS if c.kind == "layout")
-_MEAN, _DOTS = "#e69f00", "#0072b2"
-_SHOWN = 5_000  # points of a panel
-_BLOCKS, _BLOCK_ROWS = 50, 20
+_DOTS = "#0072b2"
 
 
 class DataReportSettings(Settings):
@@ -182,17 +178,3 @@ def plot_runtimes(program: Program) -> Figure:
     )
     axes.legend()
     return figure
-
-
-def draw_runtimes(axes: Axes, runtime: np.ndarray, title: str) -> None:
-    """Draw the ranks of runtimes ``(C,)`` over the rows, of many rows every n-th, and their mean by blocks.
-
-    Runtimes themselves hide small jumps below a few slow configurations. Sound labels give a level line.
-    """
-    ranks = unit_ranks(runtime)
-    rows = np.arange(0, len(ranks), max(1, len(ranks) // _SHOWN))
-    axes.plot(rows, ranks[rows], ".", markersize=2, color=_DOTS, alpha=0.4)
-    blocks = np.array_split(np.arange(len(ranks)), min(_BLOCKS, max(1, len(ranks) // _BLOCK_ROWS)))
-    middle, mean = [block.mean() for block in blocks], [ranks[block].mean() for block in blocks]
-    axes.step(middle, mean, where="mid", color=_MEAN, linewidth=2)
-    axes.set(title=title, xlabel="row of the file", ylabel="rank of runtime")

@@ -4,7 +4,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import joblib
-import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import (
@@ -28,7 +27,6 @@ from fastslow.workflow.steps import DATA_ROOTS
 
 _ENTRY = "fastslow.competition.data_quality:measure_quality"
 _SAVED_EVERY = 50  # files
-_PICTURES = 6
 
 
 class QualitySettings(Settings):
@@ -59,7 +57,7 @@ class QualitySettings(Settings):
 
 
 def report_quality(settings: QualitySettings) -> pd.DataFrame:
-    """Measure graphs that are not measured yet, write the table and the picture, and print a summary.
+    """Measure graphs that are not measured yet, write the table, and print a summary.
 
     Args:
         settings: Settings.
@@ -138,24 +136,3 @@ def _report(settings: QualitySettings, table: pd.DataFrame) -> None:
     if not known.any():
         print("\nNo graph repeats enough configurations: their noise is not known.")
     print(f"\na line per graph: {settings.table}")
-    shown = doubtful if len(doubtful) else table[known].sort_values("ceiling")
-    if len(shown):
-        _draw(settings, shown.head(_PICTURES))
-
-
-def _draw(settings: QualitySettings, rows: pd.DataFrame) -> None:
-    from matplotlib.figure import Figure  # half a second, which no refused setting needs
-
-    from fastslow.core.figures import save_figure
-    from fastslow.views.data_report import draw_runtimes
-
-    figure = Figure(figsize=(9, 2.4 * len(rows)), layout="constrained")
-    panels = np.atleast_1d(figure.subplots(len(rows), 1))
-    for axes, row in zip(panels, rows.to_dict("records"), strict=True):
-        collection, split = get_collection(row["collection"]), row["split"]
-        path = collection.folder(settings.root, split) / f"{row['name']}.npz"
-        program = read_npz(ProgramFile(collection, split, path))
-        draw_runtimes(axes, program.runtime, f"{collection.name} {program.name}")
-    picture = settings.table.with_suffix(".png")
-    save_figure(figure, picture)
-    print(f"runtimes over the rows of {'the most doubtful' if row['doubts'] else 'the noisiest'}: {picture}")
