@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastslow.competition.metrics import ALL_METRICS, mean_metrics, ranking_tau, slowdown
+from fastslow.competition.metrics import ALL_METRICS, mean_metrics, ranking_tau
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import resolve
@@ -85,12 +85,8 @@ def test_what_cannot_be_compared_is_refused(settings, tmp_path):
         compare_runs(settings.replace(other=run))
     with pytest.raises(SettingsError, match=r"split: test needs solution\.csv in .*; give data_root=FOLDER"):
         compare_runs(settings.replace(split="test"))
-
-
-def test_a_training_is_told_from_its_models(settings, tmp_path):
-    artifact = Artifact(tmp_path / "runs" / "training", {"model": "gnn", "kind": "layout"}, {})
-    with artifact.building():
-        artifact.finish()
+    (tmp_path / "runs" / "training").mkdir()
+    Artifact(tmp_path / "runs" / "training", {"model": "gnn", "kind": "layout"}, {}).finish()
     with pytest.raises(SettingsError, match="other: .*training is no model; name a model's folder"):
         compare_runs(settings.replace(other="runs/training"))
 
@@ -101,9 +97,3 @@ def test_every_metric_is_computed_for_every_graph():
     one, both = mean_metrics({"a": truth["a"]}, predictions), mean_metrics(truth, predictions)
     other = dict(zip(ALL_METRICS, [1, 1, 1, 0, 0, 0, 0], strict=True))
     assert both == pytest.approx({name: (one[name] + other[name]) / 2 for name in ALL_METRICS})
-    assert one["tau"] == ranking_tau(truth["a"], predictions["a"])
-    # pairs of different runtime: (0,1) tied, (0,2) wrong, (0,3) right, (1,2) right, (1,3) wrong
-    assert one["opa"] == pytest.approx(2.5 / 5)
-    assert one["opa_ties_wrong"] == pytest.approx(2 / 5)
-    assert one["top_1_error"] == slowdown(truth["a"], predictions["a"], 1) == 1.0
-    assert one["top_5_error"] == 0.0

@@ -15,7 +15,7 @@ from fastslow.competition.metrics import kendall_tau, tile_score
 from fastslow.core.errors import SettingsError
 from fastslow.evaluation import predictions
 from fastslow.evaluation.run_record import record_run
-from fastslow.evaluation.submission_record import update_record, write_record
+from fastslow.evaluation.submission_record import write_record
 from helpers.good_artifacts import change_json, reseal
 from helpers.runs import make_features, random_scores, write_run
 
@@ -36,12 +36,11 @@ def made(tmp_path_factory):
                 scores[run, folder] = random_scores(own, rng, noise)
                 seed = {"seed": int(folder[-1])} if "gnn" in folder else {"model": "ensemble"}
                 write_run(root / "runs" / run / folder, own, scores[run, folder], **seed)
-    folder = root / "runs" / "mine" / "trees-layout-xla-random-s0"
-    predictions.write_run(
-        folder, features[XLA], scores["one", "gnn-layout-xla-random-s0"], model="trees", seed=0
-    )
+    folder, own = root / "runs/mine/trees-layout-xla-random-s0", scores["one", "gnn-layout-xla-random-s0"]
+    predictions.write_run(folder, features[XLA], own, model="trees", seed=0)
     solution = ["ID,config_index,runtime"]
-    for name, count in ((n, c) for n, own in features.items() for c in own.num_configs("test").values()):
+    for name, own in features.items():
+        count = own.num_configs("test")["t"]
         solution += [f"{name}:t,{i},{100 + (7 * i) % count}" for i in range(count)]
     (root / "data" / "solution.csv").write_text("\n".join(solution) + "\n")
     seconds = {"metadata": {"papermill": {"duration": 1800.0}}}
@@ -51,8 +50,7 @@ def made(tmp_path_factory):
     csv = root / "submissions" / "two.csv"
     csv.parent.mkdir()
     csv.write_text("ID,TopConfigs\n")
-    write_record(csv, ["gnn"], {}, {})
-    update_record(csv, kaggle={"public": 0.7, "private": None})
+    write_record(csv, ["gnn"], {}, {}, kaggle={"public": 0.7, "private": None})
     return root, features, scores
 
 

@@ -5,16 +5,8 @@ import pandas as pd
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.core.figures import save_figure
 from fastslow.evaluation import plots
 from helpers.cases import cases
-
-
-def test_a_figure_is_saved_whole(tmp_path):
-    figure = plots.plot_per_graph({"a": 0.5}, "run")
-    save_figure(figure, tmp_path / "new" / "plot.png")
-    assert (tmp_path / "new" / "plot.png").read_bytes().startswith(b"\x89PNG")
-    assert len(list((tmp_path / "new").iterdir())) == 1
 
 
 def test_training_of_a_network():

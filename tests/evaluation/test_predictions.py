@@ -17,8 +17,7 @@ from fastslow.evaluation.predictions import (
 )
 from helpers.cases import cases
 from helpers.good_artifacts import reseal
-from helpers.runs import ensemble_settings, make_features, overwrite_predictions, random_scores
-from helpers.runs import write_run as write_random_run
+from helpers.runs import ensemble_settings, make_features, overwrite_predictions
 
 
 @pytest.fixture(scope="module")
@@ -124,14 +123,10 @@ def by_runtime(features):
     }
 
 
-def test_a_custom_model_takes_part_in_an_ensemble(features, tmp_path):
+def test_a_custom_model_is_scored(features, tmp_path):
     manifest = write_run(tmp_path / "mine", features, by_runtime(features), model="mine", seed=0)
     assert manifest["valid"]["mean"] == pytest.approx(1)
     assert manifest["settings"] == {"model": "mine", "seed": 0, "collection": "layout:xla:random"}
-    noise = random_scores(features, np.random.default_rng(0), noise=2.0)
-    runs = [str(tmp_path / "mine"), write_random_run(tmp_path / "noise", features, noise)]
-    ensemble = build_ensemble(ensemble_settings(features, tmp_path / "both", runs))
-    assert ensemble["members"]["mine"]["weight"] == 1 and ensemble["valid"]["mean"] == pytest.approx(1)
 
 
 def test_a_run_written_by_hand_is_refused_until_write_run_wrote_it(features, tmp_path):

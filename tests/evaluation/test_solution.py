@@ -2,14 +2,8 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import DataError
-from fastslow.evaluation.scores import read_solution, score_submission
+from fastslow.evaluation.scores import read_solution
 from helpers.cases import cases
-
-SOLUTION = {
-    "tile:xla:a": np.array([90, 80, 70, 60, 50, 40, 20]),
-    "tile:xla:b": np.array([10, 30]),
-    "layout:xla:random:c": np.array([10, 20, 30]),
-}
 
 
 def write_solution(path, rows):
@@ -36,7 +30,6 @@ def test_reads_exact_integers(tmp_path):
         ("tile:xla:a,2,7", r"line 3 \(tile:xla:a\): config_index 2, 1 expected"),
         ("tile:xla:a,1,0", "line 3: 'tile:xla:a,1,0' is not"),
         ("tile:xla:a,1,7.5", "line 3: "),
-        ("tile:xla:a,1", "line 3: "),
         ("tile:xla:a,1,7,8", "line 3: "),
         ("tile-xla:a,0,7", "line 3: 'tile-xla:a,0,7' is not an ID of a collection"),
         ("", "line 3: ''"),
@@ -46,13 +39,3 @@ def test_a_broken_line_is_named(tmp_path, row, message):
     path = write_solution(tmp_path / "s.csv", ["tile:xla:a,0,7", row])
     with pytest.raises(DataError, match=message):
         read_solution(path)
-
-
-def test_a_csv_that_does_not_fit_the_solution_is_refused(tmp_path):
-    path = tmp_path / "s.csv"
-    path.write_text("ID,TopConfigs\ntile:xla:b,1;0\n")
-    with pytest.raises(DataError, match="2 of 3 IDs have no row"):
-        score_submission(path, SOLUTION)
-    path.write_text("ID,TopConfigs\ntile:xla:a,0;1;2;3\n")
-    with pytest.raises(DataError, match="4 indices, 5 expected"):
-        score_submission(path, SOLUTION)

@@ -1,10 +1,7 @@
 import hashlib
 import json
 
-import pytest
-
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.core.errors import DataError
 from fastslow.evaluation.submission_record import (
     SubmissionResult,
     read_submission_record,
@@ -63,12 +60,3 @@ def test_a_damaged_record_is_replaced_and_that_is_said(tmp_path, capsys):
     write_record(path, ["a"], {}, {})
     assert "replaced, and with it any upload that it recorded" in capsys.readouterr().err
     assert read_submission_record(path)["members"] == ["a"]
-
-
-def test_scores_of_another_file_are_not_recorded(tmp_path):
-    path = submission(tmp_path, "first")
-    before = write_record(path, ["a"], {}, SCORES)
-    path.write_text("ID,TopConfigs\ntile:xla:a,1;0\n")
-    with pytest.raises(DataError, match="not the file its record was written for"):
-        update_record(path, kaggle={"public": 0.9})
-    assert read_submission_record(path) == before

@@ -85,6 +85,9 @@ def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path):
         (["submit", "set=x", "gnn.epochs=3"], "set: is given twice, as 'x' and gnn.epochs=3"),
         (["submit", "preset=samle"], "tpugraphs; did you mean 'sample'"),
         (["convert", "no/such.hlo"], "no/such.hlo"),
+        (["submit", "data=/"], "name: '' is not a plain folder name"),
+        (["submit", "data=no/such"], "no npz files. Run `make data`"),
+        (["submit", "gnn.layout.epochs=0"], "gnn.layout.epochs: 0 is not 1 or more"),
         (["submit", "--seeds", "two"], "seeds: 'two' is str, int wanted"),
     ):
         assert cli.main(words) == 1, words

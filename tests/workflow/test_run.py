@@ -171,23 +171,6 @@ def test_a_broken_model_of_ones_own_is_found_before_the_training(home, capsys):
     assert changed == {home / "runs" / "smoke" / "run.json"}
 
 
-@cases(
-    "arguments, said",
-    [
-        (["gnn.layout.epochs=0"], "epochs: 0 is not 1 or more"),
-        (["gnn.folder=elsewhere"], "gnn.folder: is set by the workflow"),
-        (["data=/"], "name: '' is not a plain folder name"),
-        (["data=no/such/folder"], "no/such/folder/npz_all/.*: no npz files.*make data"),
-    ],
-)
-def test_wrong_settings_are_refused_before_anything_runs(tmp_path, monkeypatch, capsys, arguments, said):
-    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    assert cli.main(["submission", *arguments]) == 1
-    error = capsys.readouterr().err
-    assert re.search(f"error: .*{said}", error), error
-    assert not list(tmp_path.rglob("*.ipynb"))
-
-
 def test_a_run_records_its_preset_and_removes_what_an_interrupted_one_left(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     monkeypatch.setattr(workflow, "run_steps", lambda steps, jobs, cluster: None)
@@ -256,12 +239,8 @@ def test_a_named_run_resumes_with_the_settings_that_it_was_begun_with(tmp_path, 
         ("ranker.num_leaves=8", "ranker.num_leaves: 'default' -> 8"),
         ("collections=xla:random", r"collections: \['layout:nlp:random', 'tile:xla'\] -> \['layout:xla:ran"),
     ):
-        before = all_files(tmp_path)
         _, refused = begun("name=mine", other)
-        assert re.match(
-            rf"name: runs/mine was begun with other settings \({said}.*\)\. Give another NAME", refused
-        )
-        assert all_files(tmp_path) == before
+        assert re.match(rf"name: runs/mine was begun with other settings \({said}.*\)\. Give a", refused)
     plan, refused = begun("name=mine", "gnn.layout.epochs=8", "overwrite=True")
     assert not refused and plan.overrides == {"gnn.layout": {"epochs": 8}} and plan.seeds == 0
     (tmp_path / "runs" / "mine" / "run.json").write_text("{")

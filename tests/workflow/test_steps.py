@@ -6,6 +6,7 @@ import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import SettingsError
+from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.presets import BASE, PRESETS, SECTIONS, preset_settings
 from fastslow.workflow.published_presets import PUBLISHED
@@ -132,33 +133,31 @@ def test_chosen_models_alone_are_trained_and_combined(chosen):
 
 
 @cases(
-    "only, trainings, ranker",
+    "only, groups, ranker",
     [
-        (["layout:xla:random"], {"layout-xla-random": ["layout-xla-random"]}, "collection"),
-        (["layout:nlp:default", "layout:nlp:random"], {"layout-nlp": LAYOUTS[2:]}, "source"),
-        (["layout:xla:random", *["layout:nlp:default"]], {s: [s] for s in LAYOUTS[1:3]}, "collection"),
-        ([*["layout:xla:default"], "layout:xla:random", "layout:nlp:random"], None, "collection"),
+        (LAYOUTS[1:2], [LAYOUTS[1:2]], "collection"),
+        (LAYOUTS[2:], [LAYOUTS[2:]], "source"),
+        (LAYOUTS[1:3], [LAYOUTS[1:2], LAYOUTS[2:3]], "collection"),
+        (LAYOUTS[1:], [[slug] for slug in LAYOUTS[1:]], "collection"),
     ],
 )
-def test_a_choice_of_collections_trains_these_alone(only, trainings, ranker):
-    """A network of all layouts becomes one of what is chosen: none learns from a collection that is not."""
-    steps = Plan("sample", "r", "sample", 1, {}, 1, only=tuple(only)).steps()
-    slugs = [name.replace(":", "-") for name in only]
-    own = {Path(s.settings.folder).name: s.settings for s in steps}
-    assert {name for name in own if name.startswith("layout")} == {*slugs}
-    assert {name for name in own if name.startswith("ensemble")} == {f"ensemble-{slug}" for slug in slugs}
-    networks = {name: own[name] for name in own if name.startswith("training")}
-    wanted = trainings or {slug: [slug] for slug in slugs}
-    assert {n: [Path(f).name for f in s.features] for n, s in networks.items()} == {
-        f"training-{name}-s0": group for name, group in wanted.items()
-    }
-    rankers = [settings for name, settings in own.items() if name.startswith("ranker")]
+def test_a_choice_of_collections_trains_these_alone(only, groups, ranker):
+    """No model learns from a collection that is not chosen."""
+    only = tuple(slug.replace("-", ":") for slug in only)
+    steps = [step.settings for step in Plan("sample", "r", "sample", 1, {}, 1, only=only).steps()]
+    names = [Path(settings.folder).name for settings in steps]
+    chosen = [slug for group in groups for slug in group]
+    for start in ("", "ensemble-"):
+        assert [name for name in names if name.startswith(f"{start}layout")] == [
+            f"{start}{s}" for s in chosen
+        ]
+    networks = [settings for settings in steps if isinstance(settings, TrainSettings)]
+    assert [s.features for s in networks] == [[f"features/r/{slug}" for slug in own] for own in groups]
+    rankers = [settings for settings in steps if isinstance(settings, RankerSettings)]
     assert {settings.train_on for settings in rankers} == {ranker}
-    assert sorted(r for s in rankers for r in (s.folder, *s.runs)) == sorted(
-        f"runs/r/ranker-{slug}-s0" for slug in slugs
-    )
+    assert [r for s in rankers for r in (s.folder, *s.runs)] == [f"runs/r/ranker-{s}-s0" for s in chosen]
     with pytest.raises(SettingsError, match=f"^collections: {only[0]}.* alone; a submission needs all five"):
-        Plan("sample", "r", "sample", 1, {}, 1, only=tuple(only)).steps("submission")
+        Plan("sample", "r", "sample", 1, {}, 1, only=only).steps("submission")
 
 
 @cases(
