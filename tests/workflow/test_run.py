@@ -232,6 +232,8 @@ def test_a_named_run_resumes_with_the_settings_that_it_was_begun_with(tmp_path, 
     assert (plan.data_root, plan.preset, plan.seeds) == ("/far/away", "kaggle", 2)
     for again in ((), ("seeds=2",), FIRST[1:]):
         assert begun("name=mine", *again) == (plan, "")
+    faster, refused = begun("name=mine", "features.workers=3")
+    assert not refused and faster.overrides == {**plan.overrides, "features": {"workers": 3}}
     for other, said in (
         ("seeds=0", "seeds: 2 -> 0"),
         ("data=sample", "data: '/far/away' -> 'sample'"),

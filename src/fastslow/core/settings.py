@@ -319,12 +319,13 @@ class Settings(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that change the result: those that are read and not :func:`unkeyed`."""
-        fields, unread = type(self).model_fields, self.unread()
-        return {
-            name: value
-            for name, value in self.asdict().items()
-            if fields[name].json_schema_extra != _UNKEYED and name not in unread
-        }
+        values, unread = self.asdict(), self.unread()
+        return {name: values[name] for name in self.keyed() if name not in unread}
+
+    @classmethod
+    def keyed(cls) -> list[str]:
+        """Return the names of the fields that are not :func:`unkeyed`."""
+        return [name for name, field in cls.model_fields.items() if field.json_schema_extra != _UNKEYED]
 
     def require(self, condition: bool, field: str, wanted: str) -> None:
         """Raise an error for a field where a condition does not hold; ``wanted`` describes allowed values."""

@@ -43,7 +43,7 @@ class EnsembleSettings(Settings):
     """Features folder of the collection; any that was built from the same data will do."""
     runs: list[str] = [f"runs/sample/{m}-layout-xla-random-s0" for m in ("gnn", "ranker")]
     """Run folders of the members: networks, rankers, other ensembles."""
-    extra: Names = unkeyed([])
+    extra: Names = []
     """Models of your own that are members too: patterns of run folders, such as ``runs/mine/*``. Of these the
     runs of this collection take part."""
     folder: str = unkeyed("runs/play/ensemble")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import Count, Names, Settings, resolve
 from fastslow.evaluation.run_record import SMOKE, read_run_record
-from fastslow.workflow.presets import PRESETS
+from fastslow.workflow.presets import PRESETS, SECTIONS
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import DATA_ROOTS, STAGES, Plan, chosen_collections, parse_overrides
 
@@ -91,7 +91,9 @@ def resume(settings: RunSettings) -> tuple[Plan, dict[str, Any], str]:
     plan, had = make_plan(settings), {}
     asked = {name: getattr(settings, name) for name in _RECORDED}
     asked |= {"preset": plan.preset, "collections": [*plan.only]}
-    asked |= {f"{part}.{name}": value for part, own in plan.overrides.items() for name, value in own.items()}
+    for part, own in plan.overrides.items():
+        keyed = SECTIONS[part.partition(".")[0]].keyed()
+        asked |= {f"{part}.{name}": value for name, value in own.items() if name in keyed}
     with contextlib.suppress(DataError):  # broken: written anew
         had = read_run_record(resolve(f"runs/{plan.name}")).get("settings", {})
     if not had or settings.overwrite or (plan.preset == SMOKE and not settings.name):
@@ -106,5 +108,5 @@ def resume(settings: RunSettings) -> tuple[Plan, dict[str, Any], str]:
         said = f"name: runs/{plan.name} was begun with other settings ({shown}). {remedy}; see --plan"
         return plan, asked, said
     own = {name: wanted[name] for name in _RECORDED if name in wanted}
-    steps = [f"{name}={value!r}" for name, value in wanted.items() if "." in name]
-    return make_plan(settings.replace(**own, set=steps)), wanted, ""
+    steps = [f"{name}={value!r}" for name, value in wanted.items() if "." in name and name not in asked]
+    return make_plan(settings.replace(**own, set=[*settings.set, *steps])), wanted, ""
