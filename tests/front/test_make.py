@@ -109,7 +109,6 @@ def test_settings_reach_the_command_as_typed(called):
 
 CALLS = {  # what is typed, and what Python is called with; a list where a value holds a space
     ("data", "SET=source=google"): "-m fastslow data source=google",
-    ("submit", "NAME=my run"): ["-m", "fastslow", "submit", "name=my run"],
     ("leaderboard", "SET=sort=test csv=a.csv"): "-m fastslow leaderboard sort=test csv=a.csv",
     ("figures",): "-m common.readme_figures",
     ("test",): "-m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0",

@@ -187,6 +187,11 @@ def test_a_run_far_behind_another_on_the_same_data_ranks_only_where_it_is_named(
     assert newest_run() == resolve("runs/sample")
     shutil.rmtree(resolve("runs/toy"))
     assert newest_run() == resolve("runs/sample")
+    member = resolve("runs/sample/ranker-tile-xla-s0")
+    change_json(member / "manifest.json", lambda facts: facts.update(code={}))
+    reseal(member)
+    with pytest.raises(DataError, match="its member ranker-tile-xla-s0 was written by hand: it cannot rank"):
+        newest_run()
 
 
 def test_a_run_without_a_model_is_refused(home, tmp_path):

@@ -56,8 +56,8 @@ class Leaderboard(Shown):
     def words(self) -> list[str]:
         """Return how to read the table, and which folders are left out of it."""
         return [
-            "a cell is valid / test, a mean is of all five collections, ± its standard error over programs",
-            "valid scores of models and ensembles are optimistic: epochs and weights were chosen on them",
+            "a cell is valid / test; a mean is of all five collections, ± its standard error over programs",
+            "epochs and weights were chosen on valid, whose scores are optimistic; hours are the whole run's",
             *(f"left out: {reason}" for reason in self.left_out),
         ]
 
@@ -111,7 +111,7 @@ def model_means(run: Path) -> Iterator[str]:
     for row in _Run(run).rows():
         own = {split: [row[key] for n in _NAMES if (key := f"{split} {n}") in row] for split in (VALID, TEST)}
         means = [f"{split} {np.mean(own[split]):.3f}" for split in own if not np.isnan(own[split]).any()]
-        yield f"{row['model']}, mean of {len(own[VALID])} collections: {', '.join(means)}"
+        yield f"{row['model']}, mean over {len(own[VALID])} of the five collections: {', '.join(means)}"
 
 
 class _Run:
