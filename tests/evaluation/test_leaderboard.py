@@ -30,7 +30,8 @@ def made(tmp_path_factory):
     features = {c.name: make_features(root, c.name) for c in COLLECTIONS}
     scores = {}
     for run, noise in (("one", 0.1), ("two", 3.0)):
-        record_run(root / "runs" / run, str(root / "data"), "sample", {"preset": "sample", "gnn.epochs": 7})
+        given = {"data": "sample", "preset": "sample", "collections": ["x", "y"], "gnn.dropout": 0}
+        record_run(root / "runs" / run, str(root / "data"), "sample", given)
         for name, own in features.items():
             slug = name.replace(":", "-")
             for folder in (f"gnn-{slug}-s0", f"gnn-{slug}-s1", f"ensemble-{slug}"):
@@ -86,7 +87,7 @@ def test_every_number_is_as_computed_by_hand(home):
     assert [row["valid"], row["test"]] == pytest.approx([np.mean(means["valid"]), np.mean(means["test"])])
     assert row["valid_error"] == pytest.approx(math.sqrt(sum(squares)) / 5)
     assert math.isnan(row["test_error"]), "one program a collection"
-    assert (row["seeds"], row["settings"], row["hours"]) == (2, "sample gnn.epochs=7", 1.5)
+    assert (row["seeds"], row["settings"], row["hours"]) == (2, "sample collections=x,y gnn.dropout=0", 1.5)
     assert table["public"].dropna().to_dict() == {("two", "ensemble"): 0.7} and table["private"].isna().all()
     own, mine = scores["one", "gnn-layout-xla-random-s0"]["valid"], table.loc["mine", "trees"]
     seed_zero = {g: kendall_tau(features[XLA].labels("valid")[g], own[g]) for g in own}

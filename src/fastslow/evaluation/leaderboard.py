@@ -170,9 +170,8 @@ class _Run:
     def _row(self, model: str, folders: dict[str, list[Path]], scores: dict[Path, dict]) -> dict:
         every = [folder for own in folders.values() for folder in own]
         made = [self.manifests[folder] for folder in every]
-        row: dict[str, Any] = {"run": self.folder.name, "model": model}
+        row: dict[str, Any] = {"run": self.folder.name, "model": model, "settings": " ".join(self._changed())}
         row["seeds"] = max(map(len, folders.values()))
-        row["settings"] = " ".join(self._changed())
         row["created"] = max(str(manifest.get("created", "")) for manifest in made)
         row["hours"] = self._hours
         for split in (VALID, TEST):
@@ -190,6 +189,7 @@ class _Run:
 
     def _changed(self) -> list[str]:
         """Return the preset and the settings that the command changed."""
-        settings = {name: value for name, value in self.record.get("settings", {}).items() if value}
-        named = [f"{name}={value}" for name, value in settings.items() if name not in ("data", "preset")]
-        return [self.record["preset"], *named] if self.record else []
+        own, usual = self.record.get("settings", {}), ("", 0, [], "sample")
+        told = [name for name in own if "." in name or (name != "preset" and own[name] not in usual)]
+        words = {n: ",".join(map(str, own[n])) if isinstance(own[n], list) else own[n] for n in told}
+        return [self.record.get("preset", ""), *(f"{name}={value}" for name, value in words.items())]
