@@ -1,4 +1,4 @@
-"""What is said of a ranker: importances, contributions, layouts."""
+"""What is said of a ranker: importances and contributions."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,6 @@ from fastslow.views.ranker_explanations import (
     Explanation,
     plot_contributions,
     plot_importances,
-    plot_layout_effects,
 )
 from helpers.competition_files import write_data_root
 
@@ -60,22 +59,6 @@ def test_contributions_tell_the_differences_of_scores(explanation):
     assert len(total) == len(explanation.predictions)
 
 
-def test_layout_effects_against_plain_means(explanation):
-    effects = explanation.layout_effects(min_configs=1)
-    assert effects["effect"].is_monotonic_decreasing
-    graph = explanation.features.graph("valid", explanation.name)
-    score = (explanation.predictions - explanation.predictions.mean()) / explanation.predictions.std()
-    for row in effects.itertuples():
-        node = graph.config_index.tolist().index(row.node)
-        role = ("output", "input", "kernel").index(row.tensor)
-        layouts = graph.layouts[graph.expand(graph.choices.layout_codes())[:, node, role]]
-        wanted = [-1] * 6 if row.layout == "compiler" else [int(a) for a in row.layout.strip("{}").split(",")]
-        has = np.array([[a for a in layout if a >= 0] == [a for a in wanted if a >= 0] for layout in layouts])
-        assert row.configs == has.sum()
-        assert row.effect == pytest.approx(score[has].mean() - score[~has].mean())
-        assert row.sizes == " x ".join(str(s) for s in graph.tensor_sizes[node, role] if s)
-
-
 def test_plots_show_the_most_important_columns(explanation, monkeypatch):
     monkeypatch.setattr(ranker_explanations, "_COLUMNS", 4)
     left, _ = plot_importances(explanation).axes
@@ -84,7 +67,6 @@ def test_plots_show_the_most_important_columns(explanation, monkeypatch):
     ].tolist()
     dots = plot_contributions(explanation).axes[0]
     assert len(dots.get_yticklabels()) == 4
-    assert plot_layout_effects(explanation).axes[0].get_title().startswith(explanation.name)
 
 
 def test_an_unknown_graph_is_refused(explanation):

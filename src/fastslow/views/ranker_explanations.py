@@ -1,4 +1,4 @@
-"""Figures of notebook 24, of a ranker: the columns that it needs, the layouts that it predicts to be slow."""
+"""Figures of notebook 24, of a ranker: the columns that it needs, and what they add to a prediction."""
 
 from functools import cached_property
 
@@ -9,19 +9,14 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from fastslow.competition.catalog import VALID
-from fastslow.competition.layouts import ROLES
 from fastslow.competition.metrics import collection_score
-from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.tensors import format_layout
 from fastslow.core.settings import Settings, resolve, unkeyed
-from fastslow.features.store import Features, Graph
-from fastslow.features.train_graphs import draw_configs
+from fastslow.features.store import Features
 from fastslow.rankers.fit import Fitted
 from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.table_features import ABOVE_LEAST, CONTEXT
 from fastslow.rankers.train import importance, read_ranker
 
-_SLOWER, _FASTER = "#b2182b", "#2166ac"
 _CONFIGS = 300  # of a graph at most; of a larger one that many are sampled
 _COLUMNS = 15  # shown, the most important first
 _REPEATS = 5  # permutations of each column
@@ -123,46 +118,6 @@ class Explanation:
         table = table.loc[:, ~table.columns.str.startswith(CONTEXT)]
         return table[(table - table.mean()).abs().mean().sort_values(ascending=False, kind="stable").index]
 
-    def layout_effects(self, min_configs: int = 3) -> pd.DataFrame:
-        """Compare the mean prediction of configurations with and without each layout.
-
-        Args:
-            min_configs: Minimum configurations both with and without a layout for it to be listed.
-
-        Returns:
-            One row per node, tensor and layout, slowest first: ``node``, ``opcode``, ``tensor``, ``sizes``,
-            ``layout`` (minor to major, ``compiler`` where left to it), ``configs`` that have it and
-            ``effect``. The effect is the mean prediction with the layout minus without it, in standard
-            deviations of the predictions.
-        """
-        graph = self.features.graph(VALID, self.name)
-        chosen = draw_configs(len(graph.config_row), _CONFIGS, 0, self.name)
-        predicted = (self.predictions - self.predictions.mean()) / max(self.predictions.std(), 1e-12)
-        codes = graph.choices.layout_codes(graph.config_row[chosen])
-        rows = []
-        for node, role in np.argwhere(graph.tensor_sizes[..., 0] > 0):
-            own = codes[:, node, role]
-            for code in np.unique(own):
-                has = own == code
-                if min(has.sum(), (~has).sum()) >= min_configs:
-                    effect = predicted[has].mean() - predicted[~has].mean()
-                    facts = _describe(graph, node, role, code)
-                    rows.append({**facts, "configs": has.sum(), "effect": effect})
-        names = ["node", "opcode", "tensor", "sizes", "layout", "configs", "effect"]
-        table = pd.DataFrame(rows, columns=names)
-        return table.sort_values("effect", ascending=False, kind="stable", ignore_index=True)
-
-
-def _describe(graph: Graph, node: int, role: int, code: int) -> dict:
-    """Describe a tensor and a layout in words."""
-    return {
-        "node": int(graph.config_index[node]),
-        "opcode": opcode_name(graph.node_opcode[graph.config_index[node]]),
-        "tensor": ROLES[role],
-        "sizes": " x ".join(str(size) for size in graph.tensor_sizes[node, role] if size),
-        "layout": format_layout(graph.layouts[code]),
-    }
-
 
 def _bars(axes, names, values, colour, **options) -> None:
     axes.barh(range(len(names)), values, color=colour, height=0.7, **options)
@@ -208,23 +163,4 @@ def plot_contributions(explanation: Explanation) -> Figure:
     bar = figure.colorbar(ScalarMappable(Normalize(0, 1), "viridis"), ax=axes, ticks=[0, 1], pad=0.01)
     bar.ax.set_yticklabels(["low", "high"])
     bar.set_label("value of the feature", labelpad=-12)
-    return figure
-
-
-def plot_layout_effects(explanation: Explanation) -> Figure:
-    """Plot the layouts of one graph that the ranker predicts to be the slowest and the fastest."""
-    effects = explanation.layout_effects()
-    half = min(_COLUMNS, len(effects) // 2)
-    shown = pd.concat([effects.head(half), effects.tail(half)])[::-1]
-    names = [
-        f"{row.opcode} {row.node} {row.tensor} [{row.sizes}]  {row.layout}" for row in shown.itertuples()
-    ]
-    figure = Figure(figsize=(9, 1.6 + 0.25 * len(shown)), layout="constrained")
-    axes = figure.subplots()
-    _bars(axes, names, shown["effect"], np.where(shown["effect"] > 0, _SLOWER, _FASTER))
-    axes.axvline(0, color="black", linewidth=0.8)
-    axes.set(
-        title=f"{explanation.name}\nlayouts {{minor to major}} predicted slow (red) and fast (blue)",
-        xlabel="prediction with minus without the layout, standard deviations",
-    )
     return figure
