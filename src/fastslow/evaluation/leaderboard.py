@@ -81,9 +81,6 @@ def leaderboard(settings: LeaderboardSettings) -> Leaderboard:
     """Read every run, and write the CSV if one is named.
 
     Damaged folders and those that hold no model are named; all others are listed.
-
-    Args:
-        settings: The order, and the CSV.
     """
     runs = [_Run(folder) for folder in sorted(resolve("runs").glob("*/")) if folder.name != PICTURES]
     scores = [f"{split} {name}" for split in (VALID, TEST) for name in _NAMES]
@@ -116,9 +113,6 @@ def model_means(run: Path) -> Iterator[str]:
 
 class _Run:
     """A folder of runs, or of a single model, read as far as it is whole.
-
-    Args:
-        folder: The folder.
 
     Attributes:
         left_out: Why something in it was left out, a sentence each.

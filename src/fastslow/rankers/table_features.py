@@ -68,10 +68,7 @@ def tabulate(
 
 
 def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
-    """Sum :func:`fastslow.rankers.node_costs.state_terms` over the nodes of each kind, and the copies.
-
-    Args:
-        graph: A layout graph.
+    """Sum :func:`fastslow.rankers.node_costs.state_terms` over the nodes of each kind of a graph, and copies.
 
     Returns:
         ``(C, V)`` float32 and the V names. Bytes and FLOPs are shares of the unpadded bytes of all

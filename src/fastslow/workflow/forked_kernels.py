@@ -51,11 +51,7 @@ class _Forked:
         self.pid = pid
 
     def poll(self) -> int | None:
-        try:
-            self.send_signal(0)
-        except ProcessLookupError:
-            return 1
-        return None
+        return None if os.path.exists(f"/proc/{self.pid}") else 1
 
     wait = poll  # it is asked after the end alone
 
@@ -90,14 +86,9 @@ def _fork(arguments: list[str], environment: dict[str, str], folder: str) -> int
 def _start_server(environment: dict[str, str]) -> tuple[Any, Any]:
     ours, theirs = socket.socketpair()
     with theirs:
-        command = [sys.executable, "-c", _SERVE.format(module=__name__), str(theirs.fileno())]
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            env=environment,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
+        words = [sys.executable, "-c", _SERVE.format(module=__name__), str(theirs.fileno())]
+        apart: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
+        process = subprocess.Popen(words, env=environment, pass_fds=[theirs.fileno()], **apart)
     return process, ours.makefile("rw")
 
 

@@ -24,9 +24,6 @@ class ClusterPool(Executor):
     network does not depend on the worker. Where workers declare ``MEMORY`` (bytes), a step runs on one that
     has as much left as the step needs. A step that needs more than any worker has takes a whole worker's
     memory. Steps of features hand their graphs out to all workers.
-
-    Args:
-        cluster: A connected cluster.
     """
 
     def __init__(self, cluster: Cluster):

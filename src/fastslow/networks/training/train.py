@@ -48,10 +48,6 @@ class Training:
     Every random choice of an epoch comes from (seed, epoch). So a checkpoint between epochs needs no
     generator state, and a resumed training equals an uninterrupted one.
 
-    Args:
-        settings: Settings.
-        dataset: Graphs to train on.
-
     Attributes:
         stored: Names of the attributes whose state is in a checkpoint.
     """
@@ -221,9 +217,6 @@ def train(settings: TrainSettings) -> dict:
     A run folder then holds ``model.pt`` and ``scalers.npz``, which predict without the features,
     ``predictions.npz`` and, written last, ``manifest.json`` with the valid score (mean and per graph). The
     training's own folder holds ``metrics.jsonl``, ``training.png`` and a manifest.
-
-    Args:
-        settings: Settings.
 
     Returns:
         The training's manifest; its ``valid`` is the mean over the collections.

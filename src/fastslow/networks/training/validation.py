@@ -19,11 +19,6 @@ class Validation:
 
     Each collection keeps the weights that are best on its own valid graphs.
 
-    Args:
-        settings: Settings.
-        dataset: The graphs.
-        network: The network that is trained.
-
     Attributes:
         labels: Valid runtimes, per collection slug and graph.
         targets: Labels that choose weights, likewise: the runtimes, or see :meth:`aim`.
