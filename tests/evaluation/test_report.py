@@ -132,11 +132,11 @@ def test_a_broken_notebook_is_refused_by_name(home):
     path.write_text(content)
 
 
-def test_half_a_character_in_an_output_is_rendered(tmp_path):
+def test_half_a_character_and_widgets_without_state_are_rendered(tmp_path):
     stream = nbformat.v4.new_output("stream", text="before \ud800 after")
     cell = nbformat.v4.new_code_cell("1", outputs=[stream])
     notebook = tmp_path / "notebook.ipynb"
-    notebook.write_text(json.dumps(nbformat.v4.new_notebook(cells=[cell])))
+    notebook.write_text(json.dumps(nbformat.v4.new_notebook(cells=[cell], metadata={"widgets": {"a": 3}})))
     page = report.Page("training", "a", notebook, tmp_path / "a.html")
     report._render(page, report.HTMLExporter(raw_template=report._TEMPLATE))
     assert "before ? after" in page.target.read_text()

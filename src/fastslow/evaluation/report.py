@@ -24,17 +24,20 @@ INDEX_PAGE = "index.html"
 _AGAIN = "Delete its folder and run `make submit` again"
 # nbformat's own errors are ValueErrors; it trusts the structure that it reads
 _NO_NOTEBOOK = (ValueError, LookupError, TypeError, AttributeError, RecursionError, nbformat.ValidationError)
-# JupyterLab's look without the scripts that it would fetch from a CDN: static pages need none of them
+# JupyterLab's look without the scripts that it would fetch from a CDN; a wide table scrolls, it is not cut
 _TEMPLATE = """{% extends 'lab/index.html.j2' %}
 {% block html_head_js %}{% endblock %}
 {% block jupyter_widgets %}{% endblock %}
 {% block html_head_js_mathjax %}{% endblock %}
 {% block html_head_js_mermaidjs %}{% endblock %}
+{% block html_head_css %}<style>.jp-OutputArea-child { display: flex }
+.jp-OutputArea-output { display: block; min-width: 0; overflow-x: auto }</style>{% endblock %}
 """
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; color: #222 }
-table { border-collapse: collapse } th, td { padding: .2em .8em; border-bottom: 1px solid #ddd }
-th { text-align: left } td:nth-child(3), td:nth-child(4) { text-align: right }
+table { border-collapse: collapse; display: block; overflow-x: auto } th { text-align: left }
+th, td { padding: .2em .8em; border-bottom: 1px solid #ddd }
+td:nth-child(3), td:nth-child(4) { text-align: right }
 ul { columns: 2; list-style: none; padding: 0 } img { width: 100%; max-width: 800px; border: 1px solid #ddd }
 """
 
@@ -117,6 +120,7 @@ def _render(page: Page, exporter: HTMLExporter) -> None:
     try:
         notebook = nbformat.read(page.notebook, nbformat.NO_CONVERT)  # any mapping becomes one of version 4
         nbformat.validate(notebook)
+        notebook.metadata.pop("widgets", None)  # a static page shows none, and nbconvert trusts their form
     except _NO_NOTEBOOK as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(page.notebook, f"not a notebook ({reason})", _AGAIN) from None

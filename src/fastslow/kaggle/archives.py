@@ -141,6 +141,9 @@ def _persist(url: str, attempt: Callable[[], T], received: Callable[[], int]) ->
                 raise DataError(_shown(url), said, "Check the address") from None
             if isinstance(error, ValueError):  # requests' errors for a malformed address
                 raise DataError(_shown(url), said, "Check the address") from None
+            if "Failed to resolve" in str(error) and not received():
+                problem = f"{urlsplit(url).hostname} cannot be found: this machine has no network"
+                raise DataError(_shown(url), problem, "Connect it, or set https_proxy to its proxy") from None
             failures = 1 if received() > before else failures + 1
             if failures == _TRIES:
                 problem = f"failed {failures} times in a row without a new byte ({said})"

@@ -176,8 +176,7 @@ def _write_report(program: ConvertedProgram, settings: ConvertSettings) -> None:
     folder, inputs = resolve(settings.folder), {"module": content}
     artifact = Artifact(folder, settings.identity(), inputs, products=(settings.npz,))
     with artifact.building():
-        shown = {"node_config_ids": np.zeros(0, np.int64)} | program.arrays  # a tile file has none
-        save_figure(plot_graph(shown, settings.program), artifact.folder / PICTURE)
+        save_figure(plot_graph(program.arrays, settings.program), artifact.folder / PICTURE)
         with atomic_path(artifact.folder / TABLE) as temporary:
             list_configurable(program.module, program.nodes).to_csv(temporary, index=False)
         artifact.finish((PICTURE, TABLE), summary=summarise(program).to_dict())
