@@ -44,7 +44,6 @@ from fastslow_programs.compiler.layout_space import ConfigurableNode, configurab
 from fastslow_programs.program.graph_picture import plot_graph
 from fastslow_programs.program.program_settings import MEASURED, ConvertSettings
 from fastslow_programs.program.program_tables import list_configurable, log10_configurations
-from fastslow_programs.program.simplify import is_dynamic
 from fastslow_programs.program.user_program import refuse_failure
 
 PICTURE = "graph.png"
@@ -191,16 +190,11 @@ def checked_nodes(path: Path, program: HloProgram) -> list[ConfigurableNode]:
         program: The program.
 
     Raises:
-        DataError: A dimension has no bound, most of what is computed has an opcode without a near known one,
-            or a tensor of a configurable node has more dimensions than a file holds.
+        DataError: Most of what is computed has an opcode without a near known one, or a tensor of a
+            configurable node has more dimensions than a file holds.
     """
-    module, opcodes = program.module, Counter()
-    for computation in module.computations:
-        for instruction in computation.instructions:
-            opcodes[instruction.opcode] += 1
-            if is_dynamic(instruction.shape):
-                problem = f"the shape of {instruction.opcode} {instruction.name} is dynamic, without a bound"
-                raise DataError(path, problem, "Give every dimension a fixed size")
+    module = program.module
+    opcodes = Counter(i.opcode for computation in module.computations for i in computation.instructions)
     unknown = sum(count for opcode, count in opcodes.items() if not opcode_number(opcode))
     words = newer_opcodes(opcodes)
     if unknown > _MOSTLY * (opcodes.total() - sum(opcodes[opcode] for opcode in _COMPUTES_NOTHING)):

@@ -98,19 +98,14 @@ class Source:
 
         Raises:
             SettingsError: JAX or libtpu is needed and not installed.
-            DataError: The file is not HLO, the function is missing or does not return (function, arguments),
-                or the compiler failed on it.
+            DataError: The file is not HLO, a dimension has no bound, the function is missing or does not
+                return (function, arguments), or the compiler failed on it.
         """
         if not self.function:
             program = read_hlo(self.path, self.kernel)
             if not program.runs:
                 _refuse_optimised(self.path, program.module)
-                if any(is_dynamic(i.shape) for c in program.module.computations for i in c.instructions):
-                    print(
-                        f"warning: {self.path}: dynamic dimensions have their bounds as sizes",
-                        file=sys.stderr,
-                    )
-                program = replace(program, module=simplify(program.module))
+                program = replace(program, module=_simplified(self.path, program.module))
             if not ask_compiler:
                 return program
             require_compiler()
@@ -229,6 +224,18 @@ def _refuse_optimised(path: Path, module: Module) -> None:
         found = f"{fusions} fusions" if fusions else "a schedule"
         problem = f"is an optimised dump ({found}), in which no layout is left to choose"
         raise DataError(path, problem, _DUMP)
+
+
+def _simplified(path: Path, module: Module) -> Module:
+    """Return a simplified module, and say where bounds were taken; :class:`DataError` where there is none."""
+    simple = simplify(module)
+    for instruction in (i for computation in simple.computations for i in computation.instructions):
+        if is_dynamic(instruction.shape):
+            problem = f"the shape of {instruction.opcode} {instruction.name} is dynamic, without a bound"
+            raise DataError(path, problem, "Give every dimension a fixed size")
+    if any(is_dynamic(i.shape) for computation in module.computations for i in computation.instructions):
+        print(f"warning: {path}: dynamic dimensions have their bounds as sizes", file=sys.stderr)
+    return simple
 
 
 def _refuse_dynamic(path: Path, arguments) -> None:
