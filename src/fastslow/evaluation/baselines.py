@@ -104,9 +104,6 @@ class GraphRows(NamedTuple):
 def read_examples(features: Features) -> list[GraphRows]:
     """Read the graphs that the baselines are chosen on: train graphs that carry a ranking signal.
 
-    Args:
-        features: The features of a collection.
-
     Returns:
         One example per graph, of at most ``MAX_CONFIGS`` configurations.
 
@@ -171,9 +168,6 @@ def choose_bounds(features: Features) -> Columns:
 
 def fit_baselines(features: Features) -> dict[str, Baseline]:
     """Choose every baseline of a collection on its train graphs.
-
-    Args:
-        features: The features of the collection.
 
     Returns:
         The rules by name, in the order of ``BASELINES``; the product of bounds for tile only.

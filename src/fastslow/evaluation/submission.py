@@ -144,9 +144,6 @@ def metrics_of(settings: SubmissionSettings) -> pd.DataFrame:
 def doubtful_labels(features: Features) -> dict[str, str]:
     """Return reasons to doubt the labels of a layout collection's graphs.
 
-    Args:
-        features: The features of the collection.
-
     Returns:
         The reasons in words by ``COLLECTION:GRAPH (SPLIT)``, of labelled graphs that have any, see
         :attr:`fastslow.competition.data_quality.Quality.doubts`. Empty for tile.

@@ -70,9 +70,6 @@ def tabulate(
 def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
     """Sum :func:`fastslow.rankers.node_costs.state_terms` over the nodes of each kind, and the copies.
 
-    Args:
-        graph: A layout graph.
-
     Returns:
         ``(C, V)`` float32 and the V names. Bytes and FLOPs are shares of the unpadded bytes of all
         configurable tensors and of the FLOPs of all nodes. A difference of two configurations then weighs the

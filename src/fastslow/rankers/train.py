@@ -46,9 +46,6 @@ def train_ranker(settings: RankerSettings) -> dict:
     ``importance.csv``, ``predictions.npz`` and, last, ``manifest.json``. Training takes seconds to minutes;
     an interrupted run starts again.
 
-    Args:
-        settings: Settings.
-
     Returns:
         The manifest, with the valid score (mean and per graph) of the model.
     """

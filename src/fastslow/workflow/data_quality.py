@@ -61,9 +61,6 @@ class QualitySettings(Settings):
 def report_quality(settings: QualitySettings) -> pd.DataFrame:
     """Measure graphs that are not measured yet, write the table and the picture, and print a summary.
 
-    Args:
-        settings: Settings.
-
     Returns:
         A row per graph: ``collection``, ``split``, ``name``, ``file`` (digest of content and code), the
         fields of :class:`fastslow.competition.data_quality.Quality`, and ``doubts`` in words.

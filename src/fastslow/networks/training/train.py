@@ -222,9 +222,6 @@ def train(settings: TrainSettings) -> dict:
     ``predictions.npz`` and, written last, ``manifest.json`` with the valid score (mean and per graph). The
     training's own folder holds ``metrics.jsonl``, ``training.png`` and a manifest.
 
-    Args:
-        settings: Settings.
-
     Returns:
         The training's manifest; its ``valid`` is the mean over the collections.
 
