@@ -88,9 +88,6 @@ class Program:
 def config_groups(program: Program) -> tuple[np.ndarray, np.ndarray]:
     """Return the runtimes of a labelled program, and which of its rows have equal configurations.
 
-    Args:
-        program: A program with runtimes.
-
     Returns:
         Runtimes ``(C,)`` float64, of a tile file divided by its normaliser; and the number ``(C,)`` of each
         row's configuration, from 0: rows of equal configurations have equal numbers.

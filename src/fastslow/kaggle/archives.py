@@ -60,10 +60,6 @@ def fetch(url: str, target: Path) -> None:
     The part on disk (``<target>.part``) is continued where it is not longer than the server's file. The
     target appears when its size is right; unpacking finds one that changed on the server in between.
 
-    Args:
-        url: Address of the file, ``http`` or ``https``.
-        target: Path to write.
-
     Raises:
         DataError: The server does not have the file or does not send its size, or the connection was lost
             eight times in a row without a new byte; the part stays for the next call.

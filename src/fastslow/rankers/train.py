@@ -125,9 +125,6 @@ def read_booster(folder: Path) -> "lightgbm.Booster":
 def read_ranker(folder: Path) -> Fitted:
     """Read the ranker of a run folder.
 
-    Args:
-        folder: A run folder that :func:`train_ranker` wrote.
-
     Returns:
         The trees, which predict graphs with :meth:`~fastslow.rankers.fit.Fitted.predict_split`.
 
