@@ -136,7 +136,7 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
         settings.program,
         file_fingerprint(path),
         space,
-        EVALUATORS[settings.kind_of_evaluator].of(request),
+        EVALUATORS[settings.kind_of_evaluator](request),
         pretrained,
         labels=means,
         default_value=stated,
@@ -207,7 +207,7 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     if local:
         target = replace(target, default_value=1.0, default_is="the unconstrained program")
     request = Request(settings, module_of, target.as_json, labeller, local=local)
-    return replace(target, evaluator=kind.of(request))
+    return replace(target, evaluator=kind(request))
 
 
 def read_local(source: Source, seed: int) -> LocalProgram:
