@@ -26,7 +26,7 @@ from fastslow.core.settings import Settings
 
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
 ALL, JSON, QUIET = "--all", "--json", "--quiet"
-WITH_JSON = ("convert", "rank", "tune", "fleet", "place")  # commands that return a result
+WITH_JSON = ("convert", "measure", "rank", "tune", "fleet", "place")  # commands that return a result
 FLAGS = ("plan",)  # options that may be given without a value
 FACTORY = "make_sample"
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -102,6 +102,14 @@ COMMANDS = {
         "fastslow_programs.commands.convert:convert_program",
         first="source",
         examples=("program.hlo", "model.py:make configs=200 generation=v4 name=mine"),
+    ),
+    "measure": Command(
+        "Measure configurations of an HLO file on this machine, for rank's known=",
+        "fastslow_programs.program.program_settings:ConvertSettings",
+        "fastslow_programs.commands.measure:measure_program",
+        fixed={"label": False},
+        first="source",
+        examples=("program.hlo configs=40",),
     ),
     "rank": Command(
         "Rank the configurations of a program (npz, HLO file or JAX function) with a trained run",

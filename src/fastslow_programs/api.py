@@ -60,9 +60,6 @@ class Converted(Shown):
 class Tuned(Shown):
     """The result of a search.
 
-    Args:
-        study: The study: settings, program, history.
-
     Attributes:
         table: One row per evaluation.
         best: The configuration to use: value, options, and in words what differs from the default. It is the

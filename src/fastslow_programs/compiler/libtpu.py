@@ -83,9 +83,6 @@ def _set_environment() -> None:
 class Compiler:
     """The TPU compiler for one generation.
 
-    Args:
-        generation: One of :data:`TOPOLOGIES`.
-
     Raises:
         SettingsError: libtpu is missing or has an unsupported PJRT version.
     """

@@ -147,8 +147,7 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
 def write_conversion(settings: ConvertSettings) -> ConvertedProgram:
     """Write the competition file of a program, a picture of its graph and a table of its configurable nodes.
 
-    Args:
-        settings: Settings; errors as for :func:`make_program`.
+    Errors are as for :func:`make_program`.
     """
     program = make_program(settings)
     write_npz(program)
