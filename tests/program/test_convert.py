@@ -16,8 +16,10 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import build_graph
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.features.settings import FeatureSettings
+from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.layout_choices import default_configuration, layouts_of, tie
 from fastslow_programs.compiler.layout_space import configurable_nodes, encode
+from fastslow_programs.compiler.libtpu import lower
 from fastslow_programs.program.convert import (
     ConvertSettings,
     draw_configurations,
@@ -26,6 +28,7 @@ from fastslow_programs.program.convert import (
 )
 from fastslow_programs.program.program_tables import list_configurable, log10_configurations
 from fastslow_programs.program.user_program import Source, dump_in
+from fastslow_programs.tuning.target import read_local
 from helpers.cases import cases
 from helpers.competition_files import npz_program
 from helpers.dot_module import add, measured_module, rich_module, small_module
@@ -239,6 +242,9 @@ def dynamic():
     size, = jax.export.symbolic_shape("n")
     return step, [jax.ShapeDtypeStruct((16, 16), jnp.float32), jax.ShapeDtypeStruct((size, 16), jnp.float32)]
 number = 3
+def traced(): return jax.jit(step).trace(*make()[1])
+def lowered(): return traced().lower(lowering_platforms=("tpu",))
+def exported(): return jax.export.export(jax.jit(step), platforms=["tpu"])(*make()[1])
 """
 
 
@@ -249,6 +255,18 @@ def model(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", sys.path.copy())
     monkeypatch.delitem(sys.modules, "neighbour", raising=False)
     return tmp_path / "model.py"
+
+
+def test_what_jax_made_of_a_function_is_the_same_program(model):
+    pytest.importorskip("jax")
+    names = ("make", "traced", "lowered", "exported")
+    codes = [lower(*Source.of(f"{model}:{name}").function_and_arguments()) for name in names]
+    found = [
+        [i.opcode for c in Module.FromString(code).computations for i in c.instructions] for code in codes
+    ]
+    assert found[0] == found[1] == found[2] == found[3] and "dot" in found[0]
+    with pytest.raises(DataError, match="model.py: gives no function to run"):
+        read_local(Source.of(f"{model}:lowered"), 0)
 
 
 @compiler
