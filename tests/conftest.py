@@ -14,6 +14,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 import numpy as np
 import pytest
 from hypothesis import settings
+from matplotlib.figure import Figure
+from PIL import Image
 
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
@@ -51,6 +53,12 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish():
     """Let no collector go through the modules again, which stay."""
     gc.freeze()
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Save pictures of one pixel, where no test looks at them: each would take half a second."""
+    monkeypatch.setattr(Figure, "savefig", lambda _, file, **__: Image.new("RGB", (1, 1)).save(file, "png"))
 
 
 @pytest.fixture

@@ -15,7 +15,9 @@ from fastslow import cli
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.files import file_digest
 from fastslow.core.settings import resolve
+from fastslow.workflow import forked_kernels
 from fastslow.workflow import run as workflow
+from fastslow.workflow.job_plan import step_environment
 from fastslow.workflow.steps import Plan, Step
 from helpers.cases import cases
 from helpers.workspace import SERIAL, stopped
@@ -98,7 +100,7 @@ def small_step(home, source):
     """A step of one cell, in a folder whose name papermill would take for a template."""
     notebook = nbformat.v4.new_notebook(metadata={"language_info": {"name": "python"}})
     notebook.cells = [nbformat.v4.new_code_cell(source)]
-    (home / "a {b} {} }").mkdir()
+    (home / "a {b} {} }").mkdir(parents=True)
     nbformat.write(notebook, home / "a {b} {} }" / "cell.ipynb")
     settings = Plan("sample", "smoke", "smoke", 1, {}, 1).steps()[0].settings
     settings = settings.replace(folder=str(home / "a {b} {} }" / "out"))
@@ -127,6 +129,20 @@ def test_a_notebook_that_ends_without_a_word(tmp_path, monkeypatch, source, opti
     with pytest.raises(workflow.StepError, match=re.escape(said)):
         workflow.run_step(step)
     assert {path.name for path in resolve(step.settings.folder).iterdir()} <= {"failed.ipynb"}
+
+
+def test_a_kernel_is_forked_with_the_threads_of_its_step(tmp_path, monkeypatch):
+    """Also after the process that forks was killed; elsewhere than on Linux it is started without."""
+    step_environment.set({"OMP_NUM_THREADS": "3"})
+    forked = "import sys, threadpoolctl as t; assert 'torch' in sys.modules\n"
+    forked += "assert 'fastslow.features' not in sys.modules\n"
+    forked += "assert max(own['num_threads'] for own in t.threadpool_info()) == 3"
+    for number, source in enumerate([forked, forked, "import sys; assert 'torch' not in sys.modules"]):
+        monkeypatch.setattr(forked_kernels, "_FORKS", number < 2)
+        workflow.run_step(small_step(tmp_path / str(number), source))
+        server, _ = forked_kernels._servers["3"]
+        server.kill()
+        server.wait()
 
 
 def test_a_full_disk_under_the_notebook_of_a_step(tmp_path, monkeypatch):

@@ -51,10 +51,12 @@ def environment(home: Path) -> dict[str, str]:
 
 def stopped(home: Path, arguments: tuple[str, ...], begun, number: int) -> tuple[int, list[psutil.Process]]:
     """Send a signal to a command once ``begun(process)``; return its status and what still lives below it."""
-    process = subprocess.Popen(command(*arguments), env=environment(home), stderr=subprocess.DEVNULL)
+    log = home / "stopped.log"
+    with log.open("w") as said:
+        process = subprocess.Popen(command(*arguments), env=environment(home), stderr=said)
     try:
         while not begun(process):
-            assert process.poll() is None, "it must be stopped before it ends"
+            assert process.poll() is None, f"it must be stopped before it ends: {log.read_text()}"
             time.sleep(0.02)
         below = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(number)

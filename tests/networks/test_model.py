@@ -34,7 +34,7 @@ def predict(network, graph, configs, edges):
     st.sampled_from([1, 0.7]),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_predictions_and_gradients_equal_those_of_the_dense_network(
     convolution, architecture, graph, kept, random
 ):

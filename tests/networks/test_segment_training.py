@@ -85,7 +85,7 @@ def equal(network, value, reference):
 
 
 @given(plain_networks, graphs, borders, st.integers(0, 9))
-@settings(max_examples=25)
+@settings(max_examples=8)
 def test_gst_equals_the_dense_graph_with_all_but_the_live_nodes_detached(network, graph, border, seed):
     segments = make_segments(network, graph, segment_training="gst", segment_border=border)
     example = segments.example("graph", all_configs(graph)[::-1].copy(), seed)
@@ -93,7 +93,7 @@ def test_gst_equals_the_dense_graph_with_all_but_the_live_nodes_detached(network
 
 
 @given(plain_networks, graphs, borders, st.integers(0, 9))
-@settings(max_examples=25)
+@settings(max_examples=8)
 def test_one_equals_the_dense_live_nodes_alone(network, graph, border, seed):
     segments = make_segments(network, graph, segment_training="one", segment_border=border)
     example = segments.example("graph", all_configs(graph), seed)
@@ -101,7 +101,7 @@ def test_one_equals_the_dense_live_nodes_alone(network, graph, border, seed):
 
 
 @given(networks, graphs, st.integers(0, 9))
-@settings(max_examples=25)
+@settings(max_examples=8)
 def test_with_halo_the_predictions_are_those_of_the_whole_graph(network, graph, seed):
     segments = make_segments(network, graph, segment_training="gst")
     configs = all_configs(graph)
@@ -110,7 +110,7 @@ def test_with_halo_the_predictions_are_those_of_the_whole_graph(network, graph, 
 
 
 @given(networks, graphs)
-@settings(max_examples=25)
+@settings(max_examples=8)
 def test_of_a_single_segment_the_gradients_are_those_of_the_whole_graph(network, graph):
     segments = make_segments(network, graph, segment_training="gst", segment_nodes=99)
     configs = all_configs(graph)
@@ -119,7 +119,7 @@ def test_of_a_single_segment_the_gradients_are_those_of_the_whole_graph(network,
 
 
 @given(plain_networks, graphs, st.integers(0, 9))
-@settings(max_examples=25)
+@settings(max_examples=8)
 def test_edges_are_those_within_the_live_segments(network, graph, seed):
     segments = make_segments(network, graph, segment_training="edges")
     part = segments.graph("graph").part
@@ -149,7 +149,7 @@ def sweep(segments, graph):
 
 
 @given(plain_networks, graphs)
-@settings(max_examples=15)
+@settings(max_examples=5)
 def test_the_table_of_weights_that_rest_gives_the_whole_graph(network, graph):
     """A sweep for the moments of each layer, and one for the sums."""
     segments = make_segments(network, graph, segment_training="gst+e")
@@ -161,7 +161,7 @@ def test_the_table_of_weights_that_rest_gives_the_whole_graph(network, graph):
 
 @pytest.mark.parametrize("variant", ["gst+e", "gst+ed"])
 @given(network=plain_networks, graph=graphs, seed=st.integers(0, 9))
-@settings(max_examples=20)
+@settings(max_examples=6)
 def test_segments_that_were_never_written_count_as_left_out(variant, network, graph, seed):
     """The first step sees its own segment alone."""
     one, table = (make_segments(network, graph, segment_training=name) for name in ("one", variant))
@@ -208,7 +208,7 @@ def test_left_out_segments_weigh_the_live_one_as_published():
     kept = KEEP
     count = segments.graph("graph").num_segments
     weights = []
-    for seed in range(600):
+    for seed in range(200):
         example = segments.example("graph", all_configs(graph), seed)
         left_out = ~example.kept
         left_out[example.live] = False

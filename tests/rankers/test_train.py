@@ -20,6 +20,7 @@ from fastslow.rankers.train import read_ranker
 from helpers.cases import cases
 from helpers.competition_files import write_data_root
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 QUICK = {
     "num_iterations": 12,
     "min_data_in_leaf": 1,
@@ -52,13 +53,13 @@ def run_config(features, folder, **options):
 def test_it_learns_a_column_that_tells_the_runtime(objective, kind):
     training = toy_training([60, 80, 40], [50, 70], kind)
     settings = RankerSettings(
-        num_iterations=100,
+        num_iterations=40,
         min_data_in_leaf=2,
         feature_fraction=1.0,
-        learning_rate=0.1,
+        learning_rate=0.2,
         num_threads=1,
-        evaluate_every=1,
-        early_stopping_rounds=100,
+        evaluate_every=2,
+        early_stopping_rounds=40,
     )
     fitted = fit(settings, objective, training)
     rounds, values = zip(*fitted.history, strict=True)

@@ -17,6 +17,7 @@ from helpers.cases import cases
 from helpers.workspace import cut_sample
 
 torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("undrawn")
 COLLECTIONS = {"layout": get_collection("layout:xla:random"), "tile": get_collection("tile:xla")}
 
 
@@ -26,9 +27,9 @@ def data(tmp_path_factory):
 
 
 @cases("preset", PUBLISHED)
-def test_a_baseline_trains_an_epoch_and_predicts(preset, data, tmp_path, monkeypatch):
-    """Every preset builds features of its own, which takes seconds."""
-    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+def test_a_baseline_trains_an_epoch_and_predicts(preset, data, monkeypatch):
+    """Features of the preset before are taken again where they are the same."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(data))
     overrides = {"gnn": {"epochs": 1, "device": "cpu"}, "features": {"workers": 1}}
     if "segment_training" in PUBLISHED[preset].settings.get("gnn.layout", {}):
         overrides["gnn.layout"] = {"segment_nodes": 60}  # the programs are small
@@ -42,12 +43,12 @@ def test_a_baseline_trains_an_epoch_and_predicts(preset, data, tmp_path, monkeyp
         build_features(features)
         manifest = train(training)
         assert manifest["epochs"] == 1 and not manifest["warnings"]
-        run = tmp_path / "runs" / "tiny" / f"gnn-{slug}-s0"
+        run = data / "runs" / "tiny" / f"gnn-{slug}-s0"
         predicted = read_predictions(run)[TEST]
         assert predicted.keys() == {p.name for p in list_programs(data, COLLECTIONS[kind], TEST)}
         assert all(np.isfinite(own).all() for own in predicted.values())
         network = TrainedNetwork(run)  # from the run folder alone
-        again = network(Features(tmp_path / "features" / "tiny" / slug), TEST)
+        again = network(Features(data / "features" / "tiny" / slug), TEST)
         for name, own in predicted.items():
             np.testing.assert_allclose(again[name], own, rtol=1e-5, atol=1e-6)
 

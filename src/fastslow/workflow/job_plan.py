@@ -18,6 +18,7 @@ from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.rankers.settings import RankerSettings
+from fastslow.workflow.forked_kernels import ForkedKernel
 from fastslow.workflow.steps import Step
 
 _GB = 1 << 30
@@ -159,6 +160,7 @@ class PlannedKernel(AsyncKernelManager):
 
     async def start_kernel(self, **options: Any) -> None:
         """Start the Jupyter kernel."""
+        self.provisioner = ForkedKernel(kernel_spec=self.kernel_spec, parent=self)
         await super().start_kernel(**options, env={**os.environ, **(step_environment.get() or {})})
 
 

@@ -40,10 +40,7 @@ PAUSE_SECONDS = 2.0  # between two looks at what is running
 RUNNING_SECONDS = 60.0  # the same where the output is a file: a line each time
 START_SECONDS = 300  # a kernel that dies is noticed at once; many on a busy machine start slowly
 _KERNEL_DIED = "the kernel was killed; where memory ran out, run fewer notebooks at a time (JOBS=1)"
-_KERNEL_OPTIONS = (
-    "--IPKernelApp.log_level=CRITICAL",  # it warns of its own shutdown
-    "--IPKernelApp.exec_lines=__import__('fastslow.core.isolated', fromlist='x').end_with_parent({parent})",
-)
+_KERNEL_OPTIONS = ("--IPKernelApp.log_level=CRITICAL",)  # it warns of its own shutdown
 
 
 class StepError(FastslowError):
@@ -74,7 +71,7 @@ def run_step(step: Step) -> float:
                 start_timeout=START_SECONDS,
                 kernel_manager_class=PlannedKernel,
                 cwd=str(PROJECT),
-                extra_arguments=[option.format(parent=os.getpid()) for option in _KERNEL_OPTIONS],
+                extra_arguments=[*_KERNEL_OPTIONS],
             )
         except (PapermillExecutionError, DeadKernelError) as error:
             os.replace(output, failed)
