@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from fastslow.hlo.messages import HloProto, Module
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.device import NOISY, Bench, LocalProgram, device_name
 from fastslow_programs.tuning.history import Evaluation, Proposal
-
-if TYPE_CHECKING:
-    from fastslow_programs.tuning.settings import SearchSettings
 
 CONFIGURATION, PROGRAM = "configuration.json", "program.hlo.pb"
 _SHOWN = 300  # characters of a message that are kept
@@ -42,7 +39,7 @@ class Request:
     """The parts that evaluators are made of.
 
     Args:
-        settings: The settings.
+        settings: A :class:`fastslow_programs.tuning.settings.SearchSettings`.
         module_of: Makes the constrained module of a configuration; None for a file without HLO.
         describe: Makes the configuration's JSON.
         labeller: The compiler: isolated workers with limits, and the cache of their results.
@@ -51,7 +48,7 @@ class Request:
         local: The program as it is lowered for this machine, where it is measured here.
     """
 
-    settings: "SearchSettings"
+    settings: Any
     module_of: Callable[[tuple[int, ...]], Module] | None = None
     describe: Callable[[tuple[int, ...]], dict] = dict
     labeller: Labeller | None = None
