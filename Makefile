@@ -47,7 +47,7 @@ OPTIONS = $${DATA:+"data=$$DATA"} $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke leaderboard figures convert rank tune place sample data test guard lint clean setup
+.PHONY: help submit submission features train ensemble smoke leaderboard figures convert measure rank tune place sample data test guard lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -112,6 +112,9 @@ else
 	@echo "             SET='evaluations=200 evaluator=command command=./measure.sh'"
 	@exit 2
 endif
+
+measure: $(if $(SRC),$(DEVICE)) ## Measure configurations of a program on this machine, for KNOWN= of make rank: SRC=program.hlo
+	@$(FASTSLOW) measure "$$SRC" $${OUT:+"data_root=$$OUT"} $$SET
 
 place: $(PLACER) ## A program on several devices, all methods compared: SRC=program.hlo DEVICES=4 (default: of the zoo)
 	@$(FASTSLOW) place $${SRC:+"$$SRC"} $${DEVICES:+"devices=$$DEVICES"} $${OUT:+"out=$$OUT"} $$SET

@@ -8,6 +8,7 @@ import ast
 import importlib
 import json
 import re
+import textwrap
 from pathlib import Path
 
 import nbformat
@@ -54,29 +55,28 @@ def _assignment(name: str, value) -> str:
     return f"{name} = {json.dumps(value) if isinstance(value, str) else repr(value)}"
 
 
-def _short(sentence: str, width: int) -> str:
-    """The first clause of three words or more, cut at the last mark that fits."""
+def _first_clause(sentence: str) -> str:
+    """The first clause of three words or more."""
     sentence = re.sub(r"^[^.]{0,40} only\. ", "", sentence)
     ends = [m.start() for m in re.finditer(r"(?<!e\.g)[.;:](?= |$)", sentence)]
-    first = next((sentence[:end] for end in ends if len(sentence[:end].split()) > 2), sentence)
-    while len(first) > width and (cut := max(first.rfind(mark) for mark in (", ", " (", ": "))) > 0:
-        first = first[:cut]
-    return first
+    return next((sentence[:end] for end in ends if len(sentence[:end].split()) > 2), sentence)
 
 
 def render(settings: type[Settings]) -> str:
-    """Source of the parameters cell: each main setting in a line with its sentence, shortened.
+    """Source of the parameters cell: each main setting with the first clause of its sentence.
 
-    A single cell: papermill injects values behind the cell with the tag.
+    The clause stands beside the setting, or above where it is too long. A single cell: papermill injects
+    values behind the cell with the tag.
     """
     lines = []
     for setting in settings.describe():
         if setting.group:
             break
-        line = _assignment(setting.name, setting.default)
-        short = _short(setting.sentence, LINE - len(line.splitlines()[-1]) - 4)
-        fits = short and len(line.splitlines()[-1]) + len(short) + 4 <= LINE
-        lines.append(f"{line}  # {short}" if fits else line)
+        line, clause = _assignment(setting.name, setting.default), _first_clause(setting.sentence)
+        if len(line.splitlines()[-1]) + len(clause) + 4 <= LINE:
+            lines.append(f"{line}  # {clause}")
+        else:
+            lines += [*(f"# {part}" for part in textwrap.wrap(clause, LINE - 2)), line]
     if settings.main:
         lines.append(
             f"# {len(settings.model_fields) - len(settings.main)} more, by group: help({settings.__name__})"

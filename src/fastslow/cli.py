@@ -6,6 +6,7 @@ A setting is given as NAME=VALUE or --NAME VALUE; a dotted name is a setting of 
 
 import argparse
 import importlib
+import json
 import locale
 import logging
 import os
@@ -13,15 +14,19 @@ import resource
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from fastslow.core.artifacts import commit
 from fastslow.core.errors import FastslowError, SettingsError, describe_error
 from fastslow.core.setting_fields import Setting
 from fastslow.core.settings import Settings
 
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
-ALL = "--all"
+ALL, JSON, QUIET = "--all", "--json", "--quiet"
+WITH_JSON = ("convert", "measure", "rank", "tune", "fleet", "place")  # commands that return a result
 FLAGS = ("plan",)  # options that may be given without a value
 FACTORY = "make_sample"
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -91,6 +96,14 @@ COMMANDS = {
         "fastslow_programs.commands.convert:convert_program",
         first="source",
         examples=("program.hlo", "model.py:make configs=200 generation=v4 name=mine"),
+    ),
+    "measure": Command(
+        "Measure configurations of an HLO file on this machine, for rank's known=",
+        "fastslow_programs.program.program_settings:ConvertSettings",
+        "fastslow_programs.commands.measure:measure_program",
+        fixed={"label": False},
+        first="source",
+        examples=("program.hlo configs=40",),
     ),
     "rank": Command(
         "Rank the configurations of a program (npz, HLO file or JAX function) with a trained run",
@@ -181,8 +194,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reader of the output has closed it.
     """
     words = sys.argv[1:] if arguments is None else arguments
-    if ALL in words:  # of a command's help, before or after --help
-        words = [*(word for word in words if word not in (ALL, "--help", "-h")), ALL]
+    if [*words] == ["--version"]:
+        print(f"fastslow {version('fastslow')}, commit {commit()}")
+        return 0
+    flags = {word for word in words if word in (ALL, JSON, QUIET)}
+    words = [*(word for word in words if word not in flags), *["--help"] * (ALL in flags)]
+    _Parser.everything = ALL in flags
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
         _check_process()
@@ -194,7 +211,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         dashed = [text for text in options.words if text not in words]
         settings = _load(command.settings).from_texts(options.words, command.fixed, command.first, dashed)
-        _load(command.run)(settings)
+        if JSON in flags and options.command not in WITH_JSON:
+            raise SettingsError(f"{JSON}: of {', '.join(WITH_JSON)} alone")
+        with ExitStack() as outputs:
+            silence = outputs.enter_context(open(os.devnull, "w")) if QUIET in flags else None
+            outputs.enter_context(redirect_stderr(silence or sys.stderr))
+            outputs.enter_context(redirect_stdout(silence or (sys.stderr if JSON in flags else sys.stdout)))
+            result = _load(command.run)(settings)
+        if JSON in flags:
+            print(json.dumps(result, default=str))
         sys.stdout.flush()
     except FastslowError as error:
         print(f"error: {_load('fastslow.kaggle.credentials:scrub')(str(error))}", file=sys.stderr)
@@ -244,7 +269,7 @@ def _as_settings(words: Sequence[str]) -> list[str]:
     for word in words:
         if pending:
             word, pending = f"{pending}={word}", ""
-        elif word.startswith("--") and word not in ("--help", ALL):
+        elif word.startswith("--") and word != "--help":
             name, equals, value = word[2:].partition("=")
             value = value if equals else "True"
             word, pending = (f"{name}={value}", "") if equals or name in FLAGS else ("", name)
@@ -294,14 +319,6 @@ class _Parser(argparse.ArgumentParser):
         return text
 
 
-class _All(argparse._HelpAction):
-    """The option that shows the help with every setting."""
-
-    def __call__(self, parser: "_Parser", *rest: Any) -> None:
-        parser.everything = True
-        super().__call__(parser, *rest)
-
-
 def setting_lines(settings: type[Settings], hidden: Sequence[str] = ()) -> str:
     """Return the fields of a settings class as lines by group: name, default, range, sentence."""
     lines, group = [], ""
@@ -337,10 +354,14 @@ def _parser() -> argparse.ArgumentParser:
     more += f" fastslow COMMAND {ALL} every one;"
     more += " each is given as NAME=VALUE or --NAME VALUE."
     parser = _Parser(prog="fastslow", description=about, epilog=more)
+    parser.add_argument("--version", action="store_true", help="print the version and the commit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         own = commands.add_parser(name, help=command.summary, description=command.summary + ".")
         first = f"{command.first.upper()}, then " if command.first else ""
         own.add_argument("words", nargs="*", metavar="NAME=VALUE", help=f"{first}settings")
-        own.add_argument(ALL, action=_All, help="show this help with every setting")
+        own.add_argument(ALL, action="help", help="show this help with every setting")
+        if name in WITH_JSON:
+            own.add_argument(JSON, action="store_true", help="print the result as JSON, the rest to stderr")
+        own.add_argument(QUIET, action="store_true", help="print nothing but errors")
     return parser

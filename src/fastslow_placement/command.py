@@ -1,6 +1,7 @@
 """The command ``place``: run the placing notebook for a program and print the comparison."""
 
-from pathlib import Path
+import json
+from typing import Any
 
 import pandas as pd
 
@@ -10,7 +11,7 @@ from fastslow_placement.settings import ZOO, PlaceSettings
 from fastslow_programs.commands.notebook import run_notebook, with_absolute_paths
 
 
-def place_program(settings: PlaceSettings) -> Path:
+def place_program(settings: PlaceSettings) -> dict[str, Any]:
     """Compare all methods on a program by executing ``notebooks/61_place.ipynb``, and print the table.
 
     Args:
@@ -18,7 +19,7 @@ def place_program(settings: PlaceSettings) -> Path:
             ``out`` do not.
 
     Returns:
-        The CSV that was written.
+        The rows of the table, the words and the files, as they are printed.
 
     Raises:
         SettingsError: A setting is wrong, or no decision is valid.
@@ -30,11 +31,13 @@ def place_program(settings: PlaceSettings) -> Path:
     settings = with_absolute_paths(settings, *paths)
     _ = settings.path  # refuses a missing source before a notebook is started
     folder = run_notebook("61_place", settings)
-    print(pd.read_csv(folder / TABLE).to_string(index=False, float_format=lambda value: f"{value:.6g}"), "\n")
+    table = pd.read_csv(folder / TABLE)
+    print(table.to_string(index=False, float_format=lambda value: f"{value:.6g}"), "\n")
     print((folder / WORDS).read_text())
     if (folder / DEVICE_TABLE).is_file():
         print(pd.read_csv(folder / DEVICE_TABLE).to_string(index=False), "\n")
-    for name in (TABLE, PLACEMENT, DECISION, SKETCH, "decision.png", "memory.png", "learning.png", NOTEBOOK):
-        if (folder / name).is_file():
-            print(folder / name)
-    return folder / TABLE
+    names = (TABLE, PLACEMENT, DECISION, SKETCH, "decision.png", "memory.png", "learning.png", NOTEBOOK)
+    files = [folder / name for name in names if (folder / name).is_file()]
+    print(*files, sep="\n")
+    found = (folder / WORDS).read_text().splitlines()
+    return {"found": found, "table": json.loads(table.to_json(orient="records")), "files": files}

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from fastslow_programs.tuning.tune import Study
 
 AnySource = str | Path | Callable
-"""A competition file (npz), an HLO file, ``model.py:make``, or a function for ``jax.jit``."""
+"""A competition file (npz), an HLO file, ``model.py:make``, a function for ``jax.jit``, or what JAX made of
+one (``Traced``, ``Lowered``, ``Exported``)."""
 
 
 class Converted(Shown):
@@ -60,9 +61,6 @@ class Converted(Shown):
 
 class Tuned(Shown):
     """The result of a search.
-
-    Args:
-        study: The study: settings, program, history.
 
     Attributes:
         table: One row per evaluation.
@@ -238,7 +236,7 @@ def _data_root(out: str | Path | None) -> Iterator[str]:
 
 def _settings(kind: type, source: AnySource, arguments: tuple, **settings: Any) -> Any:
     """Return the settings of a command for a source."""
-    if callable(source):
+    if callable(source) or type(source).__module__.partition(".")[0] == "jax":
         return kind(**settings).of(FunctionSource.of_function(source, arguments))
     if arguments:
         raise SettingsError(f"arguments: {len(arguments)} given, but {source} is no function")

@@ -365,9 +365,7 @@ HLO = {
     **ANY_FILE,
     "cut short": cut_short,
     "StableHLO": lambda path: path.write_text("module @jit_f {}"),
-    "text that is no HLO": lambda path: path.write_text("hello"),
     "an npz": lambda path: np.savez(path.open("wb"), x=np.ones(3)),
-    "JSON": lambda path: path.write_text('{"a": 1}'),
     "nested messages": lambda path: path.write_bytes(b"\x0a\x7f" * 5000),
     **{repr(data[:5]): replace(data) for data in (b"\x00" * 100, b"PK\x03\x04", b"ML\xefR\x01", b"\x0a\xff")},
 }

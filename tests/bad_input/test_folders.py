@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fastslow.core.artifacts import MANIFEST
+from fastslow.core.errors import DataError
 from fastslow.evaluation.ensemble import EnsembleSettings, read_member
 from fastslow.evaluation.predictions import PREDICTIONS
 from fastslow.features.store import Features, read_graph
@@ -261,3 +262,8 @@ def test_a_damaged_folder_is_refused(good, workplace, kind, name):
     if name.startswith("sealed"):
         reseal(workplace / kind, *([PREDICTIONS] if kind == "run" else []))
     refused(lambda: READERS[kind](workplace / kind, good), file if name in UNSEALED else kind)
+
+
+def test_the_run_of_a_network_is_no_ranker(good):
+    with pytest.raises(DataError, match="network: a run of a gnn, a ranker wanted"):
+        read_ranker(good.root / "network")

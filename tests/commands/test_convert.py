@@ -24,7 +24,7 @@ def home(tmp_path, monkeypatch):
 
 
 def test_what_was_found_is_written_and_printed(home, capsys):
-    npz = convert_program(ConvertSettings(source="small.hlo.pb", configs=10, name="mine"))
+    npz = convert_program(ConvertSettings(source="small.hlo.pb", configs=10, name="mine"))["npz"]
     folder = home / "data" / "converted" / "programs" / "mine"
     assert npz == home / "data/converted/npz_all/npz/layout/xla/random/test/mine.npz"
     assert len(npz_program(npz, "layout").runtime) == 10

@@ -17,7 +17,7 @@ def dots(home, monkeypatch):
 
 
 def test_words_are_printed_before_numbers_and_the_models_first(home, dots, capsys):
-    csv = rank_program(RankSettings(source=dots, configs=30, run="runs/smoke", data_root="mine"))
+    csv = rank_program(RankSettings(source=dots, configs=30, run="runs/smoke", data_root="mine"))["ranking"]
     folder = home / "mine" / "rankings" / "dots"
     assert csv == folder / "ranking.csv" and len(pd.read_csv(csv)) == 30
     said = capsys.readouterr().out

@@ -18,7 +18,8 @@ def program(tmp_path):
 
 def test_a_finished_tuning_is_printed(program, tmp_path, capsys):
     settings = TuneSettings(source=str(program), run="none", evaluations=6, data_root=str(tmp_path / "out"))
-    folder = tune_command.tune_program(settings)
+    facts = tune_command.tune_program(settings)
+    folder = facts["best configuration"].parent
     said = capsys.readouterr().out
     assert said.startswith("models: none\n")
     assert str(folder / "best.json") in said and str(folder / "study.journal") in said
@@ -28,7 +29,7 @@ def test_a_finished_fleet_is_printed(program, tmp_path, capsys):
     listed = tmp_path / "fleet.csv"
     listed.write_text("program,weight\nprogram.npz,2\n")
     settings = FleetSettings(fleet=str(listed), run="none", evaluations=6, data_root=str(tmp_path / "out"))
-    folder = tune_command.tune_programs(settings)
+    folder = tune_command.tune_programs(settings)["table"].parent
     said = capsys.readouterr().out
     assert str(folder / "programs.csv") in said and "1 different ones of 1" in said
 
@@ -39,4 +40,4 @@ def test_a_relative_path_starts_at_the_working_folder_wherever_the_output_goes(
     monkeypatch.chdir(program.parent)
     settings = TuneSettings(source=program.name, run="none", evaluations=2, data_root=str(tmp_path / "out"))
     assert settings.origin.path == program and settings.is_npz
-    assert tune_command.tune_program(settings).is_dir()
+    assert tune_command.tune_program(settings)["best"]["program"] == "program"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.layout_space import (
     INPUT,
     KERNEL,
@@ -94,6 +95,17 @@ def test_a_dot_of_matrices_may_leave_both_operands_to_the_compiler_but_never_its
     assert operands.options[:2] == (((), ()), ((1, 0), (1, 0)))
     assert set(operands.options[1:]) == set(itertools.product([(1, 0), (0, 1)], repeat=2))
     assert len(operands.options) == 5 and operands.weights == (4, 7, 7, 7, 7), "left in one of eight"
+
+
+def test_the_groups_of_a_ragged_dot_are_a_batch():
+    module = Module()
+    main = module.computations.add(id=1)
+    operands = [add(main, "parameter", dims) for dims in ((64, 128), (4, 128, 32), (4,))]
+    numbers = {"dot": {"lhs_contracting": [1], "rhs_contracting": [1]}, "rhs_group": [0]}
+    add(main, "ragged-dot", (64, 32), *operands, ragged_dot=numbers)
+    (node,) = configurable_nodes(module)
+    rows = [(((1, 0),), ((0, 1),)), (((1, 0),), ((0, 1),)), (((2, 1),), ((1, 2),))]
+    assert node.opcode == "dot" and [choice.options for choice in node.choices] == rows
 
 
 def test_a_dot_with_a_vector_has_no_pair_of_its_output():

@@ -62,7 +62,7 @@ def test_the_program_shown_is_the_named_or_the_smallest(settings):
     [
         ({"program": "d"}, "program: 'd' is not one of a, b, c"),
         ({"configuration": 8}, "configuration: 8 is not below 8, the number of configurations of a"),
-        ({"collection": "tile:xla"}, "collection: 'tile:xla' is not one of layout:xla:default"),
+        ({"collection": "tile"}, "collection: 'tile' is not one of tile:xla, layout:xla:default"),
     ],
 )
 def test_wrong_settings_are_refused(settings, options, said):

@@ -1,5 +1,6 @@
 """The command line: what its help shows, how settings are given, and how it ends on an error."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ from fastslow.core.settings import Settings
 from fastslow.evaluation.compare import CompareSettings
 from fastslow.workflow.presets import SECTIONS
 from fastslow.workflow.published_presets import PUBLISHED
+from helpers.dot_module import small_module
 
 
 def load(entry):
@@ -133,3 +135,17 @@ def test_a_closed_pipe_ends_a_command_without_a_word():
     command = f"set -o pipefail; {shlex.quote(sys.executable)} -m fastslow submit --all | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.stdout.startswith("usage:") and not done.stderr and done.returncode in (0, 141)
+
+
+def test_json_alone_and_nothing_at_all(tmp_path, capsys):
+    (tmp_path / "a.pb").write_bytes(small_module().SerializeToString())
+    words = ["convert", str(tmp_path / "a.pb"), "--json", "configs=3", f"data_root={tmp_path}"]
+    assert cli.main(words) == 0
+    said, aside = capsys.readouterr()
+    assert json.loads(said)["configurations written"] == 3 and "configurations written" in aside
+    assert cli.main([*words, "--quiet"]) == 0
+    assert capsys.readouterr() == (said, "")
+    assert cli.main(["--version"]) == 0 and capsys.readouterr().out.startswith("fastslow ")
+    assert (
+        cli.main(["report", "--json"]) == 1 and "--json: of convert, measure, rank" in capsys.readouterr().err
+    )

@@ -126,6 +126,9 @@ CALLS = {  # what is typed, and what Python is called with; a list where a value
             "estimate=3",
         )
     ],
+    ("measure", "SRC=a b.pb", "OUT=/my data"): [
+        *("-m", "fastslow", "measure", "a b.pb", "data_root=/my data")
+    ],
     ("convert", "SRC=a b.pb", "OUT=/my data", "SET=configs=200 seed=1"): [
         *("-m", "fastslow", "convert", "a b.pb", "data_root=/my data", "configs=200", "seed=1")
     ],

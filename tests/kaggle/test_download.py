@@ -267,6 +267,12 @@ def test_an_odd_or_silent_server_is_an_error_in_words(tmp_path, monkeypatch, cap
         assert "x.tar: " in (said := capsys.readouterr().err) and "Trying again in 1 s" in said
 
 
+def test_without_a_network_a_download_ends_at_once(capsys):
+    with pytest.raises(DataError, match="no.host.invalid cannot be found: this machine has no network"):
+        archives.remote_size("http://no.host.invalid/x.tar")
+    assert "Trying again" not in capsys.readouterr().err
+
+
 def odd_server(answer: str):
     """A handler that reads a request and sends this, and keeps the connection a while if it is nothing."""
 

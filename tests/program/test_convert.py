@@ -19,6 +19,7 @@ from fastslow.features.settings import FeatureSettings
 from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.layout_choices import default_configuration, layouts_of, tie
 from fastslow_programs.compiler.layout_space import configurable_nodes, encode
+from fastslow_programs.compiler.libtpu import lower
 from fastslow_programs.program.convert import (
     ConvertSettings,
     draw_configurations,
@@ -27,6 +28,7 @@ from fastslow_programs.program.convert import (
 )
 from fastslow_programs.program.program_tables import list_configurable, log10_configurations
 from fastslow_programs.program.user_program import Source, dump_in
+from fastslow_programs.tuning.target import read_local
 from helpers.cases import cases
 from helpers.competition_files import npz_program
 from helpers.dot_module import add, measured_module, rich_module, small_module
@@ -173,55 +175,11 @@ def test_a_file_without_measured_runs_has_none_to_take(source, tmp_path):
         write_conversion(settings_of(source, tmp_path, configs=0))
 
 
-def dynamic(nested):
-    module = small_module()
-    shape = module.computations[0].instructions[0].shape
-    if nested:
-        add(module.computations[0], "parameter", (), parameter_number=2)
-        pair = module.computations[0].instructions[-1].shape
-        pair.CopyFrom(type(shape)(element_type=13, tuple_shapes=[shape]))
-        shape = pair.tuple_shapes[0]
-    shape.is_dynamic_dimension[:] = [False, True]
-    return module
-
-
 def with_opcode(opcode, last=1):
     module = small_module()
     for instruction in module.computations[0].instructions[-last:]:
         instruction.opcode = opcode
     return module
-
-
-def of_rank(rank):
-    module = Module(entry_computation_id=1)
-    computation = module.computations.add(id=1)
-    operand = add(computation, "parameter", (2,) * rank)
-    computation.root_id = add(computation, "reshape", (2**rank,), operand)
-    return module
-
-
-def without_configurable():
-    module = Module(entry_computation_id=1)
-    computation = module.computations.add(id=1)
-    computation.root_id = add(computation, "parameter", (2,))
-    return module
-
-
-@cases(
-    "module, said",
-    [
-        (dynamic(False), "the shape of parameter parameter.1 is dynamic. Give every dimension a fixed size"),
-        (dynamic(True), "the shape of parameter parameter.7 is dynamic"),
-        (with_opcode("magic", 8), r"most of it is unknown to the competition: magic \(taken for no known"),
-        (of_rank(7), r"parameter.1 has 7 dimensions; the competition's format holds 6. Merge"),
-        (without_configurable(), "it has no convolution, dot or reshape"),
-    ],
-)
-def test_a_program_without_a_place_in_the_format_is_refused(tmp_path, module, said):
-    source = write(tmp_path / "bad.pb", module)
-    with pytest.raises(DataError, match=said) as caught:
-        write_conversion(settings_of(source, tmp_path / "mine"))
-    assert str(caught.value).startswith(f"{source}: ") and not (tmp_path / "mine").exists()
 
 
 @cases("opcode, known", [("erf", "tanh"), ("topk", "sort"), ("magic", "no known opcode")])
@@ -284,6 +242,9 @@ def dynamic():
     size, = jax.export.symbolic_shape("n")
     return step, [jax.ShapeDtypeStruct((16, 16), jnp.float32), jax.ShapeDtypeStruct((size, 16), jnp.float32)]
 number = 3
+def traced(): return jax.jit(step).trace(*make()[1])
+def lowered(): return traced().lower(lowering_platforms=("tpu",))
+def exported(): return jax.export.export(jax.jit(step), platforms=["tpu"])(*make()[1])
 """
 
 
@@ -294,6 +255,18 @@ def model(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", sys.path.copy())
     monkeypatch.delitem(sys.modules, "neighbour", raising=False)
     return tmp_path / "model.py"
+
+
+def test_what_jax_made_of_a_function_is_the_same_program(model):
+    pytest.importorskip("jax")
+    names = ("make", "traced", "lowered", "exported")
+    codes = [lower(*Source.of(f"{model}:{name}").function_and_arguments()) for name in names]
+    found = [
+        [i.opcode for c in Module.FromString(code).computations for i in c.instructions] for code in codes
+    ]
+    assert found[0] == found[1] == found[2] == found[3] and "dot" in found[0]
+    with pytest.raises(DataError, match="model.py: gives no function to run"):
+        read_local(Source.of(f"{model}:lowered"), 0)
 
 
 @compiler

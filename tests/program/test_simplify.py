@@ -1,13 +1,9 @@
-"""A module is simplified as the compiler does before layout assignment, and an optimised dump is refused."""
+"""A module is simplified as the compiler does before layout assignment."""
 
 import numpy as np
-import pytest
 
-from fastslow.core.errors import DataError
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
-from fastslow_programs.program.convert import make_program
-from fastslow_programs.program.program_settings import ConvertSettings
 from fastslow_programs.program.simplify import simplify
 from helpers.cases import cases
 from helpers.dot_module import add, rich_module, small_module
@@ -53,19 +49,3 @@ def test_nothing_else_is_changed(make):
     """Reshapes and transposes that move something, and computations that a loop calls."""
     before = make()
     assert simplify(before) == make() == before
-
-
-@cases("change", ["fusion", "schedule"])
-def test_an_optimised_dump_is_refused_with_the_remedy(tmp_path, change):
-    own = small_module()
-    if change == "fusion":
-        body = own.computations.add(name="body", id=2)
-        body.root_id = add(body, "parameter", (8, 4))
-        own.computations[0].instructions[-1].opcode = "fusion"
-        own.computations[0].instructions[-1].called_computation_ids.append(2)
-    else:
-        own.schedule = b"\x0a\x00"
-    path = tmp_path / "dump.pb"
-    path.write_bytes(own.SerializeToString())
-    with pytest.raises(DataError, match=r"dump\.pb: is an optimised dump .*before_optimizations"):
-        make_program(ConvertSettings(source=str(path), data_root=str(tmp_path)))

@@ -1,12 +1,13 @@
 """Evaluators: values and every kind of failure, which is an outcome and never an error."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from fastslow.core.errors import SettingsError
 from fastslow.hlo.messages import HloProto, Module
-from fastslow_programs.tuning.evaluators import CommandEvaluator, Compiled, Replay
+from fastslow_programs.tuning.evaluators import CommandEvaluator, Compiled, Replay, Request
 from fastslow_programs.tuning.history import Proposal
 from helpers.cases import cases
 from helpers.stub_labeller import StubLabeller
@@ -31,16 +32,15 @@ def script(tmp_path):
         path = tmp_path / "measure.py"
         head = "import json, os, sys, time\noptions = json.load(open(sys.argv[1]))['options']\n"
         path.write_text(head + source)
-        limits = {"seconds": 20.0, "attempts": 1} | limits
-        return CommandEvaluator(
-            f"'{sys.executable}' '{path}'", module_of, lambda c: {"options": list(c)}, **limits
-        )
+        limits = {"seconds": 20.0, "attempts": 1, "processes": 0} | limits
+        settings = SimpleNamespace(command=f"'{sys.executable}' '{path}'", **limits)
+        return CommandEvaluator(Request(settings, module_of, lambda c: {"options": list(c)}))
 
     return make
 
 
 def test_replay_looks_up():
-    found = outcomes(Replay({(0, 1): 3.0, (1, 1): 2.0}, "labels"))
+    found = outcomes(Replay(Request(None, labels={(0, 1): 3.0, (1, 1): 2.0})))
     assert [o.value for o in found] == [3.0, 2.0]
 
 
@@ -49,7 +49,7 @@ def test_the_compiler_refuses_or_estimates(tmp_path):
         class compiler:
             version = staticmethod(lambda: "1")
 
-    compiled = Compiled(module_of, Labeller(tmp_path / "x", "v3", 1.0))
+    compiled = Compiled(Request(None, module_of, labeller=Labeller(tmp_path / "x", "v3", 1.0)))
     first, second = outcomes(compiled)
     assert (first.value, second.value) == (100, None) and second.failure == "refused: no"
     assert "v3" in compiled.name and compiled.identity == "compiler v3 1"
@@ -60,7 +60,7 @@ def test_a_command_gets_what_describe_gives_and_the_program(script, tmp_path):
     command = script(f"print('warming up')\n{copy}\nprint(1 + options[0])\n")
     assert [o.value for o in outcomes(command)] == [1.0, 2.0]
     named = HloProto.FromString((tmp_path / "hlo").read_bytes()).hlo_module.name
-    assert named == "program (1, 1)" and command.describe((1, 2)) == {"options": [1, 2]}
+    assert named == "program (1, 1)"
 
 
 @pytest.mark.parametrize(
@@ -111,4 +111,4 @@ print(1)
 @cases("command", ["no-such-program-anywhere x", "./nothing here", "'unclosed", ""])
 def test_a_command_that_cannot_be_is_refused_before_there_is_a_study(command):
     with pytest.raises(SettingsError, match="command: "):
-        CommandEvaluator(command, module_of, lambda c: {})
+        CommandEvaluator(Request(SimpleNamespace(command=command)))

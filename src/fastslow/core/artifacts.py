@@ -156,10 +156,11 @@ class Artifact:
             both = ((name, before.get(name), now.get(name)) for name in sorted({*before, *now}))
             return [(name, then, wanted) for name, then, wanted in both if then != wanted]
 
-        settings = differing("settings", self.settings) + differing("inputs", self.inputs)
+        settings, code = differing("settings", self.settings), differing("code", self.code)
         own = [f"{name}: {then!r} -> {wanted!r}" for name, then, wanted in settings]
-        if code := ", ".join(name for name, *_ in differing("code", self.code)):
-            own.append(f"code of {code} changed")
+        changed = [name for name, *_ in differing("inputs", self.inputs)]
+        changed += [f"{name.removeprefix('fastslow.').replace('.', '/')}.py" for name, *_ in code]
+        own += [f"{', '.join(changed)} changed"] if changed else []
         own += [f"{name}: {problem}" for name, problem in self.damaged().items()]
         # what changed for all parts is in the list already
         return own or [f"{part.folder.name}: {change}" for part in self.parts for change in part.changes()]

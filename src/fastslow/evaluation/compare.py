@@ -174,9 +174,6 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
     A pair is called by the folders that hold its models: ``mine/ensemble-tile-xla``. Plots are in
     ``runs/comparisons``, named by both, by the metric and by the split.
 
-    Args:
-        settings: The two folders, the metric and the split.
-
     Returns:
         :func:`compare_table` of each pair, by the folder name of the first one.
 

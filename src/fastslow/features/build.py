@@ -88,10 +88,6 @@ def graph_of(program: Program, settings: FeatureSettings) -> tuple[Graph, list[s
 
     A tile kernel is built as a layout program without configurable nodes that is kept whole.
 
-    Args:
-        program: The program, wherever it came from.
-        settings: The recipe: settings of its kind of collection.
-
     Returns:
         The graph and the V names of its ``config_feat`` columns.
 

@@ -215,9 +215,6 @@ def check_features_manifest(path: Path, manifest: dict, remedy: str) -> None:
 class Features:
     """A finished features folder of one collection.
 
-    Args:
-        folder: The folder that a feature notebook wrote.
-
     Raises:
         DataError: The folder is missing or not finished, or its manifest or index was changed since.
     """

@@ -8,7 +8,6 @@ import gzip
 import re
 import zlib
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from fastslow.core.errors import DataError
@@ -128,18 +127,21 @@ def parse(path: Path, data: bytes) -> list[Module]:
     return [Module.FromString(code) for code in codes]
 
 
-def _convert(path: Path) -> list[bytes]:
-    """Return the serialised modules of a file; run in a process of its own."""
+def to_hlo(source: str | bytes) -> bytes:
+    """Return the serialised ``HloModuleProto`` of an HLO text, or of StableHLO, which are bytes."""
     from jaxlib import xla_client as xla
 
-    sources, convert = sources_in(read_bytes(path)), xla.hlo.hlo_module_from_text
-    if isinstance(sources[0], bytes):  # as JAX's own compiler_ir("hlo") converts it
-        convert = partial(
-            xla._xla.mlir.mlir_module_to_xla_computation, use_tuple_args=False, return_tuple=False
-        )
+    if isinstance(source, str):
+        return xla.hlo.hlo_module_from_text(source).as_serialized_hlo_module_proto()
+    flat = {"use_tuple_args": False, "return_tuple": False}  # as JAX's own compiler_ir("hlo") converts it
+    return xla._xla.mlir.mlir_module_to_xla_computation(source, **flat).as_serialized_hlo_module_proto()
+
+
+def _convert(path: Path) -> list[bytes]:
+    """Return the serialised modules of a file; run in a process of its own."""
     try:
-        return [convert(source).as_serialized_hlo_module_proto() for source in sources]
-    except MemoryError:
+        return [to_hlo(source) for source in sources_in(read_bytes(path))]
+    except (MemoryError, ImportError):
         raise
     except Exception as error:  # of a type that only jaxlib can unpickle
         raise ValueError(" ".join(str(error).split())) from None

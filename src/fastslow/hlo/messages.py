@@ -36,6 +36,7 @@ message DotDimensionNumbers {
   repeated int64 lhs_contracting = 1; repeated int64 rhs_contracting = 2; repeated int64 lhs_batch = 3;
   repeated int64 rhs_batch = 4;
 }
+message RaggedDotDimensionNumbers { DotDimensionNumbers dot = 1; repeated int64 rhs_group = 3; }
 message GatherDimensionNumbers {
   repeated int64 offset_dims = 1; repeated int64 collapsed_slice_dims = 2;
   repeated int64 start_index_map = 3; int64 index_vector_dim = 4;
@@ -58,7 +59,7 @@ message Instruction {
   repeated int64 called_computation_ids = 38; bytes backend_config = 43; int64 feature_group_count = 50;
   ScatterDimensionNumbers scatter = 52; bool constrain_layout = 56;
   repeated Shape operand_shapes_with_layout = 57; int64 batch_group_count = 58; bool is_stable = 60;
-  string comparison_direction = 63;
+  string comparison_direction = 63; RaggedDotDimensionNumbers ragged_dot = 90;
 }
 message OpMetadata { string op_name = 2; }
 message Computation {

@@ -27,13 +27,17 @@ from google.protobuf.message import DecodeError
 
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.core.errors import DataError
-from fastslow.hlo.forms import FORMS, as_text, parse, read_bytes
+from fastslow.hlo.forms import DUMP, FORMS, as_text, parse, read_bytes
 from fastslow.hlo.graph_arrays import tile_config_feat
 from fastslow.hlo.messages import Module, ModuleTuningData, TuningData
 from fastslow.hlo.module_checks import WRITE_AGAIN, check_module
 
 _OPCODE = re.compile(r"[a-z][a-z0-9-]*")
 _LISTED = 20  # names of kernels in a message
+_OTHERS = {  # by their first bytes
+    rb"(?s).{0,99}/(host|device):": "a profile (xplane)",
+    rb"PK\x03\x04": "a zip archive, such as a PyTorch, Keras or npz file",
+}
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,9 @@ def read_hlo_modules(path: Path) -> list[HloProgram]:
     found = [] if as_text(data) else _parse(data)
     found = found or [ModuleTuningData(module=module) for module in parse(path, data)]
     if not found:
-        raise DataError(path, "is not HLO, or is truncated", FORMS)
+        other = next((name for start, name in _OTHERS.items() if re.match(start, data)), "")
+        problem = f"is {other}, which holds no program" if other else "is not HLO, or is truncated"
+        raise DataError(path, problem, f"{FORMS}. {DUMP}" if other else FORMS)
     for tuned in found:
         check_module(path, tuned.module)
     return [HloProgram(tuned.module, _runs(path, tuned)) for tuned in found]

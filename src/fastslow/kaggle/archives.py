@@ -60,10 +60,6 @@ def fetch(url: str, target: Path) -> None:
     The part on disk (``<target>.part``) is continued where it is not longer than the server's file. The
     target appears when its size is right; unpacking finds one that changed on the server in between.
 
-    Args:
-        url: Address of the file, ``http`` or ``https``.
-        target: Path to write.
-
     Raises:
         DataError: The server does not have the file or does not send its size, or the connection was lost
             eight times in a row without a new byte; the part stays for the next call.
@@ -141,6 +137,9 @@ def _persist(url: str, attempt: Callable[[], T], received: Callable[[], int]) ->
                 raise DataError(_shown(url), said, "Check the address") from None
             if isinstance(error, ValueError):  # requests' errors for a malformed address
                 raise DataError(_shown(url), said, "Check the address") from None
+            if "Failed to resolve" in str(error) and not received():
+                problem = f"{urlsplit(url).hostname} cannot be found: this machine has no network"
+                raise DataError(_shown(url), problem, "Connect it, or set https_proxy to its proxy") from None
             failures = 1 if received() > before else failures + 1
             if failures == _TRIES:
                 problem = f"failed {failures} times in a row without a new byte ({said})"

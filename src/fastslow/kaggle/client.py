@@ -160,7 +160,7 @@ def download_archive(folder: Path) -> Path:
             call("competition_download_files", echo=True, quiet=False, **target)
             break
         except KaggleError as error:
-            if pause_s is None or not error.transient:
+            if pause_s is None or not error.transient or "Failed to resolve" in str(error):  # no network
                 raise
             print(f"{error}. Trying again in {pause_s:.0f} s", file=sys.stderr, flush=True)
         time.sleep(pause_s)

@@ -125,20 +125,17 @@ def read_booster(folder: Path) -> "lightgbm.Booster":
 def read_ranker(folder: Path) -> Fitted:
     """Read the ranker of a run folder.
 
-    Args:
-        folder: A run folder that :func:`train_ranker` wrote.
-
     Returns:
         The trees, which predict graphs with :meth:`~fastslow.rankers.fit.Fitted.predict_split`.
 
     Raises:
         DataError: The run is not finished, or is not a ranker's.
     """
-    manifest = check_record(Path(folder) / MANIFEST, read_manifest(folder), _Manifest, _AGAIN)
-    settings = manifest["settings"]
-    if settings.get("model") != "ranker":
-        problem = f"a run of a {settings.get('model')}, a ranker wanted"
+    manifest = read_manifest(folder)
+    if (model := manifest["settings"].get("model")) != "ranker":
+        problem = f"a run of a {model}, a ranker wanted"
         raise DataError(folder, problem, "Name a folder that the ranker notebook wrote")
+    check_record(Path(folder) / MANIFEST, manifest, _Manifest, _AGAIN)
     return Fitted(manifest["objective"], read_booster(folder), manifest["trees"], [])
 
 

@@ -14,9 +14,9 @@ from fastslow.competition.catalog import (
     get_collection,
     list_programs,
 )
-from fastslow.competition.layouts import ROLES
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.reader import Program, read_npz
+from fastslow.competition.reader import Program, config_groups, read_npz
 from fastslow.competition.schema import check_schema
 from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
 from fastslow.core.npz_io import read_headers
@@ -24,7 +24,6 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import NonNegative, Settings, find_data
 from fastslow.features.configs.config_tensors import config_tensors
 
-_LAYOUT_COLLECTIONS = tuple(c.name for c in COLLECTIONS if c.kind == "layout")
 _DOTS = "#0072b2"
 
 
@@ -33,8 +32,8 @@ class DataReportSettings(Settings):
 
     data_root: str = "data/sample"
     """Folder that holds ``npz_all/``."""
-    collection: Literal[*_LAYOUT_COLLECTIONS] = "layout:xla:random"
-    """Layout collection whose train programs are shown."""
+    collection: Literal[*(c.name for c in COLLECTIONS)] = "layout:xla:random"
+    """Collection whose train programs are shown."""
     program: str = ""
     """File name, without ``.npz``, of the program shown in detail; empty: the smallest."""
     configuration: NonNegative = 0
@@ -106,13 +105,17 @@ def read_shown(settings: DataReportSettings) -> Program:
 
 
 def describe_configuration(program: Program, configuration: int) -> pd.DataFrame:
-    """Put one configuration of a layout file into words: the layout of each tensor of each configurable node.
+    """Put one configuration into words: the layout of each tensor of each configurable node, or the tile.
 
     Returns:
         One row per tensor, those that the configuration sets first: ``node`` (opcode and number), ``tensor``
         (output, input, kernel), ``shape``, ``layout`` (dimensions minor to major, as XLA prints them, or
-        ``compiler``) and the same ``in words``.
+        ``compiler``) and the same ``in words``. Of a tile file a row per window, with its bounds.
     """
+    if program.config_feat is not None:
+        bounds = program.config_feat[configuration].reshape(len(ROLES), -1).astype(int)
+        names = [*(f"bound {dimension}" for dimension in range(LAYOUT_WIDTH)), "sum", "product"]
+        return pd.DataFrame(bounds, pd.Index(("kernel", "output", "input"), name="window"), names)
     ids = program.node_config_ids
     tensors = config_tensors(program.node_feat, program.node_opcode, program.edge_index, ids)
     (codes,) = program.choices.layout_codes([configuration])
@@ -163,8 +166,11 @@ def plot_survey(files: pd.DataFrame) -> Figure:
 
 
 def plot_runtimes(program: Program) -> Figure:
-    """Plot the histogram of the runtimes of a labelled layout file, as multiples of the fastest."""
-    relative = program.runtime / program.runtime.min()
+    """Plot the histogram of the runtimes of a labelled file, as multiples of the fastest."""
+    runtime, _ = config_groups(program)
+    relative, fastest = runtime / runtime.min(), f"{program.runtime.min():,} ns; sample competition: cycles"
+    if program.normalizers is not None:
+        fastest = f"{runtime.min():.2f} of the compiler's default"
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     axes = figure.subplots()
     axes.hist(relative, bins=60, color=_DOTS)
@@ -173,7 +179,7 @@ def plot_runtimes(program: Program) -> Figure:
     sizes = f"{len(relative):,} configurations, slowest / fastest {relative.max():.2f}"
     axes.set(
         title=f"{program.path.stem}: {sizes}",
-        xlabel=f"runtime / fastest (1 = {program.runtime.min():,} ns; sample competition: cycles)",
+        xlabel=f"runtime / fastest (1 = {fastest})",
         ylabel="configurations",
     )
     axes.legend()

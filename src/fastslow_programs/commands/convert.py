@@ -1,6 +1,6 @@
 """The command ``convert``: convert a program and print what was found."""
 
-from pathlib import Path
+from typing import Any
 
 from fastslow.core.settings import resolve
 from fastslow_programs.commands.notebook import print_facts, with_absolute_paths
@@ -8,15 +8,12 @@ from fastslow_programs.program.convert import PICTURE, TABLE, summarise, write_c
 from fastslow_programs.program.program_settings import ConvertSettings
 
 
-def convert_program(settings: ConvertSettings) -> Path:
-    """Convert a program, and print the result.
+def convert_program(settings: ConvertSettings) -> dict[str, Any]:
+    """Convert a program, and print and return what was found and where it is.
 
     Args:
         settings: Settings of the conversion. Relative paths in it start at the working folder; the default of
             ``data_root`` stays in the repository.
-
-    Returns:
-        The npz file that was written.
 
     Raises:
         SettingsError: A setting is wrong, or the source is neither an HLO file nor ``model.py:FUNCTION``.
@@ -24,5 +21,6 @@ def convert_program(settings: ConvertSettings) -> Path:
     """
     settings = with_absolute_paths(settings, "source", "data_root")
     facts, folder = summarise(write_conversion(settings)).to_dict(), resolve(settings.folder)
-    print_facts(facts | {"npz": settings.npz, "picture": folder / PICTURE, "table": folder / TABLE})
-    return settings.npz
+    facts |= {"npz": settings.npz, "picture": folder / PICTURE, "table": folder / TABLE}
+    print_facts(facts)
+    return facts

@@ -1,6 +1,7 @@
 """The command ``rank``: rank a program, write what was found, and print it, words before numbers."""
 
-from pathlib import Path
+import json
+from typing import Any
 
 from fastslow_programs.commands.notebook import print_facts, with_absolute_paths
 from fastslow_programs.program.user_program import Source
@@ -12,7 +13,7 @@ _SHOWN = ["rank", "config", "prediction", "known", "runtime", "over_default", "e
 _ROWS = 10
 
 
-def rank_program(settings: RankSettings) -> Path:
+def rank_program(settings: RankSettings) -> dict[str, Any]:
     """Rank a program, write its tables, figures and page, and print what was found.
 
     Args:
@@ -20,7 +21,7 @@ def rank_program(settings: RankSettings) -> Path:
             ``run`` where there is such a folder; otherwise it starts at the repository.
 
     Returns:
-        The CSV that was written.
+        The sentences, the rows of the ranking and the files, as they are printed.
 
     Raises:
         SettingsError: A setting is wrong, or a source of this kind cannot be ranked.
@@ -38,5 +39,6 @@ def rank_program(settings: RankSettings) -> Path:
         print(ranking.imposed.table.head(_ROWS).to_string(index=False), "\n")
     files = {"ranking": TABLE, "effects of the choices": EFFECTS, "what can be imposed": IMPOSED}
     files |= {"fastest and slowest": ENDS, "page with figures": PAGE}
-    print_facts({what: folder / name for what, name in files.items() if (folder / name).is_file()})
-    return folder / TABLE
+    written = {what: folder / name for what, name in files.items() if (folder / name).is_file()}
+    print_facts(written)
+    return {"found": ranking.words(), "table": json.loads(table.to_json(orient="records")), **written}

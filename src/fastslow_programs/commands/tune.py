@@ -1,6 +1,6 @@
 """The commands ``tune`` and ``fleet``: search, and print what was found."""
 
-from pathlib import Path
+from typing import Any
 
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.files import read_json
@@ -15,15 +15,12 @@ from fastslow_programs.tuning.settings import NO_RUN, TuneSettings
 from fastslow_programs.tuning.tune import complete_study
 
 
-def tune_program(settings: TuneSettings) -> Path:
-    """Tune a program, write the result, and print what was found.
+def tune_program(settings: TuneSettings) -> dict[str, Any]:
+    """Tune a program, write the result, and print and return what was found.
 
     Args:
         settings: ``source`` and ``data_root`` start at the working folder, and so does ``run`` where
             there is such a folder; otherwise it starts at the repository.
-
-    Returns:
-        The folder of the study.
 
     Raises:
         SettingsError: A setting is wrong, or a source of this kind cannot be tuned.
@@ -38,7 +35,7 @@ def tune_program(settings: TuneSettings) -> Path:
     files |= {"curve": CURVE, "study": settings.journal.name}
     facts |= {what: folder / name for what, name in files.items() if (folder / name).exists()}
     print_facts(facts)
-    return folder
+    return facts | {"best": read_json(folder / BEST) if (folder / BEST).exists() else None}
 
 
 def _print_models(*programs: TuneSettings) -> None:
@@ -47,14 +44,8 @@ def _print_models(*programs: TuneSettings) -> None:
     print(*(f"models: {describe_run(run) if run else NO_RUN}" for run in runs), "", sep="\n", flush=True)
 
 
-def tune_programs(settings: FleetSettings) -> Path:
-    """Tune the programs of a list with one budget, write the result, and print what was saved.
-
-    Args:
-        settings: Settings; paths as for :func:`tune_program`.
-
-    Returns:
-        The folder of the fleet.
+def tune_programs(settings: FleetSettings) -> dict[str, Any]:
+    """Tune the programs of a list with one budget, write the result, and print and return what was saved.
 
     Raises:
         SettingsError: A setting is wrong.
@@ -63,5 +54,6 @@ def tune_programs(settings: FleetSettings) -> Path:
     settings = with_absolute_paths(settings, "fleet", "data_root", "run")
     _print_models(*(program for program, _ in settings.read()))
     folder = write_fleet(tune_fleet(settings), settings)
-    print_facts(read_json(folder / MANIFEST)["summary"] | {"table": folder / PROGRAMS})
-    return folder
+    facts = read_json(folder / MANIFEST)["summary"] | {"table": folder / PROGRAMS}
+    print_facts(facts)
+    return facts

@@ -113,10 +113,12 @@ def _dtype(element_type: int) -> np.dtype:
     """Return NumPy's type of an XLA type: ``pred``, ``s32``, ``u8``, ``f32``, ``bf16``, ``c64``."""
     import ml_dtypes  # comes with JAX
 
-    name = {number: name for name, number in PRIMITIVE_TYPES.items()}[element_type]
+    name = {number: name for name, number in PRIMITIVE_TYPES.items()}.get(element_type, "other")
     if name in ("pred", "bf16"):
         return np.dtype(bool if name == "pred" else ml_dtypes.bfloat16)
     kinds = {"s": "int", "u": "uint", "f": "float", "c": "complex"}
+    if name[0] not in kinds:
+        raise SettingsError(f"evaluator: device draws no values of XLA's element type {element_type}")
     return np.dtype(kinds[name[0]] + name[1:])
 
 

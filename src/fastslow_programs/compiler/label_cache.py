@@ -59,12 +59,7 @@ class ModuleRecord(LabelRecord):
 
 
 class LabelCache:
-    """Records by key; several processes may read and write at the same time.
-
-    Args:
-        path: The SQLite file.
-        connection: An open connection to it.
-    """
+    """Records by key; several processes may read and write at the same time."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection):
         self._path, self._connection = path, connection

@@ -20,6 +20,7 @@ from math import prod
 import numpy as np
 
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
+from fastslow.competition.opcodes import NEAREST
 from fastslow.hlo.messages import Instruction, Module
 
 Layout = tuple[int, ...]
@@ -90,12 +91,14 @@ def _convolution_choices(instruction: Instruction, operands) -> list[NodeChoice]
 
 def _dot_choices(instruction: Instruction, operands) -> list[NodeChoice]:
     """Pair the last free with the last contracting dimension; in the output, both sides' last free ones."""
-    numbers = instruction.dot
+    ragged = instruction.ragged_dot
+    numbers = ragged.dot if instruction.opcode == "ragged-dot" else instruction.dot
+    operands = operands[:2]  # sizes of groups and scales follow
     sides = []
     for shape, contracting, batch in zip(
         operands,
         (numbers.lhs_contracting, numbers.rhs_contracting),
-        (numbers.lhs_batch, numbers.rhs_batch),
+        (numbers.lhs_batch, [*numbers.rhs_batch, *ragged.rhs_group]),
         strict=True,
     ):
         taken = {*contracting, *batch}
@@ -112,8 +115,7 @@ def _dot_choices(instruction: Instruction, operands) -> list[NodeChoice]:
         both = itertools.product(*(choice.options for choice in found))
         found = [NodeChoice((INPUT, KERNEL), (left, *(one + other for one, other in both)))]
     if lhs_free and rhs_free:
-        first = len(numbers.lhs_batch)
-        found.insert(0, _both_ways(OUTPUT, rank - 1, first + len(lhs_free) - 1))
+        found.insert(0, _both_ways(OUTPUT, rank - 1, rank - len(rhs_free) - 1))
     return found
 
 
@@ -158,6 +160,7 @@ def _arrange(blocks: list[list[int]], order: tuple[int, ...], rank: int) -> Layo
 
 
 _CHOICES = {"convolution": _convolution_choices, "dot": _dot_choices, "reshape": _reshape_choices}
+_CHOICES |= {opcode: _dot_choices for opcode, known in NEAREST.items() if known == "dot"}
 CONFIGURABLE = frozenset(_CHOICES)
 """Opcodes of the configurable instructions."""
 
@@ -183,7 +186,8 @@ def configurable_nodes(
                 operands = [by_id[i].shape for i in instruction.operand_ids]
                 choices = tuple(_CHOICES[instruction.opcode](instruction, operands))
                 default = tuple(map(tuple, (defaults or {}).get(instruction.name, ())))
-                nodes.append(ConfigurableNode(node, instruction.opcode, choices, default))
+                opcode = NEAREST.get(instruction.opcode, instruction.opcode)
+                nodes.append(ConfigurableNode(node, opcode, choices, default))
             node += 1
     return nodes
 

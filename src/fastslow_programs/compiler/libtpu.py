@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 
 from fastslow.core.errors import SettingsError
+from fastslow.hlo.forms import to_hlo
 from fastslow.hlo.messages import HloProto, Module, message_classes
 from fastslow_programs.compiler import pjrt
 from fastslow_programs.compiler.layout_space import CONFIGURABLE
@@ -81,9 +82,6 @@ def _set_environment() -> None:
 
 class Compiler:
     """The TPU compiler for one generation.
-
-    Args:
-        generation: One of :data:`TOPOLOGIES`.
 
     Raises:
         SettingsError: libtpu is missing or has an unsupported PJRT version.
@@ -234,14 +232,32 @@ def _compile_options(options: dict[str, str | bool]) -> bytes:
     return message.SerializeToString()
 
 
+def is_staged(value) -> bool:
+    """Return whether a value is what JAX made of a function: a Traced, a Lowered or an Exported."""
+    import jax
+    import jax.export
+
+    return isinstance(value, (jax.stages.Traced, jax.stages.Lowered, jax.export.Exported))
+
+
 def lower(function, arguments) -> bytes:
-    """Lower a function and arguments as for ``jax.jit`` to a serialised ``HloModuleProto`` for a TPU."""
+    """Lower a program to a serialised ``HloModuleProto``, for a TPU where it is not lowered yet.
+
+    Args:
+        function: A function for ``jax.jit``, or a value of :func:`is_staged`, which has its arguments.
+        arguments: The function's arguments, as for ``jax.jit``.
+    """
     _set_environment()
     import jax
+    import jax.export
 
-    lowered = jax.jit(function).trace(*arguments).lower(lowering_platforms=("tpu",))
+    traced = function if is_staged(function) else jax.jit(function).trace(*arguments)
+    lowered = traced.lower(lowering_platforms=("tpu",)) if isinstance(traced, jax.stages.Traced) else traced
     if threading.current_thread() is threading.main_thread():
         # libtpu, which JAX loads, prints a stack trace when a process such as a notebook's kernel is ended
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-    module = Module.FromString(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
-    return _anonymous(module).SerializeToString(deterministic=True)
+    if isinstance(lowered, jax.export.Exported):
+        code = to_hlo(lowered.mlir_module_serialized)
+    else:
+        code = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+    return _anonymous(Module.FromString(code)).SerializeToString(deterministic=True)

@@ -28,6 +28,7 @@ from fastslow.core.files import atomic_path
 from fastslow.core.settings import resolve
 from fastslow.hlo.graph_arrays import graph_arrays, operand_nodes
 from fastslow.hlo.messages import Module
+from fastslow.hlo.reader import HloProgram
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.layout_choices import (
     Configuration,
@@ -48,7 +49,8 @@ from fastslow_programs.program.user_program import refuse_failure
 PICTURE = "graph.png"
 TABLE = "nodes.csv"
 _TRIES = 500  # draws in a row without a new configuration, after which the space counts as exhausted
-_MOSTLY = 0.5  # share of instructions of an unknown opcode, above which a program is refused
+_MOSTLY = 0.5  # share of the computing instructions with an unknown opcode, above which a program is refused
+_COMPUTES_NOTHING = ("parameter", "constant", "tuple", "get-tuple-element")
 _SHOWN, _REASONS = 200, 3  # characters of the compiler's message, and different messages, that are shown
 
 
@@ -105,12 +107,10 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
     labeller = settings.labeller()
     hlo = source.read(labeller, ask_compiler=settings.label or ask_compiler)
     module = hlo.module
-    check_module(source.path, module)
-    nodes = configurable_nodes(module, hlo.layouts)
+    nodes = checked_nodes(source.path, hlo)
     if not nodes and "config_feat" not in hlo.runs:
         problem = "it has no convolution, dot or reshape, the configurable instructions"
         raise DataError(source.path, problem, "Convert a program with one of them")
-    _check_ranks(source.path, module, nodes)
     arrays, collection = graph_arrays(module), get_collection(settings.collection)
     if settings.configs == MEASURED:
         arrays |= _measured(source.path, hlo.runs, collection.kind)
@@ -147,8 +147,7 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
 def write_conversion(settings: ConvertSettings) -> ConvertedProgram:
     """Write the competition file of a program, a picture of its graph and a table of its configurable nodes.
 
-    Args:
-        settings: Settings; errors as for :func:`make_program`.
+    Errors are as for :func:`make_program`.
     """
     program = make_program(settings)
     write_npz(program)
@@ -176,36 +175,34 @@ def _write_report(program: ConvertedProgram, settings: ConvertSettings) -> None:
     folder, inputs = resolve(settings.folder), {"module": content}
     artifact = Artifact(folder, settings.identity(), inputs, products=(settings.npz,))
     with artifact.building():
-        shown = {"node_config_ids": np.zeros(0, np.int64)} | program.arrays  # a tile file has none
-        save_figure(plot_graph(shown, settings.program), artifact.folder / PICTURE)
+        save_figure(plot_graph(program.arrays, settings.program), artifact.folder / PICTURE)
         with atomic_path(artifact.folder / TABLE) as temporary:
             list_configurable(program.module, program.nodes).to_csv(temporary, index=False)
         artifact.finish((PICTURE, TABLE), summary=summarise(program).to_dict())
 
 
-def check_module(path: Path, module: Module) -> None:
-    """Check that the competition's format can represent a program; print a warning of newer opcodes.
+def checked_nodes(path: Path, program: HloProgram) -> list[ConfigurableNode]:
+    """Return the configurable nodes of a program that the competition's format can represent.
 
     Args:
-        path: Source of the program, for messages.
-        module: The program.
+        path: Source of the program, for messages, and for a warning of newer opcodes.
+        program: The program.
 
     Raises:
-        DataError: A shape is dynamic, or most instructions have an opcode without a near known one.
+        DataError: Most of what is computed has an opcode without a near known one, or a tensor of a
+            configurable node has more dimensions than a file holds.
     """
-    opcodes: Counter = Counter()
-    for computation in module.computations:
-        for instruction in computation.instructions:
-            opcodes[instruction.opcode] += 1
-            if _is_dynamic(instruction.shape):
-                problem = f"the shape of {instruction.opcode} {instruction.name} is dynamic"
-                raise DataError(path, problem, "Give every dimension a fixed size")
+    module = program.module
+    opcodes = Counter(i.opcode for computation in module.computations for i in computation.instructions)
     unknown = sum(count for opcode, count in opcodes.items() if not opcode_number(opcode))
     words = newer_opcodes(opcodes)
-    if unknown > _MOSTLY * opcodes.total():
+    if unknown > _MOSTLY * (opcodes.total() - sum(opcodes[opcode] for opcode in _COMPUTES_NOTHING)):
         raise DataError(path, f"most of it is unknown to the competition: {words}", "Rank another program")
     if words:
         print(f"warning: {path}: newer than the competition's opcodes: {words}", file=sys.stderr)
+    nodes = configurable_nodes(module, program.layouts)
+    _check_ranks(path, module, nodes)
+    return nodes
 
 
 def newer_opcodes(opcodes: Iterable[str]) -> str:
@@ -223,10 +220,6 @@ def _check_ranks(path: Path, module: Module, nodes: Sequence[ConfigurableNode]) 
             problem = f"{instructions[number].name} has {rank} dimensions"
             held = f"; the competition's format holds {LAYOUT_WIDTH}"
             raise DataError(path, problem + held, "Merge dimensions that need not be apart")
-
-
-def _is_dynamic(shape) -> bool:
-    return any(shape.is_dynamic_dimension) or any(_is_dynamic(part) for part in shape.tuple_shapes)
 
 
 def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> list[Configuration]:

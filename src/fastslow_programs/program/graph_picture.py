@@ -33,14 +33,16 @@ def plot_graph(arrays: Mapping[str, np.ndarray], title: str, node: int | None = 
     as many hops as fit into 30 nodes.
 
     Args:
-        arrays: Arrays of a layout file: ``node_feat`` (N, 140), ``node_opcode`` (N,), ``edge_index`` (E, 2)
-            and ``node_config_ids`` (K,).
+        arrays: Arrays of a file: ``node_feat`` (N, 140), ``node_opcode`` (N,), ``edge_index`` (E, 2)
+            and ``node_config_ids`` (K,), which a tile file has not.
         title: Name of the program.
         node: Number of the node in the middle; by default the configurable node with the largest output.
 
     Returns:
         A figure; its legend counts the configurable nodes by opcode, and the node has a thick border.
     """
+    if arrays.get("node_config_ids") is None:
+        arrays = {**arrays, "node_config_ids": np.zeros(0, np.int64)}
     opcodes, ids = arrays["node_opcode"], arrays["node_config_ids"]
     title += f": {len(opcodes):,} nodes, {len(ids):,} configurable"
     if node is None and len(opcodes) <= MAX_BOXES:

@@ -1,19 +1,34 @@
 """Simplify an HLO module as the compiler does before layout assignment, where that is simple and sure.
 
 A call gives way to the instructions of its computation. A reshape to the same sizes, and a transpose that
-moves no dimension, give way to their operands.
+moves no dimension, give way to their operands. A dynamic dimension has its bound as size.
 """
 
 import itertools
 from collections.abc import Iterator
 
-from fastslow.hlo.messages import Instruction, Module
+from fastslow.hlo.messages import Instruction, Module, message_classes
+
+_Whole = message_classes(  # a module's shapes, those of whole programs included
+    "fastslow.shapes",
+    """
+message Shape {
+  repeated int64 dimensions = 3; repeated Shape tuple_shapes = 4; repeated bool is_dynamic_dimension = 6;
+}
+message Instruction { Shape shape = 3; }
+message ProgramShape { repeated Shape parameters = 1; Shape result = 2; }
+message Computation { repeated Instruction instructions = 2; ProgramShape program_shape = 4; }
+message Module { repeated Computation computations = 3; ProgramShape program_shape = 4; }
+""",
+)["Module"]
 
 
 def simplify(module: Module) -> Module:
     """Return a simplified copy of a module before layout assignment."""
     copy = Module()
     copy.CopyFrom(module)
+    if any(is_dynamic(i.shape) for c in module.computations for i in c.instructions):
+        copy = _with_bounds(module)
     return _Simplifier(copy).run()
 
 
@@ -91,10 +106,34 @@ class _Simplifier:
             yield instruction.id, number
 
 
+def is_dynamic(shape) -> bool:
+    """Return whether a size of a shape, or of a tuple's parts, is known at run time only."""
+    return any(shape.is_dynamic_dimension) or any(is_dynamic(part) for part in shape.tuple_shapes)
+
+
+def _with_bounds(module: Module) -> Module:
+    """Return a copy of a module with the bounds of dynamic dimensions as sizes."""
+    whole = _Whole.FromString(module.SerializeToString())
+    shapes = [i.shape for c in whole.computations for i in c.instructions]
+    for program in (whole.program_shape, *(c.program_shape for c in whole.computations)):
+        shapes += [*program.parameters, program.result]
+    for shape in shapes:
+        _take_bounds(shape)
+    return Module.FromString(whole.SerializeToString())
+
+
+def _take_bounds(shape) -> None:
+    """Make a shape static; a dimension without a bound, whose size is negative, stays dynamic."""
+    if any(shape.is_dynamic_dimension):
+        shape.is_dynamic_dimension[:] = [size < 0 for size in shape.dimensions]
+    for part in shape.tuple_shapes:
+        _take_bounds(part)
+
+
 def _does_nothing(instruction: Instruction, kept: dict[int, Instruction]) -> bool:
     if instruction.opcode == "transpose":
         return list(instruction.dimensions) == sorted(instruction.dimensions)
-    if instruction.opcode != "reshape":
+    if instruction.opcode not in ("reshape", "set-dimension-size"):
         return False
     source = kept.get(instruction.operand_ids[0])
     return source is not None and instruction.shape.dimensions == source.shape.dimensions

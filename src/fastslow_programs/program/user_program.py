@@ -6,6 +6,8 @@ its arguments. Arguments may be arrays or ``jax.ShapeDtypeStruct``: nothing is c
     def make():
         image = jax.ShapeDtypeStruct((8, 224, 224, 3), jnp.bfloat16)
         return forward, (parameters, image)
+
+It may also return what JAX made of a function: ``jax.jit(forward).trace(...)``, ``.lower(...)`` or an export.
 """
 
 import base64
@@ -25,8 +27,8 @@ from fastslow.hlo.forms import earliest
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram, choose_module, read_hlo, read_hlo_modules
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
-from fastslow_programs.compiler.libtpu import lower, require_compiler
-from fastslow_programs.program.simplify import simplify
+from fastslow_programs.compiler.libtpu import is_staged, lower, require_compiler
+from fastslow_programs.program.simplify import is_dynamic, simplify
 
 _DUMP = (
     "Give the module from before layout assignment, such as *before_optimizations.txt of "
@@ -82,7 +84,7 @@ class Source:
             return ""
         return _measured(self.path, self.kernel, self.path.stat().st_mtime_ns)
 
-    def read(self, labeller: Labeller, ask_compiler: bool = False) -> HloProgram:
+    def read(self, labeller: Labeller | None = None, ask_compiler: bool = False) -> HloProgram:
         """Return the program's HLO, with the measurements that the file holds.
 
         An HLO file is simplified (:func:`fastslow_programs.program.simplify.simplify`), but one with measured
@@ -90,20 +92,20 @@ class Source:
         assignment, the stage of the competition's programs.
 
         Args:
-            labeller: TPU generation and limits for compiling.
+            labeller: TPU generation and limits for compiling; an HLO file alone needs none.
             ask_compiler: Compile an HLO file too, to know the compiler's own layouts; for a JAX function they
                 are always known.
 
         Raises:
             SettingsError: JAX or libtpu is needed and not installed.
-            DataError: The file is not HLO, the function is missing or does not return (function, arguments),
-                or the compiler failed on it.
+            DataError: The file is not HLO, a dimension has no bound, the function is missing or does not
+                return (function, arguments), or the compiler failed on it.
         """
         if not self.function:
             program = read_hlo(self.path, self.kernel)
             if not program.runs:
                 _refuse_optimised(self.path, program.module)
-                program = replace(program, module=simplify(program.module))
+                program = replace(program, module=_simplified(self.path, program.module))
             if not ask_compiler:
                 return program
             require_compiler()
@@ -137,6 +139,8 @@ class Source:
         if any(p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
             raise DataError(self.path, f"{self.function} needs arguments", _WANTED)
         made = make()
+        if is_staged(made):
+            return made, ()
         if (
             not isinstance(made, tuple)
             or [*map(type, made)][1:] not in ([tuple], [list])
@@ -220,6 +224,18 @@ def _refuse_optimised(path: Path, module: Module) -> None:
         found = f"{fusions} fusions" if fusions else "a schedule"
         problem = f"is an optimised dump ({found}), in which no layout is left to choose"
         raise DataError(path, problem, _DUMP)
+
+
+def _simplified(path: Path, module: Module) -> Module:
+    """Return a simplified module, and say where bounds were taken; :class:`DataError` where there is none."""
+    simple = simplify(module)
+    for instruction in (i for computation in simple.computations for i in computation.instructions):
+        if is_dynamic(instruction.shape):
+            problem = f"the shape of {instruction.opcode} {instruction.name} is dynamic, without a bound"
+            raise DataError(path, problem, "Give every dimension a fixed size")
+    if any(is_dynamic(i.shape) for computation in module.computations for i in computation.instructions):
+        print(f"warning: {path}: dynamic dimensions have their bounds as sizes", file=sys.stderr)
+    return simple
 
 
 def _refuse_dynamic(path: Path, arguments) -> None:

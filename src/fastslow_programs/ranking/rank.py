@@ -215,10 +215,6 @@ def _estimate(
 def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:
     """Write the tables, the figures and a page of a ranking.
 
-    Args:
-        ranking: The ranking.
-        settings: Its settings, which name the folder.
-
     Returns:
         The folder: ``ranking.csv``, ``effects.csv``, ``ends.csv``, of a program whose configurations were
         drawn ``imposed.csv``, two figures, ``ranking.html`` with sentences and figures, ``ranking.json``.

@@ -174,10 +174,7 @@ class Ranking(Shown):
         )
 
     def differences(self, count: int = 10) -> pd.DataFrame:
-        """Return every choice in which the fastest and the slowest configurations differ from the default.
-
-        Args:
-            count: Configurations of either end.
+        """Return the choices in which the ``count`` fastest and as many slowest differ from the default.
 
         Returns:
             One row per difference: ``rank``, ``config``, ``node``, ``tied`` (number of further nodes that

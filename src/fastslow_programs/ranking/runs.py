@@ -27,10 +27,6 @@ class _Complete(NamedTuple):
 def find_members(ensemble: Path, manifest: dict) -> dict[str, Path]:
     """Return the run folder of each member of an ensemble by name; nothing for a single model.
 
-    Args:
-        ensemble: Folder of the ensemble.
-        manifest: Its manifest.
-
     Raises:
         DataError: A member is missing, or was trained again since.
     """
@@ -149,11 +145,7 @@ def find_run(folder: Path, collection: Collection) -> Path:
 
 
 def describe_run(run: Path) -> str:
-    """Return in words which models a run folder holds: where they are from, and how many of each kind.
-
-    Args:
-        run: Folder of an ensemble or of a model.
-    """
+    """Return in words which models a run folder holds: where they are from, and how many of each kind."""
     manifest = read_run_manifest(run)
     members = manifest.get("members", {})
     kinds = [str(member["model"]) for member in members.values()] or [str(manifest["settings"]["model"])]

@@ -13,9 +13,9 @@ import shlex
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,21 +34,12 @@ ROUNDS = 15
 Evaluate = Callable[[Sequence[Proposal]], Iterator[tuple[int, Evaluation]]]
 
 
-class Limits(Protocol):
-    """The settings that evaluators read, see :class:`fastslow_programs.tuning.settings.SearchSettings`."""
-
-    command: str
-    seconds: float
-    attempts: int
-    processes: int
-
-
 @dataclass(frozen=True)
 class Request:
     """The parts that evaluators are made of.
 
     Args:
-        settings: The settings.
+        settings: A :class:`fastslow_programs.tuning.settings.SearchSettings`.
         module_of: Makes the constrained module of a configuration; None for a file without HLO.
         describe: Makes the configuration's JSON.
         labeller: The compiler: isolated workers with limits, and the cache of their results.
@@ -57,7 +48,7 @@ class Request:
         local: The program as it is lowered for this machine, where it is measured here.
     """
 
-    settings: Limits
+    settings: Any
     module_of: Callable[[tuple[int, ...]], Module] | None = None
     describe: Callable[[tuple[int, ...]], dict] = dict
     labeller: Labeller | None = None
@@ -66,8 +57,8 @@ class Request:
     local: LocalProgram | None = None
 
 
-class Evaluator(Protocol):
-    """A source of the values of configurations.
+class Evaluator:
+    """A source of the values of configurations, made of a :class:`Request`.
 
     Attributes:
         reads_labels: Whether it reads the labels of a competition file; the others need the program's HLO.
@@ -85,70 +76,54 @@ class Evaluator(Protocol):
     name: str
     identity: str
 
-    @classmethod
-    def of(cls, request: Request) -> "Evaluator":
-        """Make the evaluator of a program."""
+    def __init__(self, request: Request):
+        self._request = request
 
     def running(self) -> contextlib.AbstractContextManager[Evaluate]:
         """Give a function of proposals that yields positions and evaluations, in the order of completion."""
+        raise NotImplementedError
 
 
 class Replay(Evaluator):
-    """Looks a configuration up among the labels of a file.
-
-    Args:
-        values: Value by configuration.
-        name: Name of the labels, in words.
-    """
+    """Looks a configuration up among the labels of a file."""
 
     reads_labels = True
 
-    def __init__(self, values: Mapping[tuple[int, ...], float], name: str):
-        self._values, self.name, self.identity = values, name, "replay"
-
-    @classmethod
-    def of(cls, request: Request) -> "Replay":
-        """See :class:`Evaluator`."""
-        return cls(request.labels, f"the labels of {request.source}")
+    def __init__(self, request: Request):
+        super().__init__(request)
+        self.name, self.identity = f"the labels of {request.source}", "replay"
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
         """See :class:`Evaluator`."""
+        values = self._request.labels
 
         def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
             for place, proposal in enumerate(proposals):
-                yield place, Evaluation(float(self._values[proposal.codes]))
+                yield place, Evaluation(float(values[proposal.codes]))
 
         yield evaluate
 
 
 class Compiled(Evaluator):
-    """Compiles the constrained program and takes the compiler's estimated cycles.
-
-    Args:
-        module_of: Makes the constrained module of a configuration.
-        labeller: Isolated workers with limits, and the cache of their results.
-    """
+    """Compiles the constrained program and takes the compiler's estimated cycles."""
 
     compiles = True
 
-    def __init__(self, module_of: Callable[[tuple[int, ...]], Module], labeller: Labeller):
-        self._module_of, self._labeller = module_of, labeller
+    def __init__(self, request: Request):
+        super().__init__(request)
+        labeller = request.labeller
         self.name = f"the {labeller.generation} compiler's estimated cycles"
         self.identity = f"compiler {labeller.generation} {labeller.compiler.version()}"
-
-    @classmethod
-    def of(cls, request: Request) -> "Compiled":
-        """See :class:`Evaluator`."""
-        return cls(request.module_of, request.labeller)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
         """See :class:`Evaluator`; a program that was compiled before is looked up."""
-        with self._labeller.workers() as label:
+        module_of = self._request.module_of
+        with self._request.labeller.workers() as label:
 
             def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
-                programs = [self._module_of(p.codes).SerializeToString(deterministic=True) for p in proposals]
+                programs = [module_of(p.codes).SerializeToString(deterministic=True) for p in proposals]
                 for place, record in enumerate(label(programs, "")):
                     failure = f"{record['failure']}: {record['message']}" if "failure" in record else ""
                     seconds = record.get("seconds", 0.0)
@@ -157,61 +132,37 @@ class Compiled(Evaluator):
             yield evaluate
 
 
-@dataclass(frozen=True)
 class CommandEvaluator(Evaluator):
     """Runs a command for each configuration; the last line that it prints is the value.
 
-    Args:
-        command: The command line; the paths of the configuration and of the program are appended.
-        module_of: Makes the constrained module of a configuration.
-        describe: Makes the configuration's JSON.
-        seconds: Time limit of one execution; then the command and all that it started are killed.
-        attempts: Number of attempts at a failing execution.
-        processes: Number of executions side by side.
+    The paths of the configuration and of the program are appended to the command line. After the time limit
+    the command and all that it started are killed.
 
     Raises:
         SettingsError: The command line cannot be read, or its program does not exist.
     """
 
-    noisy: ClassVar[bool] = True
-    command: str
-    module_of: Callable[[tuple[int, ...]], Module]
-    describe: Callable[[tuple[int, ...]], dict]
-    seconds: float = 600.0
-    attempts: int = 2
-    processes: int = 1
+    noisy = True
 
-    @classmethod
-    def of(cls, request: Request) -> "CommandEvaluator":
-        """See :class:`Evaluator`."""
-        given = request.settings
-        limits = (given.seconds, given.attempts, given.processes or 1)
-        return cls(given.command, request.module_of, request.describe, *limits)
-
-    def __post_init__(self):
-        self._words()  # refused before there is a study of it
-
-    @property
-    def name(self) -> str:
-        """Name of the value, in words."""
-        return f"what {self.command!r} prints"
-
-    @property
-    def identity(self) -> str:
-        """The command."""
-        return f"command {self.command}"
+    def __init__(self, request: Request):
+        super().__init__(request)
+        command = request.settings.command
+        self.name, self.identity = f"what {command!r} prints", f"command {command}"
+        self._words = _words(command)  # refused before there is a study of it
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
         """See :class:`Evaluator`."""
-        words = self._words()
-        with Workers(max(1, self.processes)) as workers:
+        limits = self._request.settings
+        with Workers(limits.processes or 1) as workers:
 
             def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
-                calls = {place: (words, *self._inputs(p.codes)) for place, p in enumerate(proposals)}
-                for place, found in workers.each(_measure, calls, self.seconds, self.attempts, _has_failed):
+                calls = {place: (self._words, *self._inputs(p.codes)) for place, p in enumerate(proposals)}
+                for place, found in workers.each(
+                    _measure, calls, limits.seconds, limits.attempts, _has_failed
+                ):
                     if isinstance(found, Killed):
-                        spent = self.seconds if found.kind == TIMED_OUT else 0.0
+                        spent = limits.seconds if found.kind == TIMED_OUT else 0.0
                         found = Evaluation(None, f"{found.kind}: {found}"[:_SHOWN], spent)
                     yield place, found
 
@@ -219,17 +170,18 @@ class CommandEvaluator(Evaluator):
 
     def _inputs(self, codes: tuple[int, ...]) -> tuple[str, bytes]:
         """Return the contents of both files of a configuration."""
-        return json.dumps(self.describe(codes), indent=1), serialised(self.module_of(codes))
+        return json.dumps(self._request.describe(codes), indent=1), serialised(self._request.module_of(codes))
 
-    def _words(self) -> list[str]:
-        try:
-            words = shlex.split(self.command)
-        except ValueError as error:
-            raise SettingsError(f"command: {self.command!r} cannot be read ({error})") from None
-        found = words and (any(Path(d, words[0]).is_file() for d in os.get_exec_path()) or "/" in words[0])
-        if not found or ("/" in words[0] and not Path(words[0]).is_file()):
-            raise SettingsError(f"command: there is no program {words[0] if words else ''!r}")
-        return words
+
+def _words(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise SettingsError(f"command: {command!r} cannot be read ({error})") from None
+    found = words and (any(Path(d, words[0]).is_file() for d in os.get_exec_path()) or "/" in words[0])
+    if not found or ("/" in words[0] and not Path(words[0]).is_file()):
+        raise SettingsError(f"command: there is no program {words[0] if words else ''!r}")
+    return words
 
 
 def _measure(words: list[str], configuration: str, program: bytes) -> Evaluation:
@@ -254,33 +206,19 @@ def _has_failed(found: "Evaluation | Killed") -> bool:
     return isinstance(found, Killed) or found.value is None
 
 
-@dataclass(frozen=True)
 class DeviceEvaluator(Evaluator):
     """Measures the constrained program on this machine, see :mod:`fastslow_programs.compiler.device`.
 
     A value is the time over the unconstrained program's.
     """
 
-    noisy: ClassVar[bool] = True
-    module_of: Callable[[tuple[int, ...]], Module]
-    local: LocalProgram
-    seconds: float
-    _noise: list[np.ndarray] = field(default_factory=list)
+    noisy = True
 
-    @classmethod
-    def of(cls, request: Request) -> "DeviceEvaluator":
-        """See :class:`Evaluator`."""
-        return cls(request.module_of, request.local, request.settings.seconds)
-
-    @property
-    def name(self) -> str:
-        """Name of the value, in words."""
-        return f"time over the unconstrained program's, measured on {device_name()}"
-
-    @property
-    def identity(self) -> str:
-        """The device, and the rounds of a measurement."""
-        return f"device {device_name()}, {ROUNDS} rounds"
+    def __init__(self, request: Request):
+        super().__init__(request)
+        self._noise: list[np.ndarray] = []
+        self.name = f"time over the unconstrained program's, measured on {device_name()}"
+        self.identity = f"device {device_name()}, {ROUNDS} rounds"
 
     @property
     def remark(self) -> str:
@@ -291,11 +229,12 @@ class DeviceEvaluator(Evaluator):
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
         """See :class:`Evaluator`."""
-        with Bench(self.local, ROUNDS, self.seconds).running() as times:
+        request = self._request
+        with Bench(request.local, ROUNDS, request.settings.seconds).running() as times:
 
             def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
                 began = time.monotonic()
-                found = times([self.module_of(proposal.codes) for proposal in proposals])
+                found = times([request.module_of(proposal.codes) for proposal in proposals])
                 self._noise.append(found.noise)
                 each = round((time.monotonic() - began) / max(1, len(proposals)), 3)
                 for place, failure in enumerate(found.failures):

@@ -127,13 +127,7 @@ class KeptStudy:
             raise DataError(self.path, problem, f"Restore it. {_ANEW}") from None
 
     def keep(self, proposal: Proposal, evaluation: Evaluation, batch: tuple[int, int, int]) -> None:
-        """Append an evaluation to the history and to the journal.
-
-        Args:
-            proposal: The configuration.
-            evaluation: Its evaluation.
-            batch: The batch that it belongs to, see the attribute.
-        """
+        """Append an evaluation to the history and to the journal."""
         facts = {
             "codes": " ".join(map(str, proposal.codes)),
             "by": proposal.by,

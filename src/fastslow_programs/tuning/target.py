@@ -18,7 +18,7 @@ from fastslow.features.scaling import standardise
 from fastslow.features.unseen import build_unseen
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
-from fastslow.hlo.reader import HloProgram, read_hlo
+from fastslow.hlo.reader import HloProgram
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.device import (
     LocalProgram,
@@ -28,9 +28,9 @@ from fastslow_programs.compiler.device import (
 )
 from fastslow_programs.compiler.layout_choices import TiedChoice, encode_defaults, layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import bind_differences, constrain, is_imposed
-from fastslow_programs.compiler.layout_space import ConfigurableNode, Layout, configurable_nodes
-from fastslow_programs.compiler.libtpu import require_compiler
-from fastslow_programs.program.convert import ConvertedProgram, check_module, read_program, write_npz
+from fastslow_programs.compiler.layout_space import ConfigurableNode, Layout
+from fastslow_programs.compiler.libtpu import is_staged, require_compiler
+from fastslow_programs.program.convert import ConvertedProgram, checked_nodes, read_program, write_npz
 from fastslow_programs.program.default import ROW_MAJOR, find_default
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.inference import FinishedRun
@@ -136,7 +136,7 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
         settings.program,
         file_fingerprint(path),
         space,
-        EVALUATORS[settings.kind_of_evaluator].of(request),
+        EVALUATORS[settings.kind_of_evaluator](request),
         pretrained,
         labels=means,
         default_value=stated,
@@ -181,8 +181,7 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     local = read_local(source, settings.seed) if kind is DeviceEvaluator else None
     program = HloProgram(local.module, {}) if local else source.read(labeller, ask_compiler=kind.compiles)
     impose = bind_differences if local else constrain
-    check_module(source.path, program.module)
-    nodes = configurable_nodes(program.module, program.layouts)
+    nodes = checked_nodes(source.path, program)
     tied = tie(nodes)
     # operands of convolutions and dots are left to the compiler, see compiler/layout_constraints.py
     free = [g for g, c in enumerate(tied) if is_imposed(c.roles) and len(c.options) > 1]
@@ -208,7 +207,7 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     if local:
         target = replace(target, default_value=1.0, default_is="the unconstrained program")
     request = Request(settings, module_of, target.as_json, labeller, local=local)
-    return replace(target, evaluator=kind.of(request))
+    return replace(target, evaluator=kind(request))
 
 
 def read_local(source: Source, seed: int) -> LocalProgram:
@@ -221,8 +220,10 @@ def read_local(source: Source, seed: int) -> LocalProgram:
     require_jax()
     if source.function:
         function, arguments = source.function_and_arguments()
+        if is_staged(function):
+            raise DataError(source.path, "gives no function to run", "Return (function, arguments)")
         return lower_function(function, arguments, seed)
-    module = read_hlo(source.path, source.kernel).module
+    module = source.read().module
     return LocalProgram(module, draw_inputs(module, seed), {})
 
 

@@ -128,9 +128,6 @@ def open_tuning(settings: TuneSettings, target: Target) -> Iterator[Study]:
 def complete_study(settings: TuneSettings) -> Study:
     """Search for a program's fastest configuration, resuming the study that is there.
 
-    Args:
-        settings: Settings.
-
     Returns:
         The study; its journal is in the settings' folder.
 

@@ -21,9 +21,6 @@ _BESIDE = ("model", "collection", "device_type", "precision")  # recorded beside
 class TrainedNetwork:
     """A finished network, called to predict (:data:`fastslow.evaluation.predictions.Predictor`).
 
-    Args:
-        folder: The run folder; it is all that is needed.
-
     Attributes:
         settings: Settings that it was trained with.
         network: The network.

@@ -17,9 +17,6 @@ class Sampler:
 
     It is made anew from the history for each batch. Where configurations are listed, the nearest free one
     replaces the configuration that the sampler asked for, and is reported to the sampler with its value.
-
-    Args:
-        name: One of ``SAMPLERS``.
     """
 
     def __init__(self, name: str):

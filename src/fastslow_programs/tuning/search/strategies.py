@@ -50,11 +50,6 @@ class Random:
     def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
         """Draw configurations that are not taken.
 
-        Args:
-            history: The evaluations so far, with the space.
-            count: Number wanted.
-            rng: Source of the random numbers.
-
         Returns:
             At most ``count`` proposals; fewer where few configurations are left.
         """

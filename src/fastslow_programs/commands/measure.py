@@ -1,0 +1,69 @@
+"""The command ``measure``: times of a program's configurations on this machine, for ``rank known=``."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.files import atomic_path
+from fastslow.core.progress import progress
+from fastslow.core.settings import resolve
+from fastslow_programs.commands.notebook import print_facts, with_absolute_paths
+from fastslow_programs.compiler.device import Bench, device_name
+from fastslow_programs.compiler.layout_constraints import bind_differences
+from fastslow_programs.compiler.layout_space import decode
+from fastslow_programs.program.convert import count_failures, make_program
+from fastslow_programs.program.identity import identify
+from fastslow_programs.program.program_settings import ConvertSettings
+from fastslow_programs.tuning.evaluators import ROUNDS
+from fastslow_programs.tuning.target import read_local
+
+_BATCH = 8  # configurations that are compiled and timed together
+
+
+def measure_program(settings: ConvertSettings) -> dict[str, Any]:
+    """Measure configurations of an HLO file, write a table of their runtimes, and print where it is.
+
+    A row of the table is a configuration in a round: ``config`` (position in the draw), ``id``, ``round`` and
+    ``runtime`` in nanoseconds. It is the time over the unconstrained program's in the same round, times the
+    median of the latter, so a machine that becomes slower in between changes no order.
+
+    Raises:
+        SettingsError: The source is no HLO file, JAX is not installed, or the program does not run here.
+        DataError: As :func:`make_program`; or no configuration runs.
+    """
+    settings = with_absolute_paths(settings, "source", "data_root")
+    source = settings.origin
+    if source.function:
+        remedy = "write jax.jit(function).lower(...).compiler_ir('hlo').as_hlo_text() into one"
+        raise SettingsError(f"source: {settings.source!r} is no HLO file; {remedy}")
+    program, local = make_program(settings), read_local(source, settings.seed)
+    drawn = [decode(row, program.nodes) for row in program.arrays["node_config_feat"]]
+    modules = [bind_differences(local.module, layouts, program.nodes) for layouts in drawn]
+    with Bench(local, ROUNDS, settings.seconds).running() as times:
+        starts = progress(range(0, len(modules), _BATCH), desc="measure", unit="batch")
+        found = [times(modules[start : start + _BATCH]) for start in starts]
+    failures = [failure for batch in found for failure in batch.failures]
+    if all(failures):
+        raise DataError(source.path, count_failures(failures, len(failures)), "Measure another program")
+    own = float(np.nanmedian(np.concatenate([batch.seconds[:, :2] for batch in found]))) * 1e9
+    runtime = np.concatenate([batch.ratios for batch in found], 1) * own
+    config, number = np.nonzero(~np.isnan(runtime.T))
+    columns = {"config": config, "id": identify(program)[config], "round": number}
+    path = resolve(settings.data_root) / "measured" / f"{settings.program}.csv"
+    with atomic_path(path) as temporary:
+        pd.DataFrame(columns | {"runtime": runtime.T[config, number]}).to_csv(temporary, index=False)
+    noise = float(np.nanmedian(np.concatenate([batch.noise for batch in found])))
+    facts = {
+        "device": device_name(),
+        "configurations": len(np.unique(config)),
+        "unconstrained program, ns": round(own),
+        "two runs of it differ by": f"{noise:.1%}",
+        "table": path,
+        "to rank with it": f"fastslow rank {settings.source} known={path}",
+    }
+    if failed := [failure for failure in failures if failure]:
+        facts["failures"] = count_failures(failed, len(failures))
+    print_facts(facts)
+    return facts

@@ -1,0 +1,44 @@
+"""The command ``measure``: its table is one that ``rank known=`` reads."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("jax", reason="jax is not installed (pip install -e '.[test]')")
+
+from fastslow.core.errors import SettingsError  # noqa: E402
+from fastslow_programs.commands.measure import measure_program  # noqa: E402
+from fastslow_programs.program.convert import make_program  # noqa: E402
+from fastslow_programs.program.identity import identify  # noqa: E402
+from fastslow_programs.program.program_settings import ConvertSettings  # noqa: E402
+from fastslow_programs.ranking.known_runtimes import read_known  # noqa: E402
+from fastslow_programs.tuning.evaluators import ROUNDS  # noqa: E402
+
+TEXT = """
+ENTRY e {
+  x = f32[64,128] parameter(0)
+  w = f32[128,256] parameter(1)
+  d = f32[64,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = f32[8,8,256] reshape(d)
+}
+"""
+
+
+def test_runtimes_are_known_to_a_ranking_of_a_larger_draw(tmp_path):
+    source = tmp_path / "small.hlo"
+    source.write_text(TEXT)
+    settings = ConvertSettings(source=str(source), configs=5, data_root=str(tmp_path))
+    facts = measure_program(settings)
+    table = pd.read_csv(facts["table"])
+    assert table.groupby("config").size().tolist() == [ROUNDS] * 5 and facts["configurations"] == 5
+    larger = make_program(settings.replace(configs=12))
+    known = read_known(facts["table"], len(larger.runtime), identify(larger))
+    assert np.array_equal(known["config"], table["config"]) and (known["runtime"] == table["runtime"]).all()
+    own = facts["unconstrained program, ns"]
+    assert 0.2 * own < table["runtime"].median() < 5 * own
+
+
+def test_a_function_is_no_hlo_file(tmp_path):
+    (tmp_path / "model.py").write_text("")
+    with pytest.raises(SettingsError, match=r"source: .*model.py:make' is no HLO file; write jax.jit"):
+        measure_program(ConvertSettings(source=f"{tmp_path}/model.py:make"))
