@@ -38,47 +38,29 @@ step_environment: contextvars.ContextVar[dict[str, str] | None] = contextvars.Co
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources of a machine.
+    """Resources of a machine."""
 
-    Args:
-        cores: Number of cores that this process may use.
-        memory: Bytes.
-        gpus: Names for ``CUDA_VISIBLE_DEVICES``.
-    """
-
-    cores: int
-    memory: int
-    gpus: tuple[str, ...] = ()
+    cores: int  # that this process may use
+    memory: int  # bytes
+    gpus: tuple[str, ...] = ()  # names for CUDA_VISIBLE_DEVICES
 
 
 @dataclass(frozen=True)
 class Need:
-    """Needs of a step.
+    """Needs of a step."""
 
-    Args:
-        memory: Bytes.
-        gpu: Whether it takes a GPU where there is one.
-        long: Whether it takes many times as long as most others: a layout network without a GPU.
-    """
-
-    memory: int
-    gpu: bool = False
-    long: bool = False
+    memory: int  # bytes
+    gpu: bool = False  # whether it takes a GPU where there is one
+    long: bool = False  # whether it takes many times as long as most others: a layout network without a GPU
 
 
 @dataclass(frozen=True)
 class Cores:
-    """Shares of the cores for the steps that wait.
+    """Shares of the cores for the steps that wait."""
 
-    Args:
-        long: Cores of a long step.
-        short: Cores of another one.
-        together: Number of steps that may run at once.
-    """
-
-    long: int
-    short: int
-    together: int
+    long: int  # cores of a long step
+    short: int  # cores of another one
+    together: int  # number of steps that may run at once
 
 
 def share_cores(cores: int, most: int, long: int, short: int) -> Cores:

@@ -167,10 +167,7 @@ def _score_of(step: Step) -> str:
 
 
 def report(plan: Plan) -> None:
-    """Print the table of scores, read the submission back and print its path.
-
-    Args:
-        plan: The plan of the finished run.
+    """Print the table of scores of a finished run, read the submission back and print its path.
 
     Raises:
         DataError: The CSV is missing, or a row is missing, unknown or no ranking.

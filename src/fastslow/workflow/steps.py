@@ -36,15 +36,9 @@ NOTEBOOKS = {
 
 @dataclass(frozen=True)
 class Step:
-    """One execution of one notebook.
+    """One execution of one notebook."""
 
-    Args:
-        stage: One of ``STAGES``; a stage needs all steps of those before it.
-        notebook: Its source.
-        settings: Its settings.
-    """
-
-    stage: str
+    stage: str  # one of STAGES; a stage needs all steps of those before it
     notebook: Path
     settings: Any
 

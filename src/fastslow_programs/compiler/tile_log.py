@@ -37,15 +37,10 @@ Tile = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass
 class TileKernel:
-    """Candidates of one fused kernel.
+    """Candidates of one fused kernel."""
 
-    Args:
-        cycles: Estimated cycles of each tile that fits.
-        chosen: Estimated cycles of the tile that the compiler chose.
-    """
-
-    cycles: dict[Tile, int] = field(default_factory=dict)
-    chosen: int = 0
+    cycles: dict[Tile, int] = field(default_factory=dict)  # estimate for each tile that fits
+    chosen: int = 0  # estimate for the tile that the compiler chose
 
     def add(self, tile: Tile, cycles: int) -> None:
         """Add a candidate; of two estimates for the same tile the lower one is kept."""

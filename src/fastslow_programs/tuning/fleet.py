@@ -55,12 +55,7 @@ class Member:
         return self.weight * max(default - best[1], 0.0) if best and default else 0.0
 
     def expected_saving(self, batch: int, rng: np.random.Generator) -> float:
-        """Return what a batch of a guided search is expected to save per second; infinite before any.
-
-        Args:
-            batch: Number of evaluations.
-            rng: Random generator of the candidates.
-        """
+        """Return what a batch of a guided search is expected to save per second; infinite before any."""
         history = self.study.history
         if not history.best:
             return 0.0 if len(history) else np.inf

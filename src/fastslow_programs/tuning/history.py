@@ -39,12 +39,7 @@ class Evaluation:
 
 
 class History:
-    """Evaluations of one program in their order.
-
-    Args:
-        space: Space of the program.
-        done: The evaluations.
-    """
+    """Evaluations of one program in their order."""
 
     def __init__(self, space: Space, done: Sequence[tuple[Proposal, Evaluation]] = ()):
         self.space = space

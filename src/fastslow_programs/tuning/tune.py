@@ -29,21 +29,13 @@ HOPELESS = 8  # failures in a row, from the first evaluation on, after which som
 
 @dataclass
 class Study:
-    """A study, its program and its strategy.
-
-    Args:
-        settings: Its settings.
-        target: The program.
-        strategy: Proposes its configurations.
-        kept: Its evaluations, in memory and on disk.
-        exhausted: Whether no configuration was left to propose.
-    """
+    """A study, its program and its strategy."""
 
     settings: TuneSettings
     target: Target
     strategy: Strategy
-    kept: KeptStudy
-    exhausted: bool = False
+    kept: KeptStudy  # its evaluations, in memory and on disk
+    exhausted: bool = False  # whether no configuration was left to propose
 
     @property
     def history(self) -> History:

@@ -61,15 +61,10 @@ def parse_terms(field: str, text: str, known: Mapping[str, float | None]) -> lis
 
 
 class Pooling(NamedTuple):
-    """One part of a readout.
+    """One part of a readout."""
 
-    Args:
-        pool: One of :data:`POOLS`.
-        configurable: Whether it pools only the configurable nodes.
-    """
-
-    pool: str
-    configurable: bool
+    pool: str  # one of POOLS
+    configurable: bool  # whether it pools only the configurable nodes
 
 
 def parse_readout(text: str) -> list[Pooling]:

@@ -56,14 +56,7 @@ def check_outputs(predictions: Mapping[str, np.ndarray]) -> None:
 def stop(
     error: Diverged, epoch: int, loss: float, settings: TrainSettings, history: Sequence[Mapping]
 ) -> str:
-    """Return what happened in an epoch, the remedy, and which weights are kept.
-
-    Args:
-        error: What was noticed.
-        epoch: Number of the epoch, from 1.
-        loss: Its mean loss.
-        settings: Settings.
-        history: Rows of the evaluations before.
+    """Return what happened in an epoch, from 1, the remedy, and which weights of ``history`` are kept.
 
     Raises:
         Diverged: No weights were evaluated before.
