@@ -147,5 +147,6 @@ def test_json_alone_and_nothing_at_all(tmp_path, capsys):
     assert capsys.readouterr() == (said, "")
     assert cli.main(["--version"]) == 0 and capsys.readouterr().out.startswith("fastslow ")
     assert (
-        cli.main(["report", "--json"]) == 1 and "--json: of convert, measure, rank" in capsys.readouterr().err
+        cli.main(["data-quality", "--json"]) == 1
+        and "--json: of convert, measure, rank" in capsys.readouterr().err
     )

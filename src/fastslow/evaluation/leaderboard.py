@@ -1,5 +1,6 @@
 """The leaderboard: every model under ``runs/``, with what its run was started with and what Kaggle said."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -98,9 +99,10 @@ def leaderboard(settings: LeaderboardSettings) -> Leaderboard:
     return Leaderboard(table, [reason for run in runs for reason in run.left_out])
 
 
-def print_leaderboard(settings: LeaderboardSettings) -> None:
-    """Print :func:`leaderboard`."""
-    print(leaderboard(settings))
+def print_leaderboard(settings: LeaderboardSettings) -> dict:
+    """Print :func:`leaderboard`; return its rows, None where a score is not known, and the reasons."""
+    print(board := leaderboard(settings))
+    return {"models": json.loads(board.table.to_json(orient="records")), "left out": board.left_out}
 
 
 def model_means(run: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Figures of notebook 24, of a ranker: the columns that it needs, and what they add to a prediction."""
+"""Figures of notebook 24, of a ranker: the columns that it needs, and the contribution of each to a score."""
 
 from functools import cached_property
 

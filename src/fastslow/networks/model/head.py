@@ -20,9 +20,6 @@ class ConfigNorm(nn.Module):
     order within a graph is evaluated, so differences between configurations become comparable across programs
     of any size. A channel in which the configurations do not differ becomes 0.
 
-    Args:
-        eps: Added to the variance.
-
     Shapes:
         - **input:** :math:`(C, D)`
         - **output:** :math:`(C, D)`
