@@ -1,36 +1,32 @@
-"""GO (placement, scheduling, fusion) against rules, searches and HDP.
+"""GO's placement of programs against rules and searches.
 
-Sections: ``best`` (long searches, whose costs ``best_known.json`` keeps), ``unseen`` (the sample's test
-programs on drawn machines), ``zoo`` (the shape of GO's table), ``latency`` (the latency instances of
-dnn-partitioning, in ``../shared/placement``), ``hdp``, ``transfer``, ``tasks`` (multi-task against single
-tasks) and ``ablation``. Runtimes are computed by the models, not measured. With ``--keep FILE`` every row is
-kept as soon as it is there, and a second call goes on. The last line is one JSON object.
+Sections: ``unseen`` (the sample's test programs on drawn machines), ``zoo`` (the shape of GO's table),
+``latency`` (the latency instances of dnn-partitioning, in ``../shared/placement``) and ``best`` (long
+searches, whose costs ``best_known.json`` keeps). Runtimes are computed by the models, not measured. With
+``--keep FILE`` every row is kept as soon as it is there, and a second call goes on. The last line is one JSON
+object.
 """
 
 import argparse
 import copy
 import json
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 
-import numpy as np
 import pandas as pd
 import torch
 
 from common.held_out_placement import best_known, held_out, long_search
-from common.hierarchical import train_hierarchical
 from common.kept import Kept, finite
 from common.latency_instances import latency_problems
 from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import PLACEMENT_RULES
 from fastslow_placement.go.policy import Policy, Shape
 from fastslow_placement.go.ppo import Schedule, Trainer, zero_shot
-from fastslow_placement.programs.fusion import contract
-from fastslow_placement.programs.joint import JointProblem
-from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
+from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.region_search import anneal_regions
 from fastslow_placement.programs.roofline import DEVICES
-from fastslow_placement.programs.zoo_graphs import PROGRAMS, read_zoo_graph, zoo_placement
+from fastslow_placement.programs.zoo_graphs import PROGRAMS, zoo_placement
 
 TABLE = {
     "hours": 12.0,
@@ -103,133 +99,6 @@ def without_learned_starts(problem: PlacementProblem) -> PlacementProblem:
     return plain
 
 
-def hdp(options) -> list[dict]:
-    """HDP's best, and how many evaluations it and GO needed for it, GO as the median over the seeds."""
-    return options.kept.rows("hdp", options.programs, lambda name: _hdp(name, options))
-
-
-def _hdp(name: str, options) -> dict:
-    problem = placement_of(name)
-    other = train_hierarchical(problem, options.episodes, options.seeds[0], options.width)
-    needed, costs = [], []
-    for seed in options.seeds:
-        found = learn(problem, options.updates, seed)
-        costs.append(found.cost)
-        needed.append(next((count for count, cost in found.history if cost <= other.cost), np.inf))
-    return {
-        "program": name,
-        "devices": problem.devices,
-        "human": problem.baseline,
-        "HDP": other.cost,
-        "HDP's evaluations": other.evaluations,
-        "HDP's best at": other.history[-1][0] if other.history else np.nan,
-        "GO-one": fmean(costs),
-        "GO's evaluations to HDP's best": median(needed),
-    }
-
-
-def transfer(options) -> list[dict]:
-    """Leave one architecture out: zero-shot, 50 updates from the pre-trained policy, 50 and 500 from
-    scratch.
-    """
-    pool = options.pool or options.programs
-    names = [
-        name
-        for name in options.programs
-        if any(PROGRAMS[other].family != PROGRAMS[name].family for other in pool)
-    ]
-    return options.kept.rows("transfer", names, lambda name: _transfer(name, pool, options))
-
-
-def _transfer(name: str, pool: list[str], options) -> dict:
-    family, rows = PROGRAMS[name].family, []
-    others = [placement_of(other) for other in pool if PROGRAMS[other].family != family]
-    problem, few = placement_of(name), options.fine_tune
-    plain = without_learned_starts(problem)
-    for seed in options.seeds:
-        trainer = Trainer(new_policy(seed), others, Schedule(updates=options.updates), seed)
-        trainer.run(options.updates * len(others))
-        learned = trainer.policy
-
-        def again(updates: int, known: bool, seed=seed, learned=learned, **plan) -> float:
-            policy = copy.deepcopy(learned) if known else None
-            return learn(problem if known else plain, updates, seed, policy=policy, **plan).cost
-
-        rows.append(
-            {
-                "best start": float(plain.evaluate(plain.starts).order.min()),
-                "zero-shot": zero_shot(learned, problem).cost,
-                "untrained": again(few, False, epochs=0),
-                "applied without learning": again(few, True, epochs=0),
-                "fine-tuned": again(few, True),
-                "from scratch": again(few, False),
-                "from scratch, longer": again(few * options.longer, False),
-            }
-        )
-    row = {"held out": name, "human": problem.baseline, "updates": few, "times": options.longer}
-    row |= {column: fmean([own[column] for own in rows]) for column in rows[0]}
-    return row | {"learned on": len(others), "seeds": [own["fine-tuned"] for own in rows]}
-
-
-def tasks(options) -> list[dict]:
-    """Fusion, placement and scheduling decided together, against one task after the other."""
-    return options.kept.rows("tasks", options.programs, lambda name: _tasks(name, options))
-
-
-def _tasks(name: str, options) -> dict:
-    graph, devices = read_zoo_graph(name, DEVICE), PROGRAMS[name].devices
-    updates, rows = max(options.updates // 3, 1), []
-    joint, fusion, place = (
-        JointProblem(graph, devices, DEVICE),
-        FusionProblem(graph, DEVICE),
-        placement_of(name),
-    )
-    for seed in options.seeds:
-        together = learn(joint, updates * 3, seed, samples=12)
-        fused = learn(fusion, updates, seed, samples=12)
-        placed = learn(place, updates, seed, samples=12)
-        where = place.place(placed.decision)
-        ordered = SchedulingProblem(place.graph, where, devices, DEVICE)
-        rows.append(
-            {
-                "joint GO": together.cost,
-                "fusion GO": fused.cost,
-                "placement GO": placed.cost,
-                "topological order": ordered.scheduler.run(where, np.zeros(len(where))).seconds,
-                "longest path first": ordered.baseline,
-                "then scheduling GO": learn(ordered, updates, seed, samples=12).cost,
-            }
-        )
-    return {
-        "program": name,
-        "operators": len(graph),
-        "devices": devices,
-        "joint default": joint.baseline,
-        "no fusion": fusion.baseline,
-        "compiler-like fusion": float(contract(graph, DEVICE).seconds.sum()),
-    } | pd.DataFrame(rows).mean().to_dict()
-
-
-def ablation(options) -> list[dict]:
-    """Each part of the policy removed in turn; means over the seeds."""
-    return options.kept.rows("ablation", options.programs[:3], lambda name: _ablation(name, options))
-
-
-def _ablation(name: str, options) -> dict:
-    variants = {"whole": {}, "no attention": {"attention": False}, "no modulation": {"modulation": False}}
-    variants |= {"one pass": {"passes": 1}, "mean pooling": {"pooling": False}}
-    variants["no feedback"] = {"feedback": False}
-    problem = placement_of(name)
-
-    def cost(changes: dict, **plan) -> float:
-        shape = Shape(**changes)
-        return fmean([learn(problem, options.updates, seed, shape, **plan).cost for seed in options.seeds])
-
-    row = {"program": name, "human": problem.baseline}
-    row |= {variant: cost(changes) for variant, changes in variants.items()}
-    return row | {"untrained": cost({}, epochs=0)}
-
-
 def best(options) -> list[dict]:
     """Long searches of every held-out problem and instance; ``best_known.json`` keeps their costs."""
     found = [*latency_problems(), *held_out(options.programs)][: 4 if options.quick else None]
@@ -285,7 +154,7 @@ def _unseen(problem: PlacementProblem, options) -> dict:
     return row
 
 
-SECTIONS = {f.__name__: f for f in (best, unseen, zoo, latency, hdp, transfer, tasks, ablation)}
+SECTIONS = {f.__name__: f for f in (unseen, zoo, latency, best)}
 
 
 def main() -> None:
@@ -296,18 +165,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="only check that everything runs")
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=[*SECTIONS])
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=[*PROGRAMS], metavar="NAME")
-    parser.add_argument("--pool", nargs="+", choices=PROGRAMS, metavar="NAME", help="to pre-train on")
     parser.add_argument("--updates", type=int, default=180, help="updates of PPO per program")
-    parser.add_argument("--episodes", type=int, default=2000, help="episodes of HDP")
-    parser.add_argument("--width", type=int, default=64, help="of HDP's LSTMs; 512 as published")
-    parser.add_argument("--fine-tune", type=int, default=50, help="updates on a held-out program")
-    parser.add_argument("--longer", type=int, default=10, help="how many times as many updates from scratch")
     parser.add_argument("--search", type=int, default=2000, help="evaluations of each long search (best)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--keep", type=Path, help="file of the rows, from which a second call goes on")
     options = parser.parse_args()
     if options.quick:
-        options.updates, options.episodes, options.fine_tune, options.longer = 2, 3, 1, 2
+        options.updates = 2
         options.search, options.programs = 200, ["inception_b32", "transformer_2"]
         options.seeds = [0]
     options.kept = Kept(options.keep)
@@ -315,7 +179,10 @@ def main() -> None:
     result = {name: SECTIONS[name](options) for name in options.sections}
     for name, rows in result.items():
         print(f"\n## {name}\n")
-        print(pd.DataFrame(rows).to_markdown(index=False, floatfmt=".4g") if rows else "no instances found")
+        frame = pd.DataFrame(rows)
+        if "units" in frame:  # costs over the human split
+            frame.loc[len(frame)] = {"program": "**mean**", **frame.mean(numeric_only=True).drop("units")}
+        print(frame.to_markdown(index=False, floatfmt=".4g") if rows else "no instances found")
     settings = {key: value for key, value in vars(options).items() if key not in ("keep", "kept")}
     print(json.dumps(finite({"options": settings, **result})))
 

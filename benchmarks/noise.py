@@ -40,9 +40,9 @@ from fastslow.networks.training.denoising import denoised_labels
 from fastslow.networks.training.train import train
 
 TABLE = {
-    "hours": 0.2,
+    "hours": 0.6,
     "needs": ("real",),
-    "commands": (("--seeds", "1", "--arms", "train and valid", "train and valid, denoise"),),
+    "commands": (("--seeds", "3", "--arms", "train and valid", "train and valid, denoise"),),
 }
 LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
 NOISY = "train and valid"

@@ -118,8 +118,7 @@ def test_a_run_that_another_training_wrote_is_trained_again(folder, tmp_path):
     train(together)
     train(alone.replace(folder=str(tmp_path / "alone")))
     assert not together.artifact().is_current()
-    wanted = features_of(tmp_path, OTHER).fingerprint
-    assert together.artifact().changes() == [f"{OWN.slug}: {OTHER.slug}: None -> {wanted!r}"]
+    assert together.artifact().changes() == [f"{OWN.slug}: {OTHER.slug} changed"]
 
 
 def test_a_graph_that_is_valid_in_one_collection_is_trained_on_in_none(folder, tmp_path):

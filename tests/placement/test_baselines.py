@@ -5,7 +5,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from common.hierarchical import train_hierarchical
 from fastslow_placement.base.search import anneal, best_of, best_random
 from fastslow_placement.baselines import PLACEMENT_RULES
 from fastslow_placement.place import POLICY, REGIONS, SEARCHED, compare
@@ -135,13 +134,6 @@ def test_searches_keep_the_best_and_count(seed):
         assert costs == sorted(costs, reverse=True) and costs[-1] == found.cost
     assert anneal(problem, 600, seed).cost == optimum
     assert best_random(problem, 5, seed).cost >= optimum
-
-
-def test_the_hierarchical_placer_learns_from_its_episodes():
-    problem = PlacementProblem(random_graph(1, 9), 2, DEVICE)
-    found = train_hierarchical(problem, 12, seed=1, hidden=8)
-    assert found.evaluations == 12 and found.cost == problem.evaluate(found.decision[None]).cost[0]
-    assert train_hierarchical(problem, 12, seed=1, hidden=8).history == found.history
 
 
 def problem_of(seed, count=12, devices=3, memory=0.0):
