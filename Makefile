@@ -153,10 +153,12 @@ clean: ## Remove features, runs and submissions made here or in FASTSLOW_HOME, N
 setup: $(READY) ## Only make the environment
 
 # uv is twice as fast as pip; it does not read pip's find-links by itself. Where it fails, pip does it.
+# Nothing is compiled ahead, which takes a minute: Python keeps the bytecode of what it imports, if it may.
+unexport PYTHONDONTWRITEBYTECODE
 define install
 	@"$$PY" -m pip install -q uv && \
 	 UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" "$$VENV/bin/uv" pip install -q --python "$$VENV" --compile-bytecode $(1) || \
-	 "$$PY" -m pip install -q $(1)
+	 "$$PY" -m pip install -q --no-compile $(1)
 endef
 
 $(VENV)/bin/python:

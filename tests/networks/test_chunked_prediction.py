@@ -40,7 +40,7 @@ def chunk_predictions(network, graph, chunks):
 
 
 @given(networks, graphs, st.sampled_from([1, 2, 3, 9]), st.randoms(use_true_random=False))
-@settings(max_examples=40)
+@settings(max_examples=12)
 def test_chunks_equal_the_dense_network_over_the_whole_set_however_it_is_cut(network, graph, size, random):
     """Forty pairs of a graph and a network, each computed densely too, take its seconds."""
     reference = dense_predictions(network, graph, *make_scalers(graph), all_configs(graph))
@@ -124,7 +124,7 @@ CPU, BOUND = torch.device("cpu"), 1 << 30
     st.sampled_from([1, 3, 8, 1000]),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=40)
+@settings(max_examples=12)
 def test_blocks_of_nodes_equal_the_dense_network(
     graph, num_layers, cross_config, convolution, block_states, random
 ):

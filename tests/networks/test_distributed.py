@@ -107,10 +107,14 @@ def test_after_a_process_died_the_command_resumes_to_the_result_of_one_process(s
     assert left == {path.name for path in (tmp_path / "training").iterdir()}
 
 
-def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path):
-    settings = settings.replace(processes=2, features=[str(tmp_path / "nowhere")])
-    with pytest.raises(distributed.RankError, match="nowhere: no such folder.*Make it with"):
-        train(settings)
+def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path, capfd, monkeypatch):
+    lost = settings.replace(processes=2, features=[str(tmp_path / "nowhere")])
+    monkeypatch.setattr(sys, "argv", ["rank", json.dumps(lost.replace(processes=1).asdict())])
+    with pytest.raises(SystemExit):
+        distributed.run_as_rank(train)
+    monkeypatch.setattr(distributed, "_RANK", f"print({capfd.readouterr().out!r}); raise SystemExit(1)")
+    with pytest.raises(distributed.RankError, match="^[^:]*nowhere: no such folder.*Make it with"):
+        train(lost)
 
 
 def test_a_process_takes_a_gpu_of_its_own(monkeypatch):

@@ -51,14 +51,14 @@ def equals_its_dense_form(network, graph, edges=None):
 
 
 @given(networks(), graphs, st.randoms(use_true_random=False))
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_a_published_structure_equals_its_dense_form_with_some_edges_dropped(network, graph, random):
     edges = np.array([random.random() < 0.7 for _ in message_edges(graph)], bool)
     equals_its_dense_form(network, graph, edges)
 
 
 @given(networks(joins_nodes=True, cross_config=False, readout="sum"), st.integers(1, 4), st.integers(0, 99))
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_early_join_equals_one_dense_network_for_each_configuration(network, num_configs, seed):
     edges = np.array([[1, 0], [2, 1], [2, 0], [4, 3]])
     kernel = make_graph((edges, 5, np.zeros(0, int), np.zeros((num_configs, 0, 3), np.uint8)), seed)
@@ -85,7 +85,7 @@ def test_a_prediction_depends_on_its_own_configuration_alone(network, graph, ran
     graphs,
     st.integers(1, 4),
 )
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_a_segment_that_is_cut_out_attends_to_its_own_nodes_alone(network, graph, first):
     """The kept nodes of the Harvard report."""
     assume(first < graph.num_nodes)
