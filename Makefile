@@ -157,7 +157,7 @@ setup: $(READY) ## Only make the environment
 unexport PYTHONDONTWRITEBYTECODE
 define install
 	@"$$PY" -m pip install -q uv && \
-	 UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" "$$VENV/bin/uv" pip install -q --python "$$VENV" --compile-bytecode $(1) || \
+	 UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" "$$VENV/bin/uv" pip install -q --python "$$VENV" $(1) || \
 	 "$$PY" -m pip install -q --no-compile $(1)
 endef
 

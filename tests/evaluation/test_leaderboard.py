@@ -137,3 +137,5 @@ def test_damaged_and_foreign_folders_are_named_and_the_rest_is_listed(home):
     assert len(board.table) == rows - 1
     gnn = board.table.set_index(["run", "model"]).loc["one", "gnn"]
     assert math.isnan(gnn["valid tile:xla"]) and not math.isnan(gnn[f"valid {XLA}"])
+    shutil.rmtree(runs)
+    assert str(fastslow.leaderboard()) == "no finished model under runs/"

@@ -63,6 +63,8 @@ class Leaderboard(Shown):
         ]
 
     def __str__(self) -> str:
+        if self.table.empty:
+            return "\n".join(["no finished model under runs/", *self.words()[2:]])
         table, shown = self.table, self.table[["run", "model", "settings"]].copy()
         shown["hours"] = table["hours"].map("{:.2f}".format)
         for name in _NAMES:
