@@ -29,10 +29,22 @@ from fastslow_placement.programs.roofline import DEVICES
 from fastslow_placement.programs.zoo_graphs import PROGRAMS, zoo_placement
 
 TABLE = {
-    "hours": 12.0,
+    "hours": 0.7,
     "needs": ("placement",),
     "sample": False,
-    "commands": (("--keep", "benchmarks/results/go.json"),),
+    "commands": (
+        (
+            "--sections",
+            "unseen",
+            "latency",
+            "--seeds",
+            "0",
+            "--updates",
+            "60",
+            "--keep",
+            "benchmarks/results/go.json",
+        ),
+    ),
 }
 DEVICE = DEVICES["p100"]
 SEARCH = 60_000  # evaluations of the search after GO, as ``place`` has by default
