@@ -12,6 +12,7 @@ from fastslow.core.records import Record, read_record
 from fastslow.core.settings import PLAY
 
 RECORD = "run.json"
+PICTURES = "comparisons"  # folder in runs/ of the plots of `fastslow compare`
 SMOKE = "smoke"
 """The preset with next to no training, and the default name of its run."""
 
