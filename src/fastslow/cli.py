@@ -15,11 +15,10 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from fastslow.core.artifacts import commit
+from fastslow import __version__
 from fastslow.core.errors import FastslowError, SettingsError, describe_error
 from fastslow.core.setting_fields import Setting
 from fastslow.core.settings import Settings
@@ -195,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else arguments
     if [*words] == ["--version"]:
-        print(f"fastslow {version('fastslow')}, commit {commit()}")
+        print(f"fastslow {__version__}, commit {_load('fastslow.core.artifacts:commit')()}")
         return 0
     flags = {word for word in words if word in (ALL, JSON, QUIET)}
     words = [*(word for word in words if word not in flags), *["--help"] * (ALL in flags)]

@@ -99,9 +99,8 @@ def fork_kernels(number: int) -> None:
         number: File descriptor of the socket. A line holds the kernel's arguments, its environment and its
             folder; the answer is the number of the process.
     """
-    os.environ.setdefault(
-        "MPLBACKEND", "module://matplotlib_inline.backend_inline"
-    )  # as ipykernel does, later
+    # as ipykernel does, which is too late for a matplotlib that is imported
+    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     for library in _LIBRARIES:
         importlib.import_module(library)
     gc.freeze()
