@@ -81,7 +81,7 @@ def test_settings_are_refused_by_name(changes, said):
 
 def test_the_cache_key_holds_what_the_kind_reads():
     layout, tile = TrainSettings().identity(), TrainSettings(kind="tile").identity()
-    only = {"cross_config", "denoise", "pair_edges", "segment_training"}
+    only = {"cross_config", "pair_edges", "segment_training"}
     assert layout.keys() - tile.keys() == only and not tile.keys() - layout.keys()
 
 

@@ -10,7 +10,7 @@ import fastslow.networks.training.run_folder
 import fastslow.networks.training.train
 import fastslow.networks.training.validation
 from fastslow.competition.catalog import get_collection
-from fastslow.competition.metrics import collection_score, ranking_tau
+from fastslow.competition.metrics import ranking_tau
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import PROJECT
@@ -361,32 +361,6 @@ def test_prediction_uses_no_dropout_and_training_does(settings):
     assert training.network.training
     example = training.example((training.names[0], np.arange(24), None))
     assert training.graph_loss(*example) != training.graph_loss(*example)
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.5])
-def test_labels_with_noise_are_denoised(tmp_path, settings, noise):
-    rng = np.random.default_rng(0)
-
-    def measured_again(arrays):
-        one_node_decides(arrays)
-        arrays["node_config_feat"] = np.repeat(arrays["node_config_feat"], 3, 0)
-        runs = np.repeat(arrays["config_runtime"], 3)
-        arrays["config_runtime"] = np.round(runs * np.exp(noise * rng.normal(size=len(runs)))).astype(int)
-
-    settings = settings.replace(features=[str(build_layout(tmp_path / "noise", measured_again))])
-    plain, own = (make_training(settings.replace(denoise=denoise)) for denoise in (False, True))
-    assert (own.run_epoch() == plain.run_epoch()) == (noise == 0)
-    validation, plainly = own.validation, plain.validation
-    for (slug, labels), targets in zip(validation.labels.items(), validation.targets.values(), strict=True):
-        assert all(np.array_equal(label, targets[name]) == (noise == 0) for name, label in labels.items())
-        for each in (validation, plainly):
-            each.evaluate(1, 0.0)
-        chosen, predictions = validation.choose_weights(slug)
-        assert chosen["mean"] == pytest.approx(collection_score("layout", labels, predictions)["mean"])
-        assert noise or chosen == plainly.choose_weights(slug)[0]
-    parts = make_training(settings.replace(denoise=True, segment_training="gst", segment_nodes=50))
-    (_, labels), (_, same) = (each.make_example(own.names[0], np.arange(24), 0) for each in (own, parts))
-    torch.testing.assert_close(labels, same)
 
 
 @pytest.mark.parametrize("configs_per_step, drawn, batches", [(16, 16, 4), (100, 24, 2)], ids=["part", "all"])

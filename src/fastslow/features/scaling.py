@@ -56,15 +56,6 @@ def unit_ranks(values: np.ndarray) -> np.ndarray:
     return (rankdata(values) - 1) / max(len(values) - 1, 1)
 
 
-def normal_scores(values: np.ndarray) -> np.ndarray:
-    """Return the normal score ``(C,)`` of each value's rank: about normal, of mean 0 and deviation 1."""
-    from scipy.special import ndtri  # as above
-    from scipy.stats import rankdata
-
-    scores: np.ndarray = ndtri((rankdata(values) - 0.5) / len(values))
-    return scores
-
-
 def expand_node_features(node_feat: np.ndarray, node_extra: np.ndarray) -> np.ndarray:
     """Return the numeric columns of a network's input, before standardisation.
 

@@ -37,7 +37,6 @@ _KAGGLE: dict[str, dict] = {
         "pair_edges": False,  # ours: 13 times slower to predict 1,000 configurations of a genuine nlp program
         "epochs": 100,  # ours: what two cores train in a day; 1st: 750 to 1,000, see kaggle-full
         "evaluate_every": 10,
-        "denoise": True,  # ours: labels agree better with held-out runs of three genuine files, or equally
     },
     **{f"gnn.layout-{source}-default": {"configs_per_step": 64} for source in ("xla", "nlp")},  # 1st
     **{f"gnn.layout-{source}-random": {"cross_config": False} for source in ("xla", "nlp")},  # 1st

@@ -97,11 +97,6 @@ class LoopSettings(Settings):
     """Losses added up, ``NAME[@PARAMETER][:WEIGHT]+...`` (``list_mle@10:1+mse_log:0.02``): with a margin
     ``pairwise_hinge``; with a temperature ``list_mle`` (10th and 16th place on the real data; slowest first);
     ``mse_log`` (absolute log runtime)."""
-    denoise: bool = False
-    """Layout only. Mix each label with its prediction from other train programs and the other configurations
-    of its graph. The noise of the graph's repeated configurations sets the shares; graphs without noise keep
-    their labels. Mixed train labels are learned from, mixed valid labels choose the weights; scores compare
-    with the runtimes."""
     graphs_per_step: Annotated[Positive, Le(1024)] = 1
     """Graphs whose losses are averaged for one step."""
     configs_per_step: Annotated[AtLeastTwo, Le(10_000)] = 128
@@ -178,10 +173,10 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
     """
 
     layout_only: ClassVar[tuple[str, ...]] = (
-        *("configs_together", "cross_config", "denoise", "pair_edges"),
+        *("configs_together", "cross_config", "pair_edges"),
         *segment_settings.SEGMENT_FIELDS,
     )
-    former: ClassVar[dict[str, Any]] = {"node_attention": "none"}
+    former: ClassVar[dict[str, Any]] = {"node_attention": "none", "denoise": False}
     main: ClassVar[tuple[str, ...]] = (
         *("kind", "features", "runs", "folder", "device", "seed", "epochs", "learning_rate", "loss"),
         *("hidden_channels", "num_layers", "graphs_per_step", "configs_per_step"),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fastslow.competition.catalog import TRAIN, VALID
+from fastslow.competition.catalog import TRAIN
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.memory import FreedMemory, held_bytes, step_memory
 from fastslow.core.progress import progress
@@ -23,7 +23,6 @@ from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.states.sparse import move
-from fastslow.networks.training.denoising import denoised_labels
 from fastslow.networks.training.divergence import Diverged, check_loss, check_weights, stop
 from fastslow.networks.training.run_folder import load_checkpoint, save_checkpoint, write_runs
 from fastslow.networks.training.schedule import scheduled
@@ -65,12 +64,6 @@ class Training:
         )
         self.names = dataset.trainable()
         self.validation = Validation(settings, dataset, self.network)
-        self.labels: dict[str, np.ndarray] = {}
-        if settings.denoise:
-            valid = [f"{slug}/{name}" for slug, own in self.validation.labels.items() for name in own]
-            denoised = denoised_labels(dataset.sources, {TRAIN: self.names, VALID: valid})
-            self.labels = denoised[TRAIN]
-            self.validation.aim(denoised[VALID])
         self.stored = ["network", "optimizer", "scaler", "validation"]
         self.segments = None
         if settings.segment_training != "none":
@@ -159,11 +152,10 @@ class Training:
             seed: Draws the dropped edges, or the segments; None where nothing is drawn.
 
         Returns:
-            The batch (or the segments) and the ``(C,)`` runtimes or mixed labels.
+            The batch (or the segments) and the ``(C,)`` runtimes.
         """
         graph, kept = self.dataset.graph(TRAIN, name), None
-        label = self.labels.get(name, graph.graph.runtime)
-        runtime = move(torch.from_numpy(label[configs]), self.dataset.device)
+        runtime = move(torch.from_numpy(graph.graph.runtime[configs]), self.dataset.device)
         if self.segments:
             return self.segments.example(name, configs, seed), runtime
         if seed is not None:  # the same edges for all configurations

@@ -21,7 +21,6 @@ class Validation:
 
     Attributes:
         labels: Valid runtimes, per collection slug and graph.
-        targets: Labels that choose weights, likewise: the runtimes, or see :meth:`aim`.
         history: One row per evaluation: epoch, loss, mean valid score, valid score of each collection, and
             every metric, mean over collections.
         best: Score, epoch and weights (on the CPU) of the best evaluation, per collection slug.
@@ -33,7 +32,6 @@ class Validation:
     def __init__(self, settings: TrainSettings, dataset: GraphDataset, network: RankingNetwork):
         self.settings, self.dataset, self.network = settings, dataset, network
         self.labels = {slug: source.labels(VALID) for slug, source in dataset.sources.items()}
-        self.targets = self.labels
         rng, size = np.random.default_rng(0), settings.valid_configs
         self._drawn = {
             slug: {
@@ -45,13 +43,6 @@ class Validation:
         self.history: list[dict] = []
         self.best: dict = {slug: {"score": -math.inf, "epoch": 0, "weights": {}} for slug in dataset.sources}
         self.recent: list[dict] = []
-
-    def aim(self, denoised: dict[str, np.ndarray]) -> None:
-        """Choose weights by denoised labels, ``(C,)`` per ``<slug>/<graph>``; scores stay of runtimes."""
-        self.targets = {slug: dict(own) for slug, own in self.labels.items()}
-        for name, label in denoised.items():
-            slug, _, stem = name.partition("/")
-            self.targets[slug][stem] = self.dataset.sources[slug].graph(VALID, stem).expand(label)
 
     def predict(self, slug: str, only: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
         """Predict a collection's valid graphs, all configurations or the positions ``only`` of each graph.
@@ -73,7 +64,7 @@ class Validation:
             Diverged: A prediction is not finite.
         """
         drawn = self._drawn[slug]
-        labels = {name: self.targets[slug][name][rows] for name, rows in drawn.items()}
+        labels = {name: self.labels[slug][name][rows] for name, rows in drawn.items()}
         predictions = self.predict(slug, drawn)
         mean = collection_score(self.settings.kind, labels, predictions)["mean"]
         return mean, mean_metrics(labels, predictions)
@@ -120,14 +111,12 @@ class Validation:
             self.network.load_state_dict(weights)
             with contextlib.suppress(Diverged):
                 predictions = self.predict(slug)
-                tried[label] = collection_score(kind, self.targets[slug], predictions), predictions
+                tried[label] = collection_score(kind, self.labels[slug], predictions), predictions
         if not tried:
             raise Diverged(f"{slug}: no evaluation had finite predictions")
         chosen = max(tried, key=lambda label: tried[label][0]["mean"])
         self.network.load_state_dict(candidates[chosen])
         score, predictions = tried[chosen]
-        if self.targets is not self.labels:
-            score = collection_score(kind, self.labels[slug], predictions)
         return {**score, "weights": chosen}, predictions
 
     def recent_average(self) -> dict:
