@@ -267,7 +267,6 @@ def test_a_broken_model_of_ones_own_is_refused_by_name(layout, tmp_path, damage,
 @cases(
     "options, said",
     [
-        ({"runs": []}, "runs: .* at least one run folder"),
         ({"runs": ["r/a", "r/b", "r/../r/a"]}, "runs: .* without repetition"),
         ({"runs": ["r/a", 3]}, "runs: 3 in the list is int, str wanted"),
         ({"max_models": 0}, "max_models: 0"),

@@ -31,7 +31,7 @@ def made(tmp_path_factory):
     scores = {}
     for run, noise in (("one", 0.1), ("two", 3.0)):
         given = {"data": "sample", "preset": "sample", "collections": ["x", "y"], "gnn.dropout": 0}
-        record_run(root / "runs" / run, str(root / "data"), "sample", given)
+        record_run(root / "runs" / run, str(root / "data"), "sample", given, {})
         for name, own in features.items():
             slug = name.replace(":", "-")
             for folder in (f"gnn-{slug}-s0", f"gnn-{slug}-s1", f"ensemble-{slug}"):

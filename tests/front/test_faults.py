@@ -137,7 +137,8 @@ def test_a_kernel_is_forked_with_the_threads_of_its_step(tmp_path, monkeypatch):
     forked = "import sys, threadpoolctl as t; assert 'torch' in sys.modules\n"
     forked += "assert 'fastslow.features' not in sys.modules\n"
     forked += "assert max(own['num_threads'] for own in t.threadpool_info()) == 3"
-    for number, source in enumerate([forked, forked, "import sys; assert 'torch' not in sys.modules"]):
+    slow = "import atexit, time; atexit.register(time.sleep, 60)"  # one that does not end is ended
+    for number, source in enumerate([forked, slow, "import sys; assert 'torch' not in sys.modules"]):
         monkeypatch.setattr(forked_kernels, "_FORKS", number < 2)
         workflow.run_step(small_step(tmp_path / str(number), source))
         server, _ = forked_kernels._servers["3"]

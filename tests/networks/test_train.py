@@ -266,6 +266,21 @@ def test_patience_counts_evaluations_without_a_better_score(
     assert manifest["valid"]["weights"] == f"epoch {evaluated[scores.index(0.3)]}"
 
 
+def test_a_training_stops_when_its_hours_are_over_and_goes_on_no_longer(settings, tmp_path, capsys):
+    slow = settings.replace(epochs=40, evaluate_every=30, hours=1e-9)
+    train_until(slow, "evaluate", 1)
+    manifest = train(slow)
+    said = "stopped after epoch 1 of 40: its time is over (hours=1e-09)"
+    assert manifest["epochs"] == 1 and said in manifest["warnings"]
+    assert [row["epoch"] for row in lines_of(tmp_path)] == [1]
+    assert settings.replace(hours=3.0).artifact().fingerprint == settings.artifact().fingerprint
+    checkpointed = settings.replace(epochs=3, evaluate_every=1)
+    train_until(checkpointed, "run_epoch", 2)
+    training = make_training(checkpointed.replace(hours=1e-9))
+    training.run(checkpointed.artifact().folder, checkpointed.artifact().fingerprint)
+    assert training.epoch == 2 and training.seconds > 0, "the time before the interruption counts"
+
+
 def test_the_best_weights_so_far_survive_an_interruption(settings):
     settings = settings.replace(epochs=3, evaluate_every=1, average_last=0)
     with pytest.MonkeyPatch.context() as monkeypatch:

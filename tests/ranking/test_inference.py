@@ -137,7 +137,7 @@ def test_which_run_is_found(home):
     shutil.copy(own / "manifest.json", whole)  # a notebook wrote a model into the folder of a run
     assert find_run(whole, layout) == whole / "ensemble-layout-xla-default"
     with pytest.raises(SettingsError, match="runs/smoke holds a single model; give this run another NAME"):
-        record_run(whole, "data/sample", "sample", {})
+        record_run(whole, "data/sample", "sample", {}, {})
     (whole / "manifest.json").unlink()
     with pytest.raises(DataError, match="a run of tile:xla, layout:xla:default wanted. Name a run of"):
         find_run(own, layout)

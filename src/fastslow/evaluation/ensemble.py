@@ -19,7 +19,7 @@ from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.settings import Names, Positive, Settings, resolve, unkeyed
-from fastslow.evaluation.baselines import write_baselines
+from fastslow.evaluation.baselines import RIDGE, write_baselines
 from fastslow.evaluation.ensemble_weights import NORMALISATIONS, combine, equal_weights, search_weights
 from fastslow.evaluation.predictions import (
     PREDICTIONS,
@@ -33,6 +33,7 @@ from fastslow.evaluation.predictions import (
 from fastslow.features.store import Features
 
 _WRITE = "Write it with fastslow.evaluation.predictions.write_run, or remove it"
+_RULE = "ridge"  # member where there are no others
 ENSEMBLE_ENTRY = "fastslow.evaluation.ensemble:build_ensemble"
 
 
@@ -42,7 +43,8 @@ class EnsembleSettings(Settings):
     features: str = unkeyed("features/sample/layout-xla-random")
     """Features folder of the collection; any that was built from the same data will do."""
     runs: list[str] = [f"runs/sample/{m}-layout-xla-random-s0" for m in ("gnn", "ranker")]
-    """Run folders of the members: networks, rankers, other ensembles."""
+    """Run folders of the members: networks, rankers, other ensembles; where there are none, ridge regression
+    stands for them."""
     extra: Names = []
     """Models of your own that are members too: patterns of run folders, such as ``runs/mine/*``. Of these the
     runs of this collection take part."""
@@ -55,7 +57,6 @@ class EnsembleSettings(Settings):
 
     def check(self) -> None:
         """Check ranges."""
-        self.require(bool(self.runs), "runs", "a list of at least one run folder")
         folders = [resolve(run).resolve() for run in self.runs]
         self.require(len(set(folders)) == len(folders), "runs", "a list without repetition")
 
@@ -180,18 +181,22 @@ def build_ensemble(settings: EnsembleSettings) -> dict:
     artifact = settings.artifact((features, manifests))
     with artifact.building() as needed:
         if needed:
-            predictions, facts = _ensemble(settings, features, manifests)
-            warnings = write_predictions(artifact.folder, predictions)
             baselines = write_baselines(features, f"{settings.folder}/baselines")
+            folders = settings.members()
+            if not folders:
+                folders = {_RULE: baselines[RIDGE]["folder"]}
+                manifests = {_RULE: read_run_manifest(resolve(folders[_RULE]))}
+            predictions, facts = _ensemble(settings, features, manifests, folders)
+            warnings = write_predictions(artifact.folder, predictions)
             rules = [resolve(own["folder"]) / name for own in baselines.values() for name in RUN_FILES]
             artifact.finish((PREDICTIONS, *rules), **facts, baselines=baselines, warnings=warnings)
     return read_manifest(artifact.folder)
 
 
 def _ensemble(
-    settings: EnsembleSettings, features: Features, manifests: Mapping[str, dict]
+    settings: EnsembleSettings, features: Features, manifests: Mapping[str, dict], folders: Mapping[str, str]
 ) -> tuple[Predictions, dict]:
-    folders, models = settings.members(), models_of(manifests)
+    models = models_of(manifests)
     members = {name: read_member(resolve(run), manifests[name], features) for name, run in folders.items()}
     labels, kind = features.labels(VALID), features.collection.kind
 

@@ -21,9 +21,12 @@ class _Run(Record):
     data: str
     preset: str
     settings: dict[str, Any] = {}  # a record of a former version has none
+    chosen: dict[str, Any] = {}
 
 
-def record_run(folder: Path, data: str, preset: str, settings: Mapping[str, Any]) -> None:
+def record_run(
+    folder: Path, data: str, preset: str, settings: Mapping[str, Any], chosen: Mapping[str, Any]
+) -> None:
     """Write down what a folder of runs is started with; an equal record stays as it is.
 
     Args:
@@ -31,6 +34,7 @@ def record_run(folder: Path, data: str, preset: str, settings: Mapping[str, Any]
         data: Folder that holds ``npz_all/``.
         preset: Name of the preset.
         settings: The settings of the command that decide what it makes, a step's by its dotted name.
+        chosen: Settings that a budget of hours chose, likewise.
 
     Raises:
         SettingsError: The folder is for notebooks that are run by hand, or a notebook wrote a model into it.
@@ -39,7 +43,7 @@ def record_run(folder: Path, data: str, preset: str, settings: Mapping[str, Any]
         raise SettingsError(f"name: runs/{folder.name} holds a single model; give this run another NAME")
     if folder.name == PLAY:
         raise SettingsError(f"name: notebooks run by hand write to runs/{PLAY}; give this run another NAME")
-    facts = {"data": data, "preset": preset, "settings": dict(settings)}
+    facts = {"data": data, "preset": preset, "settings": dict(settings), "chosen": dict(chosen)}
     with contextlib.suppress(DataError):  # broken: written anew
         if read_run_record(folder) == facts:
             return

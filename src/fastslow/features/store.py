@@ -7,6 +7,7 @@ every configuration of the competition file. The manifest has a checksum of ever
 edited one is an error.
 """
 
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
@@ -266,6 +267,16 @@ class Features:
     def names(self, split: str) -> list[str]:
         """Return the names of the graphs of a split, sorted by file name."""
         return self.index.loc[self.index["split"] == split, "name"].tolist()
+
+    def sample(self, one_in: int, least: int) -> "Features":
+        """Return the features of one in so many graphs of a split, or of the least, of sizes as in all."""
+        part, rows = copy(self), []
+        for _, own in self.index.groupby("split"):
+            count = min(len(own), max(least, len(own) // one_in))
+            places = ((np.arange(count) + 0.5) / count * len(own)).astype(int)
+            rows.append(own.sort_values("nodes", kind="stable").iloc[places])
+        part.index = pd.concat(rows, ignore_index=True)
+        return part
 
     def num_configs(self, split: str) -> dict[str, int]:
         """Return the number of configurations of each competition file of a split, by name of the graph.

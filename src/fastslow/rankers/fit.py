@@ -1,5 +1,6 @@
 """Fit the LightGBM ranker with one objective."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,15 +38,15 @@ class RankerTables:
     valid: Table
 
 
-def read_training(settings: RankerSettings) -> RankerTables:
-    """Read the tables that the settings name.
+def read_training(settings: RankerSettings, sources: Mapping[str, Features] | None = None) -> RankerTables:
+    """Read the tables that the settings name, or those of other features by slug.
 
     The tables, and so the trees, are the same whichever of the collections that ``train_on`` joins is named.
 
     Raises:
         DataError: No train graph can be learned from.
     """
-    sources = settings.sources()
+    sources = settings.sources() if sources is None else sources
     names = trainable(sources)
     bin_rows = min(settings.configs_per_graph, max(2, BIN_ROWS // len(names)))
     samples = [(names, settings.configs_per_graph), (names, bin_rows)]

@@ -87,6 +87,8 @@ PRESETS: dict[str, dict[str, dict]] = {
 
 MODELS = {"layout": ("gnn", "ranker"), "tile": ("gnn", "ranker")}
 """Every model, by kind."""
+RULES = "rules"
+"""The choice of no model: ridge regression on the configurations' features stands for them."""
 
 SEEDS = {
     "sample": {"tile": 1},
@@ -111,12 +113,14 @@ def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:
 
     Args:
         preset: Name of a preset.
-        chosen: Models to train, separated by commas; if empty, all that the preset has.
+        chosen: Models to train, separated by commas, or :data:`RULES`; if empty, all that the preset has.
 
     Raises:
         SettingsError: The preset has no such model, or one is named twice.
     """
     every = {kind: ("gnn",) for kind in PUBLISHED[preset].kinds} if preset in PUBLISHED else MODELS
+    if chosen == RULES:
+        return dict.fromkeys(every, ())
     known = list(dict.fromkeys(model for own in every.values() for model in own))
     wanted = [name.strip() for name in chosen.split(",")] if chosen else known
     if repeated := [name for name in dict.fromkeys(wanted) if wanted.count(name) > 1]:

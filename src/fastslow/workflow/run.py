@@ -5,7 +5,9 @@ import os
 import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import papermill
@@ -30,9 +32,11 @@ from fastslow.features.settings import FeatureSettings
 from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.provenance import LAUNCH_RELEASE, warn_of_release
 from fastslow.kaggle.upload import upload
+from fastslow.workflow.budget import plan_hours
 from fastslow.workflow.job_plan import PlannedKernel, PlannedPool
 from fastslow.workflow.outlook import NOTEBOOK, look, print_outlook
-from fastslow.workflow.run_settings import RunSettings, resume
+from fastslow.workflow.presets import MODELS, RULES
+from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
 from fastslow.workflow.step_pools import step_pool
 from fastslow.workflow.steps import STAGES, Plan, Step
 
@@ -205,13 +209,16 @@ def run(settings: RunSettings) -> None:
         StepError: A notebook failed.
         KaggleError: The upload failed.
     """
-    plan, recorded, refused = resume(settings)
-    steps = plan.steps("submission" if settings.target == "submit" else settings.target)
+    began, target = time.monotonic(), "submission" if settings.target == "submit" else settings.target
+    plan, recorded, chosen, refused = resume(settings)
+    steps = plan.steps(target)
     if settings.plan:
         print_outlook(steps, plan.preset, refused)
         return
     if refused:
         raise SettingsError(refused)
+    if recorded.get("hours") and settings.cluster:
+        raise SettingsError("hours: are planned for this machine; give seeds and epochs for a cluster")
     for folder in ("features", "runs", "submissions"):
         remove_abandoned(resolve(folder))
     last = steps[-1].stage
@@ -220,7 +227,11 @@ def run(settings: RunSettings) -> None:
     if doubt and (plan.data == "kaggle" or LAUNCH_RELEASE in doubt):
         print(f"warning: {doubt}", file=sys.stderr)  # before hours of training
     print_skipped(steps)
-    record_run(resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
+    if recorded.get("hours") and not chosen and target != "features":
+        chosen = _fit_hours(plan, target, 3600 * recorded["hours"], began)
+        plan = make_plan(add_chosen(settings, chosen))
+        steps = plan.steps(target)
+    record_run(resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded, chosen)
     run_steps(steps, plan.jobs, settings.cluster)
     if last == "submission":
         report(plan)
@@ -228,6 +239,21 @@ def run(settings: RunSettings) -> None:
         print(*model_means(resolve(f"runs/{plan.name}")), sep="\n")
     if settings.target == "submit":
         _submit(plan, settings.unproven_order)
+
+
+def _fit_hours(plan: Plan, target: str, seconds: float, began: float) -> dict[str, Any]:
+    """Make a submission of the rule, which is there whatever happens; choose what fits into the time left."""
+    kept = {part: own for part, own in plan.overrides.items() if not part.startswith(MODELS["layout"])}
+    rules = replace(plan, models=RULES, overrides=kept)
+    run_steps(rules.steps("features"), plan.jobs)
+    built = time.monotonic()
+    run_steps(rules.steps(target), plan.jobs)
+    ensembles = time.monotonic() - built  # take about as long again at the end
+    chosen, said = plan_hours(plan, seconds - (time.monotonic() - began) - ensembles)
+    minutes = (time.monotonic() - began) / 60
+    until = f"{minutes:.1f} of {seconds / 60:g} minutes until here, {ensembles / 60:.1f} kept for the end"
+    print(f"hours: {until}; {said}", flush=True)
+    return chosen
 
 
 def _submit(plan: Plan, unproven_order: bool) -> None:

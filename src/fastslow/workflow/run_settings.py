@@ -1,17 +1,21 @@
 """Settings of a run, the plan that they make, and what a run of that name was begun with."""
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
+
+from annotated_types import Ge, Le
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import Count, Names, Settings, resolve
 from fastslow.evaluation.run_record import SMOKE, read_run_record
-from fastslow.workflow.presets import PRESETS, SECTIONS
+from fastslow.workflow.presets import MODELS, PRESETS, SECTIONS
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import DATA_ROOTS, STAGES, Plan, chosen_collections, parse_overrides
 
-_RECORDED = ("data", "preset", "seeds", "models", "collections")  # that decide what a run makes; steps' too
+# that decide what a run makes; steps' too
+_RECORDED = ("data", "preset", "seeds", "models", "collections")
 _SHOWN = 3  # settings in the message that asks for a name
 
 
@@ -32,7 +36,12 @@ class RunSettings(Settings):
     """Seeds of each model; 0 for 3, but 1 for tile in the preset ``sample`` and for all in ``smoke``, 5 in
     ``kaggle-full``."""
     models: str = ""
-    """Models to train, of ``gnn,ranker``; the preset's if empty."""
+    """Models to train, of ``gnn,ranker``; the preset's if empty; ``rules`` for none, ridge regression stands
+    for them."""
+    hours: Annotated[float, Ge(0), Le(10_000)] = 0.0
+    """Hours that the run may take here. Steps are measured; then seeds and epochs are chosen, at most the
+    preset's, and networks learn from segments of large graphs where whole ones take too long. Features and a
+    CSV of ridge regression come first, whatever they take. The chosen settings are recorded. 0: no limit."""
     collections: Names = []
     """Collections to train and predict, such as ``xla:random,nlp:random``; if empty, all that the preset has.
     A submission needs all five."""
@@ -75,29 +84,58 @@ def make_plan(settings: RunSettings) -> Plan:
     return Plan(settings.data, name, preset, settings.seeds, overrides, settings.jobs, settings.models, only)
 
 
-def resume(settings: RunSettings) -> tuple[Plan, dict[str, Any], str]:
+class Resumed(NamedTuple):
+    """A run that may have been begun before.
+
+    Args:
+        plan: The plan, with the settings that a budget of hours chose, if any.
+        recorded: Settings that decide what it makes, for its record.
+        chosen: Settings that a budget of hours chose; empty where it has not been asked yet.
+        refused: Reason to refuse it; empty where no run of that name was begun with other settings.
+    """
+
+    plan: Plan
+    recorded: dict[str, Any]
+    chosen: dict[str, Any]
+    refused: str = ""
+
+
+def add_chosen(settings: RunSettings, chosen: Mapping[str, Any]) -> RunSettings:
+    """Return the settings of a run with what a budget of hours chose in place of its own."""
+    dropped = {*MODELS["layout"]} - {*chosen.get("models", ",".join(MODELS["layout"])).split(",")}
+    kept = [
+        text
+        for text in settings.set
+        if text.partition("=")[0] not in chosen and text.partition(".")[0] not in dropped
+    ]
+    steps = [f"{name}={value!r}" for name, value in chosen.items() if "." in name]
+    own = {name: value for name, value in chosen.items() if "." not in name}
+    return settings.replace(**own, set=[*kept, *steps])
+
+
+def resume(settings: RunSettings) -> Resumed:
     """Return the plan of a run that may have been begun before.
 
     Where it is named, settings that are not given are those that it was begun with. A run of the preset
     ``smoke`` without a name is always begun anew.
 
-    Returns:
-        The plan; the settings that decide what it makes, for its record; and the reason to refuse it, empty
-        where no run of that name was begun with other settings.
-
     Raises:
         SettingsError: A setting is wrong.
     """
-    plan, had = make_plan(settings), {}
+    if "hours" in settings.model_fields_set:
+        settings.require(settings.hours > 0, "hours", "above 0; leave it out for no limit")
+    plan, had, chosen = make_plan(settings), {}, {}
     asked = {name: getattr(settings, name) for name in _RECORDED}
     asked |= {"preset": plan.preset, "collections": [*plan.only]}
+    asked |= {"hours": settings.hours} if settings.hours else {}
     for part, own in plan.overrides.items():
         keyed = SECTIONS[part.partition(".")[0]].keyed()
         asked |= {f"{part}.{name}": value for name, value in own.items() if name in keyed}
     with contextlib.suppress(DataError):  # broken: written anew
-        had = read_run_record(resolve(f"runs/{plan.name}")).get("settings", {})
+        record = read_run_record(resolve(f"runs/{plan.name}"))
+        had, chosen = record.get("settings", {}), record.get("chosen", {})
     if not had or settings.overwrite or (plan.preset == SMOKE and not settings.name):
-        return plan, asked, ""
+        return Resumed(plan, asked, {})
     given = [name for name in asked if name in settings.model_fields_set or "." in name]
     wanted = had | {name: asked[name] for name in given} if settings.name else asked
     other = [name for name in {**had, **wanted} if had.get(name) != wanted.get(name)]
@@ -106,7 +144,8 @@ def resume(settings: RunSettings) -> tuple[Plan, dict[str, Any], str]:
         shown = "; ".join([*pairs][:_SHOWN]) + (f" and {len(other) - _SHOWN} more" if other[_SHOWN:] else "")
         remedy = "Give another NAME (name=mine) for a run of its own, or overwrite=True to go on with these"
         said = f"name: runs/{plan.name} was begun with other settings ({shown}). {remedy}; see --plan"
-        return plan, asked, said
-    own = {name: wanted[name] for name in _RECORDED if name in wanted}
+        return Resumed(plan, asked, {}, said)
+    own = {name: wanted[name] for name in (*_RECORDED, "hours") if name in wanted}
     steps = [f"{name}={value!r}" for name, value in wanted.items() if "." in name and name not in asked]
-    return make_plan(settings.replace(**own, set=[*settings.set, *steps])), wanted, ""
+    settings = settings.replace(**own, set=[*settings.set, *steps])
+    return Resumed(make_plan(add_chosen(settings, chosen)), wanted, chosen)

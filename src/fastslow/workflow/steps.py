@@ -41,6 +41,7 @@ class Step:
     stage: str  # one of STAGES; a stage needs all steps of those before it
     notebook: Path
     settings: Any
+    section: str = ""  # of the command line, whose settings it reads: gnn.layout-xla-default
 
     @property
     def name(self) -> str:
@@ -99,7 +100,7 @@ class Plan:
                     problem = "is set by the workflow; run the notebook alone to choose it"
                     raise SettingsError(f"{name}: {problem}")
             notebook = PROJECT / "notebooks" / f"{NOTEBOOKS[section]}.ipynb"
-            step = Step(stage, notebook, settings(**{**given, **fixed}))
+            step = Step(stage, notebook, settings(**{**given, **fixed}), f"{section}.{scope}")
             if isinstance(step.settings, RankerSettings):
                 step.settings.require_kind(scope.partition("-")[0])
         return step

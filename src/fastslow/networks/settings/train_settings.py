@@ -160,6 +160,9 @@ class MachineSettings(Settings):
     """Processes of this machine that train together, each with its own GPU where there are GPUs, each with a
     share of the ``graphs_per_step``; the result equals one process's up to rounding. Several machines:
     ``docs/many_machines.md``."""
+    hours: NonNegativeFloat = unkeyed(0.0)
+    """Stop after this many hours of training and keep the weights so far; 0 has no limit. A run with a budget
+    sets it."""
     configs_together: Annotated[AtLeastTwo, Le(1_000_000)] = unkeyed(2000)
     """Layout only. Maximum number of configurations of a batch at inference; a graph with more is predicted
     in chunks, slower, with the same predictions. Lower it where memory is short."""

@@ -23,6 +23,7 @@ CHECKPOINT = "checkpoint.pt"
 PLOT = "training.png"
 WEIGHTS = "model.pt"
 OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
+_FACTS = ("epoch", "first_loss", "seconds")
 
 
 def write_runs(artifact: Artifact, training: Any) -> None:
@@ -72,7 +73,8 @@ def save_checkpoint(training: Any, folder: Path, mark: str) -> None:
     with atomic_path(folder / METRICS) as temporary:
         temporary.write_text("".join(json.dumps(row) + "\n" for row in training.validation.history))
     parts = {name: getattr(training, name).state_dict() for name in training.stored}
-    state = {"mark": mark, "epoch": training.epoch, "first_loss": training.first_loss, **parts}
+    facts = {name: getattr(training, name) for name in _FACTS}
+    state = {"mark": mark, **facts, **parts}
     write_tensors(folder / CHECKPOINT, state, sealed=True)
 
 
@@ -81,7 +83,8 @@ def load_checkpoint(training: Any, folder: Path, mark: str) -> bool:
     state = distributed.from_first(lambda: read_checkpoint(folder / CHECKPOINT, mark))
     if state is None:
         return False
-    training.epoch, training.first_loss = state["epoch"], state["first_loss"]
+    for name in _FACTS:
+        setattr(training, name, state[name])
     for name in training.stored:
         getattr(training, name).load_state_dict(state[name])
     return True

@@ -1,6 +1,7 @@
 """Training of the layout and the tile network with exact resume: :func:`train`, at the end, is the path."""
 
 import math
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ class Training:
 
             self.segments = SegmentTraining(settings, dataset, self.network)
             self.stored.append("segments")
-        self.epoch, self.first_loss = 0, math.nan
+        self.epoch, self.first_loss, self.seconds = 0, math.nan, 0.0
         self.warnings: list[str] = []
         self._whole = BoundedCache[Example](step_memory() // 4, held_bytes)
         self._freed = FreedMemory()
@@ -168,6 +169,11 @@ class Training:
             prediction = (self.segments or self.network)(batch)
         return self.loss(prediction, runtime)
 
+    def is_late(self) -> bool:
+        """Return whether the hours of this training are over."""
+        limit = 3600 * self.settings.hours
+        return limit > 0 and distributed.from_first(lambda: self.seconds > limit)
+
     def run(self, folder: Path, mark: str) -> None:
         """Train to the end, resuming from the folder's checkpoint where it carries the same mark.
 
@@ -181,12 +187,15 @@ class Training:
         if load_checkpoint(self, folder, mark) and not quiet:
             print(f"{folder.name}: resumed after epoch {self.epoch}")
         options = {"total": settings.epochs, "initial": self.epoch, "desc": folder.name, "unit": "epoch"}
+        began, late = time.monotonic() - self.seconds, self.is_late()
         with progress(**options, disable=quiet) as bar:
-            while self.epoch < settings.epochs and not validation.is_stale(self.epoch):
+            while self.epoch < settings.epochs and not (late or validation.is_stale(self.epoch)):
                 loss = self.run_epoch()
+                self.seconds = time.monotonic() - began
+                late = self.is_late()
                 self.first_loss = self.first_loss if math.isfinite(self.first_loss) else loss
                 bar.update()
-                due = self.epoch % settings.evaluate_every == 0 or self.epoch == settings.epochs
+                due = self.epoch % settings.evaluate_every == 0 or self.epoch == settings.epochs or late
                 try:
                     check_loss(loss, self.first_loss)
                     check_weights(self.network)
@@ -197,6 +206,9 @@ class Training:
                     if not quiet:
                         print(f"warning: {self.warnings[-1]}")
                     break
+                if late and self.epoch < settings.epochs:
+                    over = f"stopped after epoch {self.epoch} of {settings.epochs}"
+                    self.warnings.append(f"{over}: its time is over (hours={settings.hours:g})")
                 if due:
                     save_checkpoint(self, folder, mark)
                     valid = validation.history[-1]["valid"]

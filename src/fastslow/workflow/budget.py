@@ -1,0 +1,147 @@
+"""A budget of hours: seeds, epochs and segments are chosen so that a run ends in time."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from fastslow.core.memory import STEP_CORES, STEP_MEMORY
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.workflow.job_plan import machine_resources, share_cores
+from fastslow.workflow.presets import RULES
+from fastslow.workflow.speed import SEGMENTS, Speed, measure
+from fastslow.workflow.steps import Plan, Step
+
+_MARGIN = 0.8  # of the time that is left is planned with; the machine may have other work
+_MEASURING = 0.15  # of the time that is left may be spent on one measurement
+_LEAST = 0.05  # of a model's epochs or trees; with fewer it is left out
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of a group of collections as its seeds are trained.
+
+    Args:
+        section: Its section of the command line, such as ``gnn.layout-xla-default``.
+        rounds: Epochs or trees, at most.
+        speeds: Speed on whole graphs and, of a network that is much faster so, on segments.
+    """
+
+    section: str
+    rounds: int
+    speeds: tuple[Speed, ...]
+
+    def seconds(self, share: float = 1.0, cut: bool = False) -> float:
+        """Return the seconds of a training with a share of the rounds, on whole graphs or on segments."""
+        speed = self.speeds[-1 if cut else 0]
+        return speed.once + speed.each * self.part(share)
+
+    def part(self, share: float) -> int:
+        """Return a share of the rounds, at least one."""
+        return max(1, int(share * self.rounds))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is trained: seeds, the share of the epochs and trees, and whether networks learn from segments."""
+
+    seeds: int
+    share: float
+    cut: bool
+
+
+def choose(models: Sequence[Model], seeds: Mapping[str, int], seconds: float, together: int) -> Choice | None:
+    """Choose the most that fits into some seconds.
+
+    First fewer seeds are trained, each on whole graphs where that fits and else on segments. A single seed
+    that does not fit gets a share of its epochs and trees.
+
+    Args:
+        models: The models.
+        seeds: Number of seeds of each section, at most.
+        seconds: Time for all of them.
+        together: Number of trainings that run side by side.
+
+    Returns:
+        None where a twentieth of the epochs and trees of one seed does not fit.
+    """
+
+    def takes(choice: Choice) -> float:
+        each = {model.section: model.seconds(choice.share, choice.cut) for model in models}
+        total = sum(own * min(choice.seeds, seeds[name]) for name, own in each.items())
+        return max(total / together, *each.values())
+
+    whole = [Choice(n, 1.0, cut) for n in range(max(seeds.values()), 0, -1) for cut in (False, True)]
+    shares = [Choice(1, n / 100, True) for n in range(99, 0, -1) if n / 100 >= _LEAST]
+    return next((choice for choice in (*whole, *shares) if takes(choice) <= seconds), None)
+
+
+def plan_hours(plan: Plan, seconds: float) -> tuple[dict[str, Any], str]:
+    """Choose seeds, epochs, trees and segments so that the trainings of a plan take at most some seconds.
+
+    Args:
+        plan: The plan, whose features are built. Its own seeds, epochs and trees are the most.
+        seconds: Seconds that are left for training.
+
+    Returns:
+        The chosen settings of the command, a step's by its dotted name; and what was measured, in words.
+    """
+    steps = {step.section: step for step in reversed(plan.steps("train")) if step.stage == "train"}
+    seeds = {name: sum(step.section == name for step in plan.steps("train")) for name in steps}
+    resources, began = machine_resources(), time.monotonic()
+    long = sum(isinstance(step.settings, TrainSettings) for step in steps.values())
+    shares = share_cores(resources.cores, plan.jobs or resources.cores, long, len(steps) - long)
+    together = len(resources.gpus) or shares.together
+    cores, memory = max(1, resources.cores // together), resources.memory // together
+    share = {STEP_CORES: str(cores), STEP_MEMORY: str(memory), "OMP_NUM_THREADS": str(cores)}
+    speeds = measure(steps.values(), together, share, seconds * _MEASURING) if seconds > 0 else {}
+    left = (seconds - (time.monotonic() - began)) * _MARGIN
+    models = [Model(name, _rounds(step), speeds[name]) for name, step in steps.items() if name in speeds]
+    for chosen in ("", "ranker"):
+        own = [model for model in models if model.section.startswith(chosen)]
+        wanted = [name for name in steps if name.startswith(chosen)]
+        if wanted and len(own) == len(wanted) and (choice := choose(own, seeds, left, together)):
+            return _settings(plan, own, seeds, choice, chosen), _words(own, seeds, choice, together)
+    said = f"{max(left, 0) / 3600:.2g} h are left for training: too little for any model"
+    return {"models": RULES}, f"{said}; ridge regression on the configurations' features stands for them"
+
+
+def _rounds(step: Step) -> int:
+    settings = step.settings
+    return settings.epochs if isinstance(settings, TrainSettings) else settings.num_iterations
+
+
+def _settings(
+    plan: Plan, models: Sequence[Model], seeds: Mapping[str, int], choice: Choice, chosen: str
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"models": chosen} if chosen else {}
+    if choice.seeds < max(seeds[model.section] for model in models):
+        found["seeds"] = choice.seeds
+    for model in models:
+        network = model.section.startswith("gnn")
+        if choice.share < 1:
+            found[f"{model.section}.{'epochs' if network else 'num_iterations'}"] = model.part(choice.share)
+        if network:
+            segments = SEGMENTS if choice.cut and len(model.speeds) > 1 else {}
+            found |= {f"{model.section}.{name}": value for name, value in segments.items()}
+            hours = model.seconds(choice.share, choice.cut) / _MARGIN / 3600
+            found[f"{model.section}.hours"] = float(f"{hours:.3g}")
+    return found
+
+
+def _words(models: Sequence[Model], seeds: Mapping[str, int], choice: Choice, together: int) -> str:
+    rows = [
+        {
+            "model": model.section,
+            "seeds": min(choice.seeds, seeds[model.section]),
+            "rounds": f"{model.part(choice.share)} of {model.rounds}",
+            "graphs": "in segments" if choice.cut and len(model.speeds) > 1 else "whole",
+            "seconds a round": f"{model.speeds[-1 if choice.cut else 0].each:.2g}",
+            "minutes a seed": f"{model.seconds(choice.share, choice.cut) / 60:.2g}",
+        }
+        for model in models
+    ]
+    table = pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True)
+    return f"epochs (networks) and trees (rankers) that fit, {together} at a time:\n\n{table}\n"

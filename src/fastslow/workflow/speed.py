@@ -1,0 +1,177 @@
+"""The speed of trainings on this machine, from their first steps on a few programs."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from fastslow.competition.catalog import PREDICTED_SPLITS, TEST, TRAIN, VALID
+from fastslow.core.errors import SettingsError
+from fastslow.core.isolated import Workers
+from fastslow.core.progress import progress
+from fastslow.features.store import Features
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.rankers.settings import RankerSettings
+from fastslow.workflow.steps import Step
+
+SEGMENTS: dict[str, Any] = {"segment_training": "gst+e", "segment_nodes": 1000}
+"""Settings of a network that learns from segments: an eighth of the time of a step on 21,900 nodes
+(``benchmarks/tables/gst.md``), and 0.009 of tau lost on the sample's small programs."""
+_SAMPLED = {"one_in": 20, "least": 6}  # programs of a split whose steps are measured
+_TREES = 2, 12
+_WORTH = 2  # times as fast as whole graphs: then segments are considered
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds that a training takes here.
+
+    Args:
+        once: Preparing its programs, and the predictions at the end.
+        each: An epoch with its share of the evaluations, or a tree with its share of the predictions.
+    """
+
+    once: float
+    each: float
+
+
+def measure(
+    steps: Iterable[Step], together: int, environment: Mapping[str, str], seconds: float
+) -> dict[str, tuple[Speed, ...]]:
+    """Measure the speed of trainings here, as many at a time as will be trained at a time.
+
+    Args:
+        steps: Trainings of different sections, whose features are built.
+        together: Number of trainings at a time.
+        environment: Environment variables of each.
+        seconds: Time limit of one measurement.
+
+    Returns:
+        By section the speed on whole graphs and, of a network that is much faster so, on segments. What did
+        not fit into the time or the memory is missing.
+    """
+    trials = {(step.section, cut): (own,) for step in steps for cut, own in _variants(step.settings)}
+    with Workers(processes=together, start=(_adopt, dict(environment))) as workers:
+        found = workers.each(_speed, trials, seconds=seconds)
+        bar = progress(found, total=len(trials), desc="measuring the speed", unit="model")
+        speeds = {key: speed for key, speed in bar if isinstance(speed, Speed)}
+    measured = {}
+    for section in dict.fromkeys(section for section, _ in trials):
+        own = [speeds[section, cut] for cut in (False, True) if (section, cut) in speeds]
+        if len(own) > 1 and own[1].each * _WORTH > own[0].each:
+            own.pop()
+        if own:
+            measured[section] = tuple(own)
+    return measured
+
+
+def _adopt(environment: dict[str, str]) -> None:
+    os.environ.update(environment)
+
+
+def _variants(settings: TrainSettings | RankerSettings) -> Iterator[tuple[bool, Any]]:
+    """Yield the settings and, of a network that may learn from segments, those with segments (True)."""
+    yield False, settings
+    if isinstance(settings, TrainSettings) and settings.kind == "layout":
+        largest = max(source.index["nodes"].max() for source in settings.sources())
+        if settings.segment_training == "none" and largest > _WORTH * SEGMENTS["segment_nodes"]:
+            try:
+                yield True, settings.replace(**SEGMENTS)
+            except SettingsError:
+                return  # its architecture sees whole graphs
+
+
+def _speed(settings: TrainSettings | RankerSettings) -> Speed:
+    return _network_speed(settings) if isinstance(settings, TrainSettings) else _ranker_speed(settings)
+
+
+def _network_speed(settings: TrainSettings) -> Speed:
+    from fastslow.networks.predict.dataset import GraphDataset, predict  # torch
+    from fastslow.networks.training.train import Training
+
+    settings = settings.replace(processes=1)
+    whole = settings.sources()
+    parts = [source.sample(**_SAMPLED) for source in whole]
+    training, lap = Training(settings, GraphDataset(settings, parts)), _Laps()
+    training.run_epoch()
+    first = lap()
+    training.run_epoch()
+    epoch = lap()
+    training.validation.evaluate(1, 0.0)
+    evaluation = lap() * _times(whole, parts, VALID, _nodes)
+    predicting = 0.0
+    for split, often in ((VALID, 2), (TEST, 1)):  # on valid with the best and with the averaged weights
+        for slug in training.dataset.sources:
+            predict(training.network, training.dataset, slug, split, settings.configs_together)
+        predicting += often * lap() * _times(whole, parts, split, _states)
+    learned = _times(whole, parts, TRAIN, _nodes)
+    once = max(0.0, first - epoch) * learned + predicting
+    return Speed(once, epoch * learned + evaluation / settings.evaluate_every)
+
+
+def _ranker_speed(settings: RankerSettings) -> Speed:
+    import lightgbm  # noqa: F401 imported by the first fit, which is timed
+
+    from fastslow.rankers.fit import fit, read_training
+
+    whole = settings.sources()
+    parts = {slug: source.sample(**_SAMPLED) for slug, source in whole.items()}
+    sources, lap = (list(whole.values()), list(parts.values())), _Laps()
+    tables = read_training(settings, parts)
+    read, fitting, predicting = lap(), [], []
+    for trees in _TREES:
+        fitted = fit(settings.replace(num_iterations=trees), settings.objective, tables)
+        fitting.append(lap())
+        for split in PREDICTED_SPLITS:
+            for own in parts.values():
+                fitted.predict_split(own, split)
+            predicting.append(lap() * _times(*sources, split, _rows))
+    most = settings.configs_per_graph
+    learned = _times(*sources, TRAIN, lambda index: index["configs"].clip(upper=most))
+    start, each = _line(fitting)
+    beside, more = _line([sum(predicting[:2]), sum(predicting[2:])])
+    return Speed((read + start) * learned + beside, each * learned + more)
+
+
+def _line(seconds: Sequence[float]) -> tuple[float, float]:
+    """Return start and slope of the line through the seconds with few and with many trees."""
+    each = max(0.0, (seconds[1] - seconds[0]) / (_TREES[1] - _TREES[0]))
+    return max(0.0, seconds[0] - _TREES[0] * each), each
+
+
+class _Laps:
+    """A stopwatch: a call returns the seconds since the call before."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def __call__(self) -> float:
+        before, self._began = self._began, time.monotonic()
+        return self._began - before
+
+
+Size = Callable[[pd.DataFrame], pd.Series]
+
+
+def _times(whole: Sequence[Features], parts: Sequence[Features], split: str, size: Size) -> float:
+    """Return how many times as large the graphs of a split are together as those of a part of them."""
+    every, some = (
+        sum(float(size(own.index[own.index["split"] == split]).sum()) for own in sources)
+        for sources in (whole, parts)
+    )
+    return every / some
+
+
+def _nodes(index: pd.DataFrame) -> pd.Series:
+    return index["nodes"]
+
+
+def _states(index: pd.DataFrame) -> pd.Series:
+    return index["nodes"] * index["configs"]
+
+
+def _rows(index: pd.DataFrame) -> pd.Series:
+    return index["configs"] + index["merged"]

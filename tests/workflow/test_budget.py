@@ -1,0 +1,136 @@
+"""A budget of hours: what fits is chosen, recorded, and made again as it was."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastslow import cli
+from fastslow.core.errors import SettingsError
+from fastslow.core.files import read_json
+from fastslow.features.store import Features
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.workflow import budget, speed
+from fastslow.workflow.budget import Choice, Model, choose, plan_hours
+from fastslow.workflow.job_plan import Resources
+from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
+from fastslow.workflow.speed import Speed, measure
+
+NETWORK, RANKER = "gnn.layout-xla-default", "ranker.layout-xla-default"
+SPEEDS = st.builds(Speed, st.floats(0, 50), st.floats(0.01, 10))
+MODELS = st.lists(
+    st.tuples(st.integers(1, 200), st.lists(SPEEDS, min_size=1, max_size=2).map(tuple)),
+    min_size=1,
+    max_size=4,
+).map(lambda own: [Model(str(n), *each) for n, each in enumerate(own)])
+
+
+@given(MODELS, st.integers(1, 3), st.floats(0, 5000), st.integers(1, 4))
+def test_the_choice_is_the_first_that_fits(models, seeds, seconds, together):
+    def takes(choice):
+        each = []
+        for model in models:
+            own = model.speeds[-1] if choice.cut else model.speeds[0]
+            each.append(own.once + own.each * max(1, int(choice.share * model.rounds)))
+        return max(sum(each) * choice.seeds / together, max(each))
+
+    wanted = [Choice(n, 1.0, cut) for n in range(seeds, 0, -1) for cut in (False, True)]
+    wanted += [Choice(1, n / 100, True) for n in range(99, 4, -1)]
+    fitting = [choice for choice in wanted if takes(choice) <= seconds * (1 + 1e-9)]
+    found = choose(models, dict.fromkeys("0123", seeds), seconds, together)
+    assert found == (fitting[0] if fitting else None) or takes(found) == pytest.approx(seconds)
+
+
+def chosen(monkeypatch, speeds, seconds, *settings):
+    """What a budget of seconds chooses, where every network and ranker has such speeds."""
+    plan = make_plan(RunSettings.from_texts(["data=kaggle", "collections=xla:default", *settings]))
+    monkeypatch.setattr(
+        budget, "measure", lambda steps, *_: {s.section: speeds[s.section[:3]] for s in steps}
+    )
+    monkeypatch.setattr(budget, "machine_resources", lambda: Resources(2, 1 << 34))
+    return plan_hours(plan, seconds / 0.8 + 1)
+
+
+def test_fewer_seeds_then_segments_then_epochs_then_rankers_then_rules(monkeypatch):
+    speeds = {"gnn": (Speed(10, 10), Speed(5, 1)), "ran": (Speed(10, 0.1),)}  # 1010 or 105, and 70 seconds
+    part = {f"{NETWORK}.segment_training": "gst+e", f"{NETWORK}.segment_nodes": 1000}
+    assert chosen(monkeypatch, speeds, 1625)[0] == {f"{NETWORK}.hours": 0.351}
+    found, said = chosen(monkeypatch, speeds, 1100, "gnn.layout.epochs=100")
+    assert found == {**part, f"{NETWORK}.hours": 0.0365} and "| in segments |" in said
+    assert chosen(monkeypatch, speeds, 190)[0] == {"seeds": 2, **part, f"{NETWORK}.hours": 0.0365}
+    found, said = chosen(monkeypatch, speeds, 60)
+    assert found.pop(f"{NETWORK}.hours") * 3600 * 0.8 == pytest.approx(
+        5 + 1 * found[f"{NETWORK}.epochs"], 0.01
+    )
+    epochs, trees = found[f"{NETWORK}.epochs"], found[f"{RANKER}.num_iterations"]
+    assert found == {"seeds": 1, **part, f"{NETWORK}.epochs": epochs, f"{RANKER}.num_iterations": trees}
+    assert 50 < epochs <= 60 and trees == int(epochs / 100 * 600) and f"{epochs} of 100" in said
+    speeds["gnn"] = (Speed(1e4, 10),)
+    only, _ = chosen(monkeypatch, speeds, 45, "gnn.layout.epochs=100")
+    assert only["models"] == "ranker" and 300 < only[f"{RANKER}.num_iterations"] < 400
+    rules, said = chosen(monkeypatch, speeds, 5)
+    assert rules == {"models": "rules"} and "h are left for training: too little for any model" in said
+    plan = make_plan(add_chosen(RunSettings(data="kaggle", set=["gnn.layout.epochs=9"]), rules))
+    assert {step.stage for step in plan.steps()} == {"features", "ensemble", "submission"}
+
+
+def test_what_was_chosen_is_recorded_and_made_again(home, capsys):
+    """Too little time for a model: the rule's CSV, whole and checked; the same command goes on with it."""
+    command = ["submit", "preset=smoke", "name=smoke", "jobs=2", "hours=1e-6", "overwrite=True"]
+    assert cli.main(command) == 0
+    said = capsys.readouterr().out
+    assert "too little for any model" in said and " rows, read back and checked" in said
+    assert read_json(home / "runs" / "smoke" / "run.json")["chosen"] == {"models": "rules"}
+    for again in (["name=smoke"], ["name=smoke", "hours=1e-6"]):
+        resumed = resume(RunSettings.from_texts(again))
+        assert resumed.chosen == {"models": "rules"} and resumed.plan.models == "rules"
+    assert "hours: 1e-06 -> 2" in resume(RunSettings.from_texts(["name=smoke", "hours=2"])).refused
+
+
+@pytest.mark.parametrize("model", ["gnn", "ranker"])
+def test_the_speed_of_first_steps_is_scaled_to_all_programs(home, model):
+    plan = make_plan(RunSettings(preset="smoke", name="smoke"))
+    steps = [step for step in plan.steps("train") if step.section.startswith(f"{model}.layout")]
+    assert len(steps) == (1 if model == "gnn" else 2)
+    for step in steps:
+        found = speed._speed(step.settings)
+        assert found.once > 0 and found.each > 0
+        cut = [own.segment_training for part, own in speed._variants(step.settings) if part]
+        large = model == "gnn" and max(f.index["nodes"].max() for f in step.settings.sources()) > 2000
+        assert cut == ["gst+e"] * int(large)
+
+
+def test_a_measurement_that_fails_or_takes_too_long_is_missing(monkeypatch, home):
+    plan = make_plan(RunSettings(preset="smoke", name="smoke", models="ranker"))
+    steps = [step for step in plan.steps("train") if step.stage == "train"][:1]
+    assert measure(steps, 1, {}, 1e-3) == {}
+
+
+def test_a_sample_of_features_has_the_spread_of_sizes(home):
+    whole = Features(home / "features" / "smoke" / "tile-xla")
+    sizes = np.random.default_rng(0).permutation(1000)
+    split = np.repeat(["train", "valid", "test"], [960, 30, 10])
+    whole.index = pd.DataFrame({"split": split, "name": sizes.astype(str), "nodes": sizes})
+    part = whole.sample(one_in=20, least=6)
+    for name, count in (("train", 48), ("valid", 6), ("test", 6)):
+        own, every = (f.index.loc[f.index["split"] == name, "nodes"] for f in (part, whole))
+        assert len({*own}) == count and {*own} <= {*every}
+        assert own.mean() == pytest.approx(every.mean(), rel=0.1)
+    assert len(whole.sample(1, 1).index) == len(whole.index) == 1000 and whole.sample(2000, 1).names("test")
+
+
+@pytest.mark.parametrize(
+    "hours, said",
+    [("0", "0 is not above 0"), ("-1", "-1 is not"), ("1e9", "1000000000.0 is not"), ("two", "'two' is str")],
+)
+def test_hours_that_are_none_are_refused(hours, said, capsys):
+    assert cli.main(["submit", f"hours={hours}"]) == 1
+    assert f"hours: {said}" in capsys.readouterr().err
+    with pytest.raises(SettingsError, match=r"hours: -0\.1"):
+        TrainSettings(hours=-0.1)
+
+
+def test_hours_are_of_this_machine(capsys):
+    assert cli.main(["submit", "hours=1", "cluster=tcp://nowhere:1", "name=elsewhere"]) == 1
+    assert "hours: are planned for this machine" in capsys.readouterr().err
