@@ -268,7 +268,6 @@ def test_patience_counts_evaluations_without_a_better_score(
 
 def test_a_training_stops_when_its_hours_are_over_and_goes_on_no_longer(settings, tmp_path, capsys):
     slow = settings.replace(epochs=40, evaluate_every=30, hours=1e-9)
-    train_until(slow, "evaluate", 1)
     manifest = train(slow)
     said = "stopped after epoch 1 of 40: its time is over (hours=1e-09)"
     assert manifest["epochs"] == 1 and said in manifest["warnings"]

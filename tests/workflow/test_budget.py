@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from fastslow import cli
 from fastslow.core.errors import SettingsError
 from fastslow.core.files import read_json
+from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.store import Features
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.workflow import budget, speed
@@ -82,6 +83,9 @@ def test_what_was_chosen_is_recorded_and_made_again(home, capsys):
     said = capsys.readouterr().out
     assert "too little for any model" in said and " rows, read back and checked" in said
     assert read_json(home / "runs" / "smoke" / "run.json")["chosen"] == {"models": "rules"}
+    ensemble = home / "runs" / "smoke" / "ensemble-tile-xla"
+    rule = read_predictions(ensemble / "baselines" / "ridge-on-config-features")["test"]
+    assert all(np.array_equal(own, rule[name]) for name, own in read_predictions(ensemble)["test"].items())
     for again in (["name=smoke"], ["name=smoke", "hours=1e-6"]):
         resumed = resume(RunSettings.from_texts(again))
         assert resumed.chosen == {"models": "rules"} and resumed.plan.models == "rules"
@@ -122,7 +126,12 @@ def test_a_sample_of_features_has_the_spread_of_sizes(home):
 
 @pytest.mark.parametrize(
     "hours, said",
-    [("0", "0 is not above 0"), ("-1", "-1 is not"), ("1e9", "1000000000.0 is not"), ("two", "'two' is str")],
+    [
+        ("0", "0.0 is not above 0"),
+        ("-1", "-1 is not"),
+        ("1e9", "1000000000.0 is not"),
+        ("two", "'two' is str"),
+    ],
 )
 def test_hours_that_are_none_are_refused(hours, said, capsys):
     assert cli.main(["submit", f"hours={hours}"]) == 1

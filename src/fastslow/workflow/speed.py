@@ -1,6 +1,7 @@
 """The speed of trainings on this machine, from their first steps on a few programs."""
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,7 +57,8 @@ def measure(
     trials = {(step.section, cut): (own,) for step in steps for cut, own in _variants(step.settings)}
     with Workers(processes=together, start=(_adopt, dict(environment))) as workers:
         found = workers.each(_speed, trials, seconds=seconds)
-        bar = progress(found, total=len(trials), desc="measuring the speed", unit="model")
+        options = {"desc": "measuring the speed", "unit": "model", "disable": not sys.stderr.isatty()}
+        bar = progress(found, total=len(trials), **options)
         speeds = {key: speed for key, speed in bar if isinstance(speed, Speed)}
     measured = {}
     for section in dict.fromkeys(section for section, _ in trials):
