@@ -9,14 +9,12 @@ its hours count.
 """
 
 import os
-import resource
 import shlex
 import subprocess
 import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterator
 from pathlib import Path
 
 from common import report
@@ -35,8 +33,8 @@ TABLE = {
     "sample": False,
     "commands": (("--hours", "2.5"),),
 }
-_POLL = 2.0  # seconds
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_POLL, _STDERR = 2.0, 2  # seconds; file descriptor
+_PAGE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 
 
 def run_command(options: Namespace) -> dict[str, float]:
@@ -52,17 +50,19 @@ def run_command(options: Namespace) -> dict[str, float]:
     home.mkdir(exist_ok=True)
     every = read_json(record) if record.is_file() else {}
     before = every.get(shlex.join(typed), {})
-    began, spent, peaks = time.monotonic(), _children_seconds(), (0.0, 0.0)
+    began, seconds, peaks = time.monotonic(), {}, (0.0, 0.0)
     try:
         environment = {**os.environ, "FASTSLOW_HOME": str(home)}
-        with subprocess.Popen(command, stdout=sys.stderr.fileno(), env=environment) as process:
+        with subprocess.Popen(command, stdout=_STDERR, env=environment) as process:
             while process.poll() is None:
-                held = [*resident_bytes(process.pid), 0]
-                peaks = max(peaks[0], sum(held) / 2**30), max(peaks[1], max(held) / 2**30)
+                found = below(process.pid)
+                seconds |= {pid: used for pid, (used, _) in found.items()}
+                held = [own / 2**30 for _, own in found.values()]
+                peaks = max(peaks[0], sum(held)), max(peaks[1], max(held, default=0))
                 time.sleep(0.1 if options.quick else _POLL)
     finally:
-        took = {"wall hours": time.monotonic() - began, "CPU hours": _children_seconds() - spent}
-        took = {key: before.get(key, 0) + seconds / 3600 for key, seconds in took.items()}
+        took = {"wall hours": time.monotonic() - began, "CPU hours": sum(seconds.values())}
+        took = {key: before.get(key, 0) + own / 3600 for key, own in took.items()}
         names = ("peak GB of all processes", "peak GB of one process")
         took |= {name: max(before.get(name, 0), own) for name, own in zip(names, peaks, strict=True)}
         write_json(record, every | {shlex.join(typed): took})
@@ -71,27 +71,23 @@ def run_command(options: Namespace) -> dict[str, float]:
     return took
 
 
-def _children_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def resident_bytes(pid: int) -> Iterator[int]:
-    """Yield the resident memory of a process and of each process below it."""
-    held, below = {}, {}
+def below(pid: int) -> dict[int, tuple[float, int]]:
+    """Return CPU seconds and resident bytes of a process and of every process below it, by its number."""
+    found, children = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:  # it has ended
             continue
         own = int(path.parent.name)
-        held[own] = int(fields[21]) * _PAGE
-        below.setdefault(int(fields[1]), []).append(own)
-    due = [pid]
+        found[own] = (int(fields[11]) + int(fields[12])) / _TICKS, int(fields[21]) * _PAGE
+        children.setdefault(int(fields[1]), []).append(own)
+    due, kept = [pid], {}
     while due:
         own = due.pop()
-        due += below.get(own, [])
-        yield held.get(own, 0)
+        due += children.get(own, [])
+        kept |= {own: found[own]} if own in found else {}
+    return kept
 
 
 def _home(options: Namespace) -> Path:
@@ -102,7 +98,8 @@ def stage_rows(options: Namespace) -> list[dict]:
     """Return a row for each kind of step of the run: how many, their hours and the longest's."""
     found: dict[str, list[float]] = {}
     for place in ("features", "runs"):
-        for notebook in sorted((_home(options) / place / options.name).glob(f"*/{NOTEBOOK}")):
+        notebooks = (_home(options) / place / options.name).glob(f"*/{NOTEBOOK}")
+        for notebook in sorted(notebooks, key=lambda path: path.stat().st_mtime):
             kind = "features" if place == "features" else notebook.parent.name.partition("-")[0]
             found.setdefault(kind, []).append((notebook_seconds(notebook.parent) or 0) / 3600)
     return [
@@ -132,7 +129,7 @@ def measure(options: Namespace) -> None:
     if not options.data_only:
         found |= {"run": run_command(options), "steps": stage_rows(options)}
         record = read_run_record(_home(options) / "runs" / options.name)
-        found["settings"] = record.get("settings", {})
+        found["settings"] = record.pop("settings", {}) | record
         csv = _home(options) / "submissions" / f"{options.name}.csv"
         if csv.is_file():
             counts = expected_counts(options.folder)

@@ -61,7 +61,7 @@ REAL_SIZE = {
 }
 TINY_SIZE = {name: Size((3, 1, 2), 700, 60) for name in REAL_SIZE} | {"tile:xla": Size((5, 2, 20), 20, 60)}
 """For a check that everything runs."""
-DISTINCT, TINY_DISTINCT = {"layout": 16, "tile": 200}, {"layout": 2, "tile": 18}
+DISTINCT, TINY_DISTINCT = {"layout": 12, "tile": 200}, {"layout": 2, "tile": 18}
 """Programs of a split that differ, by kind."""
 MOST_NODES, MOST_CONFIGS = 43_614, 100_040
 FEWEST_CONFIGURABLE, MOST_CONFIGURABLE = 20, 3_143
