@@ -7,33 +7,25 @@ import numpy as np
 import pytest
 
 import rehearsal
-from common.noisy_labels import DEFAULT_RUNS, Level, noise_for, noisy_rows
+from common.noisy_labels import DEFAULT_RUNS, Level, noisy_rows
 from common.real_size import TINY_DISTINCT, TINY_SIZE, make_competition, spread
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, list_programs
 from fastslow.competition.data_quality import quality_of
-from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import read_npz
 from fastslow.competition.submission_csv import expected_counts
 
 
-@pytest.mark.parametrize("tau", [0.28, 0.83])
-def test_two_runs_agree_as_wanted(rng, tau):
-    values = rng.normal(size=200)
-    noise = noise_for(values, tau, rng)
-    found = [kendall_tau(*(values + noise * rng.normal(size=(2, 200)))) for _ in range(20)]
-    assert np.mean(found) == pytest.approx(tau, abs=0.03)
-
-
-def test_rows_repeat_and_jump(rng):
-    level = Level(0.8, 0.3, 3.0)
+@pytest.mark.parametrize("tau", [0.3, 0.8])
+def test_rows_repeat_and_jump(rng, tau):
+    level = Level(tau, 0.3, 3.0)
     runtime = np.round(1e6 * np.exp(0.3 * rng.normal(size=level.distinct(800)))).astype(np.int64)
     sound, damaged = (noisy_rows(runtime, 800, level, own, rng) for own in (False, True))
     for rows, noisy in (sound, damaged):
         count = np.bincount(rows)
         assert count.min() == 1 and count[0] > DEFAULT_RUNS and 0.2 < (count > 1).mean() < 0.4
         assert noisy.dtype == np.int64 and len(noisy) == len(rows) == 800
-    quality, worse = (quality_of(noisy, rows) for rows, noisy in (sound, damaged))
-    assert quality.repeat_tau == pytest.approx(0.8, abs=0.1) and quality.jumps < 0.05 < worse.jumps
+    quality, worse = quality_of(*sound[::-1]), quality_of(*damaged[::-1])
+    assert quality.repeat_tau == pytest.approx(tau, abs=0.1) and quality.jumps < 0.05 < worse.jumps
 
 
 def test_files_have_the_wanted_number_and_form(tmp_path):
@@ -63,5 +55,4 @@ def test_the_command_is_measured(capsys):
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [row["steps"] for row in found["steps"]] == ["features"] and found["settings"]["preset"] == "smoke"
     run = found["run"]
-    assert 0 < run["CPU hours"] < 2 * run["wall hours"]
-    assert 0.1 < run["peak GB of one process"] < run["peak GB of all processes"]
+    assert 0 < run["CPU hours"] and 0.1 < run["peak GB of one process"] < run["peak GB of all processes"]
