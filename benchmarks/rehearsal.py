@@ -4,8 +4,8 @@
 files, nodes and configurations as the real one and its kinds of damage (``common/real_size.py``). ``fastslow
 submit`` runs on it in a process of its own, with the preset ``kaggle`` and a budget of hours. Memory is
 resident memory, polled every two seconds; pages that processes share count in each. The time of a step is
-that of its notebook. Data, features, runs and the CSV are in the folder: an interrupted call resumes, and
-its hours count.
+its notebook's. Data, features, runs and the CSV are in the folder: an interrupted call resumes, and its hours
+count.
 """
 
 import os

@@ -83,8 +83,8 @@ def write_kernel(
 ) -> None:
     """Write copies of a tile program side by side as one competition file.
 
-    Bounds are drawn up to a multiple of the file's largest, where tensors are that large. The cost is that of
-    a tile, a fixed one and its work, times the number of tiles; there is noise of a few percent.
+    Bounds are drawn up to a multiple of the file's largest, where tensors are that large. A tile costs a
+    fixed time and its work, a configuration all its tiles; there is noise of a few percent.
 
     Args:
         path: The npz file.

@@ -1,4 +1,4 @@
-"""Runtimes as noisy and as damaged as those of the genuine TpuGraphs files."""
+"""Runtimes as noisy and as damaged as in the genuine TpuGraphs files."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
 """A made-up competition of the size of the real one: as many files, nodes and configurations.
 
-The numbers of files are those of the competition's listing, the means those of TpuGraphs' authors (arXiv
-2308.13490 and the slides "ML for ML Compilers at Google"); around them sizes are log-normal. A layout program
+The numbers of files are the competition's, the means are from TpuGraphs' authors (arXiv 2308.13490 and the
+slides "ML for ML Compilers at Google"). Around them sizes are log-normal. A layout program
 is a genuine one, repeated side by side or cut; without genuine files, one of the sample. Labels are as noisy,
 as repeated and, in a tenth of the graphs, as damaged as genuine ones. Few programs of a split are distinct;
 hard links under other names make up the number of files.
@@ -148,9 +148,10 @@ def make_competition(
             size = sizes[collection.name]
             files = [*_files(root, collection, split, size.files[SPLITS.index(split)], genuine, ids)]
             for file in [file for file in files if _original(file, root, genuine)]:
-                with atomic_path(file.path) as temporary:
-                    shutil.copyfile(_original(file, root, genuine), temporary)
                 files.remove(file)
+                if not file.path.exists():
+                    with atomic_path(file.path) as temporary:
+                        shutil.copyfile(_original(file, root, genuine), temporary)
             first = distinct[collection.kind]
             made += _sized(files[:first], size)
             alike = files[min(_SINGLE.get((collection.name, split), 0), first - 1) : first]
@@ -183,7 +184,7 @@ def _files(
     source = collection.name.split(":")[1]
     names = [path.stem for path in sorted(collection.folder(genuine, split).glob("*.npz"))] if genuine else []
     if split == TEST and genuine:
-        names = ids[collection.name]
+        names = [*ids[collection.name]]
     names += [f"made-{source}-{split}-{number:04}" for number in range(count - len(names))]
     for name in names[:count]:
         yield ProgramFile(collection, split, collection.folder(root, split) / f"{name}.npz")
