@@ -28,6 +28,7 @@ from common import report
 from common.graph_files import REAL, SAMPLE, OneGraph, program_of
 from common.made_graphs import write_repeated
 from common.options import make_parser, network_settings
+from common.real_size import REAL_SIZE
 from fastslow.competition.reader import read_npz
 from fastslow.core.memory import FreedMemory, resident_bytes
 from fastslow.features.build import build_graph
@@ -51,15 +52,10 @@ TABLE = {
         ("--hours", "--steps=3"),
     ),
 }
-MEAN_NODES = {"xla": 14_105, "nlp": 5_659}
-"""Mean nodes of a program, from the slides of TpuGraphs' authors ("ML for ML Compilers at Google")."""
-GRAPHS = {
-    "layout-xla-default": (61, 7),
-    "layout-xla-random": (69, 7),
-    "layout-nlp-default": (198, 20),
-    "layout-nlp-random": (207, 20),
-}
-"""Train and valid programs of each collection, by the competition's listing."""
+MEAN_NODES = {name.split(":")[1]: size.nodes for name, size in REAL_SIZE.items() if name != "tile:xla"}
+"""Mean nodes of a layout program."""
+GRAPHS = {name.replace(":", "-"): size.files[:2] for name, size in REAL_SIZE.items() if name != "tile:xla"}
+"""Train and valid programs of each layout collection."""
 SEEDS, CORES = 3, 2
 
 

@@ -8,10 +8,7 @@ import numpy as np
 
 import guard
 from common.made_competition import write_competition
-from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
 from fastslow.core.files import file_digest, read_json
-from fastslow.evaluation.scores import read_solution
-from helpers.competition_files import npz_program
 
 RECORDED = {
     "scores": {"layout gnn": [0.50, 0.52, 0.54], "tile gnn": [0.9, 0.9, 0.9], "layout ensemble": [0.6]},
@@ -78,7 +75,7 @@ def test_the_guard_runs(capsys):
     assert measured["ratios"].keys() == recorded["ratios"].keys()
 
 
-def test_made_up_data_are_valid_and_the_same_every_time(tmp_path):
+def test_made_up_data_are_the_same_every_time(tmp_path):
     sizes = {"train": 1, "valid": 1, "test": 2}
     roots = [write_competition(tmp_path / name, sizes, configs=7) for name in "ab"]
     digests = [
@@ -87,12 +84,3 @@ def test_made_up_data_are_valid_and_the_same_every_time(tmp_path):
     assert digests[0] == digests[1]
     assert write_competition(tmp_path / "c", sizes, configs=7, seed=1)
     assert file_digest(tmp_path / "c" / "solution.csv") != digests[0]["solution.csv"]
-    solution = read_solution(roots[0] / "solution.csv")
-    assert len(solution) == 2 * len(COLLECTIONS)
-    for collection in COLLECTIONS:
-        for split in SPLITS:
-            programs = list_programs(roots[0], collection, split)
-            assert len(programs) == sizes[split]
-            for program in programs:
-                file = npz_program(program.path, collection.kind, split != "test")
-                assert len(file.runtime) == 7 and (split != "test" or len(solution[program.id]) == 7)
