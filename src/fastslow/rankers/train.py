@@ -20,7 +20,6 @@ from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
 from fastslow.rankers.fit import Fitted, fit, read_training
-from fastslow.rankers.model_text import read_booster_text
 from fastslow.rankers.objectives import OBJECTIVES
 from fastslow.rankers.settings import RankerSettings
 
@@ -112,14 +111,16 @@ def read_booster(folder: Path) -> "lightgbm.Booster":
     """Read the trees of a finished run.
 
     Raises:
-        DataError: The run is not finished, or its trees were changed or are none: LightGBM would end or
-            never return.
+        DataError: The run is not finished, or its trees were changed: LightGBM would end or never return.
     """
+    import lightgbm  # with scikit-learn a second
+
     path = finished_file(folder, MODEL, _AGAIN)
     try:
-        return read_booster_text(path.read_text())
-    except ValueError as error:
-        raise DataError(path, f"cannot be read ({error})", _AGAIN) from None
+        return lightgbm.Booster(model_file=path)
+    except lightgbm.basic.LightGBMError as error:
+        problem = f"cannot be read ({' '.join(str(error).split())[:200]})"
+        raise DataError(path, problem, _AGAIN) from None
 
 
 def read_ranker(folder: Path) -> Fitted:
