@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from fastslow.core.cluster import dask_cluster as cluster
-from fastslow.core.cluster.dask_cluster import map_on_cluster, open_cluster
+from fastslow.core.cluster.dask_cluster import open_cluster
 from fastslow.core.cluster.worker import ClusterError
 from fastslow.core.errors import SettingsError
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_memory
@@ -53,14 +53,6 @@ def test_a_call_has_the_folder_of_the_sender_and_no_gpu(workers, tmp_path, capfd
     assert seen == {"FASTSLOW_HOME": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
     assert 1 <= int(threads) <= os.cpu_count()
     assert "said by a worker" in capfd.readouterr().err
-
-
-def test_several_items_make_a_call(scheduler, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    monkeypatch.setattr(cluster, "_CALLS_PER_SLOT", 1)
-    results = map_on_cluster(scheduler.scheduler_address, cluster_calls.double, range(5), 100)
-    assert sorted(results) == [100, 102, 104, 106, 108]
-    assert not [*(tmp_path / "runs").iterdir()]
 
 
 def test_errors_come_back_as_they_would_locally(workers):

@@ -61,12 +61,11 @@ class Recorded:
 def test_networks_ask_for_a_gpu_where_workers_offer_one(gpus):
     cluster = Recorded({"GPU": 1} if gpus else {})
     pool = ClusterPool(cluster)
-    sent = {step.name: pool.submit(look, step) for step in make_plan(RunSettings(seeds=1)).steps()}
+    for step in make_plan(RunSettings(seeds=1)).steps():
+        pool.submit(look, step)
     for name, options in cluster.sent.items():
         wanted = {"GPU": 1} if gpus and name.startswith("training-") else {}
         assert options["resources"] == wanted
-        assert options["waits"] == name.startswith("features ")
-    assert sent["features tile-xla"].settings.cluster == "tcp://a:1"
 
 
 def need(step, has_gpu):
@@ -91,4 +90,4 @@ def test_steps_ask_for_the_memory_that_they_need(workers, network, ranker, monke
         pool.submit(run_steps, step)
     asked = {name: options["resources"] for name, options in cluster.sent.items()}
     assert asked["training-tile-s0"] == network and asked["ranker-tile-xla-s0"] == ranker
-    assert asked["features tile-xla"] == {}, "it only waits for its parts"
+    assert asked["features tile-xla"] == ranker

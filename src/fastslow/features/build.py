@@ -13,7 +13,6 @@ from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.row_order import row_order
 from fastslow.competition.tied_choices import distinct_rows, factorise
-from fastslow.core.cluster.dask_cluster import map_on_cluster
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.isolated import end_with_parent
 from fastslow.core.memory import step_cores, step_memory
@@ -179,13 +178,10 @@ def build_features(settings: FeatureSettings) -> pd.DataFrame:
 
 def _build_all(programs: list[ProgramFile], settings: FeatureSettings) -> list[str]:
     """Build every graph that is missing or out of date; return the names of the config_feat columns."""
-    if settings.cluster:
-        results = map_on_cluster(settings.cluster, _build_one, programs, settings)
-    else:
-        jobs = [joblib.delayed(_build_one)(program, settings) for program in programs]
-        leash = {"initializer": end_with_parent, "initargs": (os.getpid(),)}
-        workers = settings.workers or max(1, min(step_cores(), step_memory() // WORKER_BYTES))
-        results = joblib.Parallel(n_jobs=workers, return_as="generator", **leash)(jobs)
+    jobs = [joblib.delayed(_build_one)(program, settings) for program in programs]
+    leash = {"initializer": end_with_parent, "initargs": (os.getpid(),)}
+    workers = settings.workers or max(1, min(step_cores(), step_memory() // WORKER_BYTES))
+    results = joblib.Parallel(n_jobs=workers, return_as="generator", **leash)(jobs)
     bar = progress(results, total=len(programs), desc=settings.collection, unit="graph")
     built = [names for names in bar if names]
     return built[0] if built else build_graph(programs[0], settings)[1]

@@ -50,9 +50,6 @@ class FeatureSettings(KindSettings):
     """Features folder to write."""
     workers: Threads = unkeyed(0)
     """Processes that build graphs in parallel; 0 for the cores that the step may use."""
-    cluster: str = unkeyed("")
-    """Dask scheduler on whose workers the graphs are built, such as ``tcp://host:8786`` (see
-    ``docs/many_machines.md``); empty for ``workers`` processes on this machine."""
     padding: Literal[-1, 0] = -1
     """Value after the end of a list feature: -1 distinguishes padding from a true 0, 0 is as published."""
     hlo_folder: str = unkeyed("")

@@ -11,7 +11,6 @@ from fastslow.core.cluster.worker import GPU, MEMORY
 from fastslow.core.isolated import ended_by_interrupt
 from fastslow.core.memory import machine_cores
 from fastslow.core.settings import PROJECT
-from fastslow.features.settings import FeatureSettings
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.workflow.job_plan import PlannedPool, machine_resources, step_need
 from fastslow.workflow.steps import Step
@@ -23,7 +22,7 @@ class ClusterPool(Executor):
     A worker declares ``GPU=1``; one that declares none computes on its CPU, so that the precision of a
     network does not depend on the worker. Where workers declare ``MEMORY`` (bytes), a step runs on one that
     has as much left as the step needs. A step that needs more than any worker has takes a whole worker's
-    memory. Steps of features hand their graphs out to all workers.
+    memory.
     """
 
     def __init__(self, cluster: Cluster):
@@ -31,14 +30,10 @@ class ClusterPool(Executor):
 
     def submit(self, function: Callable[[Step], Any], step: Step) -> Future:
         """Run ``function(step)`` on a worker, with the notebook of the worker's own checkout."""
-        builds = isinstance(step.settings, FeatureSettings)
-        if builds:
-            step = replace(step, settings=step.settings.replace(cluster=self._cluster.address))
         resources = self._device(step)
-        # a step that waits for its parts keeps what it asked for: they might wait for that
-        if not builds and (offered := self._cluster.offered(MEMORY, [*resources])):
+        if offered := self._cluster.offered(MEMORY, [*resources]):
             resources[MEMORY] = min(step_need(step, GPU in resources).memory, offered)
-        return self._send(function, step, resources=resources, waits=builds)
+        return self._send(function, step, resources=resources)
 
     def map(self, function: Callable[[Step], Any], steps: Sequence[Step]) -> Iterator[Any]:
         """Call a quick function of each step: of a network where its device is, of the others here."""

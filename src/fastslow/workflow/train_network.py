@@ -28,7 +28,7 @@ def train_network(settings: NetworkRunSettings) -> None:
         SettingsError: The run has no such network, or was begun with other settings.
         DataError: The features are missing.
     """
-    plan, _, refused = resume(settings)
+    plan, *_, refused = resume(settings)
     if refused:
         raise SettingsError(refused)
     steps = {s.name: s.settings for s in plan.steps() if isinstance(s.settings, TrainSettings)}

@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor, Future
 from typing import Any
 
 from fastslow.core.cluster.worker import (
@@ -31,7 +31,6 @@ SLURM = "slurm"
 INSTALL = "type `.venv/bin/pip install -e '.[cluster]'`"
 _CONNECT_SECONDS = 20
 _ANSWER_SECONDS = 10  # between two looks at whether the client is still connected
-_CALLS_PER_SLOT = 4  # so that slots end at about the same time, and a lost worker loses little
 
 
 class Cluster(Executor):
@@ -72,8 +71,7 @@ class Cluster(Executor):
         Args:
             function: Any function, without keyword arguments.
             *args: Its arguments, which can be pickled.
-            **options: ``label``, a name for messages; ``resources``, Dask resources that it needs;
-                ``waits``, whether it gives its place to the calls that it makes itself.
+            **options: ``label``, a name for messages; ``resources``, Dask resources that it needs.
         """
         label, resources = options.get("label") or function.__name__, options.get("resources") or {}
         slots = Counter()
@@ -89,7 +87,6 @@ class Cluster(Executor):
             gpu=GPU in resources,
             memory=int(resources.get(MEMORY, 0)),
             slots=slots,
-            waits=options.get("waits", False),
         )
         key = f"{label.replace(' ', '-')}-{uuid.uuid4().hex}"
         future = self._futures[key] = Future()
@@ -213,30 +210,3 @@ def _client(address: str, jobs: int) -> Iterator[Any]:
             problem = f"cluster: Dask's settings do not allow {address!r} ({error})"
             raise SettingsError(f"{problem}; see TLS in docs/many_machines.md") from None
         yield stack.enter_context(client)
-
-
-def map_on_cluster(address: str, function: Callable, items: Sequence, *args: Any) -> Iterator[Any]:
-    """Yield ``function(item, *args)`` of every item, in any order, several items to a call.
-
-    Args:
-        address: As for :func:`open_cluster`.
-        function: A function of a module.
-        items: The arguments, one call each.
-        *args: Further arguments of every call.
-
-    Raises:
-        ClusterError: A call failed; those that have not started are cancelled.
-    """
-    with open_cluster(address) as cluster:
-        slots = sum(worker["nthreads"] for worker in cluster.workers())
-        calls = min(len(items), _CALLS_PER_SLOT * slots)
-        futures = [
-            cluster.submit(_map, function, items[n::calls], args, label=f"part {n + 1} of {calls}")
-            for n in range(calls)
-        ]
-        for future in as_completed(futures):
-            yield from future.result()
-
-
-def _map(function: Callable, items: Sequence, args: tuple) -> list:
-    return [function(item, *args) for item in items]

@@ -49,7 +49,6 @@ class Call(NamedTuple):
     gpu: bool  # whether it may use the worker's GPU
     memory: int  # bytes that it asked for, 0 where it asked for none
     slots: dict[str, int]  # number of calls that run in parallel by host, of all workers there
-    waits: bool  # whether it mostly waits for other calls, which get its slot
 
 
 def code_identity() -> dict[str, str]:
@@ -68,13 +67,11 @@ def list_folders(home: Path) -> None:
 
 def run_call(call: Call) -> tuple[Any, str]:
     """Run a call in a child process of a worker; return its result and what it printed."""
-    from distributed import get_worker, secede
+    from distributed import get_worker
 
     worker = get_worker()
     key, host = worker.get_current_task(), socket.gethostname()
     worker.log_event(call.topic, {"key": key, "label": call.label, "host": host})
-    if call.waits:
-        secede()
     with tempfile.TemporaryDirectory(prefix="fastslow-") as folder:
         answer, log = Path(folder) / "answer", Path(folder) / "log"
         with open(log, "wb") as printed:
@@ -90,7 +87,7 @@ def run_call(call: Call) -> tuple[Any, str]:
                 pickle.dump(tuple(call), process.stdin)
             while process.poll() is None:
                 task = worker.state.tasks.get(key)
-                if task is None or task.state not in ("executing", "long-running"):
+                if task is None or task.state != "executing":
                     raise ClusterError(f"{call.label}: cancelled")
                 time.sleep(_LOOK_SECONDS)
         finally:
