@@ -1,13 +1,12 @@
 """The speed of trainings on this machine, from their first steps on a few programs."""
 
+import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import pandas as pd
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, TEST, TRAIN, VALID
 from fastslow.core.errors import SettingsError
@@ -22,7 +21,7 @@ SEGMENTS: dict[str, Any] = {"segment_training": "gst+e", "segment_nodes": 1000}
 """Settings of a network that learns from segments: an eighth of the time of a step on 21,900 nodes
 (``benchmarks/tables/gst.md``), and 0.009 of tau lost on the sample's small programs."""
 _SAMPLED = {"one_in": 20, "least": 6}  # programs of a split whose steps are measured
-_TREES = 2, 12
+_TREES = 2, 22
 _WORTH = 2  # times as fast as whole graphs: then segments are considered
 
 
@@ -103,13 +102,13 @@ def _network_speed(settings: TrainSettings) -> Speed:
     training.run_epoch()
     epoch = lap()
     training.validation.evaluate(1, 0.0)
-    evaluation = lap() * _times(whole, parts, VALID, _nodes)
+    evaluation = lap() * _times(whole, parts, VALID, "nodes")
     predicting = 0.0
     for split, often in ((VALID, 2), (TEST, 1)):  # on valid with the best and with the averaged weights
         for slug in training.dataset.sources:
             predict(training.network, training.dataset, slug, split, settings.configs_together)
-        predicting += often * lap() * _times(whole, parts, split, _states)
-    learned = _times(whole, parts, TRAIN, _nodes)
+        predicting += often * lap() * _times(whole, parts, split, "nodes * configs")
+    learned = _times(whole, parts, TRAIN, "nodes")
     once = max(0.0, first - epoch) * learned + predicting
     return Speed(once, epoch * learned + evaluation / settings.evaluate_every)
 
@@ -130,9 +129,8 @@ def _ranker_speed(settings: RankerSettings) -> Speed:
         for split in PREDICTED_SPLITS:
             for own in parts.values():
                 fitted.predict_split(own, split)
-            predicting.append(lap() * _times(*sources, split, _rows))
-    most = settings.configs_per_graph
-    learned = _times(*sources, TRAIN, lambda index: index["configs"].clip(upper=most))
+            predicting.append(lap() * _times(*sources, split, "configs + merged"))
+    learned = _times(*sources, TRAIN, "configs", settings.configs_per_graph)
     start, each = _line(fitting)
     beside, more = _line([sum(predicting[:2]), sum(predicting[2:])])
     return Speed((read + start) * learned + beside, each * learned + more)
@@ -140,7 +138,9 @@ def _ranker_speed(settings: RankerSettings) -> Speed:
 
 def _line(seconds: Sequence[float]) -> tuple[float, float]:
     """Return start and slope of the line through the seconds with few and with many trees."""
-    each = max(0.0, (seconds[1] - seconds[0]) / (_TREES[1] - _TREES[0]))
+    each = (seconds[1] - seconds[0]) / (_TREES[1] - _TREES[0])
+    if each <= 0:  # so little time that chance decides
+        return 0.0, max(seconds) / _TREES[1]
     return max(0.0, seconds[0] - _TREES[0] * each), each
 
 
@@ -155,25 +155,15 @@ class _Laps:
         return self._began - before
 
 
-Size = Callable[[pd.DataFrame], pd.Series]
+def _times(
+    whole: Sequence[Features], parts: Sequence[Features], split: str, size: str, most: float = math.inf
+) -> float:
+    """Return how many times as large a split is as a part of it, by a size of each graph of at most ``most``.
 
-
-def _times(whole: Sequence[Features], parts: Sequence[Features], split: str, size: Size) -> float:
-    """Return how many times as large the graphs of a split are together as those of a part of them."""
+    The size is an expression of columns of the features' index.
+    """
     every, some = (
-        sum(float(size(own.index[own.index["split"] == split]).sum()) for own in sources)
+        sum(own.index[own.index["split"] == split].eval(size).clip(upper=most).sum() for own in sources)
         for sources in (whole, parts)
     )
-    return every / some
-
-
-def _nodes(index: pd.DataFrame) -> pd.Series:
-    return index["nodes"]
-
-
-def _states(index: pd.DataFrame) -> pd.Series:
-    return index["nodes"] * index["configs"]
-
-
-def _rows(index: pd.DataFrame) -> pd.Series:
-    return index["configs"] + index["merged"]
+    return float(every / some)
