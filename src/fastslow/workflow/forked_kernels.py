@@ -58,6 +58,9 @@ class _Forked:
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
