@@ -26,7 +26,17 @@ from helpers.cases import cases
 from helpers.competition_files import ROOT
 from helpers.dot_module import small_module
 from helpers.workspace import environment
-from notebook_parameters import FOLDER, NOTEBOOKS, OWN_MODEL, code_cells, python, read, render, settings_class
+from notebook_parameters import (
+    FOLDER,
+    FROM_SCRATCH,
+    NOTEBOOKS,
+    OWN_MODEL,
+    code_cells,
+    python,
+    read,
+    render,
+    settings_class,
+)
 
 LINES = 80  # of code in a notebook; comments and empty lines are free
 
@@ -289,3 +299,24 @@ def test_a_wrong_parameter_is_refused():
     said = "^data_rot: no such setting of DataReportSettings; did you mean 'data_root'"
     with pytest.raises(SettingsError, match=said):
         list(shown_by("00_data", data_rot="data/sample"))
+
+
+def test_from_scratch_is_short_and_imports_nothing_of_ours():
+    lines = [line for cell in code_cells(FROM_SCRATCH) for line in cell.source.splitlines()]
+    assert len([line for line in lines if line.strip() and not line.strip().startswith("#")]) <= 150
+    imported = {re.split(r"[ .]", line)[1] for line in lines if re.match(r"(from|import) ", line)}
+    assert imported == {"pathlib", "lightgbm", "numpy", "pandas", "torch", "scipy"}
+    assert not any(cell.outputs or cell.execution_count for cell in code_cells(FROM_SCRATCH))
+
+
+def test_each_rung_from_scratch_is_scored(monkeypatch):
+    """A few programs and one pass: the seconds are those of four networks and a ranker."""
+    monkeypatch.chdir(FOLDER)
+    drawn, formats = [], shell().display_formatter.format
+    show = "matplotlib_inline.backend_inline.display"  # what is drawn after a cell
+    monkeypatch.setattr(show, lambda figure, **_: drawn.append("image/png" in formats(figure)[0]))
+    *cells, _, _ = shown_by(FROM_SCRATCH.stem, programs=3, epochs=1)
+    ladder = [line.rsplit(maxsplit=3) for line in cells[-1][1]["text/plain"].splitlines()[1:]]
+    assert len(ladder) == 8 and ladder[0][0].startswith("one column") and ladder[-1][0].startswith("mean of")
+    assert all(-1 <= float(score) <= 1 and float(score) != 0 for _, *row in ladder for score in row[:2])
+    assert drawn == [True]

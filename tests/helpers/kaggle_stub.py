@@ -30,7 +30,7 @@ def clean_environment(monkeypatch, home) -> None:
 
 
 def call_here(function, *arguments, **_):
-    """Call what imports kaggle in this process, each time anew: a process of its own takes most of a second."""
+    """Call what imports kaggle here, each time anew: a process of its own takes most of a second."""
     for name in [name for name in sys.modules if name.split(".")[0] == "kaggle"]:
         del sys.modules[name]
     before = dict(os.environ)
