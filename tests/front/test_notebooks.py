@@ -289,3 +289,25 @@ def test_a_wrong_parameter_is_refused():
     said = "^data_rot: no such setting of DataReportSettings; did you mean 'data_root'"
     with pytest.raises(SettingsError, match=said):
         list(shown_by("00_data", data_rot="data/sample"))
+
+
+def test_from_scratch_is_short_and_imports_nothing_of_ours():
+    cells = code_cells(FOLDER / "01_from_scratch.ipynb")
+    lines = [line for cell in cells for line in cell.source.splitlines()]
+    assert len([line for line in lines if line.strip() and not line.strip().startswith("#")]) <= 150
+    imported = {re.split(r"[ .]", line)[1] for line in lines if re.match(r"(from|import) ", line)}
+    assert imported == {"pathlib", "lightgbm", "numpy", "pandas", "torch", "scipy"}
+    assert not any(cell.outputs or cell.execution_count for cell in cells)
+
+
+def test_each_rung_from_scratch_is_scored(monkeypatch):
+    """A few programs and one pass: the seconds are those of four networks and a ranker."""
+    monkeypatch.chdir(FOLDER)
+    drawn, formats = [], shell().display_formatter.format
+    show = "matplotlib_inline.backend_inline.display"  # what is drawn after a cell
+    monkeypatch.setattr(show, lambda figure, **_: drawn.append("image/png" in formats(figure)[0]))
+    *cells, _, _ = shown_by("01_from_scratch", programs=3, epochs=1)
+    ladder = [line.rsplit(maxsplit=3) for line in cells[-1][1]["text/plain"].splitlines()[1:]]
+    assert len(ladder) == 8 and ladder[0][0].startswith("one column") and ladder[-1][0].startswith("mean of")
+    assert all(-1 <= float(score) <= 1 and float(score) != 0 for _, *row in ladder for score in row[:2])
+    assert drawn == [True]

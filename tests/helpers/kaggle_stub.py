@@ -8,6 +8,7 @@ Plain files are served with Range, whole or cut off on purpose.
 import json
 import os
 import re
+import sys
 import threading
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +27,18 @@ def clean_environment(monkeypatch, home) -> None:
     for name in ("XDG_CONFIG_HOME", "VERBOSE", "VERBOSE_OUTPUT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(home))
+
+
+def call_here(function, *arguments, **_):
+    """Call what imports kaggle here, each time anew: a process of its own takes most of a second."""
+    for name in [name for name in sys.modules if name.split(".")[0] == "kaggle"]:
+        del sys.modules[name]
+    before = dict(os.environ)
+    try:
+        return function(*arguments)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 class KaggleStub:

@@ -17,7 +17,7 @@ from fastslow.kaggle import api_process, client, credentials
 from fastslow.kaggle.api_process import CallError, call
 from fastslow.kaggle.client import KaggleError
 from helpers.cases import cases
-from helpers.kaggle_stub import DROP, KaggleStub, clean_environment
+from helpers.kaggle_stub import DROP, KaggleStub, call_here, clean_environment
 
 CSV = b"ID,TopConfigs\ntile:xla:a,4;3;2;1;0\nlayout:xla:default:b,1;0\n"
 TOKEN = "KGAT_0123456789abcdef"
@@ -35,6 +35,13 @@ def stub(monkeypatch, tmp_path):
         for name, value in server.environment(home).items():
             monkeypatch.setenv(name, value)
         yield server
+
+
+@pytest.fixture
+def here(stub, monkeypatch):
+    """Kaggle again, where the calls need no process of their own."""
+    monkeypatch.setattr(api_process, "call_isolated", call_here)
+    return stub
 
 
 @pytest.fixture
@@ -62,24 +69,24 @@ def test_submit_sends_the_file_and_finds_its_own_score(stub, csv):
     assert len(lines) == 1 and "pending" in lines[0]
 
 
-def test_an_api_token_is_used_and_its_refusal_is_named(stub, monkeypatch):
+def test_an_api_token_is_used_and_its_refusal_is_named(here, monkeypatch):
     monkeypatch.setenv("KAGGLE_API_TOKEN", TOKEN)
     monkeypatch.delenv("KAGGLE_USERNAME")
     monkeypatch.delenv("KAGGLE_KEY")
-    stub.add("a.csv", None, "PENDING")
+    here.add("a.csv", None, "PENDING")
     (only,) = client.submissions()
     assert (only.ref, only.status, only.message, only.public_score) == (101, "pending", "", None)
-    assert f"Bearer {TOKEN}" in stub.authorization
+    assert f"Bearer {TOKEN}" in here.authorization
     with pytest.raises(CallError, match="no_such_method") as missing:
         call("no_such_method")
     assert missing.value.kind == "package"
-    stub.answers["IntrospectToken"] = [400] * 4
+    here.answers["IntrospectToken"] = [400] * 4
     with pytest.raises(KaggleError, match="refused the credentials of KAGGLE_API_TOKEN") as caught:
         client.submissions()
     assert "0123456789abcdef" not in str(caught.value)
 
 
-def test_a_home_that_cannot_be_written_is_named(stub, csv, monkeypatch):
+def test_a_home_that_cannot_be_written_is_named(here, csv, monkeypatch):
     monkeypatch.setenv("HOME", str(csv))
     with pytest.raises(KaggleError, match="cannot write .*Not a directory.*KAGGLE_CONFIG_DIR"):
         client.submissions()
@@ -102,14 +109,14 @@ def test_a_home_that_cannot_be_written_is_named(stub, csv, monkeypatch):
         ("CreateSubmission", (200, {"message": "Thank you"}), 4, "did not confirm .*Thank you.*/submissions"),
     ],
 )
-def test_each_refusal_says_what_to_do(stub, csv, call, answer, remaining, message):
-    stub.answers[call], stub.remaining = [answer], remaining
+def test_each_refusal_says_what_to_do(here, csv, call, answer, remaining, message):
+    here.answers[call], here.remaining = [answer], remaining
     with pytest.raises(KaggleError, match=f"(?s){message}") as caught:
         client.submit(csv, "m")
     assert "0123456789abcdef" not in str(caught.value)
 
 
-def test_no_network(stub, csv, monkeypatch):
+def test_no_network(here, csv, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with pytest.raises(KaggleError, match="could not be reached") as caught:
         client.submit(csv, "m")
@@ -129,28 +136,28 @@ def result_of(csv):
     return SubmissionResult(file_name=csv.name, message="m", earlier_refs=[])
 
 
-def test_waiting_outlives_a_lost_connection(stub, csv):
-    stub.scored = stub.add(csv.name, "m", "PENDING")
-    stub.answers["ListSubmissions"] = [503, DROP]
+def test_waiting_outlives_a_lost_connection(here, csv):
+    here.scored = here.add(csv.name, "m", "PENDING")
+    here.answers["ListSubmissions"] = [503, DROP]
     lines = []
     ours = client.wait_for_score(result_of(csv), poll_s=0.01, report=lines.append)
     assert ours.public_score == 0.694
     assert "503" in lines[0] and "could not be reached" in lines[1] and "pending" in lines[2]
 
 
-def test_waiting_ends_where_no_score_can_come(stub, csv):
+def test_waiting_ends_where_no_score_can_come(here, csv):
     wait = {"poll_s": 0.01, "report": lambda _: None}
     with pytest.raises(KaggleError, match="lists no such submission.*submission limit"):
         client.wait_for_score(result_of(csv), timeout_s=0, **wait)
-    stub.add(csv.name, "m", "PENDING")
+    here.add(csv.name, "m", "PENDING")
     with pytest.raises(KaggleError, match="no score after 0 s .last: pending"):
         client.wait_for_score(result_of(csv), timeout_s=0, **wait)
-    stub.add(csv.name, "m", "ERROR", errorDescription="Row 3: no such ID")
+    here.add(csv.name, "m", "ERROR", errorDescription="Row 3: no such ID")
     with pytest.raises(
         KaggleError, match="could not score gnn ensemble.csv .Row 3: no such ID.*/submissions"
     ):
         client.wait_for_score(result_of(csv), **wait)
-    stub.answers["ListSubmissions"] = [401]
+    here.answers["ListSubmissions"] = [401]
     with pytest.raises(KaggleError, match="refused the credentials"):
         client.wait_for_score(result_of(csv), **wait)
 
@@ -326,14 +333,14 @@ def test_a_file_of_credentials_that_cannot_be_used_is_named_and_hides_no_error(b
         *(("access_token", f"{left}\r\n", f"Bearer {TOKEN}") for left in (f"\ufeff{TOKEN}", f'"{TOKEN}"')),
     ],
 )
-def test_credentials_are_used_as_an_editor_left_them(stub, file, text, sent, monkeypatch):
+def test_credentials_are_used_as_an_editor_left_them(here, file, text, sent, monkeypatch):
     for name in ("KAGGLE_USERNAME", "KAGGLE_KEY"):
         monkeypatch.delenv(name)
     path = Path("~/.kaggle").expanduser() / file
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
-    stub.authorization.clear()
-    assert client.submissions() == [] and stub.authorization == {sent}
+    here.authorization.clear()
+    assert client.submissions() == [] and here.authorization == {sent}
 
 
 @cases(

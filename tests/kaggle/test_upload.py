@@ -12,9 +12,10 @@ from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.row_order import read_row_orders
 from fastslow.core.errors import DataError
 from fastslow.evaluation.submission_record import read_submission_record
+from fastslow.kaggle import api_process
 from fastslow.kaggle.provenance import GOOGLE, KAGGLE, PROVENANCE, record_provenance
 from fastslow.kaggle.upload import upload
-from helpers.kaggle_stub import KaggleStub, clean_environment
+from helpers.kaggle_stub import KaggleStub, call_here, clean_environment
 
 COMMAND = ("submit", "preset=smoke", "jobs=2")
 LAYOUT_TESTS = [f"{collection.name} test" for collection in COLLECTIONS if collection.kind == "layout"]
@@ -36,6 +37,7 @@ def stub(csv, tmp_path, monkeypatch):
     """Kaggle, with credentials for it in the environment; it scores at once."""
     with KaggleStub() as server:
         server.progress = ["COMPLETE"]
+        monkeypatch.setattr(api_process, "call_isolated", call_here)
         for name, value in server.environment(tmp_path / "me").items():
             monkeypatch.setenv(name, value)
         yield server

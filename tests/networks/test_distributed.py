@@ -4,9 +4,9 @@ A test takes more than five seconds where processes start, each of which imports
 """
 
 import json
+import multiprocessing
 import os
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -20,8 +20,8 @@ import torch
 from fastslow.core.errors import SettingsError
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.networks.hardware import distributed
-from fastslow.networks.training.train import train
-from helpers import rank_training
+from fastslow.networks.predict.dataset import GraphDataset
+from fastslow.networks.training.train import Training, train
 from helpers.networks import into, small_training, weights_of
 
 EPOCHS = 12  # a process must be killed between the first checkpoint and the end
@@ -47,15 +47,35 @@ def close(ours, theirs, tolerance=1e-4):
         torch.testing.assert_close(value, theirs[name], rtol=tolerance, atol=1e-6, msg=name)
 
 
+def epoch(settings):
+    """Train an epoch; return the loss, the gradients of the last step and the weights."""
+    training = Training(settings, GraphDataset(settings))
+    loss = training.run_epoch()
+    named = [*training.network.named_parameters()]
+    gradients = {name: p.grad.clone() for name, p in named if p.grad is not None}
+    return {"loss": loss, "gradients": gradients, "weights": {n: p.detach().clone() for n, p in named}}
+
+
+def epoch_of_rank(settings, rank, port, folder):
+    """An epoch with torchrun's environment, in a process of its own."""
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ.update(where, WORLD_SIZE="2", RANK=str(rank))
+    with distributed.joined(settings):
+        torch.save(epoch(settings), folder / f"{distributed.rank()}.pt")
+
+
 def test_two_processes_have_the_gradients_of_one(settings, tmp_path):
-    one = rank_training.epoch(settings)
-    command = [sys.executable, rank_training.__file__, json.dumps(settings.asdict()), str(tmp_path / "rank")]
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    own = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    ranks = [subprocess.Popen(command, env={**own, "RANK": str(n)}) for n in (0, 1)]
-    assert [process.wait(120) for process in ranks] == [0, 0]
-    first, second = (torch.load(tmp_path / f"rank-{n}.pt", weights_only=True) for n in (0, 1))
+    fork = multiprocessing.get_context("fork").Process  # which has torch
+    ranks = [fork(target=epoch_of_rank, args=(settings, n, port, tmp_path)) for n in (0, 1)]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join(120)
+    assert [process.exitcode for process in ranks] == [0, 0]
+    first, second = (torch.load(tmp_path / f"{n}.pt", weights_only=True) for n in (0, 1))
+    one = epoch(settings)
     assert any(gradient.abs().max() > 1e-4 for gradient in one["gradients"].values())
     for kind in ("gradients", "weights"):
         close(first[kind], one[kind])

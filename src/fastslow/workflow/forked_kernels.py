@@ -5,6 +5,7 @@ That process imports next to no code of fastslow, so a kernel has the code that 
 
 import gc
 import importlib
+import itertools
 import json
 import os
 import signal
@@ -29,11 +30,14 @@ _WATCH = "--IPKernelApp.exec_lines=__import__('{module}', fromlist='x').end_with
 
 
 class ForkedKernel(LocalProvisioner):
-    """Starts the kernel of a notebook; on Linux alone by a fork, which libraries of macOS do not survive."""
+    """Starts the kernel of a notebook; on Linux alone by a fork, which libraries of macOS do not survive.
+
+    The first one of a process imports what it needs itself: to import all libraries takes longer.
+    """
 
     async def launch_kernel(self, cmd: list[str], **options: Any) -> KernelConnectionInfo:
         """Start the kernel, which ends with this process; return how to reach it."""
-        if not _FORKS or cmd[:3] != [sys.executable, "-m", "ipykernel_launcher"]:
+        if not next(_started) or not _FORKS or cmd[:3] != [sys.executable, "-m", "ipykernel_launcher"]:
             watch = _WATCH.format(module=end_with_parent.__module__, parent=os.getpid())
             return await super().launch_kernel([*cmd, watch], **options)
         self.cwd = options.get("cwd") or os.getcwd()
@@ -65,6 +69,7 @@ class _Forked:
         self.send_signal(signal.SIGKILL)
 
 
+_started = itertools.count()  # numbers of this process's kernels
 _servers: dict[str, tuple[Any, Any]] = {}  # process and its lines, by the number of threads
 _lock = threading.Lock()
 

@@ -23,6 +23,7 @@ from annotated_types import Ge, Le
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.settings import PositiveFloat, Settings
+from fastslow.networks.hardware.adamw import AdamW
 from fastslow.networks.hardware.stored_weights import read_checkpoint, write_tensors
 from fastslow_placement.base.problem import INVALID_REWARD, Outcome, Problem
 from fastslow_placement.base.search import Found, best_of
@@ -148,7 +149,7 @@ class Trainer:
     seed: int = 0
 
     def __post_init__(self):
-        self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=self.schedule.lr)
+        self.optimizer = AdamW(self.policy.parameters(), lr=self.schedule.lr, weight_decay=0.0)
         self.generator = torch.Generator().manual_seed(self.seed)
         self.update = 0
         self.standings = [_Standing(problem) for problem in self.problems]

@@ -14,6 +14,7 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.core.memory import FreedMemory, held_bytes, step_memory
 from fastslow.core.progress import progress
 from fastslow.networks.hardware import distributed
+from fastslow.networks.hardware.adamw import AdamW
 from fastslow.networks.hardware.bounded_cache import BoundedCache
 from fastslow.networks.hardware.devices import autocast, loss_scaler, seed_generator
 from fastslow.networks.hardware.out_of_memory import Shrinking, explain_memory
@@ -57,7 +58,7 @@ class Training:
         self.network = make_network(settings, dataset)
         self.loss = Loss(settings.loss)
         self.scaler = loss_scaler(dataset.device)
-        self.optimizer = torch.optim.AdamW(
+        self.optimizer = AdamW(
             self.network.parameters(),
             lr=settings.learning_rate,  # replaced at every step
             weight_decay=settings.weight_decay,
