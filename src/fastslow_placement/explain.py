@@ -9,6 +9,9 @@ from fastslow_placement.programs.problems import PlacementProblem, SchedulingPro
 from fastslow_placement.programs.schedule import Timeline, peak_memory
 
 LEARNED, ONE_DEVICE = "learned list scheduler", "one device"
+SIMPLE = ("human", "METIS")
+"""Rules that only split the program: into runs of layers, and into balanced parts."""
+_WORTH = 0.01  # share of the runtime: a smaller gain is none
 _EXACT = 1e-9  # of the runtime: times closer than this are alike
 _SKETCH = '''"""A sketch of a placement that `make place` found. Its times were a model's: measure first."""
 
@@ -136,6 +139,7 @@ def explain(placed) -> str:
     device, peak, limit = table.loc[table["peak MB"].idxmax(), ["device", "peak MB", "limit MB"]]
     lines = [
         f"{placed.best} takes {best.cost * 1e3:.3f} ms{_beside_others(placed)}.",
+        *_gain_words(placed),
         f"Times are a model's (roofline and links of {name}): nothing ran on a device.",
         *_schedule_words(problem, "It", best.decision),
         *(_schedule_words(problem, "The default", hand) if (hand != best.decision).any() else ()),
@@ -145,6 +149,41 @@ def explain(placed) -> str:
     return "\n".join(lines)
 
 
+def gains(placed) -> dict[str, float | str | None]:
+    """Return what the best placement gains, as shares of the runtime that it is compared with.
+
+    Args:
+        placed: A :class:`fastslow_placement.place.Placed` of the task ``placement``.
+
+    Returns:
+        ``one_device`` and ``simple_split``, None where none of these fits into the memory, and ``split``, the
+        name of the best simple split.
+    """
+    found, best = placed.found, placed.found[placed.best].cost
+    costs = {name: found[name].cost for name in (ONE_DEVICE, *SIMPLE) if name in found}
+    alone = costs.pop(ONE_DEVICE, np.inf)
+    split = min(costs, key=costs.__getitem__, default="")
+    rivals = {"one_device": alone, "simple_split": costs.get(split, np.inf)}
+    shares = {name: 1 - best / cost if np.isfinite(cost) else None for name, cost in rivals.items()}
+    return shares | {"split": split}
+
+
+def _gain_words(placed) -> list[str]:
+    """Return a sentence on what several devices gain, where one device was tried."""
+    problem = placed.problem
+    if not isinstance(problem, PlacementProblem) or ONE_DEVICE not in placed.found:
+        return []
+    name, gain = problem.device.name, gains(placed)
+    alone, simple = gain["one_device"], gain["simple_split"]
+    if alone is not None and alone < _WORTH:
+        seconds = placed.found[ONE_DEVICE].cost
+        words = f"{problem.devices} devices gain nothing worth having ({alone:.1%})"
+        return [f"{words}: use one {name} alone, which takes {seconds * 1e3:.3f} ms."]
+    words = f"One {name} is too small for it" if alone is None else f"It gains {alone:.1%} over one {name}"
+    over = f"{simple:.1%} over the best simple split ({gain['split']})" if simple is not None else ""
+    return [f"{words}, and {over or 'no simple split fits'}."]
+
+
 def _learned_words(placed) -> list[str]:
     """Return a sentence on the learned list scheduler, where GO started from its placements."""
     if LEARNED not in placed.found:
@@ -152,7 +191,7 @@ def _learned_words(placed) -> list[str]:
     words, cost = "The list scheduler with weights learned on other programs", placed.found[LEARNED].cost
     if not np.isfinite(cost):
         return [f"{words} finds no placement that fits."]
-    return [f"{words}, from which GO starts too, takes {cost * 1e3:.3f} ms."]
+    return [f"{words}, one of GO's starts, takes {cost * 1e3:.3f} ms."]
 
 
 def _beside_others(placed) -> str:

@@ -17,23 +17,20 @@ from fastslow.core.settings import resolve
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Found, anneal, best_of, best_random
 from fastslow_placement.baselines import rules_of
-from fastslow_placement.explain import (
-    LEARNED,
-    decision_table,
-    device_table,
-    explain,
-    jax_sketch,
-)
+from fastslow_placement.explain import LEARNED, decision_table, device_table, explain, gains, jax_sketch
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.go.policy import Policy, load_policy, torch_threads
 from fastslow_placement.go.ppo import Trainer, zero_shot
 from fastslow_placement.programs.fusion import contract
+from fastslow_placement.programs.jax_program import JaxProgram
 from fastslow_placement.programs.joint import JointProblem
 from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.programs.region_search import anneal_regions
 from fastslow_placement.programs.zoo_graphs import read_zoo_graph
 from fastslow_placement.settings import ZOO, PlaceSettings
+from fastslow_placement.staged import STAGES, Staged, staged_of
+from fastslow_programs.program.user_program import Source
 
 TABLE, DECISION = "comparison.csv", "decision.json"
 PLACEMENT, DEVICE_TABLE, WORDS, SKETCH = "placement.csv", "devices.csv", "explanation.txt", "jax_sketch.py"
@@ -49,27 +46,60 @@ class Placed:
         problem: The problem.
         found: Best decision by method.
         seconds: CPU seconds by method.
+        program: The JAX function, if it is one.
     """
 
     problem: Problem
     found: dict[str, Found]
     seconds: dict[str, float]
+    program: JaxProgram | None = None
 
     @property
     def best(self) -> str:
         """The method with the lowest cost."""
         return min(self.found, key=lambda name: self.found[name].cost)
 
+    @property
+    def staged(self) -> Staged:
+        """The function of the best placement, which runs.
 
-def read_problem(settings: PlaceSettings) -> Problem:
-    """Return the problem that the settings name.
+        Raises:
+            SettingsError: The program is no JAX function, or the task gives no operator another device.
+        """
+        if self.program is None:
+            raise SettingsError(
+                f"source: {self.problem.name} has operators alone; to run it, place its function"
+            )
+        if not isinstance(self.problem, PlacementProblem):
+            raise SettingsError(f"task: {self.problem.task!r} gives nothing to run; leave it at 'placement'")
+        return staged_of(self.program, self.problem, self.found[self.best].decision)
+
+
+def read_function(settings: PlaceSettings) -> JaxProgram | None:
+    """Return the JAX function that the settings name; None for an HLO file, an npz or the zoo.
+
+    Raises:
+        SettingsError: JAX is not installed.
+        DataError: The file or the function is missing or wrong, or JAX cannot trace it.
+    """
+    path = settings.path
+    if path is None or not settings.function:
+        return None
+    text = f"{path}:{settings.function}"
+    return JaxProgram(*Source.of(text).function_and_arguments(), settings.name, text)
+
+
+def read_problem(settings: PlaceSettings, program: JaxProgram | None = None) -> Problem:
+    """Return the problem that the settings name, or that of a function.
 
     Raises:
         SettingsError: There is no such zoo program, or no valid decision.
         DataError: The file is missing, of no known kind, or holds a graph that is wrong.
     """
-    device, path = settings.device_model, settings.path
-    if path is None:
+    device, path = settings.device_model, None if program else settings.path
+    if program:
+        graph, _ = program.graph(device)
+    elif path is None:
         graph = read_zoo_graph(settings.source.removeprefix(ZOO), device)
     else:
         graph = read_cost_graph(path, device, settings.allow_unknown)
@@ -84,8 +114,8 @@ def read_problem(settings: PlaceSettings) -> Problem:
     return SchedulingProblem(graph, placement.place(placement.default), settings.devices, device)
 
 
-def compare(settings: PlaceSettings, problem: Problem) -> Placed:
-    """Run every rule, search and the policy on a problem.
+def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | None = None) -> Placed:
+    """Run every rule, search and, unless it neither learns nor was trained, the policy on a problem.
 
     Random decisions and annealing have as many evaluations as the policy; where a search follows the policy,
     the annealing of its kind has as many as both together.
@@ -102,19 +132,23 @@ def compare(settings: PlaceSettings, problem: Problem) -> Placed:
         keep(name, lambda rule=rule: best_of(problem, rule(problem)[None]))
     if isinstance(problem, PlacementProblem):
         keep(LEARNED, lambda: best_of(problem, problem.learned_starts))
-    keep(POLICY, lambda: _learned(settings, problem))
-    learned = found[POLICY]
-    evaluations, seed = max(learned.evaluations, 1), settings.seed
-    keep("best random", lambda: best_random(problem, evaluations, seed))
+    with_policy, evaluations, seed = bool(settings.updates or settings.policy), 1, settings.seed
     placed = isinstance(problem, PlacementProblem)
     search = settings.search if placed else -(-settings.search // _SLOWER)
-    keep("simulated annealing", lambda: anneal(problem, evaluations + (0 if placed else search), seed))
+    if with_policy:
+        keep(POLICY, lambda: _learned(settings, problem))
+        evaluations = max(found[POLICY].evaluations, 1)
+        keep("best random", lambda: best_random(problem, evaluations, seed))
+    if with_policy or not placed:
+        keep("simulated annealing", lambda: anneal(problem, evaluations + (0 if placed else search), seed))
     if placed:
         keep(REGIONS, lambda: anneal_regions(problem, evaluations + search, seed))
-    if search:
-        method = anneal_regions if placed else anneal
-        keep(SEARCHED, lambda: method(problem, search, seed, learned.decision))
-    return Placed(problem, found, seconds)
+    if search and with_policy:
+        method, start = anneal_regions if placed else anneal, found[POLICY].decision
+        keep(SEARCHED, lambda: method(problem, search, seed, start))
+    if not any(np.isfinite(one.cost) for one in found.values()):
+        raise SettingsError(f"no method found a valid decision for {problem.name!r}; raise memory or devices")
+    return Placed(problem, found, seconds, program)
 
 
 def _learned(settings: PlaceSettings, problem: Problem) -> Found:
@@ -160,15 +194,22 @@ def place(settings: PlaceSettings) -> Placed:
         SettingsError: A setting does not fit the program, or no decision is valid.
         DataError: As for :func:`read_problem`, or the checkpoint is none.
     """
-    problem = read_problem(settings)
-    path, policy = settings.path, resolve(settings.policy)
-    inputs = {"source": file_digest(path) if path else settings.source} | settings.device_inputs
+    program = read_function(settings)
+    problem = read_problem(settings, program)
     if settings.policy:
-        load_policy(policy)  # refuses a wrong one before anything is computed
-        inputs |= {"policy": file_digest(policy)}
-    placed = compare(settings, problem)
-    if not any(np.isfinite(found.cost) for found in placed.found.values()):
-        raise SettingsError(f"no method found a valid decision for {problem.name!r}; raise memory or devices")
+        load_policy(resolve(settings.policy))  # refuses a wrong one before anything is computed
+    placed = compare(settings, problem, program)
+    write_placed(placed, settings)
+    return placed
+
+
+def write_placed(placed: Placed, settings: PlaceSettings) -> None:
+    """Write the table, the best decision, the stages of a function, and the figures."""
+    problem, program, path = placed.problem, placed.program, None if placed.program else settings.path
+    inputs = {"source": program.digest if program else file_digest(path) if path else settings.source}
+    inputs |= settings.device_inputs
+    if settings.policy:
+        inputs |= {"policy": file_digest(resolve(settings.policy))}
     artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
     with artifact.building():
         artifact.folder.mkdir(parents=True, exist_ok=True)
@@ -177,7 +218,7 @@ def place(settings: PlaceSettings) -> Placed:
         tables = {TABLE: tabulate(placed), PLACEMENT: decision_table(problem, best)}
         if isinstance(problem, (PlacementProblem, SchedulingProblem)):
             tables[DEVICE_TABLE] = device_table(problem, best)
-            if len(problem.graph.inputs):
+            if program is None and len(problem.graph.inputs):
                 texts[SKETCH] = jax_sketch(problem, best)
         for name, table in tables.items():
             with atomic_path(artifact.folder / name) as temporary:
@@ -190,9 +231,12 @@ def place(settings: PlaceSettings) -> Placed:
             for name, found in placed.found.items()
         }
         decision = {"best": placed.best, "units": problem.unit_names(), "methods": methods}
+        if isinstance(problem, PlacementProblem):
+            decision |= {"gain": gains(placed)}
+            if program:
+                placed.staged.save(artifact.folder / STAGES)
         write_json(artifact.folder / DECISION, decision)
         for name, plot in (("decision", plot_decision), ("memory", plot_memory), ("learning", plot_learning)):
             save_figure(plot(placed), artifact.folder / f"{name}.png")
         summary = {"program": problem.name, "task": problem.task, "units": len(problem.choices)}
         artifact.finish(summary={**summary, "best": placed.best, "cost": placed.found[placed.best].cost})
-    return placed

@@ -1,6 +1,7 @@
 """Graphs of operators with time, memory and transfer sizes, nodes in topological order."""
 
 import heapq
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -166,6 +167,19 @@ def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return components(pairs, int(max(count, second.max() + 1)))[first]
 
 
+def _distinct(labels: Sequence[str]) -> list[str]:
+    """Return the names, of which those that came before, as in each iteration of a loop, have a number."""
+    seen: Counter[str] = Counter()
+    found, given = [], {*labels}
+    for label in labels:
+        own = label
+        while seen[label] and (own := f"{label} #{seen[label] + 1}") in given:
+            seen[label] += 1
+        seen[label] += 1
+        found.append(own)
+    return found
+
+
 def build(
     source: str | Path, name: str, opcodes: Sequence[str], shapes: Sequence, edges, **columns
 ) -> CostGraph:
@@ -178,7 +192,7 @@ def build(
         shapes: Output dimensions of each node; more than six are cut.
         edges: Pairs (producer, consumer); repeated ones count once.
         **columns: The columns of :class:`CostGraph`; ``groups``, ``names`` (by default opcode and number) and
-            ``inputs`` may be left out.
+            ``inputs`` may be left out. Repeated names are numbered.
 
     Raises:
         DataError: The graph is empty or has a cycle, an edge names no node, or a size is negative.
@@ -192,6 +206,7 @@ def build(
         raise DataError(source, f"edge {bad.tolist()} names no node", f"Nodes are 0 to {count - 1}")
     groups = np.asarray(columns.pop("groups", np.arange(count)), np.int64)
     labels = columns.pop("names", None) or [f"{opcode} {node}" for node, opcode in enumerate(opcodes)]
+    labels = _distinct(labels)
     inputs = np.asarray(columns.pop("inputs", ()), np.int64)
     values = {key: np.asarray(value, float) for key, value in columns.items()}
     for what, column in values.items():

@@ -20,7 +20,7 @@ from fastslow_placement.programs.roofline import Device, operator_flops
 from fastslow_programs.compiler.cycle_estimates import own_cycles, trip_count
 from fastslow_programs.compiler.libtpu import CompilerError
 
-_UNROLL = 32  # loops of more iterations are one operator
+UNROLL = 32  # loops of more iterations are one operator
 _BYTES_OF = {number: ELEMENT_BYTES[name] for name, number in PRIMITIVE_TYPES.items()}
 
 
@@ -106,7 +106,7 @@ class _Evaluation:
         if opcode == "call":
             return self.run(self.computations[inst.called_computation_ids[0]], dict(enumerate(values)))
         trips = self._trips(inst) if opcode == "while" else 0
-        if 1 <= trips <= _UNROLL:
+        if 1 <= trips <= UNROLL:
             body = self.computations[inst.called_computation_ids[0]]
             state = values[0]
             for _ in range(trips):
