@@ -48,13 +48,16 @@ class Placement(Shown):
         """Return the schedule of the best placement, the memory over time, and the searches."""
         return [plot(self.placed) for plot in (plot_decision, plot_memory, plot_learning)]
 
-    def staged(self) -> Staged:
+    def staged(self, method: str = "") -> Staged:
         """Return the placed function, which runs: it takes and returns what the function does.
 
+        Args:
+            method: A row of the table; by default the best.
+
         Raises:
-            SettingsError: The program is no JAX function, or the task is another than placement.
+            SettingsError: The program is no JAX function, the task is another, or there is no such method.
         """
-        return self.placed.staged
+        return self.placed.staged(method)
 
 
 def place(

@@ -7,11 +7,13 @@ from fastslow_placement.base.problem import Problem
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, peak_memory
+from fastslow_placement.staged import stage_numbers
 
 LEARNED, ONE_DEVICE = "learned list scheduler", "one device"
 SIMPLE = ("human", "METIS")
 """Rules that only split the program: into runs of layers, and into balanced parts."""
 _WORTH = 0.01  # share of the runtime: a smaller gain is none
+_CALL = 2e-4  # seconds in which Python starts a stage, measured on a CPU
 _EXACT = 1e-9  # of the runtime: times closer than this are alike
 _SKETCH = '''"""A sketch of a placement that `make place` found. Its times were a model's: measure first."""
 
@@ -144,6 +146,7 @@ def explain(placed) -> str:
         *_schedule_words(problem, "It", best.decision),
         *(_schedule_words(problem, "The default", hand) if (hand != best.decision).any() else ()),
         *_learned_words(placed),
+        *_stage_words(placed),
         f"Device {device:.0f} needs most memory: {peak:,.0f} MB of {limit:,.0f} MB.",
     ]
     return "\n".join(lines)
@@ -182,6 +185,20 @@ def _gain_words(placed) -> list[str]:
     words = f"One {name} is too small for it" if alone is None else f"It gains {alone:.1%} over one {name}"
     over = f"{simple:.1%} over the best simple split ({gain['split']})" if simple is not None else ""
     return [f"{words}, and {over or 'no simple split fits'}."]
+
+
+def _stage_words(placed) -> list[str]:
+    """Return how many stages a function has, and whether starting them takes longer than it runs."""
+    if placed.program is None:
+        return []
+    problem, best = placed.problem, placed.found[placed.best]
+    count = int(stage_numbers(problem.timeline(best.decision), problem.graph).max()) + 1
+    words = (
+        f"As a function it runs in {count} stages, which Python starts in about {count * _CALL * 1e3:.1f} ms"
+    )
+    if count > 1 and count * _CALL > best.cost:
+        return [f"{words}: longer than it computes, so it gains where it computes more (a larger batch)."]
+    return [f"{words}."]
 
 
 def _learned_words(placed) -> list[str]:

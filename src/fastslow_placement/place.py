@@ -59,20 +59,22 @@ class Placed:
         """The method with the lowest cost."""
         return min(self.found, key=lambda name: self.found[name].cost)
 
-    @property
-    def staged(self) -> Staged:
-        """The function of the best placement, which runs.
+    def staged(self, method: str = "") -> Staged:
+        """Return the function in the placement of a method, by default the best: it runs.
 
         Raises:
-            SettingsError: The program is no JAX function, or the task gives no operator another device.
+            SettingsError: The program is no JAX function, the task is another, or there is no such method.
         """
+        method = method or self.best
         if self.program is None:
             raise SettingsError(
                 f"source: {self.problem.name} has operators alone; to run it, place its function"
             )
         if not isinstance(self.problem, PlacementProblem):
             raise SettingsError(f"task: {self.problem.task!r} gives nothing to run; leave it at 'placement'")
-        return staged_of(self.program, self.problem, self.found[self.best].decision)
+        if method not in self.found:
+            raise SettingsError(f"method: {method!r} is none of {', '.join(self.found)}")
+        return staged_of(self.program, self.problem, self.found[method].decision)
 
 
 def read_function(settings: PlaceSettings) -> JaxProgram | None:
@@ -234,7 +236,7 @@ def write_placed(placed: Placed, settings: PlaceSettings) -> None:
         if isinstance(problem, PlacementProblem):
             decision |= {"gain": gains(placed)}
             if program:
-                placed.staged.save(artifact.folder / STAGES)
+                placed.staged().save(artifact.folder / STAGES)
         write_json(artifact.folder / DECISION, decision)
         for name, plot in (("decision", plot_decision), ("memory", plot_memory), ("learning", plot_learning)):
             save_figure(plot(placed), artifact.folder / f"{name}.png")

@@ -5,7 +5,7 @@ another device after the stage before it has begun, and ends where one is sent. 
 order of their first operators, and JAX, which does not wait for a stage, overlaps those of different devices.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -15,6 +15,7 @@ from annotated_types import Ge, Le
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import write_json
 from fastslow.core.records import Record, read_record
+from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.fusion import ordered_clusters, single_consumer_clusters
 from fastslow_placement.programs.jax_program import JaxProgram, Operator, shape_of
 from fastslow_placement.programs.problems import PlacementProblem
@@ -82,17 +83,15 @@ class Staged:
                 if stage.device not in self._targets.setdefault(value, []):
                     self._targets[value].append(stage.device)
         self._results = {*program.results}
-        self._constants: dict[tuple[int, Any], Any] = {}  # by number and device, once they are there
+        self._constants: dict[str, Any] = {}  # the devices that hold them, and the constants there
         self._functions: list[Callable] = []
 
     def __repr__(self) -> str:
-        moved = sum(stage.device != to for stage in self.stages for v in stage.outputs for to in self._to(v))
+        made = [(stage.device, value) for stage in self.stages for value in stage.outputs]
+        moved = sum(to != device for device, value in made for to in self._targets.get(value, ()))
         return (
             f"{self.program.name}: {len(self.stages)} stages on {self.devices} devices, {moved} values sent"
         )
-
-    def _to(self, value: int) -> list[int]:
-        return self._targets.get(value, [])
 
     def __call__(self, *arguments: Any, devices: Sequence[Any] | None = None) -> Any:
         """Run the program.
@@ -111,31 +110,34 @@ class Staged:
         self._check(arguments)
         if not self._functions:
             self._functions = [jax.jit(_runner(self.program, stage)) for stage in self.stages]
-        held: dict[tuple[int, int], Any] = {}
-        home: dict[int, Any] = dict(self.program.constants)
-        home.update(zip(self.program.arguments, jax.tree.leaves(arguments), strict=True))
-        for value, array in home.items():
-            for target in self._to(value):
-                key = (value, own[target])
-                if (kept := self._constants.get(key)) is None:
-                    kept = jax.device_put(array, own[target])
-                if value in self.program.constants:
-                    self._constants[key] = kept
-                held[value, target] = kept
+        home: dict[int, Any] = dict(zip(self.program.arguments, jax.tree.leaves(arguments), strict=True))
+        if self._constants.get("devices") != (found := tuple(own)):
+            constants = self._sent(self.program.constants, own)
+            self._constants = {"devices": found, "held": constants}
+        held = self._constants["held"] | self._sent(home, own)
         for number, (stage, function) in enumerate(zip(self.stages, self._functions, strict=True)):
             with jax.default_device(own[stage.device]):
                 outputs = function(*[held[value, stage.device] for value in stage.inputs])
+            made = dict(zip(stage.outputs, outputs, strict=True))
             for value in stage.inputs:
                 if self._last[value] == number:
-                    for target in self._to(value):
-                        del held[value, target]
-            for value, array in zip(stage.outputs, outputs, strict=True):
-                for target in self._to(value):
-                    held[value, target] = jax.device_put(array, own[target])
-                if value in self._results:
-                    home[value] = array
+                    for target in self._targets[value]:
+                        held.pop((value, target))
+            held |= self._sent(made, own, stage.device)
+            home |= {value: array for value, array in made.items() if value in self._results}
+        home = self.program.constants | home
         results = [jax.numpy.asarray(home[value]) for value in self.program.results]
         return jax.tree.unflatten(self.program.tree, results)
+
+    def _sent(self, made: Mapping[int, Any], devices: Sequence[Any], source: int = -1) -> dict:
+        """Return values on the devices that need them, by number and device; ``source`` has them already."""
+        import jax
+
+        pairs = [(value, target) for value in made for target in self._targets.get(value, ())]
+        moved = [(value, target) for value, target in pairs if target != source]
+        arrays = jax.device_put([made[v] for v, _ in moved], [devices[to] for _, to in moved])
+        held = {(value, target): made[value] for value, target in pairs if target == source}
+        return held | dict(zip(moved, arrays, strict=True))
 
     def _found(self, devices: Sequence[Any] | None) -> Sequence[Any]:
         import jax
@@ -183,7 +185,7 @@ def staged_of(program: JaxProgram, problem: PlacementProblem, decision: np.ndarr
     graph, nodes = program.graph(problem.device)
     cluster = ordered_clusters(graph, single_consumer_clusters(graph))
     timeline = problem.timeline(decision)
-    stage = stage_numbers(timeline, problem.graph.producers, problem.graph.consumers)[cluster]
+    stage = stage_numbers(timeline, problem.graph)[cluster]
     members: list[tuple[int, list[int]]] = [(0, []) for _ in range(int(stage.max()) + 1)]
     for node, number in enumerate(stage.tolist()):
         members[number][1].append(nodes[node])
@@ -191,7 +193,7 @@ def staged_of(program: JaxProgram, problem: PlacementProblem, decision: np.ndarr
     return Staged(program, problem.devices, members)
 
 
-def stage_numbers(timeline: Timeline, producers: list[list[int]], consumers: list[list[int]]) -> np.ndarray:
+def stage_numbers(timeline: Timeline, graph: CostGraph) -> np.ndarray:
     """Return the stage of each operator of a schedule, numbered by first operator: (N,) int64."""
     place = timeline.placement.tolist()
     position = np.argsort(timeline.order).tolist()
@@ -203,13 +205,13 @@ def stage_numbers(timeline: Timeline, producers: list[list[int]], consumers: lis
         late = first is not None and any(
             place[p] != device
             and (arrival[p, device] > timeline.start[first] or position[p] > position[first])
-            for p in producers[node]
+            for p in graph.producers[node]
         )
         if first is None or late:
             first = running[device] = node
             stage[node], count = count, count + 1
         stage[node] = stage[first]
-        if any(place[c] != device for c in consumers[node]):
+        if any(place[c] != device for c in graph.consumers[node]):
             del running[device]
     return stage
 
