@@ -9,11 +9,11 @@ from fastslow.core.shown import Shown
 from fastslow_placement.explain import decision_table, device_table, explain, gains
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.place import Placed, compare, read_function, read_problem, tabulate, write_placed
+from fastslow_placement.place import read_staged as load_placed  # of the interface
 from fastslow_placement.programs.jax_program import JaxProgram
 from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.settings import ZOO, PlaceSettings
 from fastslow_placement.staged import Staged
-from fastslow_placement.staged import load_staged as load_placed  # of the interface
 
 __all__ = ["Placement", "load_placed", "place"]
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def place(
         source: A function for ``jax.jit``, ``model.py:make``, an HLO file, a competition npz, or
             ``zoo:NAME``.
         *arguments: Arguments of the function: arrays or ``jax.ShapeDtypeStruct``; nothing is computed.
-        out: Folder to write tables, figures and ``stages.json`` to; by default nothing is written.
-        **settings: Settings of ``fastslow place``, such as ``devices="4xh100"``; ``updates`` is 0 here, which
+        out: Folder to write tables and figures to, and what ``load_placed`` reads; by default none.
+        **settings: Settings of ``fastslow place``, such as ``devices=4, device="h100"``; ``updates`` is 0 here, which
             leaves GO out: learning within a search does not pay.
 
     Returns:

@@ -7,9 +7,8 @@ import pandas as pd
 
 from fastslow.core.files import read_json
 from fastslow.workflow.run import NOTEBOOK
-from fastslow_placement.place import DECISION, DEVICE_TABLE, PLACEMENT, SKETCH, TABLE, WORDS
+from fastslow_placement.place import DECISION, DEVICE_TABLE, PLACEMENT, TABLE, WORDS
 from fastslow_placement.settings import ZOO, PlaceSettings
-from fastslow_placement.staged import STAGES
 from fastslow_programs.commands.notebook import run_notebook, with_absolute_paths
 
 
@@ -38,17 +37,7 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     print((folder / WORDS).read_text())
     if (folder / DEVICE_TABLE).is_file():
         print(pd.read_csv(folder / DEVICE_TABLE).to_string(index=False), "\n")
-    names = [
-        TABLE,
-        PLACEMENT,
-        DECISION,
-        SKETCH,
-        STAGES,
-        "decision.png",
-        "memory.png",
-        "learning.png",
-        NOTEBOOK,
-    ]
+    names = (TABLE, PLACEMENT, DECISION, "decision.png", "memory.png", "learning.png", NOTEBOOK)
     files = [folder / name for name in names if (folder / name).is_file()]
     print(*files, sep="\n")
     found = (folder / WORDS).read_text().splitlines()

@@ -15,25 +15,6 @@ SIMPLE = ("human", "METIS")
 _WORTH = 0.01  # share of the runtime: a smaller gain is none
 _CALL = 2e-4  # seconds in which Python starts a stage, measured on a CPU
 _EXACT = 1e-9  # of the runtime: times closer than this are alike
-_SKETCH = '''"""A sketch of a placement that `make place` found. Its times were a model's: measure first."""
-
-import jax
-
-PROGRAM = {name!r}
-DEVICES = {devices}
-"""Device of each parameter of the HLO program; JAX numbers the leaves of arguments that are used."""
-SENT = [{sent}
-]
-"""Values that go to another device: operator, from, to. Each needs jax.device_put(value, devices[to])."""
-
-
-def put(arguments, devices=None):
-    """Return the arguments, each leaf on its device; leaves that no operator reads go to the first one."""
-    devices = devices or jax.devices()
-    leaves, tree = jax.tree.flatten(arguments)
-    placed = [jax.device_put(leaf, devices[DEVICES.get(number, 0)]) for number, leaf in enumerate(leaves)]
-    return jax.tree.unflatten(tree, placed)
-'''
 
 
 def decision_table(problem: Problem, decision: np.ndarray) -> pd.DataFrame:
@@ -109,20 +90,6 @@ def critical_path(graph: CostGraph, timeline: Timeline) -> tuple[list[int], list
             chain[kind].append(number)
             now = begin
     return chain
-
-
-def jax_sketch(problem: PlacementProblem | SchedulingProblem, decision: np.ndarray) -> str:
-    """Return a Python module that puts the program's arguments where a decision has them.
-
-    An argument goes to the device of the operator that reads it first. What operators send to other devices
-    stands in a list, for JAX runs an operator where its arguments are: in a function of several devices each
-    of these values needs a ``jax.device_put``.
-    """
-    graph, timeline = problem.graph, problem.timeline(decision)
-    read = {number: node for number, node in enumerate(graph.inputs.tolist()) if node >= 0}
-    devices = {number: int(timeline.placement[node]) for number, node in read.items()}
-    sent = [(graph.names[t.producer], int(t.source), int(t.target)) for t in timeline.transfers]
-    return _SKETCH.format(name=problem.name, devices=devices, sent="".join(f"\n    {s!r}," for s in sent))
 
 
 def explain(placed) -> str:

@@ -3,21 +3,24 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
-from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import SettingsError
+from fastslow.core.artifacts import Artifact, read_manifest
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, file_digest, write_json
 from fastslow.core.progress import progress
+from fastslow.core.records import Record, read_record
 from fastslow.core.settings import resolve
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Found, anneal, best_of, best_random
 from fastslow_placement.baselines import rules_of
-from fastslow_placement.explain import LEARNED, decision_table, device_table, explain, gains, jax_sketch
+from fastslow_placement.explain import LEARNED, decision_table, device_table, explain, gains
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.go.policy import Policy, load_policy, torch_threads
 from fastslow_placement.go.ppo import Trainer, zero_shot
@@ -29,13 +32,18 @@ from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.programs.region_search import anneal_regions
 from fastslow_placement.programs.zoo_graphs import read_zoo_graph
 from fastslow_placement.settings import ZOO, PlaceSettings
-from fastslow_placement.staged import STAGES, Staged, staged_of
+from fastslow_placement.staged import Staged
 from fastslow_programs.program.user_program import Source
 
 TABLE, DECISION = "comparison.csv", "decision.json"
-PLACEMENT, DEVICE_TABLE, WORDS, SKETCH = "placement.csv", "devices.csv", "explanation.txt", "jax_sketch.py"
+PLACEMENT, DEVICE_TABLE, WORDS = "placement.csv", "devices.csv", "explanation.txt"
 POLICY, SEARCHED, REGIONS = "GO", "GO, then search", "annealing of regions"
 _SLOWER = 60  # by which the evaluations of the search are divided where they take longer
+
+
+class _Decision(Record):
+    best: str
+    methods: dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ class Placed:
             raise SettingsError(f"task: {self.problem.task!r} gives nothing to run; leave it at 'placement'")
         if method not in self.found:
             raise SettingsError(f"method: {method!r} is none of {', '.join(self.found)}")
-        return staged_of(self.program, self.problem, self.found[method].decision)
+        return Staged(self.program, self.problem, self.found[method].decision)
 
 
 def read_function(settings: PlaceSettings) -> JaxProgram | None:
@@ -87,8 +95,8 @@ def read_function(settings: PlaceSettings) -> JaxProgram | None:
     path = settings.path
     if path is None or not settings.function:
         return None
-    text = f"{path}:{settings.function}"
-    return JaxProgram(*Source.of(text).function_and_arguments(), settings.name, text)
+    source = Source.of(f"{path}:{settings.function}")
+    return JaxProgram(*source.function_and_arguments(), settings.name)
 
 
 def read_problem(settings: PlaceSettings, program: JaxProgram | None = None) -> Problem:
@@ -206,7 +214,7 @@ def place(settings: PlaceSettings) -> Placed:
 
 
 def write_placed(placed: Placed, settings: PlaceSettings) -> None:
-    """Write the table, the best decision, the stages of a function, and the figures."""
+    """Write the table, the best decision and the figures."""
     problem, program, path = placed.problem, placed.program, None if placed.program else settings.path
     inputs = {"source": program.digest if program else file_digest(path) if path else settings.source}
     inputs |= settings.device_inputs
@@ -220,8 +228,6 @@ def write_placed(placed: Placed, settings: PlaceSettings) -> None:
         tables = {TABLE: tabulate(placed), PLACEMENT: decision_table(problem, best)}
         if isinstance(problem, (PlacementProblem, SchedulingProblem)):
             tables[DEVICE_TABLE] = device_table(problem, best)
-            if program is None and len(problem.graph.inputs):
-                texts[SKETCH] = jax_sketch(problem, best)
         for name, table in tables.items():
             with atomic_path(artifact.folder / name) as temporary:
                 table.to_csv(temporary, index=False)
@@ -235,10 +241,36 @@ def write_placed(placed: Placed, settings: PlaceSettings) -> None:
         decision = {"best": placed.best, "units": problem.unit_names(), "methods": methods}
         if isinstance(problem, PlacementProblem):
             decision |= {"gain": gains(placed)}
-            if program:
-                placed.staged().save(artifact.folder / STAGES)
         write_json(artifact.folder / DECISION, decision)
         for name, plot in (("decision", plot_decision), ("memory", plot_memory), ("learning", plot_learning)):
             save_figure(plot(placed), artifact.folder / f"{name}.png")
         summary = {"program": problem.name, "task": problem.task, "units": len(problem.choices)}
         artifact.finish(summary={**summary, "best": placed.best, "cost": placed.found[placed.best].cost})
+
+
+def read_staged(folder: str | Path, function: Callable | None = None, *arguments: Any) -> Staged:
+    """Return a placed function that was written to a folder; it runs.
+
+    Args:
+        folder: Folder of a placement (``out/NAME-placement-DEVICES``).
+        function: The function that was placed; not needed where that was ``model.py:make``.
+        *arguments: Its arguments, as for :func:`fastslow.place`.
+
+    Raises:
+        SettingsError: JAX is not installed, or the function or the memory does not fit.
+        DataError: The folder holds no placement, or one of another function.
+    """
+    folder, remedy = Path(folder).expanduser(), "Place it again"
+    manifest, file = read_manifest(folder, remedy), folder / DECISION
+    stored, settings = read_record(file, _Decision, remedy), PlaceSettings.from_record(manifest["settings"])
+    program = JaxProgram(function, arguments, settings.source) if function else read_function(settings)
+    if program is None:
+        problem = f"is the placement of {settings.source}, which is no model.py:FUNCTION"
+        raise DataError(folder, problem, "Give the function that was placed, and its arguments")
+    if program.digest != manifest["inputs"]["source"]:
+        raise DataError(folder, f"is the placement of another function than {program.name} is now", remedy)
+    problem = read_problem(settings, program)
+    decision = np.array(stored["methods"].get(stored["best"], {}).get("decision"))
+    if decision.shape != problem.choices.shape or not np.isin(decision, range(settings.devices)).all():
+        raise DataError(file, f"holds no device for each of {len(problem.choices)} units", remedy)
+    return Staged(program, problem, decision)

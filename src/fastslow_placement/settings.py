@@ -1,11 +1,11 @@
 """Settings of training the policy and of placing one program."""
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le
 
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError
 from fastslow.core.files import file_digest
 from fastslow.core.settings import NonNegative, NonNegativeFloat, resolve, unkeyed
 from fastslow_placement.go.policy import Shape
@@ -23,7 +23,7 @@ class LearningSettings(Shape, Schedule):
     group_title = "devices"
 
     devices: Annotated[int, Ge(1), Le(256)] = 4
-    """Number of devices; ``4xh100`` names the device too."""
+    """Number of devices."""
     device: str = "p100"
     """Device whose roofline and links give times: p100 (as GO), v100, a100, h100, v5e, tpu-v3 (a core of a
     pod slice), cpu, or a JSON file of its constants (``help(Device)`` lists them)."""
@@ -33,14 +33,6 @@ class LearningSettings(Shape, Schedule):
     """Seed of weights, samples and searches."""
     threads: Annotated[int, Ge(0), Le(256)] = unkeyed(1)
     """Threads of torch; 0 leaves them to torch. On small programs two only wait for each other."""
-
-    def __init__(self, **settings: Any):
-        count, times, device = str(settings.get("devices", "")).partition("x")
-        if times and count.isdigit():
-            if settings.get("device", device) != device:
-                raise SettingsError(f"device: {settings['device']!r} is not {device!r}, which devices names")
-            settings |= {"devices": int(count), "device": device}
-        super().__init__(**settings)
 
     def check(self) -> None:
         """Validate constraints between fields."""

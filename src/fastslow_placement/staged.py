@@ -6,39 +6,16 @@ order of their first operators, and JAX, which does not wait for a stage, overla
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from annotated_types import Ge, Le
 
-from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.files import write_json
-from fastslow.core.records import Record, read_record
+from fastslow.core.errors import SettingsError
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.fusion import ordered_clusters, single_consumer_clusters
 from fastslow_placement.programs.jax_program import JaxProgram, Operator, shape_of
 from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.schedule import Timeline
-from fastslow_programs.program.user_program import Source
-
-STAGES = "stages.json"
-_FORMAT = 1
-_REMEDY = "Place the function again"
-
-
-class _StoredStage(Record):
-    device: Annotated[int, Ge(0)]
-    operators: list[str]
-
-
-class _Stored(Record):
-    format: Annotated[int, Ge(_FORMAT), Le(_FORMAT)]
-    program: str
-    source: str
-    digest: str
-    devices: Annotated[int, Ge(1)]
-    stages: list[_StoredStage]
 
 
 class Stage(NamedTuple):
@@ -61,29 +38,34 @@ class Staged:
     """A placed function; it takes and returns what the function does.
 
     A result stays on the device that computes it, so that weights which come back as arguments are not moved
-    again. It runs on its own: to differentiate it or to map it, place the function that does that.
+    again.
 
     Args:
         program: The program.
-        devices: Number of devices.
-        members: For each stage, in an order in which they can run: its device, and positions of operators.
+        problem: The placement of its contracted graph.
+        decision: (U,) the device of each unit.
 
     Attributes:
         stages: The stages in the order in which they start.
     """
 
-    def __init__(self, program: JaxProgram, devices: int, members: Sequence[tuple[int, Sequence[int]]]):
-        self.program, self.devices, self._members = program, devices, members
-        self.stages = _stages(program, members)
-        self._last: dict[int, int] = {}  # stage after which a value is not needed
-        self._targets: dict[int, list[int]] = {}  # devices that need a value
-        for number, stage in enumerate(self.stages):
-            for value in stage.inputs:
-                self._last[value] = number
-                if stage.device not in self._targets.setdefault(value, []):
-                    self._targets[value].append(stage.device)
+    def __init__(self, program: JaxProgram, problem: PlacementProblem, decision: np.ndarray):
+        self.program, self.devices = program, problem.devices
+        graph, nodes = program.graph(problem.device)
+        cluster = ordered_clusters(graph, single_consumer_clusters(graph))
+        timeline = problem.timeline(decision)
+        stage = stage_numbers(timeline, problem.graph)[cluster]
+        numbers = dict(zip(nodes, stage.tolist(), strict=True))
+        places = dict(zip(stage.tolist(), timeline.placement[cluster].tolist(), strict=True))
+        self.stages = _stages(program, numbers, places)
         self._results = {*program.results}
-        self._constants: dict[str, Any] = {}  # the devices that hold them, and the constants there
+        self._last: dict[int, int] = {}  # stage after which a value is not needed
+        self._targets: dict[int, set[int]] = {}  # devices that need a value
+        for number, one in enumerate(self.stages):
+            for value in one.inputs:
+                self._last[value] = number
+                self._targets.setdefault(value, set()).add(one.device)
+        self._constants: tuple[Any, dict] = ((), {})  # devices, and what they hold of the constants
         self._functions: list[Callable] = []
 
     def __repr__(self) -> str:
@@ -106,15 +88,19 @@ class Staged:
         """
         import jax
 
-        own = self._found(devices)
+        own = tuple(jax.devices() if devices is None else devices)
+        if len(own) < self.devices:
+            raise SettingsError(
+                f"devices: {self.devices} are placed on, {len(own)} are here. Place again with devices={len(own)},"
+                f" or try it on a CPU: XLA_FLAGS=--xla_force_host_platform_device_count={self.devices}"
+            )
         self._check(arguments)
         if not self._functions:
-            self._functions = [jax.jit(_runner(self.program, stage)) for stage in self.stages]
+            self._functions = [jax.jit(_function(self.program, stage)) for stage in self.stages]
+        if self._constants[0] != own:
+            self._constants = (own, self._sent(self.program.constants, own))
         home: dict[int, Any] = dict(zip(self.program.arguments, jax.tree.leaves(arguments), strict=True))
-        if self._constants.get("devices") != (found := tuple(own)):
-            constants = self._sent(self.program.constants, own)
-            self._constants = {"devices": found, "held": constants}
-        held = self._constants["held"] | self._sent(home, own)
+        held = self._constants[1] | self._sent(home, own)
         for number, (stage, function) in enumerate(zip(self.stages, self._functions, strict=True)):
             with jax.default_device(own[stage.device]):
                 outputs = function(*[held[value, stage.device] for value in stage.inputs])
@@ -122,7 +108,7 @@ class Staged:
             for value in stage.inputs:
                 if self._last[value] == number:
                     for target in self._targets[value]:
-                        held.pop((value, target))
+                        del held[value, target]
             held |= self._sent(made, own, stage.device)
             home |= {value: array for value, array in made.items() if value in self._results}
         home = self.program.constants | home
@@ -139,19 +125,6 @@ class Staged:
         held = {(value, target): made[value] for value, target in pairs if target == source}
         return held | dict(zip(moved, arrays, strict=True))
 
-    def _found(self, devices: Sequence[Any] | None) -> Sequence[Any]:
-        import jax
-
-        own = jax.devices() if devices is None else devices
-        if len(own) < self.devices:
-            kind = f"{len(own)} {own[0].platform if len(own) else ''}".strip()
-            raise SettingsError(
-                f"devices: the placement has {self.devices}, but there are {kind} here. Place it again with"
-                f" devices={max(len(own), 1)}, or for a trial on a CPU start Python with"
-                f" XLA_FLAGS=--xla_force_host_platform_device_count={self.devices}"
-            )
-        return own
-
     def _check(self, arguments: tuple) -> None:
         import jax
 
@@ -164,142 +137,78 @@ class Staged:
                 remedy = "place the function that jax.jit, jax.grad or jax.vmap gives"
                 raise TypeError(f"{where} is traced, but a placed function runs on its own: {remedy}")
             if (found := shape_of(leaf)) != own:
-                raise TypeError(f"{where} is {_told(found)}, but {_told(own)} was placed")
-
-    def save(self, path: Path) -> None:
-        """Write the stages: device and names of operators, for people and for :func:`load_staged`."""
-        names = [operator.name for operator in self.program.operators]
-        stages = [{"device": d, "operators": [names[o] for o in own]} for d, own in self._members]
-        record = {"format": _FORMAT, "program": self.program.name, "source": self.program.text}
-        write_json(path, {**record, "digest": self.program.digest, "devices": self.devices, "stages": stages})
-
-
-def staged_of(program: JaxProgram, problem: PlacementProblem, decision: np.ndarray) -> Staged:
-    """Return a program in stages by a decision of its placement.
-
-    Args:
-        program: The program.
-        problem: The placement of its contracted graph.
-        decision: (U,) the device of each unit.
-    """
-    graph, nodes = program.graph(problem.device)
-    cluster = ordered_clusters(graph, single_consumer_clusters(graph))
-    timeline = problem.timeline(decision)
-    stage = stage_numbers(timeline, problem.graph)[cluster]
-    members: list[tuple[int, list[int]]] = [(0, []) for _ in range(int(stage.max()) + 1)]
-    for node, number in enumerate(stage.tolist()):
-        members[number][1].append(nodes[node])
-        members[number] = (int(timeline.placement[cluster[node]]), members[number][1])
-    return Staged(program, problem.devices, members)
+                told = [f"{shape.dtype.name}{list(shape.shape)}" for shape in (found, own)]
+                raise TypeError(f"{where} is {told[0]}, but {told[1]} was placed")
 
 
 def stage_numbers(timeline: Timeline, graph: CostGraph) -> np.ndarray:
     """Return the stage of each operator of a schedule, numbered by first operator: (N,) int64."""
-    place = timeline.placement.tolist()
-    position = np.argsort(timeline.order).tolist()
+    place, position = timeline.placement.tolist(), np.argsort(timeline.order).tolist()
     arrival = {(t.producer, t.target): t.finish for t in timeline.transfers}
-    stage, count, running = np.zeros(len(place), np.int64), 0, {}  # by device: its first operator
+    stage, count = np.zeros(len(place), np.int64), 0
+    running: dict[int, int] = {}  # first operator of the stage that each device is in
     for node in timeline.order.tolist():
         device = place[node]
-        first = running.get(device)
-        late = first is not None and any(
-            place[p] != device
-            and (arrival[p, device] > timeline.start[first] or position[p] > position[first])
-            for p in graph.producers[node]
-        )
-        if first is None or late:
+        first = running.get(device, node)
+        far = [p for p in graph.producers[node] if place[p] != device]
+        late = [p for p in far if arrival[p, device] > timeline.start[first] or position[p] > position[first]]
+        if device not in running or late:
             first = running[device] = node
             stage[node], count = count, count + 1
         stage[node] = stage[first]
-        if any(place[c] != device for c in graph.consumers[node]):
+        if any(place[consumer] != device for consumer in graph.consumers[node]):
             del running[device]
     return stage
 
 
-def load_staged(path: str | Path, function: Callable | None = None, *arguments: Any) -> Staged:
-    """Return a placed function that was stored.
+def _stages(program: JaxProgram, numbers: Mapping[int, int], places: Mapping[int, int]) -> list[Stage]:
+    """Return the stages with the values that they exchange.
 
     Args:
-        path: The file ``stages.json``, or its folder.
-        function: The function that was placed; not needed where it was placed as ``model.py:make``.
-        *arguments: Its arguments, as for :func:`fastslow.place`.
-
-    Raises:
-        SettingsError: JAX is not installed.
-        DataError: The file is missing or broken, or the function is another one than was placed.
+        program: The program.
+        numbers: Stage of each operator by position, but of those that every device does for itself.
+        places: Device of each stage.
     """
-    file = Path(path) / STAGES if Path(path).is_dir() else Path(path)
-    stored = read_record(file, _Stored, _REMEDY)
-    name, text = stored["program"], stored["source"]
-    if function is None:
-        if not text:
-            raise DataError(file, f"{name} was a function in memory", "Give it with its arguments")
-        function, arguments = Source.of(text).function_and_arguments()
-    program = JaxProgram(function, arguments, name, text)
-    if program.digest != stored["digest"]:
-        raise DataError(file, f"was made for other operators or shapes than {name} has", _REMEDY)
-    number = {operator.name: position for position, operator in enumerate(program.operators)}
-    rows = stored["stages"]
-    wrong = [o for row in rows for o in row["operators"] if o not in number]
-    if wrong or any(row["device"] >= stored["devices"] for row in rows):
-        raise DataError(file, f"names {wrong[0] if wrong else 'a device'} that is not there", _REMEDY)
-    members = [(row["device"], [number[o] for o in row["operators"]]) for row in rows]
-    return Staged(program, stored["devices"], members)
-
-
-def _stages(program: JaxProgram, members: Sequence[tuple[int, Sequence[int]]]) -> list[Stage]:
-    """Return the stages with the values that they exchange."""
-    stage_of = {position: number for number, (_, own) in enumerate(members) for position in own}
     maker = {v: position for position, o in enumerate(program.operators) for v in o.outputs}
-    own: list[set[int]] = [{*positions} for _, positions in members]
-    needed: list[set[int]] = [set() for _ in members]
+    own: list[set[int]] = [set() for _ in places]
+    needed: list[set[int]] = [set() for _ in places]
 
     def need(number: int, value: int) -> None:
-        """Let a stage have a value: as an input, or by an operator that every device does for itself."""
-        waiting = [value]
-        while waiting:
-            value = waiting.pop()
-            position = maker.get(value)
-            if position is None:  # an argument or a constant
-                if value not in program.constants or program.shapes[value].shape:
-                    needed[number].add(value)
-            elif position in stage_of:
-                if stage_of[position] != number:
-                    needed[number].add(value)
-            elif position not in own[number]:
-                own[number].add(position)
-                waiting += program.operators[position].inputs
+        """Let a stage have a value: as an input, or by an operator that it does for itself."""
+        position = maker.get(value)
+        if position is None:  # an argument or a constant, of which a number is part of the code
+            if value not in program.constants or program.shapes[value].shape:
+                needed[number].add(value)
+        elif numbers.get(position, number) != number:
+            needed[number].add(value)
+        elif position not in own[number]:
+            own[number].add(position)
+            for read in program.operators[position].inputs:
+                need(number, read)
 
-    for number, (_, positions) in enumerate(members):
-        for position in positions:
-            for value in program.operators[position].inputs:
-                need(number, value)
-    results = {value for value in program.results if value in maker}
-    for value in results:
-        if maker[value] not in stage_of:
-            need(0, value)
-    sent = set().union(results, *needed)
-    stages = []
-    for number, (device, _) in enumerate(members):
-        operators = tuple(program.operators[position] for position in sorted(own[number]))
-        made = [v for position in sorted(own[number]) for v in program.operators[position].outputs]
-        outputs = [v for v in made if v in sent and stage_of.get(maker[v], 0) == number]
-        stages.append(Stage(device, operators, tuple(sorted(needed[number])), tuple(outputs)))
+    for position, number in numbers.items():
+        for value in program.operators[position].outputs:
+            need(number, value)
+    for value in program.results:
+        if value in maker:
+            need(numbers.get(maker[value], 0), value)
+    sent, stages = {*program.results}.union(*needed), []
+    for number, positions in enumerate(own):
+        operators = tuple(program.operators[position] for position in sorted(positions))
+        made = [value for operator in operators for value in operator.outputs if value in sent]
+        outputs = tuple(value for value in made if numbers.get(maker[value], 0) == number)
+        stages.append(Stage(places[number], operators, tuple(sorted(needed[number])), outputs))
     return stages
 
 
-def _runner(program: JaxProgram, stage: Stage) -> Callable:
-    """Return the function of a stage."""
+def _function(program: JaxProgram, stage: Stage) -> Callable:
+    """Return the function of a stage, of its inputs."""
 
     def run(*inputs):
-        values = {**program.constants, **dict(zip(stage.inputs, inputs, strict=True))}
+        values = program.constants | dict(zip(stage.inputs, inputs, strict=True))
         for operator in stage.operators:
             outputs = operator.run(*[values[value] for value in operator.inputs])
             values.update(zip(operator.outputs, outputs, strict=True))
         return [values[value] for value in stage.outputs]
 
     return run
-
-
-def _told(shape) -> str:
-    return f"{shape.dtype.name}{list(shape.shape)}"

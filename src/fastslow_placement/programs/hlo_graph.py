@@ -49,7 +49,7 @@ def graph_of_module(
     parameters = [i for i in entry.instructions if i.opcode == "parameter"]
     arguments = {i.parameter_number: evaluation.leaf_of(i.shape) for i in parameters}
     evaluation.run(entry, arguments)
-    return evaluation.recorder.graph(name, [arguments[number] for number in sorted(arguments)])
+    return evaluation.recorder.graph(name)
 
 
 class _Evaluation:

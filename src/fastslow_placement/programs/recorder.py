@@ -83,13 +83,8 @@ class Recorder:
             self._readers[leaf].append(node)
         return node
 
-    def graph(self, name: str, parameters: Sequence[Value] = ()) -> CostGraph:
-        """Return what was recorded; operators that read the same weights are one co-location group.
-
-        Args:
-            name: Name of the graph.
-            parameters: The program's parameters in their order, where they are known.
-        """
+    def graph(self, name: str) -> CostGraph:
+        """Return what was recorded; operators that read the same weights are one co-location group."""
         opcodes, labels, shapes, *values = zip(*self._nodes, strict=True) if self._nodes else [()] * 8
         columns = ("seconds", "flops", "output_bytes", "parameter_bytes", "read_bytes")
         leaves = zip(self._leaf_bytes, self._readers, strict=True)
@@ -97,14 +92,8 @@ class Recorder:
         together = [(readers[0], other) for readers in shared for other in readers[1:]]
         groups = components(np.array(together, np.int64).reshape(-1, 2), len(opcodes))
         values = dict(zip(columns, values, strict=True))
-        inputs = [self._first_reader(value) for value in parameters]
-        more = {"groups": groups, "names": labels, "inputs": inputs}
+        more = {"groups": groups, "names": labels}
         return build(self.source, name, opcodes, shapes, self._edges, **more, **values)
-
-    def _first_reader(self, parameter: Value) -> int:
-        leaves: set[int] = set()
-        _flatten(parameter, set(), leaves)
-        return min((readers[0] for leaf in leaves if (readers := self._readers[leaf])), default=-1)
 
 
 def _flatten(value: Value, nodes: set[int], leaves: set[int]) -> None:
