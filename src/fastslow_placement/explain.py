@@ -9,7 +9,7 @@ from fastslow_placement.programs.problems import PlacementProblem, SchedulingPro
 from fastslow_placement.programs.schedule import Timeline, peak_memory
 from fastslow_placement.staged import stage_numbers
 
-LEARNED, ONE_DEVICE = "learned list scheduler", "one device"
+ONE_DEVICE = "one device"
 SIMPLE = ("human", "METIS")
 """Rules that only split the program: into runs of layers, and into balanced parts."""
 _WORTH = 0.01  # share of the runtime: a smaller gain is none
@@ -107,51 +107,45 @@ def explain(placed) -> str:
     table = device_table(problem, best.decision)
     device, peak, limit = table.loc[table["peak MB"].idxmax(), ["device", "peak MB", "limit MB"]]
     lines = [
-        f"{placed.best} takes {best.cost * 1e3:.3f} ms{_beside_others(placed)}.",
+        f"{placed.best} takes {best.cost * 1e3:.3f} ms.",
         *_gain_words(placed),
         f"Times are a model's (roofline and links of {name}): nothing ran on a device.",
         *_schedule_words(problem, "It", best.decision),
         *(_schedule_words(problem, "The default", hand) if (hand != best.decision).any() else ()),
-        *_learned_words(placed),
         *_stage_words(placed),
         f"Device {device:.0f} needs most memory: {peak:,.0f} MB of {limit:,.0f} MB.",
     ]
     return "\n".join(lines)
 
 
-def gains(placed) -> dict[str, float | str | None]:
-    """Return what the best placement gains, as shares of the runtime that it is compared with.
+def gains(placed) -> dict[str, float | None]:
+    """Return the share of the runtime of one device and of each simple split that the best placement saves.
+
+    By name of the method; None where that does not fit into the memory.
 
     Args:
         placed: A :class:`fastslow_placement.place.Placed` of the task ``placement``.
-
-    Returns:
-        ``one_device`` and ``simple_split``, None where none of these fits into the memory, and ``split``, the
-        name of the best simple split.
     """
     found, best = placed.found, placed.found[placed.best].cost
     costs = {name: found[name].cost for name in (ONE_DEVICE, *SIMPLE) if name in found}
-    alone = costs.pop(ONE_DEVICE, np.inf)
-    split = min(costs, key=costs.__getitem__, default="")
-    rivals = {"one_device": alone, "simple_split": costs.get(split, np.inf)}
-    shares = {name: 1 - best / cost if np.isfinite(cost) else None for name, cost in rivals.items()}
-    return shares | {"split": split}
+    return {name: 1 - best / cost if np.isfinite(cost) else None for name, cost in costs.items()}
 
 
 def _gain_words(placed) -> list[str]:
-    """Return a sentence on what several devices gain, where one device was tried."""
-    problem = placed.problem
-    if not isinstance(problem, PlacementProblem) or ONE_DEVICE not in placed.found:
-        return []
-    name, gain = problem.device.name, gains(placed)
-    alone, simple = gain["one_device"], gain["simple_split"]
+    """Return a sentence on what the best decision gains: over one device and a split, or over the default."""
+    problem, best = placed.problem, placed.found[placed.best].cost
+    if not isinstance(problem, PlacementProblem):
+        return [f"It takes {best / problem.baseline:.3f} of the default."]
+    gain, device = gains(placed), problem.device.name
+    splits = {name: gain[name] for name in SIMPLE if gain.get(name) is not None}
+    split, alone = min(splits, key=splits.__getitem__, default=""), gain[ONE_DEVICE]
     if alone is not None and alone < _WORTH:
         seconds = placed.found[ONE_DEVICE].cost
         words = f"{problem.devices} devices gain nothing worth having ({alone:.1%})"
-        return [f"{words}: use one {name} alone, which takes {seconds * 1e3:.3f} ms."]
-    words = f"One {name} is too small for it" if alone is None else f"It gains {alone:.1%} over one {name}"
-    over = f"{simple:.1%} over the best simple split ({gain['split']})" if simple is not None else ""
-    return [f"{words}, and {over or 'no simple split fits'}."]
+        return [f"{words}: use one {device} alone, which takes {seconds * 1e3:.3f} ms."]
+    words = f"It gains {alone:.1%} over one {device}" if alone else f"One {device} is too small for it"
+    over = f"{splits[split]:.1%} over the best simple split ({split})" if split else "no simple split fits"
+    return [f"{words}, and {over}."]
 
 
 def _stage_words(placed) -> list[str]:
@@ -160,32 +154,9 @@ def _stage_words(placed) -> list[str]:
         return []
     problem, best = placed.problem, placed.found[placed.best]
     count = int(stage_numbers(problem.timeline(best.decision), problem.graph).max()) + 1
-    words = (
-        f"As a function it runs in {count} stages, which Python starts in about {count * _CALL * 1e3:.1f} ms"
-    )
-    if count > 1 and count * _CALL > best.cost:
-        return [f"{words}: longer than it computes, so it gains where it computes more (a larger batch)."]
-    return [f"{words}."]
-
-
-def _learned_words(placed) -> list[str]:
-    """Return a sentence on the learned list scheduler, where GO started from its placements."""
-    if LEARNED not in placed.found:
-        return []
-    words, cost = "The list scheduler with weights learned on other programs", placed.found[LEARNED].cost
-    if not np.isfinite(cost):
-        return [f"{words} finds no placement that fits."]
-    return [f"{words}, one of GO's starts, takes {cost * 1e3:.3f} ms."]
-
-
-def _beside_others(placed) -> str:
-    """Return the cost of the best decision beside the default's and one device's, as far as these fit."""
-    problem, cost = placed.problem, placed.found[placed.best].cost
-    words = ", and the default does not fit"
-    if problem.evaluate(problem.default[None]).valid[0]:
-        words = f", {cost / problem.baseline:.3f} of the default"
-    one = placed.found.get(ONE_DEVICE)
-    return words + (f", {cost / one.cost:.3f} of one device" if one and np.isfinite(one.cost) else "")
+    late = ": longer than it computes, so it gains only with more work (a larger batch)"
+    words = f"It runs in {count} stages, which Python starts in about {count * _CALL * 1e3:.1f} ms"
+    return [f"{words}{late if count * _CALL > best.cost else ''}."]
 
 
 def _schedule_words(problem, subject: str, decision: np.ndarray) -> list[str]:

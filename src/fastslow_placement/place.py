@@ -3,24 +3,26 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, file_digest, write_json
 from fastslow.core.progress import progress
-from fastslow.core.records import Record, read_record
 from fastslow.core.settings import resolve
+from fastslow.core.shown import Shown
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Found, anneal, best_of, best_random
 from fastslow_placement.baselines import rules_of
-from fastslow_placement.explain import LEARNED, decision_table, device_table, explain, gains
+from fastslow_placement.explain import decision_table, device_table, explain, gains
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.go.policy import Policy, load_policy, torch_threads
 from fastslow_placement.go.ppo import Trainer, zero_shot
@@ -38,16 +40,12 @@ from fastslow_programs.program.user_program import Source
 TABLE, DECISION = "comparison.csv", "decision.json"
 PLACEMENT, DEVICE_TABLE, WORDS = "placement.csv", "devices.csv", "explanation.txt"
 POLICY, SEARCHED, REGIONS = "GO", "GO, then search", "annealing of regions"
+LEARNED = "learned list scheduler"
 _SLOWER = 60  # by which the evaluations of the search are divided where they take longer
 
 
-class _Decision(Record):
-    best: str
-    methods: dict[str, dict[str, Any]]
-
-
 @dataclass(frozen=True)
-class Placed:
+class Placed(Shown):
     """A program and what each method decided.
 
     Args:
@@ -67,6 +65,35 @@ class Placed:
         """The method with the lowest cost."""
         return min(self.found, key=lambda name: self.found[name].cost)
 
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One row per method, best first: cost, over the default's and the bound, evaluations."""
+        rows = [
+            {
+                "method": name,
+                "cost": found.cost,
+                "of default": found.cost / self.problem.baseline,
+                "over bound": found.cost / self.problem.bound if self.problem.bound else np.nan,
+                "evaluations": found.evaluations,
+                "CPU seconds": round(self.seconds[name], 2),
+            }
+            for name, found in self.found.items()
+        ]
+        return pd.DataFrame(rows).sort_values("cost", kind="stable", ignore_index=True)
+
+    @property
+    def gain(self) -> dict[str, float | None]:
+        """What a placement gains over one device and simple splits; empty for another task."""
+        return gains(self) if isinstance(self.problem, PlacementProblem) else {}
+
+    def words(self) -> list[str]:
+        """Return what the best decision takes and gains, and why."""
+        return explain(self).split("\n")
+
+    def figures(self) -> list[Figure]:
+        """Return the best decision, the memory over time, and the searches."""
+        return [plot(self) for plot in (plot_decision, plot_memory, plot_learning)]
+
     def staged(self, method: str = "") -> Staged:
         """Return the function in the placement of a method, by default the best: it runs.
 
@@ -74,12 +101,11 @@ class Placed:
             SettingsError: The program is no JAX function, the task is another, or there is no such method.
         """
         method = method or self.best
-        if self.program is None:
+        if self.program is None or not isinstance(self.problem, PlacementProblem):
+            remedy = "give a JAX function or model.py:FUNCTION, and the task placement"
             raise SettingsError(
-                f"source: {self.problem.name} has operators alone; to run it, place its function"
+                f"source: the {self.problem.task} of {self.problem.name} cannot run; {remedy}"
             )
-        if not isinstance(self.problem, PlacementProblem):
-            raise SettingsError(f"task: {self.problem.task!r} gives nothing to run; leave it at 'placement'")
         if method not in self.found:
             raise SettingsError(f"method: {method!r} is none of {', '.join(self.found)}")
         return Staged(self.program, self.problem, self.found[method].decision)
@@ -112,7 +138,7 @@ def read_problem(settings: PlaceSettings, program: JaxProgram | None = None) -> 
     elif path is None:
         graph = read_zoo_graph(settings.source.removeprefix(ZOO), device)
     else:
-        graph = read_cost_graph(path, device, settings.allow_unknown)
+        graph = read_cost_graph(path, device)
     if settings.task == "joint":
         return JointProblem(graph, settings.devices, device, settings.memory)
     if settings.task == "fusion":
@@ -125,7 +151,7 @@ def read_problem(settings: PlaceSettings, program: JaxProgram | None = None) -> 
 
 
 def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | None = None) -> Placed:
-    """Run every rule, search and, unless it neither learns nor was trained, the policy on a problem.
+    """Run every rule, search and the policy on a problem.
 
     Random decisions and annealing have as many evaluations as the policy; where a search follows the policy,
     the annealing of its kind has as many as both together.
@@ -142,20 +168,18 @@ def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | Non
         keep(name, lambda rule=rule: best_of(problem, rule(problem)[None]))
     if isinstance(problem, PlacementProblem):
         keep(LEARNED, lambda: best_of(problem, problem.learned_starts))
-    with_policy, evaluations, seed = bool(settings.updates or settings.policy), 1, settings.seed
+    keep(POLICY, lambda: _learned(settings, problem))
+    learned = found[POLICY]
+    evaluations, seed = max(learned.evaluations, 1), settings.seed
+    keep("best random", lambda: best_random(problem, evaluations, seed))
     placed = isinstance(problem, PlacementProblem)
     search = settings.search if placed else -(-settings.search // _SLOWER)
-    if with_policy:
-        keep(POLICY, lambda: _learned(settings, problem))
-        evaluations = max(found[POLICY].evaluations, 1)
-        keep("best random", lambda: best_random(problem, evaluations, seed))
-    if with_policy or not placed:
-        keep("simulated annealing", lambda: anneal(problem, evaluations + (0 if placed else search), seed))
+    keep("simulated annealing", lambda: anneal(problem, evaluations + (0 if placed else search), seed))
     if placed:
         keep(REGIONS, lambda: anneal_regions(problem, evaluations + search, seed))
-    if search and with_policy:
-        method, start = anneal_regions if placed else anneal, found[POLICY].decision
-        keep(SEARCHED, lambda: method(problem, search, seed, start))
+    if search:
+        method = anneal_regions if placed else anneal
+        keep(SEARCHED, lambda: method(problem, search, seed, learned.decision))
     if not any(np.isfinite(one.cost) for one in found.values()):
         raise SettingsError(f"no method found a valid decision for {problem.name!r}; raise memory or devices")
     return Placed(problem, found, seconds, program)
@@ -178,23 +202,6 @@ def _learned(settings: PlaceSettings, problem: Problem) -> Found:
             bar.set_postfix(best=f"{ratio:.3f} of baseline", refresh=False)
 
         return Trainer(policy, [problem], settings, settings.seed).run(settings.updates, report)[0]
-
-
-def tabulate(placed: Placed) -> pd.DataFrame:
-    """Return one row per method, best first: cost, cost over the bound and over the default, evaluations."""
-    problem = placed.problem
-    rows = [
-        {
-            "method": name,
-            "cost": found.cost,
-            "of default": found.cost / problem.baseline,
-            "over bound": found.cost / problem.bound if problem.bound else np.nan,
-            "evaluations": found.evaluations,
-            "CPU seconds": round(placed.seconds[name], 2),
-        }
-        for name, found in placed.found.items()
-    ]
-    return pd.DataFrame(rows).sort_values("cost", kind="stable", ignore_index=True)
 
 
 def place(settings: PlaceSettings) -> Placed:
@@ -224,53 +231,46 @@ def write_placed(placed: Placed, settings: PlaceSettings) -> None:
     with artifact.building():
         artifact.folder.mkdir(parents=True, exist_ok=True)
         best = placed.found[placed.best].decision
-        texts = {WORDS: explain(placed) + "\n"}
-        tables = {TABLE: tabulate(placed), PLACEMENT: decision_table(problem, best)}
+        tables = {TABLE: placed.table, PLACEMENT: decision_table(problem, best)}
         if isinstance(problem, (PlacementProblem, SchedulingProblem)):
             tables[DEVICE_TABLE] = device_table(problem, best)
         for name, table in tables.items():
             with atomic_path(artifact.folder / name) as temporary:
                 table.to_csv(temporary, index=False)
-        for name, text in texts.items():
-            with atomic_path(artifact.folder / name) as temporary:
-                temporary.write_text(text)
+        with atomic_path(artifact.folder / WORDS) as temporary:
+            temporary.write_text(explain(placed) + "\n")
         methods = {
             name: {"cost": found.cost, "evaluations": found.evaluations, "decision": found.decision.tolist()}
             for name, found in placed.found.items()
         }
         decision = {"best": placed.best, "units": problem.unit_names(), "methods": methods}
-        if isinstance(problem, PlacementProblem):
-            decision |= {"gain": gains(placed)}
-        write_json(artifact.folder / DECISION, decision)
-        for name, plot in (("decision", plot_decision), ("memory", plot_memory), ("learning", plot_learning)):
-            save_figure(plot(placed), artifact.folder / f"{name}.png")
+        write_json(artifact.folder / DECISION, decision | {"gain": placed.gain})
+        for name, figure in zip(("decision", "memory", "learning"), placed.figures(), strict=True):
+            save_figure(figure, artifact.folder / f"{name}.png")
         summary = {"program": problem.name, "task": problem.task, "units": len(problem.choices)}
-        artifact.finish(summary={**summary, "best": placed.best, "cost": placed.found[placed.best].cost})
+        summary |= {"best": placed.best, "cost": placed.found[placed.best].cost}
+        artifact.finish(summary=summary, decision=best.tolist())
 
 
 def read_staged(folder: str | Path, function: Callable | None = None, *arguments: Any) -> Staged:
     """Return a placed function that was written to a folder; it runs.
 
     Args:
-        folder: Folder of a placement (``out/NAME-placement-DEVICES``).
+        folder: Folder of a placement (``OUT/NAME-placement-DEVICES``).
         function: The function that was placed; not needed where that was ``model.py:make``.
         *arguments: Its arguments, as for :func:`fastslow.place`.
 
     Raises:
-        SettingsError: JAX is not installed, or the function or the memory does not fit.
+        SettingsError: JAX is not installed.
         DataError: The folder holds no placement, or one of another function.
     """
-    folder, remedy = Path(folder).expanduser(), "Place it again"
-    manifest, file = read_manifest(folder, remedy), folder / DECISION
-    stored, settings = read_record(file, _Decision, remedy), PlaceSettings.from_record(manifest["settings"])
-    program = JaxProgram(function, arguments, settings.source) if function else read_function(settings)
-    if program is None:
-        problem = f"is the placement of {settings.source}, which is no model.py:FUNCTION"
+    manifest = read_manifest(folder := Path(folder).expanduser(), "Place it again with out=")
+    settings = PlaceSettings.from_record(manifest["settings"])
+    if function:
+        program = JaxProgram(function, arguments, settings.source)
+    else:
+        program = read_function(settings) if settings.function else None
+    if program is None or program.digest != manifest["inputs"]["source"]:
+        problem = f"is of {settings.source}, whose operators and shapes are not those that are given"
         raise DataError(folder, problem, "Give the function that was placed, and its arguments")
-    if program.digest != manifest["inputs"]["source"]:
-        raise DataError(folder, f"is the placement of another function than {program.name} is now", remedy)
-    problem = read_problem(settings, program)
-    decision = np.array(stored["methods"].get(stored["best"], {}).get("decision"))
-    if decision.shape != problem.choices.shape or not np.isin(decision, range(settings.devices)).all():
-        raise DataError(file, f"holds no device for each of {len(problem.choices)} units", remedy)
-    return Staged(program, problem, decision)
+    return Staged(program, read_problem(settings, program), np.array(manifest["decision"]))

@@ -98,8 +98,6 @@ class PlaceSettings(LearningSettings):
     """Evaluations of the search that follows the policy, as a row of its own, and as many more of the
     annealing beside it; 0 leaves both out. Tasks other than placement have a sixtieth, as their evaluations
     take longer."""
-    allow_unknown: bool = False
-    """Count operators that the competition does not number as element-wise instead of refusing them."""
     out: str = unkeyed("runs/placement")
     """Folder under which the result has a folder of its own."""
 

@@ -6,6 +6,8 @@ order of their first operators, and JAX, which does not wait for a stage, overla
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +34,14 @@ class Stage(NamedTuple):
     operators: tuple[Operator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+    def run(self, constants: Mapping[int, Any], *inputs: Any) -> list[Any]:
+        """Return the outputs."""
+        values = {**constants, **dict(zip(self.inputs, inputs, strict=True))}
+        for operator in self.operators:
+            outputs = operator.run(*[values[value] for value in operator.inputs])
+            values.update(zip(operator.outputs, outputs, strict=True))
+        return [values[value] for value in self.outputs]
 
 
 class Staged:
@@ -71,9 +81,7 @@ class Staged:
     def __repr__(self) -> str:
         made = [(stage.device, value) for stage in self.stages for value in stage.outputs]
         moved = sum(to != device for device, value in made for to in self._targets.get(value, ()))
-        return (
-            f"{self.program.name}: {len(self.stages)} stages on {self.devices} devices, {moved} values sent"
-        )
+        return f"{self.program.name}: {len(self.stages)} stages, {self.devices} devices, {moved} values sent"
 
     def __call__(self, *arguments: Any, devices: Sequence[Any] | None = None) -> Any:
         """Run the program.
@@ -91,12 +99,12 @@ class Staged:
         own = tuple(jax.devices() if devices is None else devices)
         if len(own) < self.devices:
             raise SettingsError(
-                f"devices: {self.devices} are placed on, {len(own)} are here. Place again with devices={len(own)},"
-                f" or try it on a CPU: XLA_FLAGS=--xla_force_host_platform_device_count={self.devices}"
+                f"devices: {len(own)} are here, {self.devices} wanted. Place it on devices={len(own)}, or"
+                f" try a CPU with XLA_FLAGS=--xla_force_host_platform_device_count={self.devices}"
             )
         self._check(arguments)
         if not self._functions:
-            self._functions = [jax.jit(_function(self.program, stage)) for stage in self.stages]
+            self._functions = [jax.jit(partial(stage.run, self.program.constants)) for stage in self.stages]
         if self._constants[0] != own:
             self._constants = (own, self._sent(self.program.constants, own))
         home: dict[int, Any] = dict(zip(self.program.arguments, jax.tree.leaves(arguments), strict=True))
@@ -128,17 +136,14 @@ class Staged:
     def _check(self, arguments: tuple) -> None:
         import jax
 
-        wanted, tree = jax.tree.flatten(self.program.wanted)
-        if (given := jax.tree.structure(arguments)) != tree:
-            raise TypeError(f"the arguments are {given}, but {tree} was placed")
-        for (place, leaf), own in zip(jax.tree.leaves_with_path(arguments), wanted, strict=True):
-            where = f"arguments{jax.tree_util.keystr(place)}"
-            if isinstance(leaf, jax.core.Tracer):
-                remedy = "place the function that jax.jit, jax.grad or jax.vmap gives"
-                raise TypeError(f"{where} is traced, but a placed function runs on its own: {remedy}")
-            if (found := shape_of(leaf)) != own:
-                told = [f"{shape.dtype.name}{list(shape.shape)}" for shape in (found, own)]
-                raise TypeError(f"{where} is {told[0]}, but {told[1]} was placed")
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments)):
+            remedy = "place the function that jax.jit, jax.grad or jax.vmap gives"
+            raise TypeError(f"an argument is traced, but a placed function runs on its own: {remedy}")
+        trees = [jax.tree.map(shape_of, arguments), self.program.wanted]
+        for given, wanted in zip_longest(*map(jax.tree.leaves_with_path, trees)):
+            if given != wanted:
+                told = [f"{jax.tree_util.keystr(o[0])} {o[1]}" if o else "none" for o in (given, wanted)]
+                raise TypeError(f"argument {told[0]} is given, but {told[1]} was placed")
 
 
 def stage_numbers(timeline: Timeline, graph: CostGraph) -> np.ndarray:
@@ -199,16 +204,3 @@ def _stages(program: JaxProgram, numbers: Mapping[int, int], places: Mapping[int
         outputs = tuple(value for value in made if numbers.get(maker[value], 0) == number)
         stages.append(Stage(places[number], operators, tuple(sorted(needed[number])), outputs))
     return stages
-
-
-def _function(program: JaxProgram, stage: Stage) -> Callable:
-    """Return the function of a stage, of its inputs."""
-
-    def run(*inputs):
-        values = program.constants | dict(zip(stage.inputs, inputs, strict=True))
-        for operator in stage.operators:
-            outputs = operator.run(*[values[value] for value in operator.inputs])
-            values.update(zip(operator.outputs, outputs, strict=True))
-        return [values[value] for value in stage.outputs]
-
-    return run

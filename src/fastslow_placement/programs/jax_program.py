@@ -128,7 +128,10 @@ class JaxProgram:
         import jax
         from jax.extend.core import Literal
 
-        jaxpr, held = _opened(function), [self._constant(own) for own in getattr(function, "consts", ())]
+        jaxpr, held = (
+            getattr(function, "jaxpr", function),
+            [self._constant(own) for own in getattr(function, "consts", ())],
+        )
         values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*held, *inputs], strict=True))
 
         def read(atom) -> int:
@@ -170,7 +173,7 @@ class JaxProgram:
         Raises:
             DataError: Nothing in the program takes time.
         """
-        recorder, nodes = Recorder(f"function {self.name}", device, allow_unknown=True), []
+        recorder, nodes = Recorder(f"function {self.name}", device), []
         leaves = [*self.arguments, *self.constants]
         values: dict[int, Value] = {n: recorder.leaf(_bytes(self.shapes[n])) for n in leaves}
         for position, operator in enumerate(self.operators):
@@ -197,11 +200,6 @@ def shape_of(leaf):
 
 def _bytes(shape) -> float:
     return float(prod(shape.shape)) * shape.dtype.itemsize
-
-
-def _opened(function):
-    """Return the jaxpr of a closed or an open one."""
-    return getattr(function, "jaxpr", function)
 
 
 def _unrolled(loop: dict) -> Callable:
@@ -258,4 +256,6 @@ def _cost(equation, device: Device) -> np.ndarray:
 
 def _costs(function, device: Device) -> np.ndarray:
     """Return FLOPs and seconds of a function, one operation after the other."""
-    return sum((_cost(equation, device) for equation in _opened(function).eqns), np.zeros(2))
+    return sum(
+        (_cost(equation, device) for equation in getattr(function, "jaxpr", function).eqns), np.zeros(2)
+    )

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.opcodes import OPCODES
-from fastslow.core.errors import DataError
 from fastslow_placement.programs.cost_graph import CostGraph, build, components
 from fastslow_placement.programs.roofline import Device, names
 
@@ -32,12 +30,10 @@ class Recorder:
     Args:
         source: Origin of the program, for messages.
         device: Whose roofline gives the times.
-        allow_unknown: Count operators that the competition does not number as element-wise.
     """
 
     source: str | Path
     device: Device
-    allow_unknown: bool = False
 
     def __post_init__(self):
         self._nodes: list[tuple] = []  # opcode, name, shape, seconds, flops, bytes written, resident, read
@@ -50,12 +46,6 @@ class Recorder:
         self._leaf_bytes.append(size)
         self._readers.append([])
         return frozenset([len(self._leaf_bytes) - 1])
-
-    def known(self, opcode: str, name: str) -> None:
-        """Raise :class:`DataError` if an opcode is not one of HLO's that the competition numbers."""
-        if opcode not in OPCODES and not self.allow_unknown:
-            remedy = "To count such operators as element-wise set allow_unknown=True"
-            raise DataError(self.source, f"unknown opcode {opcode!r} of {name}", remedy)
 
     def add(self, opcode, name, shape, size, values: Sequence[Value], flops: float, seconds=None) -> int:
         """Record an operator and return its number.

@@ -63,29 +63,16 @@ def names(text: str) -> frozenset[str]:
 
 
 _DEVICES = (
-    Device("p100", 10.6e12, 732e9, 16e9, 5e-6, 20e9, 10e-6, 1.48e9, "NVIDIA WP-08019; one NVLink of four"),
-    Device("v100", 15.7e12, 900e9, 16e9, 5e-6, 25e9, 10e-6, 1.53e9, "NVIDIA WP-08608; one NVLink of six"),
-    Device(
-        *("a100", 312e12, 2039e9, 80e9, 5e-6, 300e9, 10e-6, 1.41e9),
-        "NVIDIA A100 data sheet, SXM 80 GB; NVLink 600 GB/s in both directions, through NVSwitch",
-    ),
-    Device(
-        *("h100", 989e12, 3350e9, 80e9, 5e-6, 450e9, 10e-6, 1.83e9),
-        "NVIDIA H100 data sheet, SXM, without sparsity; NVLink 900 GB/s in both directions, through NVSwitch",
-    ),
-    Device(
-        *("tpu-v3", 61.5e12, 450e9, 16e9, 260 / 0.94e9, 82e9, 1e-6, 0.94e9),
-        'a core of a pod slice: Jouppi et al., "A domain-specific supercomputer for training deep neural '
-        'networks", CACM 2020',
-    ),
-    Device(
-        *("v5e", 197e12, 819e9, 16e9, 260 / 1.5e9, 50e9, 1e-6, 1.5e9),
-        "docs.cloud.google.com/tpu/docs/v5e: 400 GB/s in both directions over 4 links; clock assumed",
-    ),
+    Device("p100", 10.6e12, 732e9, 16e9, 5e-6, 20e9, 10e-6, 1.48e9, "NVIDIA WP-08019; a link of four"),
+    Device("v100", 15.7e12, 900e9, 16e9, 5e-6, 25e9, 10e-6, 1.53e9, "NVIDIA WP-08608; a link of six"),
+    Device("a100", 312e12, 2039e9, 80e9, 5e-6, 300e9, 10e-6, 1.41e9, "NVIDIA's data sheet, SXM; NVSwitch"),
+    Device("h100", 989e12, 3350e9, 80e9, 5e-6, 450e9, 10e-6, 1.83e9, "NVIDIA's data sheet, SXM; NVSwitch"),
+    Device("tpu-v3", 61.5e12, 450e9, 16e9, 260 / 0.94e9, 82e9, 1e-6, 0.94e9, "Jouppi et al., CACM 2020"),
+    Device("v5e", 197e12, 819e9, 16e9, 260 / 1.5e9, 50e9, 1e-6, 1.5e9, "docs.cloud.google.com/tpu/docs/v5e"),
     Device("cpu", 0.1e12, 12e9, 8e9, 1e-6, 10e9, 1e-6, 2.5e9, "assumed"),
 )
 DEVICES = {device.name: device for device in _DEVICES}
-"""Devices by name."""
+"""Devices by name; a ``tpu-v3`` is a core of a pod slice."""
 
 
 def read_device(name: str) -> Device:
