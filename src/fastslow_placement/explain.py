@@ -119,12 +119,9 @@ def explain(placed) -> str:
 
 
 def gains(placed) -> dict[str, float | None]:
-    """Return the share of the runtime of one device and of each simple split that the best placement saves.
+    """Return by method, one device and the simple splits, the share of its runtime that the best one saves.
 
-    By name of the method; None where that does not fit into the memory.
-
-    Args:
-        placed: A :class:`fastslow_placement.place.Placed` of the task ``placement``.
+    None where the method's placement does not fit into the memory.
     """
     found, best = placed.found, placed.found[placed.best].cost
     costs = {name: found[name].cost for name in (ONE_DEVICE, *SIMPLE) if name in found}

@@ -118,10 +118,9 @@ def read_function(settings: PlaceSettings) -> JaxProgram | None:
         SettingsError: JAX is not installed.
         DataError: The file or the function is missing or wrong, or JAX cannot trace it.
     """
-    path = settings.path
-    if path is None or not settings.function:
+    if not settings.function:
         return None
-    source = Source.of(f"{path}:{settings.function}")
+    source = Source.of(f"{settings.path}:{settings.function}")
     return JaxProgram(*source.function_and_arguments(), settings.name)
 
 
@@ -252,7 +251,7 @@ def write_placed(placed: Placed, settings: PlaceSettings) -> None:
         artifact.finish(summary=summary, decision=best.tolist())
 
 
-def read_staged(folder: str | Path, function: Callable | None = None, *arguments: Any) -> Staged:
+def load_placed(folder: str | Path, function: Callable | None = None, *arguments: Any) -> Staged:
     """Return a placed function that was written to a folder; it runs.
 
     Args:
@@ -266,10 +265,7 @@ def read_staged(folder: str | Path, function: Callable | None = None, *arguments
     """
     manifest = read_manifest(folder := Path(folder).expanduser(), "Place it again with out=")
     settings = PlaceSettings.from_record(manifest["settings"])
-    if function:
-        program = JaxProgram(function, arguments, settings.source)
-    else:
-        program = read_function(settings) if settings.function else None
+    program = JaxProgram(function, arguments, settings.source) if function else read_function(settings)
     if program is None or program.digest != manifest["inputs"]["source"]:
         problem = f"is of {settings.source}, whose operators and shapes are not those that are given"
         raise DataError(folder, problem, "Give the function that was placed, and its arguments")

@@ -167,12 +167,9 @@ def stage_numbers(timeline: Timeline, graph: CostGraph) -> np.ndarray:
 
 
 def _stages(program: JaxProgram, numbers: Mapping[int, int], places: Mapping[int, int]) -> list[Stage]:
-    """Return the stages with the values that they exchange.
+    """Return the stages with the values that they exchange, for the device of each (``places``).
 
-    Args:
-        program: The program.
-        numbers: Stage of each operator by position, but of those that every device does for itself.
-        places: Device of each stage.
+    ``numbers`` has the stage of each operator by position, but of those that every device does for itself.
     """
     maker = {v: position for position, o in enumerate(program.operators) for v in o.outputs}
     own: list[set[int]] = [set() for _ in places]

@@ -11,15 +11,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.hlo_graph import UNROLL
 from fastslow_placement.programs.recorder import LEAVES, OF_LEAVES, SPARSE, Recorder, Value
 from fastslow_placement.programs.roofline import Device, names, operator_flops
+from fastslow_programs.compiler.device import require_jax
 
-_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
-_CALLS |= dict.fromkeys(("custom_jvp_call", "custom_vjp_call"), "call_jaxpr")
+_CALLS = {
+    "jit": "jaxpr",
+    **dict.fromkeys(("closed_call", "custom_jvp_call", "custom_vjp_call"), "call_jaxpr"),
+}
 """Primitives that are inlined, and the parameter that holds their function."""
 _BODIES = {
     "scan": ["jaxpr"],
@@ -89,10 +92,9 @@ class JaxProgram:
     """
 
     def __init__(self, function: Callable, arguments: Sequence[Any], name: str):
-        try:
-            import jax
-        except ImportError:
-            raise SettingsError("jax is not installed, but a function needs it: pip install jax") from None
+        require_jax()
+        import jax
+
         self.name, self.operators, self.shapes, self.constants = name, [], [], {}
         try:
             closed, results = jax.make_jaxpr(function, return_shape=True)(*arguments)
@@ -128,10 +130,7 @@ class JaxProgram:
         import jax
         from jax.extend.core import Literal
 
-        jaxpr, held = (
-            getattr(function, "jaxpr", function),
-            [self._constant(own) for own in getattr(function, "consts", ())],
-        )
+        jaxpr, held = function.jaxpr, [self._constant(own) for own in function.consts]
         values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*held, *inputs], strict=True))
 
         def read(atom) -> int:
