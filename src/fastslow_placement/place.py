@@ -121,7 +121,8 @@ def read_function(settings: PlaceSettings) -> JaxProgram | None:
     if not settings.function:
         return None
     source = Source.of(f"{settings.path}:{settings.function}")
-    return JaxProgram(*source.function_and_arguments(), settings.name)
+    function, arguments = source.function_and_arguments()
+    return JaxProgram(function, arguments, settings.name)
 
 
 def read_problem(settings: PlaceSettings, program: JaxProgram | None = None) -> Problem:
