@@ -26,8 +26,8 @@ from fastslow_placement.explain import decision_table, device_table, explain, ga
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.go.policy import Policy, load_policy, torch_threads
 from fastslow_placement.go.ppo import Trainer, zero_shot
+from fastslow_placement.jax_program import JaxProgram
 from fastslow_placement.programs.fusion import contract
-from fastslow_placement.programs.jax_program import JaxProgram
 from fastslow_placement.programs.joint import JointProblem
 from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.program_graph import read_cost_graph
@@ -126,7 +126,7 @@ def read_function(settings: PlaceSettings) -> JaxProgram | None:
 
 
 def read_problem(settings: PlaceSettings, program: JaxProgram | None = None) -> Problem:
-    """Return the problem that the settings name, or that of a function.
+    """Return the problem of a function, or of the program that the settings name.
 
     Raises:
         SettingsError: There is no such zoo program, or no valid decision.
@@ -204,7 +204,7 @@ def _learned(settings: PlaceSettings, problem: Problem) -> Found:
         return Trainer(policy, [problem], settings, settings.seed).run(settings.updates, report)[0]
 
 
-def place(settings: PlaceSettings) -> Placed:
+def place_and_write(settings: PlaceSettings) -> Placed:
     """Compare all methods on a program and write the table, the best decision and the figures.
 
     Raises:

@@ -2,7 +2,7 @@
 
 A stage is a run of operators of one device in the order of the schedule. It begins where a value arrives from
 another device after the stage before it has begun, and ends where one is sent. So the stages can run in the
-order of their first operators, and JAX, which does not wait for a stage, overlaps those of different devices.
+order of their first operators. JAX does not wait for a stage, so stages of different devices overlap.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastslow.core.errors import SettingsError
+from fastslow_placement.jax_program import JaxProgram, Operator, shape_of
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.fusion import ordered_clusters, single_consumer_clusters
-from fastslow_placement.programs.jax_program import JaxProgram, Operator, shape_of
 from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.schedule import Timeline
 

@@ -10,9 +10,9 @@ import pytest
 import fastslow
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.hlo.messages import Module
+from fastslow_placement.jax_program import JaxProgram
 from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.hlo_graph import graph_of_module
-from fastslow_placement.programs.jax_program import JaxProgram
 from fastslow_placement.programs.roofline import DEVICES
 from fastslow_placement.programs.schedule import Scheduler
 from fastslow_placement.staged import stage_numbers

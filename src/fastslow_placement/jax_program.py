@@ -1,7 +1,7 @@
 """A JAX function as a list of operators, which have costs and can be run one by one.
 
 The function is traced and nothing is computed. Calls are inlined and short loops (``scan``) are unrolled, as
-those of an HLO module are. A longer loop, a conditional or a rematerialised part is one operator with the
+in an HLO module. A longer loop, a conditional or a rematerialised part is one operator with the
 cost of its body. JAX is imported when a function is read.
 """
 
