@@ -1,8 +1,8 @@
 """Time of an operator by the roofline model (Williams et al. 2009), and constants of devices.
 
 :data:`DEVICES` names the source of each device's constants. Latencies of launches and links are assumptions.
-A launch on a TPU takes the smallest estimate of its compiler, 260 cycles. ``cpu`` is one core of a server with
-AVX-512, and shared memory as its link; all its numbers are assumptions.
+A launch on a TPU takes the smallest estimate of its compiler, 260 cycles. ``cpu`` is one core of a server
+with AVX-512, and shared memory as its link; all its numbers are assumptions.
 """
 
 from collections.abc import Sequence
