@@ -117,7 +117,7 @@ endif
 measure: $(if $(SRC),$(DEVICE)) ## Measure configurations of a program on this machine, for KNOWN= of make rank: SRC=program.hlo
 	@$(FASTSLOW) measure "$$SRC" $${OUT:+"data_root=$$OUT"} $$SET
 
-place: $(PLACER) ## A program on several devices, all methods compared: SRC=program.hlo DEVICES=4 (default: of the zoo)
+place: $(PLACER) $(if $(findstring .py:,$(SRC)),$(DEVICE)) ## A program on several devices, all methods compared: SRC=program.hlo DEVICES=4 (default: of the zoo)
 	@$(FASTSLOW) place $${SRC:+"$$SRC"} $${DEVICES:+"devices=$$DEVICES"} $${OUT:+"out=$$OUT"} $$SET
 
 sample: $(if $(filter device,$(LABELS)),$(DEVICE),$(COMPILER)) ## Rebuild the sample competition with the TPU compiler: an hour or two (SIZE=large: days; LABELS=device: measured here)

@@ -1,21 +1,23 @@
 """Rank the compiler configurations of an XLA program from fastest to slowest without running them.
 
-The Python interface, such as ``fastslow.rank``, is in :mod:`fastslow_programs.api`. It is found by its name
-when a function is first used: this package imports nothing of the packages that rest on it.
+The Python interface, such as ``fastslow.rank``, is in :mod:`fastslow_programs.api` and, for ``place``, in
+:mod:`fastslow_placement.api`. It is found by its name when a function is first used: this package imports
+nothing of the packages that rest on it.
 """
 
 import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["convert", "leaderboard", "load_models", "load_tuned", "rank", "tune"]
+__all__ = ["convert", "leaderboard", "load_models", "load_placed", "load_tuned", "place", "rank", "tune"]
 
 
 def __getattr__(name: str) -> Any:
     """Return a function of the Python interface (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module 'fastslow' has no attribute {name!r}")
-    return getattr(importlib.import_module("fastslow_programs.api"), name)
+    shelf = "fastslow_placement" if name in ("place", "load_placed") else "fastslow_programs"
+    return getattr(importlib.import_module(f"{shelf}.api"), name)
 
 
 def __dir__() -> list[str]:

@@ -155,7 +155,7 @@ COMMANDS = {
         repository=True,
         first="source",
         main="source devices task device memory policy updates search seed out",
-        examples=("program.hlo devices=4", "zoo:transformer_2 task=joint"),
+        examples=("model.py:make devices=4 device=h100", "program.hlo", "zoo:transformer_2 task=joint"),
     ),
     "sample": Command(
         "Rebuild the sample competition with the TPU compiler (an hour or two; size=large: days)",

@@ -5,8 +5,9 @@ from typing import Any
 
 import pandas as pd
 
+from fastslow.core.files import read_json
 from fastslow.workflow.run import NOTEBOOK
-from fastslow_placement.place import DECISION, DEVICE_TABLE, PLACEMENT, SKETCH, TABLE, WORDS
+from fastslow_placement.place import DECISION, DEVICE_TABLE, PLACEMENT, TABLE, WORDS
 from fastslow_placement.settings import ZOO, PlaceSettings
 from fastslow_programs.commands.notebook import run_notebook, with_absolute_paths
 
@@ -19,7 +20,7 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
             ``out`` do not.
 
     Returns:
-        The rows of the table, the words and the files, as they are printed.
+        The rows of the table, the words and the files, as they are printed, and what a placement gains.
 
     Raises:
         SettingsError: A setting is wrong, or no decision is valid.
@@ -36,8 +37,9 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     print((folder / WORDS).read_text())
     if (folder / DEVICE_TABLE).is_file():
         print(pd.read_csv(folder / DEVICE_TABLE).to_string(index=False), "\n")
-    names = (TABLE, PLACEMENT, DECISION, SKETCH, "decision.png", "memory.png", "learning.png", NOTEBOOK)
+    names = (TABLE, PLACEMENT, DECISION, "decision.png", "memory.png", "learning.png", NOTEBOOK)
     files = [folder / name for name in names if (folder / name).is_file()]
     print(*files, sep="\n")
     found = (folder / WORDS).read_text().splitlines()
-    return {"found": found, "table": json.loads(table.to_json(orient="records")), "files": files}
+    rows, gain = json.loads(table.to_json(orient="records")), read_json(folder / DECISION).get("gain")
+    return {"found": found, "gain": gain, "table": rows, "files": files}

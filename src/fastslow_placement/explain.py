@@ -7,28 +7,14 @@ from fastslow_placement.base.problem import Problem
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, peak_memory
+from fastslow_placement.staged import stage_numbers
 
-LEARNED, ONE_DEVICE = "learned list scheduler", "one device"
+ONE_DEVICE = "one device"
+SIMPLE = ("human", "METIS")
+"""Rules that only split the program: into runs of layers, and into balanced parts."""
+_WORTH = 0.01  # share of the runtime: a smaller gain is none
+_CALL = 2e-4  # seconds in which Python starts a stage, measured on a CPU
 _EXACT = 1e-9  # of the runtime: times closer than this are alike
-_SKETCH = '''"""A sketch of a placement that `make place` found. Its times were a model's: measure first."""
-
-import jax
-
-PROGRAM = {name!r}
-DEVICES = {devices}
-"""Device of each parameter of the HLO program; JAX numbers the leaves of arguments that are used."""
-SENT = [{sent}
-]
-"""Values that go to another device: operator, from, to. Each needs jax.device_put(value, devices[to])."""
-
-
-def put(arguments, devices=None):
-    """Return the arguments, each leaf on its device; leaves that no operator reads go to the first one."""
-    devices = devices or jax.devices()
-    leaves, tree = jax.tree.flatten(arguments)
-    placed = [jax.device_put(leaf, devices[DEVICES.get(number, 0)]) for number, leaf in enumerate(leaves)]
-    return jax.tree.unflatten(tree, placed)
-'''
 
 
 def decision_table(problem: Problem, decision: np.ndarray) -> pd.DataFrame:
@@ -106,20 +92,6 @@ def critical_path(graph: CostGraph, timeline: Timeline) -> tuple[list[int], list
     return chain
 
 
-def jax_sketch(problem: PlacementProblem | SchedulingProblem, decision: np.ndarray) -> str:
-    """Return a Python module that puts the program's arguments where a decision has them.
-
-    An argument goes to the device of the operator that reads it first. What operators send to other devices
-    stands in a list, for JAX runs an operator where its arguments are: in a function of several devices each
-    of these values needs a ``jax.device_put``.
-    """
-    graph, timeline = problem.graph, problem.timeline(decision)
-    read = {number: node for number, node in enumerate(graph.inputs.tolist()) if node >= 0}
-    devices = {number: int(timeline.placement[node]) for number, node in read.items()}
-    sent = [(graph.names[t.producer], int(t.source), int(t.target)) for t in timeline.transfers]
-    return _SKETCH.format(name=problem.name, devices=devices, sent="".join(f"\n    {s!r}," for s in sent))
-
-
 def explain(placed) -> str:
     """Return a paragraph on the best decision, one claim a sentence.
 
@@ -135,34 +107,53 @@ def explain(placed) -> str:
     table = device_table(problem, best.decision)
     device, peak, limit = table.loc[table["peak MB"].idxmax(), ["device", "peak MB", "limit MB"]]
     lines = [
-        f"{placed.best} takes {best.cost * 1e3:.3f} ms{_beside_others(placed)}.",
+        f"{placed.best} takes {best.cost * 1e3:.3f} ms.",
+        *_gain_words(placed),
         f"Times are a model's (roofline and links of {name}): nothing ran on a device.",
         *_schedule_words(problem, "It", best.decision),
         *(_schedule_words(problem, "The default", hand) if (hand != best.decision).any() else ()),
-        *_learned_words(placed),
+        *_stage_words(placed),
         f"Device {device:.0f} needs most memory: {peak:,.0f} MB of {limit:,.0f} MB.",
     ]
     return "\n".join(lines)
 
 
-def _learned_words(placed) -> list[str]:
-    """Return a sentence on the learned list scheduler, where GO started from its placements."""
-    if LEARNED not in placed.found:
+def gains(placed) -> dict[str, float | None]:
+    """Return by method, one device and the simple splits, the share of its runtime that the best one saves.
+
+    None where the method's placement does not fit into the memory.
+    """
+    found, best = placed.found, placed.found[placed.best].cost
+    costs = {name: found[name].cost for name in (ONE_DEVICE, *SIMPLE) if name in found}
+    return {name: 1 - best / cost if np.isfinite(cost) else None for name, cost in costs.items()}
+
+
+def _gain_words(placed) -> list[str]:
+    """Return a sentence on what the best decision gains: over one device and a split, or over the default."""
+    problem, best = placed.problem, placed.found[placed.best].cost
+    if not isinstance(problem, PlacementProblem):
+        return [f"It takes {best / problem.baseline:.3f} of the default."]
+    gain, device = gains(placed), problem.device.name
+    splits = {name: gain[name] for name in SIMPLE if gain.get(name) is not None}
+    split, alone = min(splits, key=splits.__getitem__, default=""), gain[ONE_DEVICE]
+    if alone is not None and alone < _WORTH:
+        seconds = placed.found[ONE_DEVICE].cost
+        words = f"{problem.devices} devices gain nothing worth having ({alone:.1%})"
+        return [f"{words}: use one {device} alone, which takes {seconds * 1e3:.3f} ms."]
+    words = f"It gains {alone:.1%} over one {device}" if alone else f"One {device} is too small for it"
+    over = f"{splits[split]:.1%} over the best simple split ({split})" if split else "no simple split fits"
+    return [f"{words}, and {over}."]
+
+
+def _stage_words(placed) -> list[str]:
+    """Return how many stages a function has, and whether starting them takes longer than it runs."""
+    if placed.program is None:
         return []
-    words, cost = "The list scheduler with weights learned on other programs", placed.found[LEARNED].cost
-    if not np.isfinite(cost):
-        return [f"{words} finds no placement that fits."]
-    return [f"{words}, from which GO starts too, takes {cost * 1e3:.3f} ms."]
-
-
-def _beside_others(placed) -> str:
-    """Return the cost of the best decision beside the default's and one device's, as far as these fit."""
-    problem, cost = placed.problem, placed.found[placed.best].cost
-    words = ", and the default does not fit"
-    if problem.evaluate(problem.default[None]).valid[0]:
-        words = f", {cost / problem.baseline:.3f} of the default"
-    one = placed.found.get(ONE_DEVICE)
-    return words + (f", {cost / one.cost:.3f} of one device" if one and np.isfinite(one.cost) else "")
+    problem, best = placed.problem, placed.found[placed.best]
+    count = int(stage_numbers(problem.timeline(best.decision), problem.graph).max()) + 1
+    late = ": longer than it computes, so it gains only with more work (a larger batch)"
+    words = f"It runs in {count} stages, which Python starts in about {count * _CALL * 1e3:.1f} ms"
+    return [f"{words}{late if count * _CALL > best.cost else ''}."]
 
 
 def _schedule_words(problem, subject: str, decision: np.ndarray) -> list[str]:

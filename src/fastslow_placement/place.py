@@ -3,30 +3,30 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 
-from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import SettingsError
+from fastslow.core.artifacts import Artifact, read_manifest
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, file_digest, write_json
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
+from fastslow.core.shown import Shown
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Found, anneal, best_of, best_random
 from fastslow_placement.baselines import rules_of
-from fastslow_placement.explain import (
-    LEARNED,
-    decision_table,
-    device_table,
-    explain,
-    jax_sketch,
-)
+from fastslow_placement.explain import decision_table, device_table, explain, gains
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.go.policy import Policy, load_policy, torch_threads
 from fastslow_placement.go.ppo import Trainer, zero_shot
+from fastslow_placement.jax_program import JaxProgram
 from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.joint import JointProblem
 from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
@@ -34,45 +34,111 @@ from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.programs.region_search import anneal_regions
 from fastslow_placement.programs.zoo_graphs import read_zoo_graph
 from fastslow_placement.settings import ZOO, PlaceSettings
+from fastslow_placement.staged import Staged
+from fastslow_programs.program.user_program import Source
 
 TABLE, DECISION = "comparison.csv", "decision.json"
-PLACEMENT, DEVICE_TABLE, WORDS, SKETCH = "placement.csv", "devices.csv", "explanation.txt", "jax_sketch.py"
+PLACEMENT, DEVICE_TABLE, WORDS = "placement.csv", "devices.csv", "explanation.txt"
 POLICY, SEARCHED, REGIONS = "GO", "GO, then search", "annealing of regions"
+LEARNED = "learned list scheduler"
 _SLOWER = 60  # by which the evaluations of the search are divided where they take longer
 
 
 @dataclass(frozen=True)
-class Placed:
+class Placed(Shown):
     """A program and what each method decided.
 
     Args:
         problem: The problem.
         found: Best decision by method.
         seconds: CPU seconds by method.
+        program: The JAX function, if it is one.
     """
 
     problem: Problem
     found: dict[str, Found]
     seconds: dict[str, float]
+    program: JaxProgram | None = None
 
     @property
     def best(self) -> str:
         """The method with the lowest cost."""
         return min(self.found, key=lambda name: self.found[name].cost)
 
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One row per method, best first: cost, over the default's and the bound, evaluations."""
+        rows = [
+            {
+                "method": name,
+                "cost": found.cost,
+                "of default": found.cost / self.problem.baseline,
+                "over bound": found.cost / self.problem.bound if self.problem.bound else np.nan,
+                "evaluations": found.evaluations,
+                "CPU seconds": round(self.seconds[name], 2),
+            }
+            for name, found in self.found.items()
+        ]
+        return pd.DataFrame(rows).sort_values("cost", kind="stable", ignore_index=True)
 
-def read_problem(settings: PlaceSettings) -> Problem:
-    """Return the problem that the settings name.
+    @property
+    def gain(self) -> dict[str, float | None]:
+        """What a placement gains over one device and simple splits; empty for another task."""
+        return gains(self) if isinstance(self.problem, PlacementProblem) else {}
+
+    def words(self) -> list[str]:
+        """Return what the best decision takes and gains, and why."""
+        return explain(self).split("\n")
+
+    def figures(self) -> list[Figure]:
+        """Return the best decision, the memory over time, and the searches."""
+        return [plot(self) for plot in (plot_decision, plot_memory, plot_learning)]
+
+    def staged(self, method: str = "") -> Staged:
+        """Return the function in the placement of a method, by default the best: it runs.
+
+        Raises:
+            SettingsError: The program is no JAX function, the task is another, or there is no such method.
+        """
+        method = method or self.best
+        if self.program is None or not isinstance(self.problem, PlacementProblem):
+            remedy = "give a JAX function or model.py:FUNCTION, and the task placement"
+            raise SettingsError(
+                f"source: the {self.problem.task} of {self.problem.name} cannot run; {remedy}"
+            )
+        if method not in self.found:
+            raise SettingsError(f"method: {method!r} is none of {', '.join(self.found)}")
+        return Staged(self.program, self.problem, self.found[method].decision)
+
+
+def read_function(settings: PlaceSettings) -> JaxProgram | None:
+    """Return the JAX function that the settings name; None for an HLO file, an npz or the zoo.
+
+    Raises:
+        SettingsError: JAX is not installed.
+        DataError: The file or the function is missing or wrong, or JAX cannot trace it.
+    """
+    if not settings.function:
+        return None
+    source = Source.of(f"{settings.path}:{settings.function}")
+    function, arguments = source.function_and_arguments()
+    return JaxProgram(function, arguments, settings.name)
+
+
+def read_problem(settings: PlaceSettings, program: JaxProgram | None = None) -> Problem:
+    """Return the problem of a function, or of the program that the settings name.
 
     Raises:
         SettingsError: There is no such zoo program, or no valid decision.
         DataError: The file is missing, of no known kind, or holds a graph that is wrong.
     """
-    device, path = settings.device_model, settings.path
-    if path is None:
+    device, path = settings.device_model, None if program else settings.path
+    if program:
+        graph, _ = program.graph(device)
+    elif path is None:
         graph = read_zoo_graph(settings.source.removeprefix(ZOO), device)
     else:
-        graph = read_cost_graph(path, device, settings.allow_unknown)
+        graph = read_cost_graph(path, device)
     if settings.task == "joint":
         return JointProblem(graph, settings.devices, device, settings.memory)
     if settings.task == "fusion":
@@ -84,7 +150,7 @@ def read_problem(settings: PlaceSettings) -> Problem:
     return SchedulingProblem(graph, placement.place(placement.default), settings.devices, device)
 
 
-def compare(settings: PlaceSettings, problem: Problem) -> Placed:
+def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | None = None) -> Placed:
     """Run every rule, search and the policy on a problem.
 
     Random decisions and annealing have as many evaluations as the policy; where a search follows the policy,
@@ -114,7 +180,9 @@ def compare(settings: PlaceSettings, problem: Problem) -> Placed:
     if search:
         method = anneal_regions if placed else anneal
         keep(SEARCHED, lambda: method(problem, search, seed, learned.decision))
-    return Placed(problem, found, seconds)
+    if not any(np.isfinite(one.cost) for one in found.values()):
+        raise SettingsError(f"no method found a valid decision for {problem.name!r}; raise memory or devices")
+    return Placed(problem, found, seconds, program)
 
 
 def _learned(settings: PlaceSettings, problem: Problem) -> Found:
@@ -136,63 +204,70 @@ def _learned(settings: PlaceSettings, problem: Problem) -> Found:
         return Trainer(policy, [problem], settings, settings.seed).run(settings.updates, report)[0]
 
 
-def tabulate(placed: Placed) -> pd.DataFrame:
-    """Return one row per method, best first: cost, cost over the bound and over the default, evaluations."""
-    problem = placed.problem
-    rows = [
-        {
-            "method": name,
-            "cost": found.cost,
-            "of default": found.cost / problem.baseline,
-            "over bound": found.cost / problem.bound if problem.bound else np.nan,
-            "evaluations": found.evaluations,
-            "CPU seconds": round(placed.seconds[name], 2),
-        }
-        for name, found in placed.found.items()
-    ]
-    return pd.DataFrame(rows).sort_values("cost", kind="stable", ignore_index=True)
-
-
-def place(settings: PlaceSettings) -> Placed:
+def place_and_write(settings: PlaceSettings) -> Placed:
     """Compare all methods on a program and write the table, the best decision and the figures.
 
     Raises:
         SettingsError: A setting does not fit the program, or no decision is valid.
         DataError: As for :func:`read_problem`, or the checkpoint is none.
     """
-    problem = read_problem(settings)
-    path, policy = settings.path, resolve(settings.policy)
-    inputs = {"source": file_digest(path) if path else settings.source} | settings.device_inputs
+    program = read_function(settings)
+    problem = read_problem(settings, program)
     if settings.policy:
-        load_policy(policy)  # refuses a wrong one before anything is computed
-        inputs |= {"policy": file_digest(policy)}
-    placed = compare(settings, problem)
-    if not any(np.isfinite(found.cost) for found in placed.found.values()):
-        raise SettingsError(f"no method found a valid decision for {problem.name!r}; raise memory or devices")
+        load_policy(resolve(settings.policy))  # refuses a wrong one before anything is computed
+    placed = compare(settings, problem, program)
+    write_placed(placed, settings)
+    return placed
+
+
+def write_placed(placed: Placed, settings: PlaceSettings) -> None:
+    """Write the table, the best decision and the figures."""
+    problem, program, path = placed.problem, placed.program, None if placed.program else settings.path
+    inputs = {"source": program.digest if program else file_digest(path) if path else settings.source}
+    inputs |= settings.device_inputs
+    if settings.policy:
+        inputs |= {"policy": file_digest(resolve(settings.policy))}
     artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
     with artifact.building():
         artifact.folder.mkdir(parents=True, exist_ok=True)
         best = placed.found[placed.best].decision
-        texts = {WORDS: explain(placed) + "\n"}
-        tables = {TABLE: tabulate(placed), PLACEMENT: decision_table(problem, best)}
+        tables = {TABLE: placed.table, PLACEMENT: decision_table(problem, best)}
         if isinstance(problem, (PlacementProblem, SchedulingProblem)):
             tables[DEVICE_TABLE] = device_table(problem, best)
-            if len(problem.graph.inputs):
-                texts[SKETCH] = jax_sketch(problem, best)
         for name, table in tables.items():
             with atomic_path(artifact.folder / name) as temporary:
                 table.to_csv(temporary, index=False)
-        for name, text in texts.items():
-            with atomic_path(artifact.folder / name) as temporary:
-                temporary.write_text(text)
+        with atomic_path(artifact.folder / WORDS) as temporary:
+            temporary.write_text(explain(placed) + "\n")
         methods = {
             name: {"cost": found.cost, "evaluations": found.evaluations, "decision": found.decision.tolist()}
             for name, found in placed.found.items()
         }
         decision = {"best": placed.best, "units": problem.unit_names(), "methods": methods}
-        write_json(artifact.folder / DECISION, decision)
-        for name, plot in (("decision", plot_decision), ("memory", plot_memory), ("learning", plot_learning)):
-            save_figure(plot(placed), artifact.folder / f"{name}.png")
+        write_json(artifact.folder / DECISION, decision | {"gain": placed.gain})
+        for name, figure in zip(("decision", "memory", "learning"), placed.figures(), strict=True):
+            save_figure(figure, artifact.folder / f"{name}.png")
         summary = {"program": problem.name, "task": problem.task, "units": len(problem.choices)}
-        artifact.finish(summary={**summary, "best": placed.best, "cost": placed.found[placed.best].cost})
-    return placed
+        summary |= {"best": placed.best, "cost": placed.found[placed.best].cost}
+        artifact.finish(summary=summary, decision=best.tolist())
+
+
+def load_placed(folder: str | Path, function: Callable | None = None, *arguments: Any) -> Staged:
+    """Return a placed function that was written to a folder; it runs.
+
+    Args:
+        folder: Folder of a placement (``OUT/NAME-placement-DEVICES``).
+        function: The function that was placed; not needed where that was ``model.py:make``.
+        *arguments: Its arguments, as for :func:`fastslow.place`.
+
+    Raises:
+        SettingsError: JAX is not installed.
+        DataError: The folder holds no placement, or one of another function.
+    """
+    manifest = read_manifest(folder := Path(folder).expanduser(), "Place it again with out=")
+    settings = PlaceSettings.from_record(manifest["settings"])
+    program = JaxProgram(function, arguments, settings.source) if function else read_function(settings)
+    if program is None or program.digest != manifest["inputs"]["source"]:
+        problem = f"is of {settings.source}, whose operators and shapes are not those that are given"
+        raise DataError(folder, problem, "Give the function that was placed, and its arguments")
+    return Staged(program, read_problem(settings, program), np.array(manifest["decision"]))

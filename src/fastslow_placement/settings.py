@@ -14,7 +14,7 @@ from fastslow_placement.programs.roofline import DEVICES, Device, read_device
 from fastslow_placement.programs.zoo_graphs import PROGRAMS
 
 ZOO = "zoo:"
-_KINDS = "Give an HLO file, a competition npz, or zoo:NAME"
+_KINDS = "Give an HLO file, a competition npz, model.py:FUNCTION, or zoo:NAME"
 
 
 class LearningSettings(Shape, Schedule):
@@ -25,8 +25,8 @@ class LearningSettings(Shape, Schedule):
     devices: Annotated[int, Ge(1), Le(256)] = 4
     """Number of devices."""
     device: str = "p100"
-    """Device whose roofline and links give times: p100 (as GO), v100, tpu-v3 (a core of a pod slice), cpu, or
-    a JSON file of its constants (``help(Device)`` lists them)."""
+    """Device whose roofline and links give times: p100 (as GO), v100, a100, h100, v5e, tpu-v3 (a core of a
+    pod slice), cpu, or a JSON file of its constants (``help(Device)`` lists them)."""
     memory: NonNegativeFloat = 0.0
     """Memory limit of each device in bytes; 0 takes the device's own."""
     seed: NonNegative = 0
@@ -88,8 +88,8 @@ class PlaceSettings(LearningSettings):
     )
 
     source: str = "zoo:transformer_2"
-    """Program: an HLO file (any kind that ``make convert`` reads), a competition npz, or ``zoo:NAME`` for a
-    stored program."""
+    """Program: an HLO file (any kind that ``make convert`` reads), a competition npz, ``model.py:make`` for a
+    JAX function, or ``zoo:NAME`` for a stored program."""
     task: Literal["placement", "scheduling", "fusion", "joint"] = "placement"
     """Decision for each operator; scheduling keeps the placement by layers, joint decides all three."""
     policy: str = ""
@@ -98,19 +98,12 @@ class PlaceSettings(LearningSettings):
     """Evaluations of the search that follows the policy, as a row of its own, and as many more of the
     annealing beside it; 0 leaves both out. Tasks other than placement have a sixtieth, as their evaluations
     take longer."""
-    allow_unknown: bool = False
-    """Count operators that the competition does not number as element-wise instead of refusing them."""
     out: str = unkeyed("runs/placement")
     """Folder under which the result has a folder of its own."""
 
-    def check(self) -> None:
-        """Validate constraints between fields."""
-        super().check()
-        self.require(self.updates > 0 or self.policy, "updates", "1 or more where no trained policy is given")
-
     @property
     def path(self) -> Path | None:
-        """File of the program; None for one of the zoo.
+        """File of the program, of a JAX function the Python file; None for one of the zoo.
 
         Raises:
             SettingsError: There is no such zoo program.
@@ -120,15 +113,23 @@ class PlaceSettings(LearningSettings):
             known = self.source.removeprefix(ZOO) in PROGRAMS
             self.require(known, "source", f"{ZOO} followed by one of {', '.join(PROGRAMS)}")
             return None
-        path = resolve(self.source)
+        path = resolve(self.source.removesuffix(f":{self.function}"))
         if not path.is_file():
             raise DataError(path, "no such file", _KINDS)
         return path
 
     @property
+    def function(self) -> str:
+        """Name of the function of ``model.py:make``; empty for any other source."""
+        name, _, function = self.source.rpartition(":")
+        return function if name.endswith(".py") else ""
+
+    @property
     def name(self) -> str:
         """Name of the program."""
         name = self.source.removeprefix(ZOO).rpartition("/")[2]
+        if self.function:
+            return name.replace(".py:", "-")
         return name.removesuffix(".gz").rpartition(".")[0] or name
 
     @property

@@ -46,14 +46,6 @@ def test_a_rule_gives_every_group_a_device(rule, devices):
         assert problem.evaluate(decision[None]).cost[0] >= problem.bound - 1e-9
 
 
-def test_earliest_task_first_uses_free_devices_and_respects_memory():
-    graph = random_graph(0, 6, density=0.0)
-    assert len(set(m_etf(PlacementProblem(graph, 3, DEVICE)).tolist())) == 3
-    sizes = graph.parameter_bytes + graph.output_bytes
-    problem = PlacementProblem(graph, 2, DEVICE, memory=0.7 * sizes.sum())
-    assert problem.evaluate(m_etf(problem)[None]).valid[0]
-
-
 def slow_list(problem, weights):
     """The list scheduler by looking at every operator that is ready and every device."""
     graph, devices, units = problem.graph, range(problem.devices), problem.units

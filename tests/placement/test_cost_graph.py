@@ -71,19 +71,15 @@ def test_hlo_becomes_operators_with_flops_bytes_and_parameters():
     assert graph.seconds[0] == DEVICE.seconds(256.0, 128 + 64 + 128.0)
 
 
-def test_operators_keep_their_names_and_parameters_their_first_readers():
+def test_operators_keep_their_names():
     module = small_module(2)
     dot, reshape = (i for i in module.computations[0].instructions if i.name in ("dot.3", "reshape.4"))
     dot.metadata = OpMetadata(op_name="jit(f)/dense/dot_general").SerializeToString()
     reshape.metadata = b"\xff\xff no message"
     graph = graph_of_module(module, "small", "small", DEVICE)
     assert graph.names[:2] == ("dot.3 (jit(f)/dense/dot_general)", "reshape.4")
-    assert graph.inputs.tolist() == [0, 0, 3]
     clusters = contract(graph, DEVICE, of=np.array([0, 0, 0, 1, 1, 1, 1]))
-    assert clusters.names == (graph.names[0], graph.names[3]) and clusters.inputs.tolist() == [0, 0, 1]
-    add(module.computations[0], "parameter", (4, 4), parameter_number=3)
-    assert graph_of_module(module, "small", "small", DEVICE).inputs.tolist() == [0, 0, 3, -1]
-    assert graph_of_arrays(graph_arrays(module), "a", "a", DEVICE).inputs.tolist() == []
+    assert clusters.names == (graph.names[0], graph.names[3])
 
 
 def loop_module(trips):
@@ -114,6 +110,7 @@ def loop_module(trips):
 def test_a_short_loop_is_unrolled_and_a_long_one_is_one_operator():
     graph = graph_of_module(loop_module(3), "loop", "loop", DEVICE)
     assert graph.opcodes == ("dot", "dot", "dot", "tanh")
+    assert graph.names[1:3] == tuple(f"{graph.names[0]} #{number}" for number in (2, 3))
     assert graph.edges.tolist() == [[0, 1], [1, 2], [2, 3]]
     assert graph_of_module(loop_module(32), "loop", "loop", DEVICE).opcodes == ("dot",) * 32 + ("tanh",)
     whole = graph_of_module(loop_module(33), "loop", "loop", DEVICE)
@@ -128,13 +125,12 @@ def test_cycles_of_the_compiler_are_the_time():
     assert graph.seconds[0] == 77 / 0.94e9
 
 
-def test_an_unknown_opcode_is_named():
+def test_an_unknown_opcode_is_named_and_counts_as_element_wise(capsys):
     module = small_module(1)
     module.computations[0].instructions[2].opcode = "magic"
-    said = r"small\.pb: unknown opcode 'magic' of dot\.3\. .*allow_unknown=True"
-    with pytest.raises(DataError, match=said):
-        graph_of_module(module, "small.pb", "small", DEVICE)
-    assert "magic" in graph_of_module(module, "small.pb", "small", DEVICE, allow_unknown=True).opcodes
+    graph = graph_of_module(module, "small.pb", "small", DEVICE)
+    assert "small.pb: magic count as element-wise" in capsys.readouterr().err
+    assert graph.opcodes[0] == "magic" and graph.flops[0] == 8 * 4
 
 
 @cases("module", [small_module(3), rich_module()])

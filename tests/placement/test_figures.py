@@ -1,13 +1,10 @@
 """Figures and words of a placed program: the memory limit, names that do not collide, tables that add up."""
 
-import copy
-import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 
-from fastslow_placement.explain import LEARNED, ONE_DEVICE, decision_table, device_table, explain, jax_sketch
+from fastslow_placement.explain import ONE_DEVICE, decision_table, device_table, explain, gains
 from fastslow_placement.figures import plot_memory
 from fastslow_placement.programs.problems import PlacementProblem
 from helpers.cases import cases
@@ -18,9 +15,8 @@ def placed(memory):
     problem = PlacementProblem(random_graph(3, count=6), 2, DEVICE, memory=memory)
     rule = SimpleNamespace(decision=problem.default, evaluations=1, history=(), cost=problem.baseline)
     search = SimpleNamespace(evaluations=9, history=[(1, problem.baseline)], cost=0.9 * problem.baseline)
-    return SimpleNamespace(
-        problem=problem, best="rule", found={"rule": rule, "other": rule, "search": search}
-    )
+    found = {ONE_DEVICE: rule, "rule": rule, "other": rule, "search": search}
+    return SimpleNamespace(problem=problem, best="rule", found=found, program=None)
 
 
 @cases("memory", [400.0, 1e9])
@@ -43,35 +39,22 @@ def test_the_words_and_tables_are_of_the_decision():
     assert rows["finish ms"].max() == problem.baseline * 1e3
     assert devices["operators"].sum() == len(problem.graph) and (devices["limit MB"] == 0.0).all()
     text = explain(placing)
-    assert "list scheduler" not in text
-    learned = {LEARNED: SimpleNamespace(cost=0.75 * problem.baseline), **placing.found}
-    told = explain(SimpleNamespace(problem=problem, best=placing.best, found=learned))
-    assert "The list scheduler with" in told and f"takes {750 * problem.baseline:.3f} ms." in told
-    one = {ONE_DEVICE: SimpleNamespace(cost=2 * problem.baseline), **placing.found}
-    assert "1.000 of the default, 0.500 of one device." in explain(
-        SimpleNamespace(problem=problem, best=placing.best, found=one)
-    )
-    tight = copy.copy(problem)
-    tight.memory = -1.0
-    assert "ms, and the default does not fit." in explain(
-        SimpleNamespace(problem=tight, best=placing.best, found=placing.found)
-    )
     assert "nothing ran on a device" in text and "critical path" in text and "The default" not in text
 
 
-def test_the_sketch_puts_arguments_where_their_first_reader_is():
-    jax = pytest.importorskip("jax")
-    graph = random_graph(3, count=6)
-    problem = PlacementProblem(dataclasses.replace(graph, inputs=np.array([4, -1, 0])), 2, DEVICE)
-    decision = 1 - problem.default
-    sketch: dict = {}
-    exec(jax_sketch(problem, decision), sketch)  # noqa: S102 (it is what a user runs)
-    place = problem.place(decision)
-    assert sketch["DEVICES"] == {0: place[4], 2: place[0]}
-    crossing = {(graph.names[u], place[u], place[v]) for u, v in graph.edges if place[u] != place[v]}
-    assert {*sketch["SENT"]} == crossing
-    arguments = {"a": np.ones(2), "b": [np.zeros(3), 4.0]}
-    put = sketch["put"](arguments, jax.devices() * 2)
-    assert jax.tree.structure(put) == jax.tree.structure(arguments) and put["b"][1].devices() == {
-        *jax.devices()
-    }
+@cases(
+    "alone, human, metis, said",
+    [
+        (2, 4, 3, "It gains 50.0% over one test, and 66.7% over the best simple split (METIS)."),
+        (np.inf, 4, np.inf, "One test is too small for it, and 75.0% over the best simple split (human)."),
+        (2, np.inf, np.inf, "It gains 50.0% over one test, and no simple split fits."),
+        (1.005, 4, 3, "gain nothing worth having (0.5%): use one test alone, which takes {ms:.3f} ms."),
+    ],
+)
+def test_what_is_gained_over_one_device_and_a_simple_split_is_said(alone, human, metis, said):
+    placing = placed(1e9)
+    cost = placing.problem.baseline
+    for name, times in ((ONE_DEVICE, alone), ("human", human), ("METIS", metis)):
+        placing.found[name] = SimpleNamespace(cost=times * cost)
+    assert said.format(ms=1005 * cost) in explain(placing)
+    assert gains(placing)["human"] == (None if np.isinf(human) else 1 - 1 / human)

@@ -87,7 +87,7 @@ class Schedule(Settings):
     group_title = "learning"
 
     updates: Annotated[int, Ge(0), Le(1_000_000)] = 180
-    """Updates of PPO per program; 0 only applies a trained policy."""
+    """Updates of PPO per program; 0 only applies the policy, trained or not."""
     samples: Annotated[int, Ge(1), Le(10_000)] = 8
     """Decisions evaluated per update, over all passes."""
     epochs: Annotated[int, Ge(0), Le(1000)] = 2

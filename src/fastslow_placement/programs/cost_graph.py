@@ -1,6 +1,7 @@
 """Graphs of operators with time, memory and transfer sizes, nodes in topological order."""
 
 import heapq
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,8 +33,6 @@ class CostGraph:
         read_bytes: (N,) float64 size of the weights and inputs of the program that this node reads.
         groups: (N,) int64; nodes of one number must be on one device.
         names: Name of each node in the program, for tables.
-        inputs: (P,) int64 first node that reads each parameter of the program, -1 if none does; empty where
-            the parameters are not known.
     """
 
     name: str
@@ -47,7 +46,6 @@ class CostGraph:
     read_bytes: np.ndarray
     groups: np.ndarray
     names: tuple[str, ...]
-    inputs: np.ndarray
 
     def __len__(self) -> int:
         return len(self.opcodes)
@@ -177,8 +175,8 @@ def build(
         opcodes: Opcode of each node.
         shapes: Output dimensions of each node; more than six are cut.
         edges: Pairs (producer, consumer); repeated ones count once.
-        **columns: The columns of :class:`CostGraph`; ``groups``, ``names`` (by default opcode and number) and
-            ``inputs`` may be left out.
+        **columns: The columns of :class:`CostGraph`; ``groups`` and ``names`` (by default opcode and number)
+            may be left out. Names that come again, as in each round of a loop, have a number.
 
     Raises:
         DataError: The graph is empty or has a cycle, an edge names no node, or a size is negative.
@@ -192,7 +190,10 @@ def build(
         raise DataError(source, f"edge {bad.tolist()} names no node", f"Nodes are 0 to {count - 1}")
     groups = np.asarray(columns.pop("groups", np.arange(count)), np.int64)
     labels = columns.pop("names", None) or [f"{opcode} {node}" for node, opcode in enumerate(opcodes)]
-    inputs = np.asarray(columns.pop("inputs", ()), np.int64)
+    seen: Counter[str] = Counter()
+    for node, label in enumerate(labels := [*labels]):
+        seen[label] += 1
+        labels[node] = f"{label} #{seen[label]}" if seen[label] > 1 else label
     values = {key: np.asarray(value, float) for key, value in columns.items()}
     for what, column in values.items():
         if (wrong := ~(np.isfinite(column) & (column >= 0))).any():
@@ -212,6 +213,5 @@ def build(
         np.unique(number[edges], axis=0).reshape(-1, 2),
         groups=np.unique(groups[order], return_inverse=True)[1],
         names=tuple(labels[node] for node in order),
-        inputs=np.where(inputs < 0, -1, number[inputs]),
         **{key: value[order] for key, value in values.items()},
     )

@@ -178,7 +178,6 @@ def contract(graph: CostGraph, device: Device, of: np.ndarray | None = None) -> 
         read_bytes=np.bincount(of, graph.read_bytes, count),
         groups=joined(of, graph.groups)[[nodes[0] for nodes in members]],
         names=[graph.names[head] for head in heads],
-        inputs=np.where(graph.inputs < 0, -1, of[graph.inputs]),
     )
 
 

@@ -6,6 +6,7 @@ A longer loop, a fusion or a conditional is one operator with the cost of its bo
 """
 
 import contextlib
+import sys
 from math import prod
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from fastslow.competition.node_columns import ELEMENT_BYTES
+from fastslow.competition.opcodes import opcode_number
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, OpMetadata
 from fastslow_placement.programs.cost_graph import CostGraph, topological_order
 from fastslow_placement.programs.recorder import LEAVES, OF_LEAVES, PASS, SPARSE, Recorder, Value
@@ -20,18 +22,14 @@ from fastslow_placement.programs.roofline import Device, operator_flops
 from fastslow_programs.compiler.cycle_estimates import own_cycles, trip_count
 from fastslow_programs.compiler.libtpu import CompilerError
 
-_UNROLL = 32  # loops of more iterations are one operator
+UNROLL = 32  # loops of more iterations are one operator
 _BYTES_OF = {number: ELEMENT_BYTES[name] for name, number in PRIMITIVE_TYPES.items()}
 
 
-def graph_of_module(
-    module: Module,
-    source: str | Path,
-    name: str,
-    device: Device,
-    allow_unknown: bool = False,
-) -> CostGraph:
+def graph_of_module(module: Module, source: str | Path, name: str, device: Device) -> CostGraph:
     """Return the cost graph of an HLO module's entry computation.
+
+    A printed warning names opcodes that the competition does not number: they count as element-wise.
 
     Args:
         module: A sound module, such as :mod:`fastslow.hlo.reader` gives. An instruction with the compiler's
@@ -39,17 +37,19 @@ def graph_of_module(
         source: Its origin, for messages.
         name: Name of the graph.
         device: Whose roofline gives the times.
-        allow_unknown: Count operators that the competition does not number as element-wise.
 
     Raises:
-        DataError: An opcode is unknown, or nothing in the program takes time.
+        DataError: Nothing in the program takes time.
     """
-    evaluation = _Evaluation(module, Recorder(source, device, allow_unknown))
+    opcodes = {instruction.opcode for part in module.computations for instruction in part.instructions}
+    if unknown := sorted(opcode for opcode in opcodes if not opcode_number(opcode)):
+        print(f"warning: {source}: {', '.join(unknown)} count as element-wise", file=sys.stderr)
+    evaluation = _Evaluation(module, Recorder(source, device))
     entry = evaluation.computations[module.entry_computation_id]
     parameters = [i for i in entry.instructions if i.opcode == "parameter"]
     arguments = {i.parameter_number: evaluation.leaf_of(i.shape) for i in parameters}
     evaluation.run(entry, arguments)
-    return evaluation.recorder.graph(name, [arguments[number] for number in sorted(arguments)])
+    return evaluation.recorder.graph(name)
 
 
 class _Evaluation:
@@ -88,7 +88,6 @@ class _Evaluation:
 
     def _value(self, inst, values: list[Value], arguments, computation) -> Value:
         opcode = inst.opcode
-        self.recorder.known(opcode, inst.name)
         if opcode == "parameter":
             return arguments[inst.parameter_number]
         if opcode in LEAVES:
@@ -106,7 +105,7 @@ class _Evaluation:
         if opcode == "call":
             return self.run(self.computations[inst.called_computation_ids[0]], dict(enumerate(values)))
         trips = self._trips(inst) if opcode == "while" else 0
-        if 1 <= trips <= _UNROLL:
+        if 1 <= trips <= UNROLL:
             body = self.computations[inst.called_computation_ids[0]]
             state = values[0]
             for _ in range(trips):

@@ -47,7 +47,7 @@ def graph_of_arrays(
     operands: list[list[int]] = [[] for _ in opcodes]
     for producer, consumer in edges.tolist():
         operands[consumer].append(producer)
-    recorder, values = Recorder(source, device, allow_unknown=True), {}
+    recorder, values = Recorder(source, device), {}
     for node in order.tolist():
         own, opcode = [values[o] for o in operands[node]], opcodes[node]
         if opcode == "parameter" or opcode in LEAVES:
@@ -85,7 +85,7 @@ def _is_kernel(row: np.ndarray, shape: list[int]) -> bool:
     )
 
 
-def read_cost_graph(path: Path, device: Device, allow_unknown: bool = False) -> CostGraph:
+def read_cost_graph(path: Path, device: Device) -> CostGraph:
     """Read the cost graph of an HLO file (any kind of :mod:`fastslow.hlo.reader`) or a competition npz.
 
     Raises:
@@ -94,4 +94,4 @@ def read_cost_graph(path: Path, device: Device, allow_unknown: bool = False) -> 
     path = Path(path)
     if path.suffix == ".npz":
         return graph_of_arrays(_read_arrays(path), path, path.stem, device)
-    return graph_of_module(read_hlo(path).module, path, path.stem, device, allow_unknown)
+    return graph_of_module(read_hlo(path).module, path, path.stem, device)

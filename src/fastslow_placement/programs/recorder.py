@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.opcodes import OPCODES
-from fastslow.core.errors import DataError
 from fastslow_placement.programs.cost_graph import CostGraph, build, components
 from fastslow_placement.programs.roofline import Device, names
 
@@ -32,12 +30,10 @@ class Recorder:
     Args:
         source: Origin of the program, for messages.
         device: Whose roofline gives the times.
-        allow_unknown: Count operators that the competition does not number as element-wise.
     """
 
     source: str | Path
     device: Device
-    allow_unknown: bool = False
 
     def __post_init__(self):
         self._nodes: list[tuple] = []  # opcode, name, shape, seconds, flops, bytes written, resident, read
@@ -50,12 +46,6 @@ class Recorder:
         self._leaf_bytes.append(size)
         self._readers.append([])
         return frozenset([len(self._leaf_bytes) - 1])
-
-    def known(self, opcode: str, name: str) -> None:
-        """Raise :class:`DataError` if an opcode is not one of HLO's that the competition numbers."""
-        if opcode not in OPCODES and not self.allow_unknown:
-            remedy = "To count such operators as element-wise set allow_unknown=True"
-            raise DataError(self.source, f"unknown opcode {opcode!r} of {name}", remedy)
 
     def add(self, opcode, name, shape, size, values: Sequence[Value], flops: float, seconds=None) -> int:
         """Record an operator and return its number.
@@ -83,13 +73,8 @@ class Recorder:
             self._readers[leaf].append(node)
         return node
 
-    def graph(self, name: str, parameters: Sequence[Value] = ()) -> CostGraph:
-        """Return what was recorded; operators that read the same weights are one co-location group.
-
-        Args:
-            name: Name of the graph.
-            parameters: The program's parameters in their order, where they are known.
-        """
+    def graph(self, name: str) -> CostGraph:
+        """Return what was recorded; operators that read the same weights are one co-location group."""
         opcodes, labels, shapes, *values = zip(*self._nodes, strict=True) if self._nodes else [()] * 8
         columns = ("seconds", "flops", "output_bytes", "parameter_bytes", "read_bytes")
         leaves = zip(self._leaf_bytes, self._readers, strict=True)
@@ -97,14 +82,8 @@ class Recorder:
         together = [(readers[0], other) for readers in shared for other in readers[1:]]
         groups = components(np.array(together, np.int64).reshape(-1, 2), len(opcodes))
         values = dict(zip(columns, values, strict=True))
-        inputs = [self._first_reader(value) for value in parameters]
-        more = {"groups": groups, "names": labels, "inputs": inputs}
+        more = {"groups": groups, "names": labels}
         return build(self.source, name, opcodes, shapes, self._edges, **more, **values)
-
-    def _first_reader(self, parameter: Value) -> int:
-        leaves: set[int] = set()
-        _flatten(parameter, set(), leaves)
-        return min((readers[0] for leaf in leaves if (readers := self._readers[leaf])), default=-1)
 
 
 def _flatten(value: Value, nodes: set[int], leaves: set[int]) -> None:

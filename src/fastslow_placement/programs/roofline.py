@@ -1,9 +1,8 @@
 """Time of an operator by the roofline model (Williams et al. 2009), and constants of devices.
 
-Sources of the constants: NVIDIA's white papers of P100 (WP-08019) and V100 (WP-08608); TPU v3 from Jouppi et
-al., "A domain-specific supercomputer for training deep neural networks" (CACM 2020), per core. Latencies of
-launches and links are assumptions; the TPU's latency is the smallest estimate of its compiler, 260 cycles.
-``cpu`` is one core of a server with AVX-512, and shared memory as its link; all its numbers are assumptions.
+:data:`DEVICES` names the source of each device's constants. Latencies of launches and links are assumptions.
+A launch on a TPU takes the smallest estimate of its compiler, 260 cycles. ``cpu`` is one core of a server
+with AVX-512, and shared memory as its link; all its numbers are assumptions.
 """
 
 from collections.abc import Sequence
@@ -28,13 +27,14 @@ class Device:
 
     Args:
         name: Name.
-        flops_per_second: Peak, float32 on GPUs and bfloat16 on the TPU.
+        flops_per_second: Peak: float32 on p100 and v100, else dense bfloat16.
         bytes_per_second: Bandwidth of its memory.
         memory: Bytes.
         launch_seconds: Added to every operator.
         link_bytes_per_second: Bandwidth of one link in one direction.
         link_seconds: Latency of a transfer.
         clock: Cycles per second, for the compiler's estimates.
+        source: Where the numbers stand.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Device:
     link_bytes_per_second: _Rate
     link_seconds: _Seconds
     clock: _Rate = 1e9
+    source: str = ""
 
     def seconds(self, flops, moved_bytes):
         """Return the roofline time of operators with these FLOPs and bytes read and written."""
@@ -61,13 +62,17 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-DEVICES = {
-    "p100": Device("p100", 10.6e12, 732e9, 16e9, 5e-6, 20e9, 10e-6, 1.48e9),
-    "v100": Device("v100", 15.7e12, 900e9, 16e9, 5e-6, 25e9, 10e-6, 1.53e9),
-    "tpu-v3": Device("tpu-v3", 61.5e12, 450e9, 16e9, 260 / 0.94e9, 82e9, 1e-6, 0.94e9),
-    "cpu": Device("cpu", 0.1e12, 12e9, 8e9, 1e-6, 10e9, 1e-6, 2.5e9),
-}
-"""GPUs that NVLink joins, a core of a TPU v3 pod slice, a core of a CPU."""
+_DEVICES = (
+    Device("p100", 10.6e12, 732e9, 16e9, 5e-6, 20e9, 10e-6, 1.48e9, "NVIDIA WP-08019; a link of four"),
+    Device("v100", 15.7e12, 900e9, 16e9, 5e-6, 25e9, 10e-6, 1.53e9, "NVIDIA WP-08608; a link of six"),
+    Device("a100", 312e12, 2039e9, 80e9, 5e-6, 300e9, 10e-6, 1.41e9, "NVIDIA's data sheet, SXM; NVSwitch"),
+    Device("h100", 989e12, 3350e9, 80e9, 5e-6, 450e9, 10e-6, 1.83e9, "NVIDIA's data sheet, SXM; NVSwitch"),
+    Device("tpu-v3", 61.5e12, 450e9, 16e9, 260 / 0.94e9, 82e9, 1e-6, 0.94e9, "Jouppi et al., CACM 2020"),
+    Device("v5e", 197e12, 819e9, 16e9, 260 / 1.5e9, 50e9, 1e-6, 1.5e9, "docs.cloud.google.com/tpu/docs/v5e"),
+    Device("cpu", 0.1e12, 12e9, 8e9, 1e-6, 10e9, 1e-6, 2.5e9, "assumed"),
+)
+DEVICES = {device.name: device for device in _DEVICES}
+"""Devices by name; a ``tpu-v3`` is a core of a pod slice."""
 
 
 def read_device(name: str) -> Device:

@@ -49,7 +49,7 @@ class LocalProgram:
 def require_jax() -> None:
     """Raise :class:`SettingsError` that names what to install if JAX is not installed."""
     if importlib.util.find_spec("jax") is None:
-        raise SettingsError("jax is not installed, but evaluator=device needs it: pip install -e '.[device]'")
+        raise SettingsError("jax is not installed, but a function needs it: pip install -e '.[device]'")
 
 
 def device_name() -> str:

@@ -1,0 +1,46 @@
+"""The Python interface: ``fastslow.place`` and ``fastslow.load_placed``. ``docs/api.md`` has examples."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fastslow.core.errors import SettingsError
+from fastslow_placement.jax_program import JaxProgram
+from fastslow_placement.place import Placed, compare, read_function, read_problem, write_placed
+from fastslow_placement.place import load_placed as load_placed  # of the interface
+from fastslow_placement.settings import ZOO, PlaceSettings
+
+
+def place(source: str | Path | Callable, *arguments: Any, out: str | Path = "", **settings: Any) -> Placed:
+    """Place a program on several devices, and compare rules and searches by the cost model.
+
+    Args:
+        source: A function for ``jax.jit``, ``model.py:make``, an HLO file, a competition npz, or
+            ``zoo:NAME``.
+        *arguments: Arguments of the function: arrays or ``jax.ShapeDtypeStruct``; nothing is computed.
+        out: Folder to write to what the command writes; by default nothing is written.
+        **settings: Settings of ``fastslow place``, such as ``devices=4, device="h100"``; ``updates`` is 0
+            here: learning within a search does not pay.
+
+    Returns:
+        The placement: ``table`` (the methods), ``words()``, ``gain``, ``figures()``, and ``staged()``, the
+        placed function, which runs.
+
+    Raises:
+        SettingsError: A setting is wrong, no placement fits into the memory, or JAX is not installed.
+        DataError: The source is missing or broken, or JAX cannot trace the function.
+    """
+    values = {"updates": 0} | settings | ({"out": str(Path(out).expanduser().absolute())} if out else {})
+    if callable(source):
+        own = PlaceSettings(source=getattr(source, "__name__", type(source).__name__), **values)
+        program = JaxProgram(source, arguments, own.source)
+    elif arguments:
+        raise SettingsError(f"arguments: {len(arguments)} given, but {source} is no function")
+    else:
+        path = str(source) if str(source).startswith(ZOO) else str(Path(source).expanduser().absolute())
+        own = PlaceSettings(source=path, **values)
+        program = read_function(own)
+    placed = compare(own, read_problem(own, program), program)
+    if out:
+        write_placed(placed, own)
+    return placed

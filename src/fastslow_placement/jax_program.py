@@ -1,0 +1,260 @@
+"""A JAX function as a list of operators, which have costs and can be run one by one.
+
+The function is traced and nothing is computed. Calls are inlined and short loops (``scan``) are unrolled, as
+in an HLO module. A longer loop, a conditional or a rematerialised part is one operator with the
+cost of its body. JAX is imported when a function is read.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastslow.core.errors import DataError
+from fastslow.core.files import digest
+from fastslow_placement.programs.cost_graph import CostGraph
+from fastslow_placement.programs.hlo_graph import UNROLL
+from fastslow_placement.programs.recorder import LEAVES, OF_LEAVES, SPARSE, Recorder, Value
+from fastslow_placement.programs.roofline import Device, names, operator_flops
+from fastslow_programs.compiler.device import require_jax
+
+_CALLS = {
+    "jit": "jaxpr",
+    **dict.fromkeys(("closed_call", "custom_jvp_call", "custom_vjp_call"), "call_jaxpr"),
+}
+"""Primitives that are inlined, and the parameter that holds their function."""
+_BODIES = {
+    "scan": ["jaxpr"],
+    "while": ["body_jaxpr", "cond_jaxpr"],
+    "cond": ["branches"],
+    "remat2": ["jaxpr"],
+}
+"""Primitives that are one operator with the cost of these functions; of ``branches`` the most expensive."""
+_SAME = names("device_put sharding_constraint stop_gradient copy_p")  # the value is that of the operand
+_SPREAD = names("shard_map xla_pmap psum all_gather all_to_all ppermute pmax pmin axis_index")
+_HLO = {
+    **{"dot_general": "dot", "conv_general_dilated": "convolution", "broadcast_in_dim": "broadcast"},
+    **{"convert_element_type": "convert", "select_n": "select", "rev": "reverse", "cond": "conditional"},
+    **{"squeeze": "reshape", "expand_dims": "reshape", "bitcast_convert_type": "bitcast-convert"},
+    **{"scan": "while", "top_k": "sort", "add_any": "add", "sub": "subtract", "mul": "multiply"},
+    **{"div": "divide", "neg": "negate", "exp": "exponential", "max": "maximum", "min": "minimum"},
+    **dict.fromkeys(("argmax", "argmin", "cumsum", "cumprod", "cummax", "cumlogsumexp"), "reduce"),
+}
+"""HLO opcode of a JAX primitive whose name is another one."""
+
+
+class Operator(NamedTuple):
+    """An equation of a program.
+
+    Args:
+        name: Its name, of no other operator: the primitive, a number, and in parentheses the user's line.
+        equation: JAX's equation.
+        inputs: Numbers of the values that it reads.
+        outputs: Numbers of the values that it makes.
+    """
+
+    name: str
+    equation: Any
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    def run(self, *inputs: Any) -> Sequence[Any]:
+        """Return the outputs."""
+        from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+
+        pairs = zip(self.equation.invars, inputs, strict=True)
+        read = [(atom, value) for atom, value in pairs if not isinstance(atom, Literal)]
+        alone = Jaxpr((), [atom for atom, _ in read], self.equation.outvars, [self.equation])
+        return jaxpr_as_fun(ClosedJaxpr(alone, ()))(*[value for _, value in read])
+
+
+class JaxProgram:
+    """A traced function.
+
+    Args:
+        function: As for ``jax.jit``.
+        arguments: Its arguments: arrays or ``jax.ShapeDtypeStruct``, or trees of these.
+        name: Its name, for messages and tables.
+
+    Attributes:
+        operators: In the order of the program; what no result depends on is left out.
+        shapes: Shape and element type of each value, with ``shape`` and ``dtype``.
+        arguments: Numbers of the values that are the leaves of the arguments.
+        constants: Arrays and numbers that the function holds, by number of value.
+        results: Numbers of the values that are the leaves of the results.
+        wanted: The arguments as a tree of ``jax.ShapeDtypeStruct``.
+        tree: Structure of the results.
+
+    Raises:
+        DataError: JAX cannot trace the function on these arguments, or it is no program of one device.
+        SettingsError: JAX is not installed.
+    """
+
+    def __init__(self, function: Callable, arguments: Sequence[Any], name: str):
+        require_jax()
+        import jax
+
+        self.name, self.operators, self.shapes, self.constants = name, [], [], {}
+        try:
+            closed, results = jax.make_jaxpr(function, return_shape=True)(*arguments)
+        except Exception as error:  # whatever the user's function raises
+            reason = str(error).strip().partition("\n")[0]
+            problem = f"JAX cannot trace it ({type(error).__name__}: {reason})"
+            remedy = "Give what jax.jit(function)(*arguments) accepts; bind all else with functools.partial"
+            raise DataError(f"function {name}", problem, remedy) from error
+        if closed.effects:
+            problem = f"has side effects ({', '.join(map(str, closed.effects))})"
+            raise DataError(f"function {name}", problem, "Leave out jax.debug and callbacks")
+        self.wanted, self.tree = jax.tree.map(shape_of, tuple(arguments)), jax.tree.structure(results)
+        self.arguments = [self._value(var.aval) for var in closed.jaxpr.invars]
+        self.results = self._inline(closed, self.arguments)
+        used, kept = {*self.results}, []
+        for operator in reversed(self.operators):
+            if not used.isdisjoint(operator.outputs):
+                used.update(operator.inputs)
+                kept.append(operator)
+        self.operators = kept[::-1]
+
+    def _value(self, shape) -> int:
+        self.shapes.append(shape)
+        return len(self.shapes) - 1
+
+    def _constant(self, value) -> int:
+        number = self._value(shape_of(value))
+        self.constants[number] = value
+        return number
+
+    def _inline(self, function, inputs: Sequence[int]) -> list[int]:
+        """Add the operators of a jaxpr on these values, and return the values of its results."""
+        import jax
+        from jax.extend.core import Literal
+
+        jaxpr, held = function.jaxpr, [self._constant(own) for own in function.consts]
+        values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*held, *inputs], strict=True))
+
+        def read(atom) -> int:
+            return self._constant(atom.val) if isinstance(atom, Literal) else values[atom]
+
+        for equation in jaxpr.eqns:
+            primitive, own = equation.primitive.name, tuple(read(atom) for atom in equation.invars)
+            if primitive in _SPREAD:
+                problem = f"is spread over devices already ({primitive})"
+                raise DataError(f"function {self.name}", problem, "Give the function of one device")
+            if primitive in _CALLS:
+                outputs = self._inline(equation.params[_CALLS[primitive]], own)
+            elif primitive == "scan" and 1 <= equation.params["length"] <= UNROLL:
+                shapes = [var.aval for var in equation.invars]
+                outputs = self._inline(jax.make_jaxpr(_unrolled(equation.params))(*shapes), own)
+            elif primitive in _SAME:
+                outputs = own
+            else:
+                outputs = tuple(self._value(var.aval) for var in equation.outvars)
+                label = f"{primitive}.{len(self.operators)}{_where(equation)}"
+                self.operators.append(Operator(label, equation, own, outputs))
+            values.update(zip(equation.outvars, outputs, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    @property
+    def digest(self) -> str:
+        """Digest of the operators without their lines, and of all shapes: of a program that is the same."""
+        shapes = [f"{own.dtype}{list(own.shape)}" for own in self.shapes]
+        return digest([[operator.name.partition(" ")[0] for operator in self.operators], shapes])
+
+    def graph(self, device: Device) -> tuple[CostGraph, list[int]]:
+        """Return the cost graph, and the position in :attr:`operators` of each of its nodes.
+
+        Operators on constants alone are no nodes: every device can do them for itself.
+
+        Args:
+            device: Whose roofline gives the times.
+
+        Raises:
+            DataError: Nothing in the program takes time.
+        """
+        recorder, nodes = Recorder(f"function {self.name}", device), []
+        leaves = [*self.arguments, *self.constants]
+        values: dict[int, Value] = {n: recorder.leaf(_bytes(self.shapes[n])) for n in leaves}
+        for position, operator in enumerate(self.operators):
+            opcode, own = _opcode(operator.equation), [values[number] for number in operator.inputs]
+            if opcode in LEAVES | OF_LEAVES and all(isinstance(value, frozenset) for value in own):
+                value: Value = frozenset().union(*own)
+            else:
+                outputs = [self.shapes[number] for number in operator.outputs]
+                flops, seconds = _cost(operator.equation, device)
+                known = seconds if operator.equation.primitive.name in _BODIES else None
+                row = (opcode, operator.name, outputs[0].shape, sum(map(_bytes, outputs)), own, flops)
+                value = recorder.add(*row, known)
+                nodes.append(position)
+            values.update(dict.fromkeys(operator.outputs, value))
+        return recorder.graph(self.name), nodes
+
+
+def shape_of(leaf):
+    """Return an argument's ``jax.ShapeDtypeStruct``."""
+    import jax
+
+    return jax.ShapeDtypeStruct(jax.numpy.shape(leaf), jax.numpy.result_type(leaf))
+
+
+def _bytes(shape) -> float:
+    return float(prod(shape.shape)) * shape.dtype.itemsize
+
+
+def _unrolled(loop: dict) -> Callable:
+    """Return the function of a ``scan`` with these parameters, without a loop."""
+    from jax import lax
+    from jax.extend.core import jaxpr_as_fun
+
+    body, fixed, end = jaxpr_as_fun(loop["jaxpr"]), loop["num_consts"], loop["num_consts"] + loop["num_carry"]
+
+    def run(*inputs):
+        state, kept = list(inputs[fixed:end]), []
+        for step in range(loop["length"])[:: -1 if loop["reverse"] else 1]:
+            rows = [lax.index_in_dim(whole, step, keepdims=False) for whole in inputs[end:]]
+            made = body(*inputs[:fixed], *state, *rows)
+            state = made[: end - fixed]
+            kept.append([lax.expand_dims(own, (0,)) for own in made[end - fixed :]])
+        columns = zip(*kept[:: -1 if loop["reverse"] else 1], strict=True)
+        return [*state, *(lax.concatenate(column, 0) for column in columns)]
+
+    return run
+
+
+def _where(equation) -> str:
+    """Return the line of the user's file that an equation stems from, in parentheses."""
+    from jax._src.source_info_util import summarize
+
+    place = summarize(equation.source_info).partition(" ")[0].rpartition("/")[2]
+    return f" ({':'.join(place.split(':')[:2])})" if place else ""
+
+
+def _opcode(equation) -> str:
+    name = equation.primitive.name
+    return "reduce" if name.startswith("reduce_") else _HLO.get(name, name.replace("_", "-"))
+
+
+def _cost(equation, device: Device) -> np.ndarray:
+    """Return FLOPs and roofline seconds of an equation; the round of a loop without a known count is one."""
+    name, parameters, opcode = equation.primitive.name, equation.params, _opcode(equation)
+    if inner := [parameters[own] for own in _BODIES.get(name, [_CALLS[name]] if name in _CALLS else [])]:
+        choices = [own if isinstance(own, tuple) else (own,) for own in inner]
+        costs = [[_costs(function, device) for function in own] for own in choices]
+        return parameters.get("length", 1) * sum(max(own, key=lambda cost: cost[1]) for own in costs)
+    shapes, attributes = [list(atom.aval.shape) for atom in equation.invars], {}
+    if opcode == "dot":
+        (contracted, _), _ = parameters["dimension_numbers"]
+        attributes["contracted"] = prod(shapes[0][axis] for axis in contracted)
+    elif opcode == "convolution":
+        attributes["output_features"] = shapes[1][parameters["dimension_numbers"].rhs_spec[0]]
+    flops = operator_flops(opcode, equation.outvars[0].aval.shape, shapes, **attributes)
+    size, moved = (sum(_bytes(v.aval) for v in own) for own in (equation.outvars, equation.invars))
+    seconds = device.seconds(flops, size + (min(size, moved) if opcode in SPARSE else moved))
+    return np.array([flops, 0.0 if opcode in LEAVES or name in _SAME else seconds])
+
+
+def _costs(function, device: Device) -> np.ndarray:
+    """Return FLOPs and seconds of a function, one operation after the other."""
+    return sum(
+        (_cost(equation, device) for equation in getattr(function, "jaxpr", function).eqns), np.zeros(2)
+    )

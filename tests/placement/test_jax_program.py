@@ -1,0 +1,121 @@
+"""JAX functions: their cost is that of their HLO, and they run in stages on several devices."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastslow
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.hlo.messages import Module
+from fastslow_placement.jax_program import JaxProgram
+from fastslow_placement.programs.fusion import contract
+from fastslow_placement.programs.hlo_graph import graph_of_module
+from fastslow_placement.programs.roofline import DEVICES
+from fastslow_placement.programs.schedule import Scheduler
+from fastslow_placement.staged import stage_numbers
+from helpers.cases import cases
+from helpers.cost_graphs import DEVICE, random_graph
+
+jax = pytest.importorskip("jax")
+from helpers.jax_functions import arguments, loops, network  # noqa: E402
+
+RUN = """
+import sys, jax, numpy as np, fastslow
+sys.path.insert(0, sys.argv[2])
+from helpers import jax_functions as model
+from fastslow_placement.staged import Staged
+
+rng = np.random.default_rng(0)
+for function in (model.network, model.loops):
+    given = model.arguments()
+    wanted = jax.jit(function)(*given)
+    placed = fastslow.place(function, *given, devices=4, search=20, out=sys.argv[1])
+    problem = placed.problem
+    own = [Staged(placed.program, problem, decision) for decision in problem.draw(2, rng)]
+    stored = fastslow.load_placed(f"{sys.argv[1]}/{function.__name__}-placement-4", function, *given)
+    assert repr(stored) == repr(placed.staged()) and len(jax.devices()) == 4
+    for staged in (stored, placed.staged("one device"), *own):
+        for found in (staged(*given), staged(*given)):
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), found, wanted)
+            assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    used = {device for leaf in jax.tree.leaves(own[0](*given)) for device in leaf.devices()}
+    assert len(used) > 1 and len({stage.device for stage in own[0].stages}) > 2
+    order = {value: number for number, stage in enumerate(own[0].stages) for value in stage.outputs}
+    assert all(order.get(value, -1) < n for n, stage in enumerate(own[0].stages) for value in stage.inputs)
+fastslow.place(f"{model.__file__}:make", search=0, out=sys.argv[1])
+print(len(fastslow.load_placed(f"{sys.argv[1]}/jax_functions-make-placement-4").stages))
+"""
+
+
+def test_placed_functions_run_on_four_devices_as_on_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    words = [sys.executable, "-c", RUN, str(tmp_path), str(Path(__file__).parents[1])]
+    found = subprocess.run(words, capture_output=True, text=True)
+    assert found.returncode == 0 and int(found.stdout) >= 1, found.stderr
+
+
+def slopes(weights, x):
+    return jax.grad(lambda own: jax.nn.softmax(jax.nn.relu(x @ own[0]) @ own[1]).sum())(weights["layers"][0])
+
+
+@cases("function, most", [(slopes, 1e-6), (network, 0.15), (loops, 10.0)])
+def test_the_cost_of_a_function_is_that_of_its_hlo(function, most):
+    """Of tiny operators, of which HLO has more for rematerialised parts and random numbers (ten times)."""
+    name, device = function.__name__, DEVICES["h100"]
+    hlo = jax.jit(function).trace(*arguments()).lower().compiler_ir("hlo")
+    module = Module.FromString(hlo.as_serialized_hlo_module_proto())
+    hlo_graph = graph_of_module(module, name, name, device)
+    wanted = contract(hlo_graph, device)
+    graph, nodes = JaxProgram(function, arguments(), name).graph(device)
+    found = contract(graph, device)
+    assert len(nodes) == len(graph) == len({*graph.names})
+    dots = [sorted(g.flops[[opcode == "dot" for opcode in g.opcodes]]) for g in (graph, hlo_graph)]
+    assert dots[0] == dots[1] and len(dots[0]) > 2
+    assert wanted.seconds.sum() == pytest.approx(found.seconds.sum(), rel=most)
+
+
+@cases("seed", range(20))
+def test_stages_are_runs_of_a_device_that_send_at_their_end(seed):
+    graph, rng = random_graph(seed, 14, 0.2), np.random.default_rng(seed)
+    timeline = Scheduler(graph, 3, DEVICE).run(rng.integers(0, 3, 14))
+    stage, place = stage_numbers(timeline, graph), timeline.placement
+    last = {stage[node]: node for node in timeline.order}
+    for producer, consumer in graph.edges:
+        far = place[producer] != place[consumer]
+        assert stage[producer] < stage[consumer] or not far and stage[producer] == stage[consumer]
+        assert not far or last[stage[producer]] == producer
+    assert all(len({*place[stage == number]}) == 1 for number in stage)
+
+
+def test_what_cannot_be_placed_or_run_is_refused_with_the_remedy(tmp_path):
+    weights, x = arguments()
+    for function, given, said in (
+        (lambda x: 1 if x > 0 else 2, (1.0,), "JAX cannot trace it .*functools.partial"),
+        (lambda x: x, (), "JAX cannot trace it .*missing 1 required"),
+        (lambda x: jax.debug.print("{}", x) or x + 1, (x,), "has side effects .*Leave out jax.debug"),
+        (lambda x: x, (x,), "holds no operator that takes time"),
+    ):
+        with pytest.raises(DataError, match=said):
+            fastslow.place(function, *given)
+    placed = fastslow.place(network, weights, x, devices=3, search=0, out=tmp_path)
+    staged = placed.staged()
+    with pytest.raises(SettingsError, match="devices: 1 are here, 3 wanted.*XLA_FLAGS"):
+        staged(weights, x, devices=jax.devices()[:1])
+    three = jax.devices()[:1] * 3
+    for given, said in (((weights,), "none is given"), ((weights, x[0]), r"\[1\] Shape.* was placed")):
+        with pytest.raises(TypeError, match=said):
+            staged(*given, devices=three)
+    with pytest.raises(TypeError, match="runs on its own: place the function that jax.jit"):
+        jax.grad(lambda x: staged(weights, x, devices=three)["loss"])(x)
+    with pytest.raises(SettingsError, match="method: 'best' is none of one device, human"):
+        placed.staged("best")
+    with pytest.raises(SettingsError, match="cannot run; give a JAX function"):
+        fastslow.place("zoo:inception_b32", devices=2, search=0).staged()
+    with pytest.raises(DataError, match="whose operators and shapes are not those"):
+        fastslow.load_placed(tmp_path / "network-placement-3", loops, weights, x)
+    with pytest.raises(SettingsError, match="arguments: 1 given"):
+        fastslow.place("zoo:inception_b32", 3)
