@@ -43,8 +43,8 @@ class EnsembleSettings(Settings):
     features: str = unkeyed("features/sample/layout-xla-random")
     """Features folder of the collection; any that was built from the same data will do."""
     runs: list[str] = [f"runs/sample/{m}-layout-xla-random-s0" for m in ("gnn", "ranker")]
-    """Run folders of the members: networks, rankers, other ensembles; where there are none, ridge regression
-    stands for them."""
+    """Run folders of the members: networks, rankers, other ensembles; if empty, the ridge regression of the
+    baselines is the only member."""
     extra: Names = []
     """Models of your own that are members too: patterns of run folders, such as ``runs/mine/*``. Of these the
     runs of this collection take part."""

@@ -39,7 +39,7 @@ class RankerTables:
 
 
 def read_training(settings: RankerSettings, sources: Mapping[str, Features] | None = None) -> RankerTables:
-    """Read the tables that the settings name, or those of other features by slug.
+    """Read the tables that the settings name, or tables of the given features by slug.
 
     The tables, and so the trees, are the same whichever of the collections that ``train_on`` joins is named.
 

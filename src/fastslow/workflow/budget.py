@@ -55,8 +55,8 @@ class Choice:
 def choose(models: Sequence[Model], seeds: Mapping[str, int], seconds: float, together: int) -> Choice | None:
     """Choose the most that fits into some seconds.
 
-    First fewer seeds are trained, each on whole graphs where that fits and else on segments. A single seed
-    that does not fit gets a share of its epochs and trees.
+    First fewer seeds are trained, each on whole graphs where that fits and else on segments. Where a
+    single seed does not fit, epochs and trees are cut.
 
     Args:
         models: The models.
@@ -105,7 +105,7 @@ def plan_hours(plan: Plan, seconds: float) -> tuple[dict[str, Any], str]:
         if wanted and len(own) == len(wanted) and (choice := choose(own, seeds, left, together)):
             return _settings(plan, own, seeds, choice, chosen), _words(own, seeds, choice, together)
     said = f"{max(left, 0) / 3600:.2g} h are left for training: too little for any model"
-    return {"models": RULES}, f"{said}; ridge regression on the configurations' features stands for them"
+    return {"models": RULES}, f"{said}; ridge regression on the configurations' features is submitted"
 
 
 def _rounds(step: Step) -> int:

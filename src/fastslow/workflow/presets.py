@@ -88,7 +88,7 @@ PRESETS: dict[str, dict[str, dict]] = {
 MODELS = {"layout": ("gnn", "ranker"), "tile": ("gnn", "ranker")}
 """Every model, by kind."""
 RULES = "rules"
-"""The choice of no model: ridge regression on the configurations' features stands for them."""
+"""The choice of no model: the ensembles are ridge regressions on the configurations' features."""
 
 SEEDS = {
     "sample": {"tile": 1},

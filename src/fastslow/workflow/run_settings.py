@@ -36,8 +36,8 @@ class RunSettings(Settings):
     """Seeds of each model; 0 for 3, but 1 for tile in the preset ``sample`` and for all in ``smoke``, 5 in
     ``kaggle-full``."""
     models: str = ""
-    """Models to train, of ``gnn,ranker``; the preset's if empty; ``rules`` for none, ridge regression stands
-    for them."""
+    """Models to train, of ``gnn,ranker``; the preset's if empty. ``rules`` trains none and submits ridge
+    regression."""
     hours: Annotated[float, Ge(0), Le(10_000)] = 0.0
     """Hours that the run may take here. Steps are measured; then seeds and epochs are chosen, at most the
     preset's, and networks learn from segments of large graphs where whole ones take too long. Features and a
