@@ -133,26 +133,6 @@ def _predictor(one: Training, name: str, together: int) -> Callable[[], object]:
     return lambda: predict(one.network, one.dataset, slug, "test", together)
 
 
-def out_of_memory(options: argparse.Namespace) -> list[dict]:
-    """Let a step run out of memory: it continues with fewer configurations, and the weights stay finite."""
-    if options.device.type == "cpu":
-        return []
-    total = torch.cuda.get_device_properties(options.device).total_memory
-    one = training(_largest(options.files), options.device, configs_per_step=1_000, hidden_channels=256)
-    one.settings = one.settings.replace(configs_per_step=16)
-    one.run_epoch()  # allocates weights and optimizer state
-    needed, held = peak_bytes(one.run_epoch, options.device)
-    one.settings = one.settings.replace(configs_per_step=1_000)
-    torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction((held + 4 * needed) / total)
-    try:
-        losses = [one.run_epoch() for _ in range(3)]
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
-    recovered = bool(one.fits.warnings) and bool(np.isfinite(losses).all())
-    return [{"what": "; ".join(one.fits.warnings) or "memory did not run out", "ok": recovered}]
-
-
 def _largest(files: list[Path]) -> Path:
     return max(files, key=lambda path: path.stat().st_size)
 
@@ -160,7 +140,6 @@ def _largest(files: list[Path]) -> Path:
 PARTS: dict[str, Callable[[argparse.Namespace], list[dict]]] = {
     "exactness": exactness,
     "large": large,
-    "out-of-memory": out_of_memory,
 }
 
 

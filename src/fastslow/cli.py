@@ -59,13 +59,13 @@ class Command(NamedTuple):
 
 
 _RUN_MAIN = (
-    "data preset name seeds jobs models cluster plan features.layout.hops gnn.layout.epochs "
+    "data preset name hours seeds jobs models cluster plan features.layout.hops gnn.layout.epochs "
     "gnn.layout.learning_rate ranker.layout.num_iterations"
 )
 _RUN_EXAMPLES = (
     "",
     "--plan",
-    "data=kaggle jobs=4",
+    "data=kaggle hours=4",
     "name=mine seeds=3 gnn.layout.epochs=50 features.layout.hops=1",
 )
 

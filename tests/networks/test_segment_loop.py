@@ -47,7 +47,7 @@ def test_an_interrupted_training_equals_one_that_was_not(settings, tmp_path, cap
 def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path):
     settings = settings.replace(segment_training="gst+ed", dropout=0.3, epochs=2)
     train(settings)
-    for module in ("hardware.step_examples", "segments.training"):
+    for module in ("training.train", "segments.training"):
         monkeypatch.setattr(f"fastslow.networks.{module}.prefetch", iter)
     train(into(settings, tmp_path / "in turn"))
     assert same_run(tmp_path, tmp_path / "in turn")

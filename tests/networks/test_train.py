@@ -5,7 +5,6 @@ import pytest
 import torch
 
 import fastslow.networks.hardware.devices
-import fastslow.networks.hardware.step_examples
 import fastslow.networks.training.run_folder
 import fastslow.networks.training.train
 import fastslow.networks.training.validation
@@ -17,7 +16,6 @@ from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
-from fastslow.networks.hardware.step_examples import StepExamples
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
@@ -525,7 +523,7 @@ def test_the_host_never_waits_for_the_gpu_within_a_step(settings, precision):
     training = make_training(settings.replace(device="cuda"))
     training.run_epoch()
     drawn = [(name, np.arange(16), None) for name in training.names]
-    examples = StepExamples(training.example, drawn, training.fits, [0])
+    examples = iter([training.example(item) for item in drawn])
     torch.cuda.set_sync_debug_mode("error")
     try:
         losses = training.step(examples, [0] * len(drawn), len(drawn), 1e-3)

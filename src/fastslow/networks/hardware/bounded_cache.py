@@ -26,12 +26,6 @@ class BoundedCache(Generic[_Value]):
         """Return the number of values that are kept."""
         return len(self._values)
 
-    def clear(self) -> None:
-        """Drop every value."""
-        with self._lock:
-            self._values.clear()
-            self.held_bytes = 0
-
     def get(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
         """Return the value of a key, made where it is not kept."""
         with self._lock:

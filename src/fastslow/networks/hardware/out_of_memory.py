@@ -1,8 +1,8 @@
-"""Continue with less at a time when memory runs out."""
+"""Predict fewer configurations at a time when memory runs out; name what to lower when a training does."""
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import torch
@@ -21,7 +21,7 @@ def ran_out_of_memory(error: BaseException) -> bool:
 
 
 class OutOfMemory(FastslowError):
-    """A training needs more memory than there is, with batches as small as can be."""
+    """A training needs more memory than there is."""
 
 
 @contextlib.contextmanager
@@ -32,8 +32,8 @@ def explain_memory() -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not ran_out_of_memory(error):
             raise
-        lower = "lower hidden_channels, num_layers or the hops of the features, or take JOBS=1"
-        raise OutOfMemory(f"memory ran out: {lower}") from None
+        lower = "lower configs_per_step, hidden_channels, num_layers or the hops of the features"
+        raise OutOfMemory(f"memory ran out: {lower}, or take JOBS=1") from None
 
 
 class Shrinking:
@@ -42,16 +42,10 @@ class Shrinking:
     Args:
         size: Size to start with.
         what: Name of the things that ``size`` counts, for the one message.
-        caches: Called after memory ran out, to drop what is only cached.
     """
 
-    def __init__(self, size: int, what: str, caches: Sequence[Callable[[], None]] = ()):
-        self.size, self._what, self._caches, self._said = size, what, caches, False
-
-    @property
-    def warnings(self) -> list[str]:
-        """A warning with the size that was reached, once memory ran out; else empty."""
-        return [f"memory ran out: continued with {self._what} {self.size}"] if self._said else []
+    def __init__(self, size: int, what: str):
+        self.size, self._what, self._said = size, what, False
 
     def run(self, work: Callable[[int], Result]) -> Result:
         """Return ``work(size)``; where memory runs out, halve the size and call it again.
@@ -72,8 +66,6 @@ class Shrinking:
 
     def _shrink(self) -> None:
         self.size = max(2, self.size // 2)
-        for clear in self._caches:
-            clear()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         if not self._said:

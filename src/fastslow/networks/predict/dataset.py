@@ -84,10 +84,6 @@ class GraphDataset:
         graph = self.sources[slug].graph(split, stem)
         return PreparedGraph(graph, self.node_scaler, self.config_scaler, **self._graph_options)
 
-    def clear(self) -> None:
-        """Drop the cached graphs."""
-        self._cache.clear()
-
     def num_configs(self, split: str, name: str) -> int:
         """Return the number of distinct configurations of a graph, without reading it."""
         if split not in self._sizes:

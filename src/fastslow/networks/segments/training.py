@@ -24,7 +24,7 @@ from torch import Tensor
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.memory import held_bytes, step_memory
 from fastslow.networks.hardware.bounded_cache import BoundedCache
-from fastslow.networks.hardware.step_examples import prefetch
+from fastslow.networks.hardware.prefetch import prefetch
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset

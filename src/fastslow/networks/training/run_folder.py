@@ -36,7 +36,7 @@ def write_runs(artifact: Artifact, training: Any) -> None:
         training: The finished :class:`fastslow.networks.training.train.Training`.
     """
     dataset, writes = training.dataset, distributed.rank() == 0
-    valid, of_training = {}, [*training.warnings, *training.fits.warnings]
+    valid, of_training = {}, list(training.warnings)
     warnings = list(of_training)
     for slug, run in zip(dataset.sources, artifact.parts, strict=True):
         valid[slug], predicted = training.validation.choose_weights(slug)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.adamw import AdamW
 from fastslow.networks.hardware.bounded_cache import BoundedCache
 from fastslow.networks.hardware.devices import autocast, loss_scaler, seed_generator
-from fastslow.networks.hardware.out_of_memory import Shrinking, explain_memory
-from fastslow.networks.hardware.step_examples import StepExamples
+from fastslow.networks.hardware.out_of_memory import explain_memory
+from fastslow.networks.hardware.prefetch import prefetch
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.model.network import RankingNetwork
@@ -77,8 +77,6 @@ class Training:
         self.warnings: list[str] = []
         self._whole = BoundedCache[Example](step_memory() // 4, held_bytes)
         self._freed = FreedMemory()
-        caches = self._whole.clear, dataset.clear, self._freed.release
-        self.fits = Shrinking(settings.configs_per_step, "configs_per_step", caches)
 
     def run_epoch(self) -> float:
         """Train on every graph once; return the mean loss."""
@@ -94,9 +92,7 @@ class Training:
         steps = math.ceil(len(names) / settings.graphs_per_step)
         groups = np.array_split(np.arange(len(names)), steps)
         own = np.concatenate([distributed.share(group) for group in groups])  # of several processes
-        random = [settings.seed, self.epoch]
-        examples = StepExamples(self.example, [drawn[n] for n in own], self.fits, random)
-        losses = []
+        examples, losses = prefetch(map(self.example, [drawn[n] for n in own])), []
         for position, group in enumerate(groups):
             rate = scheduled(settings, self.epoch, position, steps)
             losses += self.step(examples, seeds[distributed.share(group)].tolist(), len(group), rate)
@@ -104,33 +100,26 @@ class Training:
         self.epoch += 1
         return distributed.mean_loss(losses, self.dataset.device)
 
-    def step(self, examples: StepExamples, seeds: list[int], size: int, rate: float) -> list:
-        """Take one step on ``size`` graphs, of which this process has one for each of its ``seeds``.
+    def step(self, examples: Iterator[Example], seeds: list[int], size: int, rate: float) -> list:
+        """Take one step on ``size`` graphs, of which this process takes an example for each of its ``seeds``.
 
         Returns:
             The losses of its examples on the device, without waiting for it.
         """
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
-        examples.begin(len(seeds))
-        # where memory runs out, the step is taken again on fewer configurations
-        losses = self.fits.run(lambda _: self.add_gradients(examples, seeds, size))
+        self.optimizer.zero_grad(set_to_none=True)
+        losses = []
+        for seed, (batch, runtime) in zip(seeds, examples, strict=False):
+            seed_generator(self.dataset.device, seed)  # the same dropout whichever process has it
+            loss = self.graph_loss(batch, runtime)
+            self.scaler.scale(loss / size).backward()
+            losses.append(loss.detach())
         distributed.add_gradients(self.network)
         self.scaler.unscale_(self.optimizer)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.max_grad_norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        return losses
-
-    def add_gradients(self, examples: Iterable[Example], seeds: list[int], size: int) -> list:
-        """Add up the gradients of the examples of a step on ``size`` graphs, and return their losses."""
-        self.optimizer.zero_grad(set_to_none=True)
-        losses = []
-        for seed, (batch, runtime) in zip(seeds, examples, strict=True):
-            seed_generator(self.dataset.device, seed)  # the same dropout whichever process has it
-            loss = self.graph_loss(batch, runtime)
-            self.scaler.scale(loss / size).backward()
-            losses.append(loss.detach())
         return losses
 
     def draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
