@@ -11,9 +11,9 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="what it does 
 
 
 def test_without_a_gpu_it_runs_the_smallest_size_and_says_so(capsys):
-    assert gpu.main(["--only", "exactness", "large", "out-of-memory"]) == 0
+    assert gpu.main(["--only", "exactness", "large"]) == 0
     said = capsys.readouterr()
-    assert "No GPU" in said.err and said.out.count("Needs a GPU.") == 1
+    assert "No GPU" in said.err
     parts = json.loads(said.out.splitlines()[-1])["parts"]
     assert [row["precision"] for row in parts["exactness"]] == ["float32"]
     assert all(row["seconds"] > 0 for row in parts["large"])

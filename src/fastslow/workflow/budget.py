@@ -51,6 +51,10 @@ class Choice:
     share: float
     cut: bool
 
+    def trained(self, seeds: Mapping[str, int], section: str) -> int:
+        """Return the number of seeds of a section: its own, or where there are fewer, the same for all."""
+        return seeds[section] if self.seeds == max(seeds.values()) else self.seeds
+
 
 def choose(models: Sequence[Model], seeds: Mapping[str, int], seconds: float, together: int) -> Choice | None:
     """Choose the most that fits into some seconds.
@@ -70,7 +74,7 @@ def choose(models: Sequence[Model], seeds: Mapping[str, int], seconds: float, to
 
     def takes(choice: Choice) -> float:
         each = {model.section: model.seconds(choice.share, choice.cut) for model in models}
-        total = sum(own * min(choice.seeds, seeds[name]) for name, own in each.items())
+        total = sum(own * choice.trained(seeds, name) for name, own in each.items())
         return max(total / together, *each.values())
 
     whole = [Choice(n, 1.0, cut) for n in range(max(seeds.values()), 0, -1) for cut in (False, True)]
@@ -92,8 +96,8 @@ def plan_hours(plan: Plan, seconds: float) -> tuple[dict[str, Any], str]:
     seeds = {name: sum(step.section == name for step in plan.steps("train")) for name in steps}
     resources, began = machine_resources(), time.monotonic()
     long = sum(isinstance(step.settings, TrainSettings) for step in steps.values())
-    shares = share_cores(resources.cores, plan.jobs or resources.cores, long, len(steps) - long)
-    together = len(resources.gpus) or shares.together
+    most = plan.jobs or resources.cores
+    together = len(resources.gpus) or share_cores(resources.cores, most, long, len(steps) - long).together
     cores, memory = max(1, resources.cores // together), resources.memory // together
     share = {STEP_CORES: str(cores), STEP_MEMORY: str(memory), "OMP_NUM_THREADS": str(cores)}
     speeds = measure(steps.values(), together, share, seconds * _MEASURING) if seconds > 0 else {}
@@ -103,7 +107,7 @@ def plan_hours(plan: Plan, seconds: float) -> tuple[dict[str, Any], str]:
         own = [model for model in models if model.section.startswith(chosen)]
         wanted = [name for name in steps if name.startswith(chosen)]
         if wanted and len(own) == len(wanted) and (choice := choose(own, seeds, left, together)):
-            return _settings(plan, own, seeds, choice, chosen), _words(own, seeds, choice, together)
+            return _settings(own, seeds, choice, chosen), _words(own, seeds, choice, together)
     said = f"{max(left, 0) / 3600:.2g} h are left for training: too little for any model"
     return {"models": RULES}, f"{said}; ridge regression on the configurations' features is submitted"
 
@@ -114,10 +118,10 @@ def _rounds(step: Step) -> int:
 
 
 def _settings(
-    plan: Plan, models: Sequence[Model], seeds: Mapping[str, int], choice: Choice, chosen: str
+    models: Sequence[Model], seeds: Mapping[str, int], choice: Choice, chosen: str
 ) -> dict[str, Any]:
     found: dict[str, Any] = {"models": chosen} if chosen else {}
-    if choice.seeds < max(seeds[model.section] for model in models):
+    if choice.seeds < max(seeds.values()):
         found["seeds"] = choice.seeds
     for model in models:
         network = model.section.startswith("gnn")
@@ -135,7 +139,7 @@ def _words(models: Sequence[Model], seeds: Mapping[str, int], choice: Choice, to
     rows = [
         {
             "model": model.section,
-            "seeds": min(choice.seeds, seeds[model.section]),
+            "seeds": choice.trained(seeds, model.section),
             "rounds": f"{model.part(choice.share)} of {model.rounds}",
             "graphs": "in segments" if choice.cut and len(model.speeds) > 1 else "whole",
             "seconds a round": f"{model.speeds[-1 if choice.cut else 0].each:.2g}",
