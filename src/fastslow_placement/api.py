@@ -6,8 +6,7 @@ from typing import Any
 
 from fastslow.core.errors import SettingsError
 from fastslow_placement.jax_program import JaxProgram
-from fastslow_placement.place import Placed, compare, read_function, read_problem, write_placed
-from fastslow_placement.place import load_placed as load_placed  # of the interface
+from fastslow_placement.place import Placed, compare, load_placed, read_function, read_problem, write_placed  # noqa: F401
 from fastslow_placement.settings import ZOO, PlaceSettings
 
 

@@ -8,12 +8,11 @@ with the remedy.
 import hashlib
 import io
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fastslow.core.errors import DataError, StorageError, explain_storage
 from fastslow.core.files import atomic_path
@@ -76,13 +75,14 @@ def load_weights(network: nn.Module, path: Path, remedy: str) -> None:
     """Load the weights of a finished run into a network of the same size.
 
     Raises:
-        DataError: The file cannot be read, or holds the weights of another network or ones that are not
-            finite.
+        DataError: The file cannot be read, or its weights are another network's or not finite.
     """
-    weights = read_tensors(path, remedy)
-    if problem := _mismatch(weights, network.state_dict()):
-        raise DataError(path, problem, remedy)
-    network.load_state_dict(weights)
+    try:
+        network.load_state_dict(read_tensors(path, remedy))
+    except (RuntimeError, TypeError, AttributeError, KeyError):
+        raise DataError(path, "the weights are those of another network", remedy) from None
+    if not all(value.isfinite().all() for value in network.state_dict().values()):
+        raise DataError(path, "has a value that is not finite", remedy)
 
 
 def read_checkpoint(path: Path, mark: str) -> dict | None:
@@ -117,16 +117,3 @@ def read_checkpoint(path: Path, mark: str) -> dict | None:
         os.replace(path, aside)
     print(f"{path}: damaged, {problem}. It is kept as {aside.name}; the training restarts", flush=True)
     return None
-
-
-def _mismatch(weights: Any, wanted: Mapping[str, Tensor]) -> str:
-    """Return how weights differ from a network's own in names, shapes or finiteness."""
-    if not isinstance(weights, dict) or weights.keys() != wanted.keys():
-        return "the weights are those of another network"
-    for name, tensor in wanted.items():
-        own = weights[name]
-        if not isinstance(own, Tensor) or own.shape != tensor.shape or own.dtype != tensor.dtype:
-            return f"{name} is not {tensor.dtype} of shape {tuple(tensor.shape)}"
-        if not torch.isfinite(own).all():
-            return f"{name} has a value that is not finite"
-    return ""
