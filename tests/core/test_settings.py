@@ -141,6 +141,31 @@ def test_a_variable_of_a_scratch_cell_is_printed_and_no_error(notebook):
         notebook.settings()
 
 
+class One(Settings):
+    """Settings of a notebook that shows its main ones."""
+
+    main = ("folder",)
+    folder: str = "one"
+    evaluate_every: int = 2
+
+
+class Two(One):
+    """Settings of another notebook, with one of the same name."""
+
+
+def test_a_setting_that_is_given_again_in_a_second_notebook_counts():
+    """Small numbers are one object: the cells that ran say whether it was given again."""
+    notebook = Notebook()
+    notebook.shell.user_ns.update(One=One, Two=Two)
+    notebook.run("evaluate_every = 5", "one = One.from_variables(globals())")
+    notebook.run("two = Two.from_variables(globals())")
+    assert notebook.shell.user_ns["two"] == Two()
+    notebook.run("evaluate_every = 5", "two = Two.from_variables(globals())")
+    assert notebook.shell.user_ns["two"] == Two(evaluate_every=5)
+    notebook.run("two = Two.from_variables(globals())")
+    assert notebook.shell.user_ns["two"] == Two(evaluate_every=5)
+
+
 def test_an_error_of_ours_is_one_line_in_a_notebook():
     for error in (
         SettingsError("epochs: 0 is not 1 or more"),

@@ -97,9 +97,8 @@ Unread = Mapping[str, tuple[str, str]]
 
 _PLAIN = (Number, str, list, PurePath)  # what people give a setting; results of cells are of other types
 _ODD = (tuple, dict, types.NoneType)
-_REFUSED = (
-    "_refused_settings"  # variable of a notebook: value of each refused one, and how many cells had run
-)
+# variable of a notebook: by name the class that saw a variable, its value, and how many cells had run
+_SEEN = "_seen_settings"
 _ALIKE = 0.75  # similarity of a misspelt name
 _UNKEYED: dict[str, JsonValue] = {"key": False}
 PLAY = "play"
@@ -212,7 +211,8 @@ class Settings(BaseModel):
 
         A variable of another name is an error where papermill injected it or where the name looks like a
         misspelt setting, until the settings are made again and no cell has named it since. A printed line
-        names all other numbers, texts and lists.
+        names all other numbers, texts and lists. Settings of a notebook that ran before in the same kernel
+        are ignored, unless a cell has named them since.
 
         Args:
             variables: The notebook's ``globals()``.
@@ -220,24 +220,32 @@ class Settings(BaseModel):
         Raises:
             SettingsError: A variable is no setting, or a value is not allowed.
         """
-        refused, cells = variables.setdefault(_REFUSED, {}), list(variables.get("In", ()))
+        seen, cells = variables.setdefault(_SEEN, {}), list(variables.get("In", ()))
+
+        def seen_by(name: str) -> type | None:
+            """Return the class that saw a variable as it is, if no cell has named it since."""
+            reader, value, ran = seen.get(name, (None, None, 0))
+            again = any(re.search(rf"\b{re.escape(name)}\b", cell) for cell in cells[ran:])
+            return reader if value is variables[name] and not again else None
+
         injected, unused = _injected(variables), []
         for name in cls._unknown(variables):
             value, private = variables[name], name.startswith("_")
             close = not private and isinstance(value, (*_PLAIN, *_ODD)) and cls._resembles(name)
-            if name in injected or close:
-                before, ran = refused.get(name, (None, 0))
-                named = any(re.search(rf"\b{re.escape(name)}\b", cell) for cell in cells[ran:])
-                if named or before is not value:
-                    refused[name] = value, len(cells)
-                    said = f"{name}: no such setting of {cls.__name__}; {cls._hint(name)}"
-                    raise SettingsError(f"{said}. Correct its name and run that cell again")
-                unused.append(name)
-            elif not private and isinstance(value, _PLAIN):
-                unused.append(name)
+            refused = name in injected or close
+            if refused and seen_by(name) is not cls:
+                seen[name] = cls, value, len(cells)
+                remedy = "Correct its name and run that cell again"
+                raise SettingsError(f"{name}: no such setting of {cls.__name__}; {cls._hint(name)}. {remedy}")
+            unused += [name] * (refused or (not private and isinstance(value, _PLAIN)))
         if unused:
             print(f"no settings of {cls.__name__}, not used: {', '.join(unused)}")
-        return cls(**{name: variables[name] for name in cls.model_fields if name in variables})
+        values = {name: variables[name] for name in cls.model_fields if name in variables}
+        for name in values.keys() - {*cls.main} if cls.main else ():
+            if seen_by(name) not in (None, cls):
+                del values[name]  # of a notebook that ran before
+        seen.update({name: (cls, value, len(cells)) for name, value in values.items()})
+        return cls(**values)
 
     @classmethod
     def from_texts(
