@@ -59,7 +59,7 @@ class Command(NamedTuple):
 
 
 _RUN_MAIN = (
-    "data preset name hours seeds jobs models cluster plan features.layout.hops gnn.layout.epochs "
+    "data preset name hours seeds jobs models plan features.layout.hops gnn.layout.epochs "
     "gnn.layout.learning_rate ranker.layout.num_iterations"
 )
 _RUN_EXAMPLES = (

@@ -43,7 +43,8 @@ def record_run(
         raise SettingsError(f"name: runs/{folder.name} holds a single model; give this run another NAME")
     if folder.name == PLAY:
         raise SettingsError(f"name: notebooks run by hand write to runs/{PLAY}; give this run another NAME")
-    facts = {"data": data, "preset": preset, "settings": dict(settings), "chosen": dict(chosen)}
+    facts = {"data": data, "preset": preset, "settings": dict(settings)}
+    facts |= {"chosen": dict(chosen)} if chosen else {}
     with contextlib.suppress(DataError):  # broken: written anew
         if read_run_record(folder) == facts:
             return

@@ -102,12 +102,9 @@ class Resumed(NamedTuple):
 
 def add_chosen(settings: RunSettings, chosen: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a run with what a budget of hours chose in place of its own."""
-    dropped = {*MODELS["layout"]} - {*chosen.get("models", ",".join(MODELS["layout"])).split(",")}
-    kept = [
-        text
-        for text in settings.set
-        if text.partition("=")[0] not in chosen and text.partition(".")[0] not in dropped
-    ]
+    kept_models = chosen.get("models", ",".join(MODELS["layout"])).split(",")
+    gone = {*chosen, *MODELS["layout"]} - {*kept_models}
+    kept = [own for own in settings.set if gone.isdisjoint({own.partition("=")[0], own.partition(".")[0]})]
     steps = [f"{name}={value!r}" for name, value in chosen.items() if "." in name]
     own = {name: value for name, value in chosen.items() if "." not in name}
     return settings.replace(**own, set=[*kept, *steps])

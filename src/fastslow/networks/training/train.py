@@ -159,11 +159,6 @@ class Training:
             prediction = (self.segments or self.network)(batch)
         return self.loss(prediction, runtime)
 
-    def is_late(self) -> bool:
-        """Return whether the hours of this training are over."""
-        limit = 3600 * self.settings.hours
-        return limit > 0 and distributed.from_first(lambda: self.seconds > limit)
-
     def run(self, folder: Path, mark: str) -> None:
         """Train to the end, resuming from the folder's checkpoint where it carries the same mark.
 
@@ -177,12 +172,12 @@ class Training:
         if load_checkpoint(self, folder, mark) and not quiet:
             print(f"{folder.name}: resumed after epoch {self.epoch}")
         options = {"total": settings.epochs, "initial": self.epoch, "desc": folder.name, "unit": "epoch"}
-        began, late = time.monotonic() - self.seconds, self.is_late()
+        began, late = time.monotonic() - self.seconds, 0 < 3600 * settings.hours < self.seconds
         with progress(**options, disable=quiet) as bar:
             while self.epoch < settings.epochs and not (late or validation.is_stale(self.epoch)):
                 loss = self.run_epoch()
                 self.seconds = time.monotonic() - began
-                late = self.is_late()
+                late = 0 < 3600 * settings.hours < distributed.from_first(lambda: self.seconds)
                 self.first_loss = self.first_loss if math.isfinite(self.first_loss) else loss
                 bar.update()
                 due = self.epoch % settings.evaluate_every == 0 or self.epoch == settings.epochs or late
