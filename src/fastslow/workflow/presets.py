@@ -87,8 +87,7 @@ PRESETS: dict[str, dict[str, dict]] = {
 
 MODELS = {"layout": ("gnn", "ranker"), "tile": ("gnn", "ranker")}
 """Every model, by kind."""
-RULES = "rules"
-"""The choice of no model: the ensembles are ridge regressions on the configurations' features."""
+RULES = "rules"  # the choice of no model: ensembles of ridge regressions on the configurations' features
 
 SEEDS = {
     "sample": {"tile": 1},
