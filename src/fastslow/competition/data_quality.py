@@ -20,7 +20,7 @@ MIN_REPEATED = 20
 LOW_CEILING, JUMPS, DRIFT, ENOUGH_ROWS = 0.6, 0.05, 0.3, 500
 """Bounds of :attr:`Quality.doubts`. The jumps of AlexNet are 0.001; the two U-Nets at hand have jumps of 0.09
 and 0.12. The 2nd place left U-Nets out of validation."""
-_DRAWS, _NEAREST, _BLOCKS, _BLOCK_ROWS = 16, 50, 50, 20
+_DRAWS, _NEAREST, _BLOCKS, _BLOCK_ROWS, _ENOUGH = 16, 50, 50, 20, 10_000  # more rows tell no more of noise
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,17 @@ def quality_of(runtime: np.ndarray, group: np.ndarray) -> Quality:
         group: ``(C,)`` number of each row's configuration, from 0.
     """
     values, rng = np.log(np.asarray(runtime, np.float64)), np.random.default_rng(0)
-    counts = np.bincount(group)
+    counts, (drift, jumps), noise = np.bincount(group), _order(values), label_noise(runtime, group)
+    sizes = len(values), len(counts), np.count_nonzero(counts > 1)
+    if len(values) > _ENOUGH:
+        rows = (rng.random(len(counts)) < _ENOUGH / len(values))[group]
+        values, group = values[rows], np.unique(group[rows], return_inverse=True)[1]
+        counts = np.bincount(group)
     largest, smallest = np.full(len(counts), -np.inf), np.full(len(counts), np.inf)
     np.maximum.at(largest, group, values)
     np.minimum.at(smallest, group, values)
     means = np.clip(np.bincount(group, values) / counts, smallest, largest)  # no rounding where all are equal
     repeated = np.flatnonzero(counts > 1)
-    noise = label_noise(runtime, group)
     spread = tau = ceiling = np.nan
     if np.isfinite(noise):
         spread = float(np.median(np.expm1(largest - smallest)[repeated]))
@@ -79,8 +83,6 @@ def quality_of(runtime: np.ndarray, group: np.ndarray) -> Quality:
     if len(repeated) >= MIN_REPEATED:
         runs = [two_runs(values, group, repeated, rng) for _ in range(_DRAWS)]
         tau = float(np.mean([kendall_tau(*both) for both in runs]))
-    drift, jumps = _order(values)
-    sizes = len(values), len(counts), len(repeated)
     return Quality(*sizes, noise, spread, tau, ceiling, drift, jumps)
 
 
@@ -149,8 +151,7 @@ def _ceiling(
         for more in range(3):
             true = means + noise(np.arange(len(means))) * np.sqrt(more / counts)
             taus[more, draw] = kendall_tau(true[group] + noise(group), true[group])
-    none, one, two = taus.mean(1)
-    return float(np.clip(3 * none - 3 * one + two, -1, 1))
+    return float(np.clip(taus.mean(1) @ (3, -3, 1), -1, 1))
 
 
 def _order(values: np.ndarray) -> tuple[float, float]:

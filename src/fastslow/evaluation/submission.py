@@ -145,7 +145,6 @@ def doubtful_labels(features: Features) -> dict[str, str]:
     found = {}
     for split, name in graphs:
         graph = features.graph(split, name)
-        found[f"{features.collection.name}:{name} ({split})"] = quality_of(
-            graph.file_runtime, graph.config_row
-        ).doubts
+        quality = quality_of(graph.file_runtime, graph.config_row)
+        found[f"{features.collection.name}:{name} ({split})"] = quality.doubts
     return {name: doubts for name, doubts in found.items() if doubts}
