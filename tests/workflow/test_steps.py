@@ -155,7 +155,8 @@ def test_a_choice_of_collections_trains_these_alone(only, groups, ranker):
     assert [s.features for s in networks] == [[f"features/r/{slug}" for slug in own] for own in groups]
     rankers = [settings for settings in steps if isinstance(settings, RankerSettings)]
     assert {settings.train_on for settings in rankers} == {ranker}
-    assert [r for s in rankers for r in (s.folder, *s.runs)] == [f"runs/r/ranker-{s}-s0" for s in chosen]
+    trained = [r for s in reversed(rankers) for r in (s.folder, *s.runs)]
+    assert trained == [f"runs/r/ranker-{slug}-s0" for slug in chosen]
     with pytest.raises(SettingsError, match=f"^collections: {only[0]}.* alone; a submission needs all five"):
         Plan("sample", "r", "sample", 1, {}, 1, only=only).steps("submission")
 

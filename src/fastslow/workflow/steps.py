@@ -134,10 +134,9 @@ class Plan:
             raise SettingsError(f"collections: preset {self.preset} predicts none of {', '.join(self.only)}")
         self._check_overrides(models)
         steps = [self._feature_step(c) for c in collections]
-        for model in ("gnn", "ranker"):  # the networks take longest, so they start first
-            steps += [
-                step for kind, own in models.items() if model in own for step in self._trainings(model, kind)
-            ]
+        for model in ("gnn", "ranker"):  # what takes longest starts first: networks, then the ranker of tile
+            own = [s for kind in models if model in models[kind] for s in self._trainings(model, kind)]
+            steps += own if model == "gnn" else own[::-1]
         steps += [self._ensemble_step(c, models[c.kind]) for c in collections]
         if len(collections) == len(COLLECTIONS):
             steps.append(self._submission())
