@@ -14,9 +14,9 @@ from fastslow.rankers.settings import RankerSettings
 from helpers.cases import cases
 
 UNKEYED = {
-    "FeatureSettings": "data_root folder workers cluster hlo_folder skip_valid",  # the files are in `inputs`
+    "FeatureSettings": "data_root folder workers hlo_folder skip_valid",  # the files are in `inputs`
     "RankerSettings": "features folder runs num_threads",
-    "MachineSettings": "device processes configs_together",  # type and precision of the device count
+    "MachineSettings": "device processes hours configs_together",  # type and precision of the device count
     "TrainSettings": "features runs folder",
     "EnsembleSettings": "features folder",
     "SubmissionSettings": "data_root folder",

@@ -307,7 +307,7 @@ class Settings(BaseModel):
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, checked again."""
-        return type(self)(**{**self.asdict(), **changes})
+        return type(self)(**{**self.model_dump(exclude_unset=True), **changes})
 
     def asdict(self) -> dict[str, Any]:
         """Return the settings as plain values, for a manifest."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from annotated_types import Ge, Le
+from annotated_types import Gt, Le
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import Count, Names, Settings, resolve
@@ -38,10 +38,11 @@ class RunSettings(Settings):
     models: str = ""
     """Models to train, of ``gnn,ranker``; the preset's if empty. ``rules`` trains none and submits ridge
     regression."""
-    hours: Annotated[float, Ge(0), Le(10_000)] = 0.0
+    hours: Annotated[float, Gt(0), Le(10_000)] = 0.0
     """Hours that the run may take here. Steps are measured; then seeds and epochs are chosen, at most the
     preset's, and networks learn from segments of large graphs where whole ones take too long. Features and a
-    CSV of ridge regression come first, whatever they take. The chosen settings are recorded. 0: no limit."""
+    CSV of ridge regression come first, whatever they take. The chosen settings are recorded. Without it there
+    is no limit."""
     collections: Names = []
     """Collections to train and predict, such as ``xla:random,nlp:random``; if empty, all that the preset has.
     A submission needs all five."""
@@ -119,8 +120,6 @@ def resume(settings: RunSettings) -> Resumed:
     Raises:
         SettingsError: A setting is wrong.
     """
-    if "hours" in settings.model_fields_set:
-        settings.require(settings.hours > 0, "hours", "above 0; leave it out for no limit")
     plan, had, chosen = make_plan(settings), {}, {}
     asked = {name: getattr(settings, name) for name in _RECORDED}
     asked |= {"preset": plan.preset, "collections": [*plan.only]}
