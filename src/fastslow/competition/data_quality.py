@@ -66,7 +66,7 @@ def quality_of(runtime: np.ndarray, group: np.ndarray) -> Quality:
     """
     values, rng = np.log(np.asarray(runtime, np.float64)), np.random.default_rng(0)
     counts, (drift, jumps), noise = np.bincount(group), _order(values), label_noise(runtime, group)
-    sizes = len(values), len(counts), np.count_nonzero(counts > 1)
+    sizes = len(values), len(counts), int(np.count_nonzero(counts > 1))
     if len(values) > _ENOUGH:
         rows = (rng.random(len(counts)) < _ENOUGH / len(values))[group]
         values, group = values[rows], np.unique(group[rows], return_inverse=True)[1]
