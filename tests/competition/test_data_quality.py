@@ -98,3 +98,16 @@ def test_genuine_files(path, repeat_tau, doubt):
     assert found.repeat_tau == pytest.approx(repeat_tau, abs=0.03)
     assert found.repeat_tau < found.ceiling < 1
     assert doubt in found.doubts if doubt else not found.doubts
+
+
+@pytest.mark.parametrize("repeated", [0, 5, 12_000])
+def test_a_large_file_is_measured_whatever_repeats_in_it(rng, repeated):
+    """One configuration; thousands with few repeats; many repeats, of which some are looked at."""
+    group = np.repeat(np.arange(12_000 if repeated else 1), 1 if repeated else 20_000)
+    group = np.concatenate([group, *[np.arange(repeated)] * 3])
+    true = rng.lognormal(10, 0.2, group.max() + 1)
+    found = quality_of(true[group] * np.exp(0.05 * rng.standard_normal(len(group))), group)
+    assert (found.configs, found.distinct) == (len(group), group.max() + 1)
+    assert found.noise == pytest.approx(0.05, rel=0.35)
+    if repeated > 100:
+        assert 0.7 < found.repeat_tau < found.ceiling < 1

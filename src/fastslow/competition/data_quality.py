@@ -68,9 +68,10 @@ def quality_of(runtime: np.ndarray, group: np.ndarray) -> Quality:
     counts, (drift, jumps), noise = np.bincount(group), _order(values), label_noise(runtime, group)
     sizes = len(values), len(counts), int(np.count_nonzero(counts > 1))
     if len(values) > _ENOUGH:
-        rows = (rng.random(len(counts)) < _ENOUGH / len(values))[group]
-        values, group = values[rows], np.unique(group[rows], return_inverse=True)[1]
-        counts = np.bincount(group)
+        some = rng.random(len(counts)) < _ENOUGH / len(values)
+        if np.count_nonzero(counts[some] > 1) >= MIN_REPEATED:  # of few repeats every one counts
+            values, group = values[some[group]], np.unique(group[some[group]], return_inverse=True)[1]
+            counts = np.bincount(group)
     largest, smallest = np.full(len(counts), -np.inf), np.full(len(counts), np.inf)
     np.maximum.at(largest, group, values)
     np.minimum.at(smallest, group, values)
