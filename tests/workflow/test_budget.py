@@ -10,6 +10,7 @@ from fastslow import cli
 from fastslow.core.errors import SettingsError
 from fastslow.core.files import read_json
 from fastslow.evaluation.predictions import read_predictions
+from fastslow.evaluation.run_record import record_run
 from fastslow.features.store import Features
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.workflow import budget, speed
@@ -143,3 +144,12 @@ def test_hours_that_are_none_are_refused(hours, said, capsys):
 def test_hours_are_of_this_machine(capsys):
     assert cli.main(["submit", "hours=1", "cluster=tcp://nowhere:1", "name=elsewhere"]) == 1
     assert "hours: are planned for this machine" in capsys.readouterr().err
+
+
+def test_a_budget_that_cuts_nothing_is_not_asked_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    first = resume(RunSettings.from_texts(["name=mine", "data=/far", "models=ranker", "hours=9"]))
+    assert first.chosen is None
+    record_run(tmp_path / "runs" / "mine", "/far", first.plan.preset, first.recorded, {})
+    again = resume(RunSettings.from_texts(["name=mine"]))
+    assert again.chosen == {} and again.plan == first.plan and again.recorded["hours"] == 9

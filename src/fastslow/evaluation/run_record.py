@@ -25,7 +25,7 @@ class _Run(Record):
 
 
 def record_run(
-    folder: Path, data: str, preset: str, settings: Mapping[str, Any], chosen: Mapping[str, Any]
+    folder: Path, data: str, preset: str, settings: Mapping[str, Any], chosen: Mapping[str, Any] | None
 ) -> None:
     """Write down what a folder of runs is started with; an equal record stays as it is.
 
@@ -34,7 +34,7 @@ def record_run(
         data: Folder that holds ``npz_all/``.
         preset: Name of the preset.
         settings: The settings of the command that decide what it makes, a step's by its dotted name.
-        chosen: Settings that a budget of hours chose, likewise.
+        chosen: Settings that a budget of hours chose, likewise; None where there is none.
 
     Raises:
         SettingsError: The folder is for notebooks that are run by hand, or a notebook wrote a model into it.
@@ -44,7 +44,7 @@ def record_run(
     if folder.name == PLAY:
         raise SettingsError(f"name: notebooks run by hand write to runs/{PLAY}; give this run another NAME")
     facts = {"data": data, "preset": preset, "settings": dict(settings)}
-    facts |= {"chosen": dict(chosen)} if chosen else {}
+    facts |= {"chosen": dict(chosen)} if chosen is not None else {}
     with contextlib.suppress(DataError):  # broken: written anew
         if read_run_record(folder) == facts:
             return

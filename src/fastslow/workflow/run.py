@@ -227,7 +227,7 @@ def run(settings: RunSettings) -> None:
     if doubt and (plan.data == "kaggle" or LAUNCH_RELEASE in doubt):
         print(f"warning: {doubt}", file=sys.stderr)  # before hours of training
     print_skipped(steps)
-    if recorded.get("hours") and not chosen and target != "features":
+    if recorded.get("hours") and chosen is None and target != "features":
         chosen = _fit_hours(plan, target, 3600 * recorded["hours"], began)
         plan = make_plan(add_chosen(settings, chosen))
         steps = plan.steps(target)
