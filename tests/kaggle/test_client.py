@@ -352,6 +352,7 @@ def test_credentials_are_used_as_an_editor_left_them(here, file, text, sent, mon
         (SystemExit(1), "credentials"),
         (requests.exceptions.InvalidHeader("a line feed"), "credentials"),
         (requests.exceptions.ProxyError("Tunnel connection failed: 407 Proxy Authentication"), "proxy"),
+        (requests.exceptions.ProxyError("host='127.0.0.1', port=37407: Remote end closed"), "network"),
         (KeyError("x"), "other"),
     ],
 )

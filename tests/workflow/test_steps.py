@@ -148,9 +148,8 @@ def test_a_choice_of_collections_trains_these_alone(only, groups, ranker):
     names = [Path(settings.folder).name for settings in steps]
     chosen = [slug for group in groups for slug in group]
     for start in ("", "ensemble-"):
-        assert [name for name in names if name.startswith(f"{start}layout")] == [
-            f"{start}{s}" for s in chosen
-        ]
+        own = [name for name in names if name.startswith(f"{start}layout")]
+        assert sorted(own) == sorted(f"{start}{slug}" for slug in chosen)
     networks = [settings for settings in steps if isinstance(settings, TrainSettings)]
     assert [s.features for s in networks] == [[f"features/r/{slug}" for slug in own] for own in groups]
     rankers = [settings for settings in steps if isinstance(settings, RankerSettings)]
@@ -159,6 +158,12 @@ def test_a_choice_of_collections_trains_these_alone(only, groups, ranker):
     assert trained == [f"runs/r/ranker-{slug}-s0" for slug in chosen]
     with pytest.raises(SettingsError, match=f"^collections: {only[0]}.* alone; a submission needs all five"):
         Plan("sample", "r", "sample", 1, {}, 1, only=only).steps("submission")
+
+
+def test_features_that_take_longest_start_first():
+    slugs = ["layout-nlp-random", "tile-xla", "layout-nlp-default", "layout-xla-random", "layout-xla-default"]
+    steps = Plan("sample", "r", "sample", 0, {}, 0).steps("features")
+    assert [step.name for step in steps] == [f"features {slug}" for slug in slugs]
 
 
 def test_a_setting_of_a_collection_that_is_not_chosen_is_refused():

@@ -135,7 +135,7 @@ def _kind(error: BaseException) -> str:
     import requests
     import urllib3.exceptions
 
-    if isinstance(error, requests.exceptions.ProxyError) and "407" in str(error):
+    if isinstance(error, requests.exceptions.ProxyError) and " 407 " in str(error):  # no port or address
         return "proxy"
     kinds = {  # in this order: most of the network's errors are subclasses of OSError
         # a header cannot hold them: another attempt would not pass either

@@ -133,8 +133,9 @@ class Plan:
         if not models:
             raise SettingsError(f"collections: preset {self.preset} predicts none of {', '.join(self.only)}")
         self._check_overrides(models)
-        steps = [self._feature_step(c) for c in collections]
-        for model in ("gnn", "ranker"):  # what takes longest starts first: networks, then the ranker of tile
+        long = sorted(collections[::-1], key=lambda c: c.kind == "layout" and c.slug != "layout-nlp-random")
+        steps = [self._feature_step(c) for c in long]  # what takes longest starts first, as with models
+        for model in ("gnn", "ranker"):  # the longest first: networks, then the ranker of tile
             own = [s for kind in models if model in models[kind] for s in self._trainings(model, kind)]
             steps += own if model == "gnn" else own[::-1]
         steps += [self._ensemble_step(c, models[c.kind]) for c in collections]
