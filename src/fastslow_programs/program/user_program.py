@@ -126,19 +126,21 @@ class Source:
         refuse_failure(self.path, record)
         return record
 
-    def function_and_arguments(self) -> tuple:
-        """Return the JAX function and its arguments.
+    def function_and_arguments(self, **options) -> tuple:
+        """Return the JAX function and its arguments, made with ``options``.
 
         Raises:
-            DataError: The function is missing or does not return (function, arguments).
+            DataError: The function is missing, takes other options or does not return (function, arguments).
         """
         make = getattr(_run_file(self.path), self.function, None)
         if not callable(make):
             raise DataError(self.path, f"has no function {self.function}", _WANTED)
-        parameters = inspect.signature(make).parameters.values()
-        if any(p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
-            raise DataError(self.path, f"{self.function} needs arguments", _WANTED)
-        made = make()
+        try:
+            inspect.signature(make).bind(**options)
+        except TypeError as error:
+            given = f"takes other arguments than {', '.join(options)}" if options else "needs arguments"
+            raise DataError(self.path, f"{self.function} {given} ({error})", _WANTED) from None
+        made = make(**options)
         if is_staged(made):
             return made, ()
         if (

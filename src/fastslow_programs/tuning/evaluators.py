@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.isolated import TIMED_OUT, Killed, Workers, run_command
 from fastslow.hlo.messages import HloProto, Module
 from fastslow_programs.compiler.compile_pool import Labeller
@@ -46,6 +46,7 @@ class Request:
         labels: Value by configuration, of a labelled file.
         source: Name of that file.
         local: The program as it is lowered for this machine, where it is measured here.
+        default_is: Its name in words.
     """
 
     settings: Any
@@ -55,6 +56,7 @@ class Request:
     labels: Mapping[tuple[int, ...], float] | None = None
     source: str = ""
     local: LocalProgram | None = None
+    default_is: str = "the unconstrained program"
 
 
 class Evaluator:
@@ -135,8 +137,8 @@ class Compiled(Evaluator):
 class CommandEvaluator(Evaluator):
     """Runs a command for each configuration; the last line that it prints is the value.
 
-    The paths of the configuration and of the program are appended to the command line. After the time limit
-    the command and all that it started are killed.
+    The paths of the configuration and, where there is one, of the program are appended to the command line.
+    After the time limit the command and all that it started are killed.
 
     Raises:
         SettingsError: The command line cannot be read, or its program does not exist.
@@ -157,7 +159,7 @@ class CommandEvaluator(Evaluator):
         with Workers(limits.processes or 1) as workers:
 
             def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
-                calls = {place: (self._words, *self._inputs(p.codes)) for place, p in enumerate(proposals)}
+                calls = {place: (self._words, self._inputs(p.codes)) for place, p in enumerate(proposals)}
                 for place, found in workers.each(
                     _measure, calls, limits.seconds, limits.attempts, _has_failed
                 ):
@@ -168,9 +170,11 @@ class CommandEvaluator(Evaluator):
 
             yield evaluate
 
-    def _inputs(self, codes: tuple[int, ...]) -> tuple[str, bytes]:
-        """Return the contents of both files of a configuration."""
-        return json.dumps(self._request.describe(codes), indent=1), serialised(self._request.module_of(codes))
+    def _inputs(self, codes: tuple[int, ...]) -> dict[str, bytes]:
+        """Return the files of a configuration by their names."""
+        found = {CONFIGURATION: json.dumps(self._request.describe(codes), indent=1).encode()}
+        module_of = self._request.module_of
+        return found | ({PROGRAM: serialised(module_of(codes))} if module_of else {})
 
 
 def _words(command: str) -> list[str]:
@@ -184,13 +188,13 @@ def _words(command: str) -> list[str]:
     return words
 
 
-def _measure(words: list[str], configuration: str, program: bytes) -> Evaluation:
+def _measure(words: list[str], files: dict[str, bytes]) -> Evaluation:
     """Return the outcome of one execution of a command; a call for a worker."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder, CONFIGURATION), Path(folder, PROGRAM)]
-        paths[0].write_text(configuration)
-        paths[1].write_bytes(program)
+        paths = [Path(folder, name) for name in files]
+        for path, content in zip(paths, files.values(), strict=True):
+            path.write_bytes(content)
         try:
             status, out, err = run_command([*words, *map(str, paths)])
         except OSError as error:
@@ -207,9 +211,9 @@ def _has_failed(found: "Evaluation | Killed") -> bool:
 
 
 class DeviceEvaluator(Evaluator):
-    """Measures the constrained program on this machine, see :mod:`fastslow_programs.compiler.device`.
+    """Measures programs on this machine, see :mod:`fastslow_programs.compiler.device`.
 
-    A value is the time over the unconstrained program's.
+    A value is the time over the unconstrained program's, or in a space of the user's, over the default's.
     """
 
     noisy = True
@@ -217,7 +221,7 @@ class DeviceEvaluator(Evaluator):
     def __init__(self, request: Request):
         super().__init__(request)
         self._noise: list[np.ndarray] = []
-        self.name = f"time over the unconstrained program's, measured on {device_name()}"
+        self.name = f"time over that of {request.default_is}, measured on {device_name()}"
         self.identity = f"device {device_name()}, {ROUNDS} rounds"
 
     @property
@@ -233,12 +237,18 @@ class DeviceEvaluator(Evaluator):
         with Bench(request.local, ROUNDS, request.settings.seconds).running() as times:
 
             def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
-                began = time.monotonic()
-                found = times([request.module_of(proposal.codes) for proposal in proposals])
+                began, modules, refused = time.monotonic(), {}, {}
+                for place, proposal in enumerate(proposals):
+                    try:
+                        modules[place] = request.module_of(proposal.codes)
+                    except DataError as error:  # a function of the user's may refuse a configuration
+                        refused[place] = str(error)[:_SHOWN]
+                found = times([*modules.values()])
                 self._noise.append(found.noise)
                 each = round((time.monotonic() - began) / max(1, len(proposals)), 3)
-                for place, failure in enumerate(found.failures):
-                    value = None if failure else float(np.median(found.ratios[:, place]))
+                yield from ((place, Evaluation(None, said, each)) for place, said in refused.items())
+                for column, (place, failure) in enumerate(zip(modules, found.failures, strict=True)):
+                    value = None if failure else float(np.median(found.ratios[:, column]))
                     yield place, Evaluation(value, failure, each)
 
             yield evaluate

@@ -22,10 +22,12 @@ from fastslow_programs.program.program_settings import MEASURED, SourceSettings,
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.settings import RankSettings
 from fastslow_programs.tuning.evaluators import EVALUATORS
+from fastslow_programs.tuning.search.samplers import SAMPLERS
 from fastslow_programs.tuning.search.strategies import GUIDED
 
-STRATEGIES = (GUIDED, "random", "tpe", "nsga2")
+STRATEGIES = (GUIDED, "random", *SAMPLERS)
 NO_RUN = "none"
+SPACE = ".json"  # suffix of a space of the user's
 
 
 class SearchSettings(Settings):
@@ -37,7 +39,7 @@ class SearchSettings(Settings):
     ``command`` of yours. If empty, replay for an npz or a tile ``.pb``, otherwise the compiler."""
     strategy: Literal[*STRATEGIES] = GUIDED
     """Method that proposes configurations; ``guided`` scores thousands with a model that learns from every
-    evaluation, the others are the unguided searches to compare with (two are samplers of Optuna)."""
+    evaluation, the others are there to compare with (three are samplers of Optuna)."""
     run: str = ""
     """Trained run whose prediction the model starts from: a folder such as ``runs/sample``, or the folder of
     one ensemble or model; if empty, the newest complete one, or else the models in the package; ``none`` for
@@ -51,7 +53,8 @@ class SearchSettings(Settings):
     evaluators that work in parallel are faster with many."""
     command: str = ""
     """Evaluator ``command`` only. Command line to which two paths are appended, the configuration as JSON and
-    the constrained HLO; the last line of its output is the value, lower is faster."""
+    (not for a space of yours) the constrained HLO; the last line of its output is the value, lower is
+    faster."""
     confirm: FractionBelowOne = 0.4
     """Evaluators ``command`` and ``device`` only. Share of the evaluations that measures the fastest
     configurations and the default again, as values are noisy; 0 to believe single measurements."""
@@ -74,9 +77,9 @@ class SearchSettings(Settings):
         self.require(
             guided, "run", f"read by strategy={self.strategy}: leave it out, or set strategy={GUIDED}"
         )
-        given = bool(self.command)
+        given, reads = bool(self.command), self.evaluator in ("", "command")
         self.require(given or self.evaluator != "command", "command", "given, as evaluator=command needs it")
-        self.require(not given or self.evaluator == "command", "command", "read: set evaluator=command")
+        self.require(not given or reads, "command", "read: set evaluator=command")
 
 
 class TuneSettings(SearchSettings, SourceSettings):
@@ -84,8 +87,8 @@ class TuneSettings(SearchSettings, SourceSettings):
 
     source: str = ""
     """Program to tune: a labelled competition file (npz), an HLO file (HloModuleProto, HloProto, TpuGraphs'
-    ``.pb`` or text), or ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for
-    ``jax.jit``."""
+    ``.pb`` or text), ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for ``jax.jit``,
+    or a space of yours (``space.json``)."""
     collection: str = ""
     """Collection whose models guide; if empty, the folder's collection for an npz in folders as published,
     otherwise ``tile:xla`` for a tile file and ``layout:xla:random`` for a layout. ``nlp`` is for a language
@@ -98,7 +101,11 @@ class TuneSettings(SearchSettings, SourceSettings):
         """Check what the types of the fields do not express."""
         super().check()
         self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
-        if self.source:
+        if self.is_space:
+            self.require(self.run in ("", NO_RUN), "run", "read: no models guide in a space of yours")
+            possible = self.kind_of_evaluator in ("command", "device")
+            self.require(possible, "evaluator", "possible for a space: device, or command with command=")
+        elif self.source:
             measured = "tile" if self.is_npz else self.origin.measured
             kind = "an npz" if self.is_npz else f"a {measured} .pb" if measured else "a file without runtimes"
             replay = EVALUATORS[self.kind_of_evaluator].reads_labels
@@ -116,8 +123,10 @@ class TuneSettings(SearchSettings, SourceSettings):
     @property
     def kind_of_evaluator(self) -> str:
         """The evaluator; the source's kind has a default one."""
-        if self.evaluator or not self.source:
-            return self.evaluator or "compiler"
+        if self.evaluator or self.command:
+            return self.evaluator or "command"
+        if self.is_space or not self.source:
+            return "device" if self.is_space else "compiler"
         labelled = self.is_npz or self.origin.measured == "tile"
         return "replay" if labelled else "compiler"
 
@@ -152,7 +161,13 @@ class TuneSettings(SearchSettings, SourceSettings):
         Raises:
             DataError: There is none, it is not finished, or it belongs to another collection.
         """
-        return self.ranking().find_run() if self.strategy == GUIDED and self.run != NO_RUN else None
+        guided = self.strategy == GUIDED and self.run != NO_RUN and not self.is_space
+        return self.ranking().find_run() if guided else None
+
+    @property
+    def is_space(self) -> bool:
+        """Whether the source is a space of the user's."""
+        return self.source.endswith(SPACE)
 
     @property
     def journal(self) -> Path:

@@ -13,7 +13,7 @@ from fastslow.competition.tensors import format_layout
 from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
-from fastslow.core.settings import resolve
+from fastslow.core.settings import find_typed, resolve
 from fastslow.features.scaling import standardise
 from fastslow.features.unseen import build_unseen
 from fastslow.hlo.graph_arrays import graph_arrays
@@ -40,6 +40,7 @@ from fastslow_programs.tuning.history import History
 from fastslow_programs.tuning.search.guided import Pretrained
 from fastslow_programs.tuning.search.space import CODE, Choice, Space
 from fastslow_programs.tuning.settings import TuneSettings
+from fastslow_programs.tuning.user_space import UserSpace
 
 _ANCHORS = 64  # configurations that every batch is predicted with, so that batches have one scale
 
@@ -62,6 +63,7 @@ class Target:
         default_is: Meaning of the default, in words.
         tied: Number of the program's choices, those included that cannot be imposed; 0 for a file.
         local: The program as it is lowered for this machine, where it is measured here.
+        values_of: Returns the options of a configuration by name, in a space of the user's.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Target:
     default_is: str = "the compiler's own layouts"
     tied: int = 0
     local: LocalProgram | None = None
+    values_of: Callable[[tuple[int, ...]], dict] | None = None
 
     def value_of_default(self, history: History) -> float | None:
         """Return the value of the default as labelled or else as evaluated, None where it is not known."""
@@ -84,14 +87,16 @@ class Target:
     def as_json(self, codes) -> dict:
         """Return a configuration as JSON: the options, and in words what differs from the default."""
         codes = [int(code) for code in codes]
-        return {"program": self.name, "options": codes, "differs": self.space.describe(codes)}
+        values = {"values": self.values_of(codes)} if self.values_of else {}
+        return {"program": self.name, "options": codes, "differs": self.space.describe(codes), **values}
 
 
 def read_target(settings: TuneSettings) -> Target:
     """Read the program of a tuning.
 
     Args:
-        settings: The source (``model.py:FUNCTION``, HLO file or npz), the evaluator and the run that guides.
+        settings: The source (``model.py:FUNCTION``, HLO file, npz or ``space.json``), the evaluator and the
+            run that guides.
 
     Returns:
         The program with its space, its evaluator and the trained run's predictions.
@@ -100,6 +105,8 @@ def read_target(settings: TuneSettings) -> Target:
         SettingsError: The source cannot be tuned, or the compiler is needed and not installed.
         DataError: The source is missing, broken, unlabelled or has nothing to choose, or no run can guide.
     """
+    if settings.is_space:
+        return _of_space(settings)
     run = settings.find_run()  # before a compile, which may take minutes
     finished = FinishedRun(run) if run else None
     if EVALUATORS[settings.kind_of_evaluator].reads_labels:
@@ -142,6 +149,36 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
         default_value=stated,
         default_is=found.words,
     )
+
+
+def _of_space(settings: TuneSettings) -> Target:
+    own, kind = UserSpace(find_typed(settings.source)), EVALUATORS[settings.kind_of_evaluator]
+    if own.space.size < 2:
+        raise DataError(own.path, "allows a single configuration", "There is nothing to choose")
+    local = own.lower(own.space.default, settings.seed) if kind is DeviceEvaluator else None
+
+    def module_of(codes: tuple[int, ...]) -> Module:
+        return own.lower(codes, settings.seed).module
+
+    target = Target(
+        settings.program,
+        digest(
+            [
+                own.facts.model_dump(),
+                local.module.SerializeToString(deterministic=True).hex() if local else "",
+            ]
+        ),
+        own.space,
+        None,
+        None,
+        module_of if local else None,
+        default_value=1.0 if local else None,
+        default_is="the default of the space",
+        local=local,
+        values_of=own.values,
+    )
+    request = Request(settings, target.module_of, target.as_json, local=local, default_is="the default")
+    return replace(target, evaluator=kind(request))
 
 
 def _pretrained_of_file(run: FinishedRun, file: Program, space: Space, first) -> Pretrained:

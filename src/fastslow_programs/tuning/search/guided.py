@@ -45,9 +45,8 @@ class Guide:
 
     def configurations(self, codes: np.ndarray) -> Configurations:
         """Return configurations ``(n, G)`` with the trained run's predictions and features of them."""
-        nothing = np.zeros((len(codes), 0))
         if self.pretrained is None:
-            return Configurations(codes, nothing, nothing)
+            return Configurations(codes, self.space.columns(codes), np.zeros((len(codes), 0)))
         keys = self.space.keys(codes)
         new = {key: row for row, key in enumerate(keys) if key not in self._known}
         if new:

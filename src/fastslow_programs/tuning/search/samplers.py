@@ -1,4 +1,4 @@
-"""Samplers of Optuna as unguided strategies: TPE (Bergstra et al. 2011) and NSGA-II (Deb et al. 2002)."""
+"""Optuna's samplers: TPE (Bergstra et al. 2011), NSGA-II (Deb et al. 2002), a Gaussian process."""
 
 import warnings
 
@@ -9,11 +9,11 @@ from fastslow_programs.tuning.kept_study import import_optuna
 from fastslow_programs.tuning.search.space import CODE
 from fastslow_programs.tuning.search.strategies import Random
 
-SAMPLERS = {"tpe": "TPESampler", "nsga2": "NSGAIISampler"}
+SAMPLERS = {"tpe": "TPESampler", "nsga2": "NSGAIISampler", "gp": "GPSampler"}
 
 
 class Sampler:
-    """A sampler of Optuna with one categorical parameter for each choice.
+    """A sampler of Optuna with one parameter for each choice, a whole number where the options are ordered.
 
     It is made anew from the history for each batch. Where configurations are listed, the nearest free one
     replaces the configuration that the sampler asked for, and is reported to the sampler with its value.
@@ -39,8 +39,13 @@ class Sampler:
         return found or Random().propose(history, count, rng)
 
     def _space(self, history: History) -> dict:
-        categorical = self._optuna.distributions.CategoricalDistribution
-        return {f"choice{g}": categorical(range(n)) for g, n in enumerate(history.space.options.tolist())}
+        own = self._optuna.distributions
+        return {
+            f"choice{g}": own.IntDistribution(0, len(choice.options) - 1)
+            if choice.ordered
+            else own.CategoricalDistribution(range(len(choice.options)))
+            for g, choice in enumerate(history.space.choices)
+        }
 
     def _study(self, history: History, seed: int):
         trial, space = self._optuna.trial, self._space(history)

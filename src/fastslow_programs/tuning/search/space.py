@@ -20,12 +20,14 @@ class Choice:
         options: Each option in words, such as ``{1,0}``.
         default: The option of the default configuration.
         weights: Relative probability of each option in a random configuration; equal by default.
+        ordered: Whether neighbours among the options are alike, such as sizes in their order.
     """
 
     where: str
     options: tuple[str, ...]
     default: int
     weights: tuple[float, ...] = ()
+    ordered: bool = False
 
 
 class Space:
@@ -71,6 +73,16 @@ class Space:
         hot = np.zeros((len(codes), int(self.options.sum())), np.float32)
         np.put_along_axis(hot, codes.astype(np.int64) + self._offsets, 1.0, 1)
         return hot
+
+    def columns(self, codes: np.ndarray) -> np.ndarray:
+        """Return ``(n, 2 V)`` for the V ordered choices: the place of the option, -1 to 1, and its square.
+
+        With the square a linear model has an optimum within the options (Box and Wilson 1951).
+        """
+        ordered = [choice.ordered for choice in self.choices]
+        middle = (self.options[ordered] - 1) / 2
+        place = (codes[:, ordered] - middle) / np.maximum(middle, 0.5)
+        return np.concatenate([place, place**2], 1)
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Sample ``count`` configurations ``(count, G)``, repeats possible.

@@ -1,0 +1,138 @@
+"""A space of the user's: named choices with their options, constraints, and what is run for each, as JSON.
+
+The form follows Kernel Tuner's tunable parameters and restrictions::
+
+    {"choices": {"tile": [16, 32, 64], "unroll": [1, 2, 4, 8], "flags": ["", "--fast"]},
+     "constraints": ["tile * unroll <= 256"],
+     "default": {"tile": 32},
+     "function": "kernel.py:make"}
+"""
+
+from functools import cached_property
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+from annotated_types import Len
+
+from fastslow.core.errors import DataError
+from fastslow.core.input_files import parse_json, read_text
+from fastslow.core.records import Record, check_record
+from fastslow_programs.compiler.device import LocalProgram, lower_function
+from fastslow_programs.program.user_program import Source
+from fastslow_programs.tuning.search.space import CODE, Choice, Space
+
+_TESTED = 2**18  # combinations at most whose constraints are tested
+_OPTIONS = Annotated[list[bool | int | float | str], Len(1, 10_000)]
+_REMEDY = 'Give {"choices": {"tile": [16, 32]}} and, if wanted, "constraints", "default" and "function"'
+
+
+class _Space(Record, extra="forbid"):
+    choices: Annotated[dict[str, _OPTIONS], Len(1, 1000)]
+    constraints: list[str] = []
+    default: dict[str, Any] = {}
+    function: str = ""
+
+
+class UserSpace:
+    """A space that a JSON file describes.
+
+    Args:
+        path: The file. ``choices`` maps names to lists of numbers, texts or booleans. Each of the
+            ``constraints`` is an expression of the names, as for :meth:`pandas.DataFrame.eval`, that is true
+            for what may be proposed. ``default`` names options; the first of a list is the default otherwise.
+            ``function`` is ``model.py:make``, relative to the file: ``make(tile=32, unroll=4)`` returns a
+            function for ``jax.jit`` and its arguments.
+
+    Raises:
+        DataError: The file is missing or has another form, a constraint cannot be evaluated, nothing fulfils
+            the constraints, or the default does not.
+    """
+
+    def __init__(self, path: Path):
+        given = check_record(path, parse_json(path, read_text(path, _REMEDY), _REMEDY), _Space, _REMEDY)
+        self.path, self.facts = path, _Space.model_validate(given)
+        self.options = {name: _in_order(own) for name, own in self.facts.choices.items()}
+        for name, own in self.options.items():
+            texts = [*map(str, own)]
+            self._require(name.isidentifier(), f"choices: {name!r} is no name", "Use letters, digits and _")
+            self._require(len({*texts}) == len(texts), f"choices.{name} has an option twice", "Remove one")
+        for name, option in self.facts.default.items():
+            known = any(type(option) is type(own) and option == own for own in self.options.get(name, ()))
+            self._require(
+                known, f"default.{name} is {option!r}, no option of a choice", "Name one of its options"
+            )
+
+    def _require(self, fulfilled: bool, problem: str, remedy: str) -> None:
+        if not fulfilled:
+            raise DataError(self.path, problem, remedy)
+
+    @cached_property
+    def space(self) -> Space:
+        """The choices, and where there are constraints, the configurations that fulfil them."""
+        first = {name: own[0] for name, own in self.facts.choices.items()} | self.facts.default
+        default = [own.index(first[name]) for name, own in self.options.items()]
+        listed = self._allowed() if self.facts.constraints else None
+        if listed is not None and not (listed == default).all(1).any():
+            remedy = f'Name a default: "default": {self.values(listed[0])} is allowed'
+            self._require(not self.facts.default, "the default does not fulfil the constraints", remedy)
+            default = listed[(listed == default).sum(1).argmax()].tolist()
+        choices = [
+            Choice(name, tuple(map(str, own)), start, ordered=_are_numbers(own))
+            for (name, own), start in zip(self.options.items(), default, strict=True)
+        ]
+        return Space(choices, listed)
+
+    def _allowed(self) -> np.ndarray:
+        """Return the configurations ``(C, G)`` that fulfil all constraints."""
+        count = prod(map(len, self.options.values()))
+        problem = f"its constraints cannot be tested on {count} combinations, at most {_TESTED}"
+        self._require(count <= _TESTED, problem, "Leave out constraints: a configuration may fail")
+        names = ", ".join(self.options)
+        codes = np.array([*product(*map(range, map(len, self.options.values())))], CODE)
+        table = pd.DataFrame(list(product(*self.options.values())), columns=list(self.options))
+        for constraint in self.facts.constraints:
+            try:
+                fulfilled = table.eval(constraint, engine="python", local_dict={}, global_dict={})
+            except Exception as error:  # of whatever the expression does
+                problem = f"constraint {constraint!r}: {type(error).__name__}: {error}"
+                raise DataError(self.path, problem, f"It may use {names}") from None
+            sound = isinstance(fulfilled, pd.Series) and fulfilled.dtype == bool
+            problem = f"constraint {constraint!r} is neither true nor false"
+            self._require(sound, problem, f"Compare {names}")
+            self._require(fulfilled.any(), f"nothing fulfils constraint {constraint!r}", "Correct it")
+            codes, table = codes[fulfilled], table[fulfilled]
+        return codes
+
+    def values(self, codes) -> dict[str, Any]:
+        """Return the option of each choice by its name, for a configuration ``(G,)``."""
+        return {name: own[int(code)] for (name, own), code in zip(self.options.items(), codes, strict=True)}
+
+    def lower(self, codes, seed: int) -> LocalProgram:
+        """Lower the function of a configuration ``(G,)`` for the devices of this machine.
+
+        Raises:
+            DataError: There is no function, or it refuses the configuration.
+        """
+        name, values = self.facts.function, self.values(codes)
+        self._require(bool(name), "names no function to measure", 'Add "function", or use evaluator=command')
+        source = Source.of(str(self.path.parent / name))
+        try:
+            return lower_function(*source.function_and_arguments(**values), seed)
+        except DataError:
+            raise
+        except Exception as error:  # of the user's function
+            problem = f"{source.function} of {values}: {type(error).__name__}: {error}"
+            raise DataError(source.path, problem, "Refuse by a constraint what it cannot do") from None
+
+
+def _are_numbers(options: list) -> bool:
+    return all(type(option) in (int, float) for option in options)
+
+
+def _in_order(options: list) -> list:
+    """Return numbers in their order, so that neighbours are alike; others as they are."""
+    return sorted(options) if _are_numbers(options) else options

@@ -1,0 +1,188 @@
+"""Spaces of the user's: what a file may hold, which configurations it allows, and searches of them."""
+
+import itertools
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import fastslow
+from fastslow.core.errors import DataError, SettingsError
+from fastslow_programs.tuning.search.space import CODE
+from fastslow_programs.tuning.user_space import UserSpace
+from helpers.cases import cases
+
+pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
+
+CHOICES = {"tile": [64, 16, 32], "unroll": [1, 2, 4, 8], "flag": ["", "--fast"], "fuse": [True, False]}
+RUN = """
+import json, sys
+values = json.load(open(sys.argv[1]))["values"]
+assert len(sys.argv) == 2 and isinstance(values["fuse"], bool)
+if values["unroll"] == 8:
+    sys.exit("no such kernel")
+print(abs(values["tile"] - 32) + 10 * (4 - values["unroll"]) + (3 if values["flag"] else 7) + 1)
+"""
+MAKE = """
+import jax, jax.numpy as jnp
+
+def make(steps=1, wide=False):
+    if steps == 3:
+        raise ValueError("3 does not divide 8")
+    def function(x):
+        for part in jnp.split(x, steps):
+            total = jnp.sum(part) if part is x[:0] else part.sum()
+        return sum(part.sum() for part in jnp.split(x, steps))
+    return function, (jnp.arange(16.0 if wide else 8.0),)
+"""
+
+
+def space_of(folder, **facts):
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "my space.json"
+    path.write_text(json.dumps({"choices": CHOICES, **facts}))
+    return path
+
+
+def test_the_constraints_allow_what_python_does(tmp_path):
+    """Against brute force over all combinations."""
+    own = UserSpace(
+        space_of(
+            tmp_path, constraints=["tile * unroll <= 128 or flag == '--fast'", "not (fuse and tile == 16)"]
+        )
+    )
+    allowed = [
+        dict(zip(CHOICES, values, strict=True))
+        for values in itertools.product(*CHOICES.values())
+        if (values[0] * values[1] <= 128 or values[2]) and not (values[3] and values[0] == 16)
+    ]
+    found = [own.values(codes) for codes in own.space.listed]
+    assert len(found) == len(allowed) and all(values in found for values in allowed)
+    default = own.values(own.space.default)
+    assert default == {"tile": 64, "unroll": 1, "flag": "", "fuse": True}  # the first options
+    assert [choice.ordered for choice in own.space.choices] == [True, True, False, False]
+    places = [sorted(CHOICES["tile"]).index(values["tile"]) - 1 for values in found]
+    columns = own.space.columns(own.space.listed)
+    assert columns[:, 0].tolist() == places and columns[:, 2].tolist() == [place**2 for place in places]
+    assert columns.shape[1] == 4 and set(columns[:, 1]) == {-1, -1 / 3, 1 / 3, 1}
+
+
+def test_a_default_that_is_not_allowed_is_replaced_by_the_nearest_that_is(tmp_path):
+    own = UserSpace(space_of(tmp_path, constraints=["tile < 64"]))
+    assert own.values(own.space.default) == {"tile": 16, "unroll": 1, "flag": "", "fuse": True}
+    named = UserSpace(space_of(tmp_path, constraints=["tile < 64"], default={"tile": 32, "fuse": False}))
+    assert named.values(named.space.default) == {"tile": 32, "unroll": 1, "flag": "", "fuse": False}
+
+
+def test_a_large_space_without_constraints_is_not_listed(tmp_path):
+    choices = {f"c{n}": [*range(10)] for n in range(12)}
+    own = UserSpace(space_of(tmp_path, choices=choices))
+    assert own.space.size == 10**12 and own.space.listed is None
+    with pytest.raises(DataError, match="1000000000000 combinations.*Leave out constraints"):
+        _ = UserSpace(space_of(tmp_path, choices=choices, constraints=["c0 < 3"])).space
+
+
+@cases(
+    ("facts", "said"),
+    [
+        ({"choices": {}}, "choices is {}"),
+        ({"choices": {"a": []}}, r"choices.a is \[\]"),
+        ({"choices": {"a": [None]}}, "choices.a.0"),
+        ({"choices": {"a": [1, 1]}}, "choices.a has an option twice"),
+        ({"choices": {"a": [True, "True"]}}, "choices.a has an option twice"),
+        ({"choices": {"a b": [1, 2]}}, "'a b' is no name"),
+        ({"choices": {"a": [1]}}, "a single configuration"),
+        ({"constraint": []}, "constraint is .*not permitted"),
+        ({"default": {"tile": 5}}, "default.tile is 5, no option"),
+        ({"default": {"fuse": 1}}, "default.fuse is 1, no option"),
+        ({"default": {"tale": 16}}, "default.tale is 16, no option"),
+        ({"constraints": ["tile > 64"]}, "nothing fulfils constraint 'tile > 64'"),
+        ({"constraints": ["tile + 1"]}, "neither true nor false"),
+        ({"constraints": ["1 < 2"]}, "neither true nor false"),
+        ({"constraints": ["tile = 16"]}, "neither true nor false"),
+        ({"constraints": ["tale < 16"]}, "tale.*It may use tile, unroll, flag, fuse"),
+        ({"constraints": ["tile <"]}, "constraint 'tile <': SyntaxError"),
+        ({"constraints": ["tile < 'a'"]}, "constraint .*TypeError"),
+        ({"constraints": ["tile < 64"], "default": {"tile": 64}}, "default does not fulfil.*Name a default"),
+    ],
+)
+def test_what_is_no_space_is_refused_by_name(tmp_path, facts, said):
+    with pytest.raises(DataError, match=f"my space.json.*{said}"):
+        fastslow.tune(space_of(tmp_path, **facts), command="true")
+
+
+@cases("text", ["", "[]", "{", '{"choices": {"a": [NaN, 1]}}'])
+def test_a_file_of_another_form_is_refused(tmp_path, text):
+    (tmp_path / "space.json").write_text(text)
+    with pytest.raises(DataError, match='space.json.*Give {"choices"'):
+        fastslow.tune(tmp_path / "space.json", command="true")
+
+
+def test_a_command_is_searched_by_every_strategy_and_resumed(tmp_path):
+    (tmp_path / "run.py").write_text(RUN)
+    path, command = (
+        space_of(tmp_path, constraints=["tile * unroll < 512"]),
+        f"{sys.executable} {tmp_path}/run.py",
+    )
+    for strategy in ("guided", "tpe", "gp"):
+        options = {"command": command, "confirm": 0.0, "strategy": strategy, "out": tmp_path / strategy}
+        fastslow.tune(path, evaluations=8, **options)
+        tuned = fastslow.tune(path, evaluations=45, **options)
+        assert len(tuned.table) == 44 and tuned.table["failure"].str.contains("no such kernel").sum() == 8
+        best = tuned.best["values"]
+        assert (best["tile"], best["unroll"], best["flag"]) == (32, 4, "--fast")
+        assert tuned.best["value"] == 4 and tuned.table["value"][0] == 70
+
+
+def test_a_guide_learns_the_order_of_numbers(tmp_path):
+    """From values at both ends of a row of options the middle is told, which names alone could not."""
+    path = space_of(tmp_path, choices={"size": [*range(0, 300, 10)], "other": [*range(30)]})
+    space = UserSpace(path).space
+    from fastslow_programs.tuning.history import Evaluation, History
+    from fastslow_programs.tuning.search.guided import Guide
+    from fastslow_programs.tuning.search.strategies import proposals
+
+    codes = np.array([[a, b] for a in (0, 4, 8, 20, 24, 29) for b in (0, 9, 19, 29)], CODE)
+    values = 5 + (codes[:, 0] - 14.0) ** 2
+    done = [(p, Evaluation(float(v))) for p, v in zip(proposals(codes, "test"), values, strict=True)]
+    guide = Guide(space)
+    model = guide.fit(History(space, done))
+    mean, _ = model.predict(guide.configurations(np.array([[a, 5] for a in (1, 14, 28)], CODE)))
+    assert mean[1] < min(mean[0], mean[2]) - 0.3
+
+
+def test_a_function_is_measured_on_this_machine(tmp_path):
+    pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
+    (tmp_path / "kernel.py").write_text(MAKE)
+    choices = {"steps": [1, 2, 3, 4], "wide": [False, True]}
+    path = space_of(
+        tmp_path, choices=choices, function="kernel.py:make", constraints=["steps < 4 or not wide"]
+    )
+    tuned = fastslow.tune(path, evaluations=7, confirm=0.0, out=tmp_path / "out")
+    failed = tuned.table[tuned.table["failure"] != ""]
+    assert len(tuned.table) == 7 and len(failed) == 4
+    assert failed["failure"].str.contains("3 does not divide 8").sum() == 2
+    assert "values" in tuned.best and not tuned.best["values"]["wide"]
+    (folder,) = (tmp_path / "out" / "tuned").iterdir()
+    assert fastslow.load_tuned(folder)(np.arange(8, dtype=np.float32)) == 28
+    with pytest.raises(DataError, match="names no function to measure"):
+        fastslow.tune(space_of(tmp_path / "other", choices=choices))
+    path.write_text(json.dumps({"choices": {"steps": [1, 2], "deep": [1, 2]}, "function": "kernel.py:make"}))
+    with pytest.raises(DataError, match="make takes other arguments than steps, deep .*'deep'"):
+        fastslow.tune(path)
+
+
+@cases(
+    ("settings", "said"),
+    [
+        ({"evaluator": "compiler"}, "evaluator: .*device, or command"),
+        ({"evaluator": "replay"}, "evaluator: .*device, or command"),
+        ({"models": "somewhere", "command": "true"}, "run: .*no models guide"),
+        ({"evaluator": "command"}, "command: "),
+        ({"evaluator": "device", "command": "true"}, "command: "),
+    ],
+)
+def test_settings_that_fit_no_space_are_refused(tmp_path, settings, said):
+    with pytest.raises(SettingsError, match=said):
+        fastslow.tune(space_of(tmp_path), **settings)
