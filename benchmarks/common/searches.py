@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from common.labelled_sample import labelled_sample
+from common.samplers import SAMPLERS, Sampler
 from fastslow.competition.catalog import TEST
 from fastslow_programs.tuning.history import Evaluation, History, Proposal
 from fastslow_programs.tuning.settings import TuneSettings
@@ -18,8 +19,8 @@ def search(target: Target, strategy: str, budget: int, batch: int, seed: int) ->
 
     It ends where the best of all is found.
     """
-    own = make_strategy(strategy, target)
     history, space = History(target.space), target.space
+    own = Sampler(strategy, space, seed) if strategy in SAMPLERS else make_strategy(strategy, target)
     found = [Proposal(tuple(map(int, space.draw(1, np.random.default_rng([seed, 1]))[0])), "start")]
     while found:
         for proposal in found:

@@ -141,7 +141,7 @@ COMMANDS = {
     ),
     "fleet": Command(
         "Tune many programs with one budget, spent where it saves most",
-        "fastslow_programs.tuning.fleet_settings:FleetSettings",
+        "fastslow_programs.tuning.settings:FleetSettings",
         "fastslow_programs.commands.tune:tune_programs",
         repository=True,
         first="fleet",

@@ -317,7 +317,7 @@ def test_what_cannot_be_tuned_is_refused(home, dots, npz, tmp_path):
         ({"command": "ls"}, "command: 'ls' is not read"),
         ({"name": "a/b"}, "name: 'a/b' is not made of"),
         ({"evaluator": "compiler"}, "evaluator: 'compiler' is not possible for an npz"),
-        ({"strategy": "tpe", "run": "runs/x"}, "run: 'runs/x' is not read by strategy=tpe"),
+        ({"strategy": "random", "run": "runs/x"}, "run: 'runs/x' is not read by strategy=random"),
     ],
 )
 def test_a_setting_is_refused_by_name(npz, tmp_path, more, said):

@@ -9,9 +9,8 @@ from fastslow_programs.compiler.device import TUNED
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.runs import describe_run
 from fastslow_programs.tuning.fleet import PROGRAMS, tune_fleet, write_fleet
-from fastslow_programs.tuning.fleet_settings import FleetSettings
 from fastslow_programs.tuning.result import BEST, CURVE, EVALUATIONS, write_result
-from fastslow_programs.tuning.settings import NO_RUN, TuneSettings
+from fastslow_programs.tuning.settings import NO_RUN, FleetSettings, TuneSettings
 from fastslow_programs.tuning.tune import complete_study
 
 

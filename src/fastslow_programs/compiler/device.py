@@ -311,7 +311,7 @@ def load_tuned(folder: str | Path) -> Callable:
     Returns:
         A function with the arguments and results of the JAX function that was tuned; of an HLO file, of its
         parameters, with a list of outputs. It raises TypeError where an argument has another structure, shape
-        or type than the one that was tuned, or under ``jax.grad`` and ``jax.vmap``.
+        or type than the one that was tuned.
 
     Raises:
         SettingsError: JAX is not installed.
@@ -373,18 +373,4 @@ def _jax_function(module: Module, parameters: Sequence, results: Sequence) -> Ca
     frame = jax.jit(lambda *_: [jnp.zeros(r.shape, r.dtype) for r in results], keep_unused=True)
     portable = _jax.mlir.serialize_portable_artifact(code, stablehlo.get_minimum_version())
     exported = replace(jax.export.export(frame)(*parameters), mlir_module_serialized=portable, _get_vjp=None)
-    batched = jax.custom_batching.custom_vmap(exported.call)
-
-    @batched.def_vmap
-    def refuse_batch(axis_size, in_batched, *leaves):
-        raise TypeError("a tuned program has no batching rule; tune jax.vmap of the function")
-
-    run = jax.custom_vjp(batched)
-
-    def refuse_gradient(*leaves):
-        raise TypeError(
-            "a tuned program has no gradient; tune the function that computes it, as jax.grad(loss)"
-        )
-
-    run.defvjp(refuse_gradient, refuse_gradient)
-    return jax.jit(run)
+    return jax.jit(exported.call)  # which refuses a gradient and a batch by itself

@@ -2,8 +2,7 @@
 
 The saving of a program is weight x (default - tuned). The defaults come first, the heaviest program's before
 the others. Then the model's expected improvement gives the expected saving of a batch; without a model the
-budget is split evenly. Programs of equal content share one study and the sum of their weights. Of noisy
-values a share of the budget is kept, divided equally, to confirm savings (``confirmation.py``).
+budget is split evenly. Of noisy values a share of the budget is kept, divided equally, to confirm savings.
 """
 
 import contextlib
@@ -21,11 +20,9 @@ from fastslow.core.files import atomic_path, write_json
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow_programs.tuning.confirmation import Confirming
-from fastslow_programs.tuning.evaluators import Evaluate
-from fastslow_programs.tuning.fleet_settings import FleetSettings
 from fastslow_programs.tuning.result import BEST
-from fastslow_programs.tuning.search.guided import Guided
 from fastslow_programs.tuning.search.strategies import GUIDED, Strategy
+from fastslow_programs.tuning.settings import FleetSettings
 from fastslow_programs.tuning.target import read_target
 from fastslow_programs.tuning.tune import Study, advance, open_tuning
 
@@ -35,17 +32,10 @@ _FEW, _HOPED = 4, 0.1  # without a run: values before the model is asked, and th
 
 @dataclass
 class Member:
-    """A program of a fleet.
-
-    Args:
-        study: Its study.
-        weight: Sum of the weights of all rows that are this program.
-        copies: Number of rows that are this program.
-    """
+    """A program of a fleet: its study, and the sum of the weights of all rows of its content."""
 
     study: Study
     weight: float = 0.0
-    copies: int = 0
     _gain: tuple[int, float] = (0, 0.0)  # number of evaluations that it rests on; expected share
 
     @property
@@ -62,14 +52,13 @@ class Member:
         if not self.study.guide.pretrained and len(history.values) < _FEW:
             self._gain = len(history), _HOPED
         elif self._gain[0] != len(history):  # otherwise nothing is new
-            strategy: Guided = self.study.strategy  # an unguided fleet splits its budget evenly
-            gain = strategy.ranked(history, batch, rng)[1]
+            gain = self.study.strategy.ranked(history, batch, rng)[1]
             self._gain = len(history), float(-np.expm1(-gain).mean()) if len(gain) else 0.0
         seconds = float(np.mean([evaluation.seconds for _, evaluation in history.done]))
         return self.weight * history.best[1] * self._gain[1] / (seconds or 1.0)
 
 
-def spend(members: Sequence[Member], settings: FleetSettings, go_on: Callable[..., int]) -> None:
+def spend(members: Sequence[Member], settings: FleetSettings, go_on: Callable[[Study, int], int]) -> None:
     """Spend the budget of evaluations, or of seconds.
 
     Args:
@@ -107,29 +96,23 @@ def tune_fleet(settings: FleetSettings) -> list[Member]:
         DataError: The list, a program, its run or a study cannot be used, or all evaluations failed.
     """
     found: dict[tuple[str, str], Member] = {}
-    with contextlib.ExitStack() as stack, contextlib.ExitStack() as evaluators:
+    with contextlib.ExitStack() as stack:
         for own, weight in settings.read():
             target = read_target(own)
             key = target.digest, target.evaluator.identity
             if key not in found:
                 found[key] = Member(stack.enter_context(open_tuning(own, target)))
             found[key].weight += weight
-            found[key].copies += 1
         members = sorted(found.values(), key=lambda member: -member.weight)
         bar = stack.enter_context(progress(total=settings.evaluations, desc=settings.fleet_name))
-        running: dict[str, Evaluate] = {}  # the evaluator of the program that was searched last
 
         def show() -> None:
             bar.n = min(bar.total, sum(len(m.study.history) for m in members))
             bar.set_postfix_str(f"saved {sum(m.saved for m in members):.4g}")
 
         def go_on(study: Study, count: int, strategy: Strategy | None = None) -> int:
-            if study.settings.name not in running:
-                evaluators.close()
-                running.clear()
-                running[study.settings.name] = evaluators.enter_context(study.target.evaluator.running())
-            (evaluate,) = running.values()
-            return advance(study.kept, strategy or study.strategy, evaluate, count, settings.seed, show)
+            with study.target.evaluator.running() as evaluate:
+                return advance(study.kept, strategy or study.strategy, evaluate, count, settings.seed, show)
 
         spend(members, settings, go_on)
         for study in (member.study for member in members if member.study.reserved):
@@ -148,13 +131,12 @@ def tune_fleet(settings: FleetSettings) -> list[Member]:
 def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
     """Return a row per program of a fleet, the largest saving first.
 
-    Columns: ``program``, ``copies`` (rows of the list that share it), ``weight``, values ``default``,
-    ``best`` and ``saved``, numbers ``evaluations`` and ``failed``, ``seconds`` of evaluations.
+    Columns: ``program``, ``weight``, values ``default``, ``best`` and ``saved``, numbers ``evaluations`` and
+    ``failed``, ``seconds`` of evaluations.
     """
     rows = [
         {
             "program": member.study.target.name,
-            "copies": member.copies,
             "weight": member.weight,
             "default": member.study.default,
             "best": member.study.best[1] if member.study.best else None,
@@ -176,12 +158,10 @@ def write_fleet(members: Sequence[Member], settings: FleetSettings) -> Path:
     write_json(folder / BEST, [s.target.as_json(s.best[0].codes) for s in studies if s.best])
     saved, total = table["saved"].sum(), (table["weight"] * table["default"]).sum()
     summary = {
-        "programs": f"{len(table)} different ones of {table['copies'].sum()}",
+        "programs": f"{len(table)} different ones",
         "value": "; ".join(dict.fromkeys(study.target.evaluator.identity for study in studies)),
         "evaluations": f"{table['evaluations'].sum()}, {table['failed'].sum()} of them failed",
-        "seconds of evaluation": f"{table['seconds'].sum():.0f}",
         "saved": f"{saved:.6g}, {saved / total:.2%} of all defaults" if total else "0",
     }
-    facts = {"settings": settings.asdict(), "commit": commit(), "summary": summary}
-    write_json(folder / MANIFEST, facts)
+    write_json(folder / MANIFEST, {"settings": settings.asdict(), "commit": commit(), "summary": summary})
     return folder

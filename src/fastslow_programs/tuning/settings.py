@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from annotated_types import Le
 
+from fastslow.core.errors import DataError
 from fastslow.core.settings import (
     FractionBelowOne,
     NonNegative,
@@ -18,16 +19,17 @@ from fastslow.core.settings import (
     unkeyed,
 )
 from fastslow_programs.compiler.libtpu import TOPOLOGIES
+from fastslow_programs.program.csv_rows import read_rows
 from fastslow_programs.program.program_settings import MEASURED, SourceSettings, clean_name
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.settings import RankSettings
 from fastslow_programs.tuning.evaluators import EVALUATORS
-from fastslow_programs.tuning.search.samplers import SAMPLERS
 from fastslow_programs.tuning.search.strategies import GUIDED
 
-STRATEGIES = (GUIDED, "random", *SAMPLERS)
+STRATEGIES = (GUIDED, "random")
 NO_RUN = "none"
 SPACE = ".json"  # suffix of a space of the user's
+_FORM = "Give a CSV whose first line is program,weight or program,weight,collection"
 
 
 class SearchSettings(Settings):
@@ -39,7 +41,7 @@ class SearchSettings(Settings):
     ``command`` of yours. If empty, replay for an npz or a tile ``.pb``, otherwise the compiler."""
     strategy: Literal[*STRATEGIES] = GUIDED
     """Method that proposes configurations; ``guided`` scores thousands with a model that learns from every
-    evaluation, the others are there to compare with (three are samplers of Optuna)."""
+    evaluation, ``random`` draws them."""
     run: str = ""
     """Trained run whose prediction the model starts from: a folder such as ``runs/sample``, or the folder of
     one ensemble or model; if empty, the newest complete one, or else the models in the package; ``none`` for
@@ -173,3 +175,53 @@ class TuneSettings(SearchSettings, SourceSettings):
     def journal(self) -> Path:
         """Path of the study's journal."""
         return resolve(self.folder) / "study.journal"
+
+
+class FleetSettings(SearchSettings):
+    """Settings of the tuning of many programs with one budget."""
+
+    fleet: str = ""
+    """CSV with the columns program (as the source of a tuning, relative to the CSV), weight (such as runs a
+    day) and, if wanted, collection; equal programs are tuned once, with the sum of their weights."""
+    name: str = ""
+    """Name of the fleet's folder; the name of the CSV if empty."""
+    evaluations: Annotated[Positive, Le(1_000_000)] = 256
+    """Budget: evaluations of all programs together, failed ones included."""
+    batch: Annotated[Positive, Le(10_000)] = 4
+    """Maximum number of evaluations that one program makes before the fleet decides again. A guided program
+    begins with one, and then makes as many as it has made."""
+
+    @property
+    def fleet_name(self) -> str:
+        """Name of the fleet: the setting, or the name of the CSV."""
+        return self.name or clean_name(Path(self.fleet).stem)
+
+    @property
+    def folder(self) -> str:
+        """Folder of the fleet's results; the studies of its programs are below."""
+        return f"{self.data_root}/fleets/{self.fleet_name}"
+
+    def read(self) -> list[tuple[TuneSettings, float]]:
+        """Return the settings and the weight of each program of the CSV.
+
+        Raises:
+            DataError: The CSV is missing, has no rows, an unknown, missing or repeated column, a row of
+                another length, or a weight that is no positive number.
+            SettingsError: A program's settings are not allowed.
+        """
+        path, programs = resolve(self.fleet), []
+        rows = read_rows(path, _FORM)
+        if not {"program", "weight"} <= rows[0].keys() <= {"program", "weight", "collection"}:
+            raise DataError(path, f"has the columns {', '.join(rows[0])}", _FORM)
+        shared = {k: v for k, v in self.asdict().items() if k in SearchSettings.model_fields}
+        shared |= {"data_root": self.folder, "evaluations": max(1, self.evaluations // len(rows))}
+        for number, row in enumerate(rows, start=1):
+            if not re.fullmatch(r"\d{0,15}\.?\d{1,15}", row["weight"]) or float(row["weight"]) == 0:
+                problem = f"row {number}: the weight {row['weight']!r} is no positive number, as runs a day"
+                raise DataError(path, problem, _FORM)
+            name, colon, function = row["program"].partition(".py:")
+            place = f"{(path.parent / name).absolute()}{colon}{function}"
+            title = f"{number:03d}-" + clean_name(Path(name).stem)
+            own = TuneSettings(**shared, source=place, collection=row.get("collection", ""), name=title)
+            programs.append((own, float(row["weight"])))
+        return programs

@@ -18,7 +18,6 @@ from fastslow_programs.tuning.evaluators import Evaluate
 from fastslow_programs.tuning.history import History, Proposal
 from fastslow_programs.tuning.kept_study import KeptStudy, open_study
 from fastslow_programs.tuning.search.guided import Guide, Guided
-from fastslow_programs.tuning.search.samplers import SAMPLERS, Sampler
 from fastslow_programs.tuning.search.strategies import GUIDED, Random, Strategy
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import Target, read_target
@@ -95,9 +94,7 @@ def make_strategy(name: str, target: Target) -> Strategy:
         name: One of :data:`fastslow_programs.tuning.settings.STRATEGIES`.
         target: The program, its space and, for ``guided``, the models' predictions.
     """
-    if name == GUIDED:
-        return Guided(Guide(target.space, target.pretrained))
-    return Sampler(name) if name in SAMPLERS else Random()
+    return Guided(Guide(target.space, target.pretrained)) if name == GUIDED else Random()
 
 
 @contextlib.contextmanager
