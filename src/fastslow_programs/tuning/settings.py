@@ -28,7 +28,6 @@ from fastslow_programs.tuning.search.strategies import GUIDED
 
 STRATEGIES = (GUIDED, "random")
 NO_RUN = "none"
-SPACE = ".json"  # suffix of a space of the user's
 _FORM = "Give a CSV whose first line is program,weight or program,weight,collection"
 
 
@@ -79,9 +78,9 @@ class SearchSettings(Settings):
         self.require(
             guided, "run", f"read by strategy={self.strategy}: leave it out, or set strategy={GUIDED}"
         )
-        given, reads = bool(self.command), self.evaluator in ("", "command")
+        given = bool(self.command)
         self.require(given or self.evaluator != "command", "command", "given, as evaluator=command needs it")
-        self.require(not given or reads, "command", "read: set evaluator=command")
+        self.require(not given or self.evaluator == "command", "command", "read: set evaluator=command")
 
 
 class TuneSettings(SearchSettings, SourceSettings):
@@ -106,7 +105,7 @@ class TuneSettings(SearchSettings, SourceSettings):
         if self.is_space:
             self.require(self.run in ("", NO_RUN), "run", "read: no models guide in a space of yours")
             possible = self.kind_of_evaluator in ("command", "device")
-            self.require(possible, "evaluator", "possible for a space: device, or command with command=")
+            self.require(possible, "evaluator", "possible for a space: device or command")
         elif self.source:
             measured = "tile" if self.is_npz else self.origin.measured
             kind = "an npz" if self.is_npz else f"a {measured} .pb" if measured else "a file without runtimes"
@@ -125,10 +124,10 @@ class TuneSettings(SearchSettings, SourceSettings):
     @property
     def kind_of_evaluator(self) -> str:
         """The evaluator; the source's kind has a default one."""
-        if self.evaluator or self.command:
-            return self.evaluator or "command"
-        if self.is_space or not self.source:
-            return "device" if self.is_space else "compiler"
+        if self.evaluator or not self.source:
+            return self.evaluator or "compiler"
+        if self.is_space:
+            return "device"
         labelled = self.is_npz or self.origin.measured == "tile"
         return "replay" if labelled else "compiler"
 
@@ -169,7 +168,7 @@ class TuneSettings(SearchSettings, SourceSettings):
     @property
     def is_space(self) -> bool:
         """Whether the source is a space of the user's."""
-        return self.source.endswith(SPACE)
+        return self.source.endswith(".json")
 
     @property
     def journal(self) -> Path:
@@ -186,10 +185,7 @@ class FleetSettings(SearchSettings):
     name: str = ""
     """Name of the fleet's folder; the name of the CSV if empty."""
     evaluations: Annotated[Positive, Le(1_000_000)] = 256
-    """Budget: evaluations of all programs together, failed ones included."""
-    batch: Annotated[Positive, Le(10_000)] = 4
-    """Maximum number of evaluations that one program makes before the fleet decides again. A guided program
-    begins with one, and then makes as many as it has made."""
+    """Budget: evaluations of all programs together, failed ones included; shared by weight x default."""
 
     @property
     def fleet_name(self) -> str:

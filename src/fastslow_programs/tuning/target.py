@@ -157,21 +157,14 @@ def _of_space(settings: TuneSettings) -> Target:
         raise DataError(own.path, "allows a single configuration", "There is nothing to choose")
     local = own.lower(own.space.default, settings.seed) if kind is DeviceEvaluator else None
 
-    def module_of(codes: tuple[int, ...]) -> Module:
-        return own.lower(codes, settings.seed).module
-
+    code = local.module.SerializeToString(deterministic=True).hex() if local else ""
     target = Target(
         settings.program,
-        digest(
-            [
-                own.facts.model_dump(),
-                local.module.SerializeToString(deterministic=True).hex() if local else "",
-            ]
-        ),
+        digest([own.facts.model_dump(), code]),
         own.space,
         None,
         None,
-        module_of if local else None,
+        (lambda codes: own.lower(codes, settings.seed).module) if local else None,
         default_value=1.0 if local else None,
         default_is="the default of the space",
         local=local,

@@ -3,10 +3,9 @@
 ``fastslow.tune``, ``make tune`` and notebook 54 call it.
 """
 
-import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,25 +96,12 @@ def make_strategy(name: str, target: Target) -> Strategy:
     return Guided(Guide(target.space, target.pretrained)) if name == GUIDED else Random()
 
 
-@contextlib.contextmanager
-def open_tuning(settings: TuneSettings, target: Target) -> Iterator[Study]:
-    """Give the study of a program, new or resumed, to this process and to no other at a time.
-
-    Raises:
-        SettingsError: Optuna is not installed.
-        DataError: The journal belongs to another program, space or evaluator, is broken, or is no journal.
-    """
-    identity = {
-        "program": target.digest,
-        "choices": " ".join(map(str, target.space.options.tolist())),
-        "evaluator": target.evaluator.identity,
-    }
-    with open_study(settings.journal, identity, target.space) as kept:
-        yield Study(settings, target, make_strategy(settings.strategy, target), kept)
-
-
-def complete_study(settings: TuneSettings) -> Study:
+def complete_study(settings: TuneSettings, target: Target | None = None) -> Study:
     """Search for a program's fastest configuration, resuming the study that is there.
+
+    Args:
+        settings: Settings of the study.
+        target: The program, where it was read before.
 
     Returns:
         The study; its journal is in the settings' folder.
@@ -125,7 +111,14 @@ def complete_study(settings: TuneSettings) -> Study:
             one evaluation.
         DataError: The program, the run or the study cannot be used, or all evaluations failed.
     """
-    with open_tuning(settings, read_target(settings)) as study:
+    target = target or read_target(settings)
+    identity = {
+        "program": target.digest,
+        "choices": " ".join(map(str, target.space.options.tolist())),
+        "evaluator": target.evaluator.identity,
+    }
+    with open_study(settings.journal, identity, target.space) as kept:
+        study = Study(settings, target, make_strategy(settings.strategy, target), kept)
         if len(study.history) < settings.evaluations:
             _search(study)
     history = study.history
@@ -164,11 +157,7 @@ def _search(study: Study) -> None:
         def go_on(strategy: Strategy, count: int) -> bool:
             """Evaluate the next batch; return whether there was anything to evaluate, and hope for more."""
             in_time = not 0 < settings.budget_seconds <= time.monotonic() - began
-            if (
-                count <= 0
-                or not in_time
-                or not advance(study.kept, strategy, evaluate, count, settings.seed, show)
-            ):
+            if count <= 0 or not in_time or not _advance(study, strategy, evaluate, count, show):
                 return False
             return bool(len(history.values)) or len(history) < HOPELESS
 
@@ -193,29 +182,14 @@ def propose(history: History, strategy: Strategy, count: int, seed: int) -> list
     return found
 
 
-def advance(
-    kept: KeptStudy,
-    strategy: Strategy,
-    evaluate: Evaluate,
-    count: int,
-    seed: int,
-    show: Callable[[], object],
+def _advance(
+    study: Study, strategy: Strategy, evaluate: Evaluate, count: int, show: Callable[[], object]
 ) -> int:
-    """Propose a batch, evaluate it and keep each evaluation at once.
+    """Propose a batch, evaluate it and keep each evaluation at once; return their number, 0 at the end.
 
     A batch that was interrupted is proposed again from what was known before it, and completed.
-
-    Args:
-        kept: The study.
-        strategy: Proposes them.
-        evaluate: The evaluator, running.
-        count: Evaluations at most.
-        seed: Seed of the search.
-        show: Called after each evaluation.
-
-    Returns:
-        The number of evaluations; 0 where nothing is left to propose.
     """
+    kept, seed = study.kept, study.settings.seed
     history, (before, asked, given) = kept.history, kept.batch
     batch: list[Proposal] = []
     confirms = strategy.name == CONFIRMS

@@ -8,6 +8,7 @@ The form follows Kernel Tuner's tunable parameters and restrictions::
      "function": "kernel.py:make"}
 """
 
+import json
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -17,6 +18,7 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 from annotated_types import Len
+from pydantic import StringConstraints
 
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import parse_json, read_text
@@ -26,12 +28,13 @@ from fastslow_programs.program.user_program import Source
 from fastslow_programs.tuning.search.space import CODE, Choice, Space
 
 _TESTED = 2**18  # combinations at most whose constraints are tested
+_NAME = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 _OPTIONS = Annotated[list[bool | int | float | str], Len(1, 10_000)]
 _REMEDY = 'Give {"choices": {"tile": [16, 32]}} and, if wanted, "constraints", "default" and "function"'
 
 
 class _Space(Record, extra="forbid"):
-    choices: Annotated[dict[str, _OPTIONS], Len(1, 1000)]
+    choices: Annotated[dict[_NAME, _OPTIONS], Len(1, 1000)]
     constraints: list[str] = []
     default: dict[str, Any] = {}
     function: str = ""
@@ -55,16 +58,15 @@ class UserSpace:
     def __init__(self, path: Path):
         given = check_record(path, parse_json(path, read_text(path, _REMEDY), _REMEDY), _Space, _REMEDY)
         self.path, self.facts = path, _Space.model_validate(given)
-        self.options = {name: _in_order(own) for name, own in self.facts.choices.items()}
+        # numbers in their order, so that neighbours are alike
+        given = self.facts.choices.items()
+        self.options = {name: sorted(own) if _are_numbers(own) else own for name, own in given}
         for name, own in self.options.items():
-            texts = [*map(str, own)]
-            self._require(name.isidentifier(), f"choices: {name!r} is no name", "Use letters, digits and _")
-            self._require(len({*texts}) == len(texts), f"choices.{name} has an option twice", "Remove one")
+            twice = len({*map(str, own)}) < len(own)
+            self._require(not twice, f"choices.{name} has an option twice", "Remove one")
         for name, option in self.facts.default.items():
             known = any(type(option) is type(own) and option == own for own in self.options.get(name, ()))
-            self._require(
-                known, f"default.{name} is {option!r}, no option of a choice", "Name one of its options"
-            )
+            self._require(known, f"default.{name} is {option!r}, no option of a choice", "Name an option")
 
     def _require(self, fulfilled: bool, problem: str, remedy: str) -> None:
         if not fulfilled:
@@ -77,9 +79,8 @@ class UserSpace:
         default = [own.index(first[name]) for name, own in self.options.items()]
         listed = self._allowed() if self.facts.constraints else None
         if listed is not None and not (listed == default).all(1).any():
-            remedy = f'Name a default: "default": {self.values(listed[0])} is allowed'
-            self._require(not self.facts.default, "the default does not fulfil the constraints", remedy)
-            default = listed[(listed == default).sum(1).argmax()].tolist()
+            remedy = f'Name another: "default": {json.dumps(self.values(listed[0]))} is allowed'
+            raise DataError(self.path, "the default does not fulfil the constraints", remedy)
         choices = [
             Choice(name, tuple(map(str, own)), start, ordered=_are_numbers(own))
             for (name, own), start in zip(self.options.items(), default, strict=True)
@@ -131,8 +132,3 @@ class UserSpace:
 
 def _are_numbers(options: list) -> bool:
     return all(type(option) in (int, float) for option in options)
-
-
-def _in_order(options: list) -> list:
-    """Return numbers in their order, so that neighbours are alike; others as they are."""
-    return sorted(options) if _are_numbers(options) else options
