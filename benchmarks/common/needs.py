@@ -42,11 +42,12 @@ def summarise(programs: list[dict]) -> dict:
             for w, own in values.items()
         }
     sizes = [program["size"] for program in programs]
+    unguided = [name for name in needed if not name.startswith(GUIDED)]
     return {
         "programs": len(sizes),
         "needed": needed,
         "best unguided over guided": {
-            w: min(needed[name][w][0] for name in UNGUIDED) / needed[GUIDED][w][0] for w in WITHIN
+            w: min(needed[name][w][0] for name in unguided) / needed[GUIDED][w][0] for w in WITHIN
         },
         "configurations": [int(np.median(sizes)), min(sizes), max(sizes)],
         "within 1 %": float(np.median([program["near"] for program in programs])),

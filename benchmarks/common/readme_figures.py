@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from common.states_figure import plot_states
 from fastslow.competition.catalog import TEST, TRAIN, VALID
 from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.opcodes import opcode_name
 from fastslow.core.figures import save_figure
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
@@ -20,12 +22,83 @@ from fastslow.evaluation.plots import plot_results
 from fastslow.evaluation.score_tables import pool_seeds
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.features.store import Features, Graph
+from fastslow.networks.states.config_states import Level, Reach
 
 _COLLECTION = "layout-xla-random"
 _WIDTH = 1200  # pixels: sharp where a page shows 800
 _COLOURS = 64
 _FOLDER = "docs/figures"
+_MAX_LABELS = 60  # of nodes; more would overlap
+_SINGLE = (0.93, 0.93, 0.93)
+_COMMONEST = (0.78, 0.87, 0.95)
+_STRIDE = 7  # along the colour map from one state to the next: neighbours differ in hue
 _COLUMN = "violation_ratio"  # the configuration feature that is shown against runtime
+
+
+def plot_states(graph: Graph, depth: int = 1) -> Figure:
+    """Plot nodes against configurations, coloured by state, one panel per level of message passing.
+
+    Cells of one colour in a row are one state, which the network computes once. The state that most
+    configurations give a node is pale blue; a node with a single state is grey. Configurations are sorted so
+    that equal states of level 0 are next to each other; the number of states of each node is at the right.
+
+    Args:
+        graph: A layout graph.
+        depth: Last level shown: the number of message-passing layers, 0 or more.
+    """
+    reach = Reach(graph.edge_index, graph.num_nodes, graph.config_index, graph.choices, depth)
+    levels = reach.states(graph.choices.values)
+    order = np.lexsort(_table(levels[0])[::-1])
+    height = 1.4 + 0.15 * min(graph.num_nodes, _MAX_LABELS)
+    figure = Figure(figsize=(1.5 + 3.4 * (depth + 1), height), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(1, depth + 1, sharey=True))
+    for number, (axes, level) in enumerate(zip(panels, levels, strict=True)):
+        _draw_level(axes, level, order)
+        pairs = graph.num_nodes * graph.num_configs
+        title = f"{len(level):,} states instead of {pairs:,} pairs"
+        axes.set_title(f"after {number} layer{'s' * (number != 1)}: {title}", fontsize=9)
+        axes.set_xlabel(f"{graph.num_configs} configurations, sorted", fontsize=9)
+        axes.set_xticks([])
+    _name_nodes(panels[0], graph)
+    figure.suptitle(f"{graph.name}: one colour in a row is one state, computed once", fontsize=10)
+    return figure
+
+
+def _name_nodes(axes: Axes, graph: Graph) -> None:
+    """Name all nodes, configurable ones in bold; of many nodes only the configurable ones."""
+    nodes, meaning = np.arange(graph.num_nodes), "node (bold: configurable)"
+    if len(nodes) > _MAX_LABELS:
+        nodes, meaning = graph.config_index, "node (named: configurable)"
+    if len(nodes) > _MAX_LABELS:
+        nodes, meaning = nodes[:0], "node"
+    names = [f"{opcode_name(int(graph.node_opcode[node]))} #{node}" for node in nodes]
+    axes.set_yticks(nodes, names, fontsize=7)
+    for label, node in zip(axes.get_yticklabels(), nodes, strict=True):
+        label.set_fontweight("bold" if node in graph.config_index else "normal")
+    axes.set_ylabel(meaning, fontsize=9)
+
+
+def _table(level: Level) -> np.ndarray:
+    """Return the state of each node (row) in each configuration (column)."""
+    num_nodes, num_configs = len(level.set_index), level.classes.index.shape[1]
+    return level.state(np.arange(num_nodes)[:, None], np.arange(num_configs))
+
+
+def _draw_level(axes: Axes, level: Level, order: np.ndarray) -> None:
+    """Draw the state of each node (row) in each configuration (column), and their count at the right."""
+    counts, table = np.diff(level.start), _table(level)[:, order]
+    shades = counts.max() + (counts.max() % _STRIDE == 0)  # coprime to the stride: no colour comes twice
+    others = colormaps["turbo"](np.arange(shades) * _STRIDE % shades / shades)[:, :3]
+    image = np.full((len(counts), len(order), 3), _SINGLE)
+    for node in np.flatnonzero(counts > 1):
+        _, inverse, shares = np.unique(table[node], return_inverse=True, return_counts=True)
+        rank = np.argsort(np.argsort(-shares, kind="stable"))[inverse]
+        image[node] = np.where(rank[:, None] > 0, others[rank], _COMMONEST)
+    axes.imshow(image, aspect="auto", interpolation="nearest")
+    for node, count in enumerate(counts):
+        axes.text(len(order) + 0.2, node, count, va="center", fontsize=7, color="0.3")
+    axes.tick_params(left=False)
+    axes.spines[:].set_visible(False)
 
 
 def make_figures(name: str) -> list[Path]:

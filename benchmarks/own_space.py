@@ -1,0 +1,142 @@
+"""Compare searches of a space of tiles, a loop order and unrolling, measured whole on this CPU.
+
+``python benchmarks/own_space.py [--quick] [--seeds N]``. Each configuration of a matrix product, compiled
+by numba, is measured in rounds of random order; its time is the least of the rounds. A search looks times up.
+The guided search was designed on a convolution of that form, not on this product. Optuna's samplers are
+told the order of numbers. Every search starts from the same random configuration of its seed.
+"""
+
+import json
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numba
+import numpy as np
+
+from common import report
+from common.kept import kept_parts
+from common.needs import GUIDED, needs_of, summarise
+from common.options import make_parser
+from common.samplers import SAMPLERS
+from common.searches import search
+from fastslow.core.progress import progress
+from fastslow_programs.tuning.search.space import Space
+from fastslow_programs.tuning.target import Target
+from fastslow_programs.tuning.user_space import UserSpace
+from tune import unseen_page
+
+TABLE = {"hours": 0.2, "needs": ("optuna", "numba"), "sample": False, "commands": ((),)}
+STRATEGIES = (GUIDED, "random", *SAMPLERS)
+BUDGET, BATCH, ROUNDS = 100, 4, 16
+SPACE = {
+    "choices": {
+        **dict.fromkeys(("tile_i", "tile_j", "tile_k"), [8, 16, 32, 64, 192]),
+        "order": ["ikj", "ijk"],
+        "unroll": [1, 2, 4, 8],
+        "fastmath": [False, True],
+    }
+}
+_CODE = """
+def product(a, b, c, ti, tj, tk):
+    n = a.shape[0]
+    c[:] = 0
+    for i0 in range(0, n, ti):
+        for k0 in range(0, n, tk):
+            for j0 in range(0, n, tj):
+                for i in range(i0, min(i0 + ti, n)):
+                    {body}
+"""
+
+
+def variant(order: str, unroll: int, fastmath: bool) -> Callable:
+    """Return the kernel, which takes two inputs, the output and three tiles; its first call compiles it."""
+    parts, names = range(unroll), {"np": np}
+    if order == "ikj":
+        each = " + ".join(f"a[i, k + {u}] * b[k + {u}, j]" for u in parts)
+        lines = [
+            f"for k in range(k0, min(k0 + tk, n), {unroll}):",
+            "    for j in range(j0, min(j0 + tj, n)):",
+            f"        c[i, j] += {each}",
+        ]
+    else:
+        lines = [
+            f"for j in range(j0, min(j0 + tj, n), {unroll}):",
+            *(f"    s{u} = np.float32(0)" for u in parts),
+            "    for k in range(k0, min(k0 + tk, n)):",
+            *(f"        s{u} += a[i, k] * b[k, j + {u}]" for u in parts),
+            *(f"    c[i, j + {u}] += s{u}" for u in parts),
+        ]
+    exec(_CODE.format(body=("\n" + " " * 20).join(lines)), names)
+    return numba.njit(fastmath=fastmath)(names["product"])
+
+
+def measure_all(configurations: list[dict], rounds: int) -> list[float]:
+    """Return the seconds of configurations: of each the least of some rounds in random order.
+
+    Raises:
+        ArithmeticError: A configuration computes something else.
+    """
+    rng = np.random.default_rng(0)
+    a, b, c = rng.standard_normal((3, 192, 192)).astype(np.float32)
+    keys = [(own["order"], own["unroll"], own["fastmath"]) for own in configurations]
+    compiled = {key: variant(*key) for key in {*keys}}
+    seconds = np.full(len(keys), np.inf)
+    for number in progress(range(rounds), desc="measuring", unit="round"):
+        for place in rng.permutation(len(keys)):
+            own = configurations[place]
+            call = a, b, c, own["tile_i"], own["tile_j"], own["tile_k"]
+            if not number:  # the first call of a variant compiles it
+                compiled[keys[place]](*call)
+                if not np.allclose(c, a @ b, rtol=1e-3, atol=1e-3):
+                    raise ArithmeticError(f"{own} computes something else")
+            began = time.perf_counter()
+            compiled[keys[place]](*call)
+            seconds[place] = min(seconds[place], time.perf_counter() - began)
+    return seconds.tolist()
+
+
+def searched(space: Space, seconds: list[float], name: str, seeds: int) -> list[dict[str, int]]:
+    """Return the evaluations that a strategy needs with each seed."""
+    labels = np.array(seconds)
+    target = Target("product", "", space, None, None, labels=labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what is experimental in Optuna
+        curves = [search(target, name, BUDGET, BATCH, s).curve / labels.min() - 1 for s in range(seeds)]
+    return [needs_of(curve) for curve in curves]
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line and return the exit status."""
+    parser = make_parser(__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=10, help="searches of each strategy (default 10)")
+    options = parser.parse_args(arguments)
+    kept = kept_parts(__file__, options)
+    seeds, step, rounds = (1, 97, 2) if options.quick else (options.seeds, 1, ROUNDS)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "space.json").write_text(json.dumps(SPACE))
+        own = UserSpace(Path(folder, "space.json"))
+    space = Space(own.space.choices, own.space.listed[::step])
+    every = [own.values(codes) for codes in space.listed]
+    seconds = kept.part("seconds", lambda: measure_all(every, rounds))
+    searches = {
+        name: kept.part(name, lambda name=name: searched(space, seconds, name, seeds))
+        for name in progress(STRATEGIES, desc="searching", unit="strategy")
+    }
+    near = float((np.array(seconds) <= 1.01 * min(seconds)).mean())
+    group = summarise([{"counts": searches, "size": len(seconds), "near": near}])
+    low, middle, high = 1e3 * np.quantile(seconds, [0, 0.5, 1])
+    print(f"{low:.2f} ms the fastest, {middle:.2f} the median, {high:.2f} the slowest; {seeds} seeds.\n")
+    print(unseen_page("product", group))
+    environment = report.environment()
+    report.finish(
+        {"benchmark": "own_space", "environment": environment, "seconds": seconds, "searches": searches}
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
