@@ -14,7 +14,6 @@ import torch
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 from torch.nn import functional
-from torch_geometric.nn import SAGEConv
 
 from fastslow.competition import node_columns
 from fastslow.features.store import Graph
@@ -171,6 +170,8 @@ class SageBlock(nn.Module):
     def __init__(self, cross_config: bool):
         super().__init__()
         width = WIDTH if cross_config else 2 * WIDTH
+        from torch_geometric.nn import SAGEConv  # takes seconds
+
         self.conv, self.attention = SAGEConv(2 * WIDTH, width), Attention(width, cross_config)
 
     def forward(self, x: Tensor, adjacency: Tensor) -> Tensor:

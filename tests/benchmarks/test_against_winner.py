@@ -1,16 +1,18 @@
 """The comparisons with the reference network run, and their figures are consistent."""
 
+import importlib.util
 import json
 
 import pytest
 
+import inference
+import train_step
 from common import graph_files
 from fastslow.core.errors import DataError
 
-pytest.importorskip("torch_geometric", reason="pip install -r benchmarks/requirements.txt")
-import inference  # noqa: E402 (needs torch_geometric)
-import train_step  # noqa: E402
-
+pytestmark = pytest.mark.skipif(
+    not importlib.util.find_spec("torch_geometric"), reason="pip install -r benchmarks/requirements.txt"
+)
 QUICK = ["--quick", "--threads", "1"]
 NARROW = ["--set", "gnn.hidden_channels=16"]
 
