@@ -97,7 +97,9 @@ else
 	@$(FASTSLOW) rank "$$SRC" $${KNOWN:+"known=$$KNOWN"} $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
 endif
 
-tune: $(if $(SRC)$(FLEET),$(TUNING) $(if $(findstring evaluator=device,$(SET)),$(DEVICE),$(CALLER))) ## Search for the fastest configuration of a program of yours: SRC=, or of many: FLEET=list.csv
+MEASURES = $(or $(findstring evaluator=device,$(SET)),$(if $(findstring evaluator=command,$(SET)),,$(filter %.json,$(SRC))))
+
+tune: $(if $(SRC)$(FLEET),$(TUNING) $(if $(MEASURES),$(DEVICE),$(CALLER))) ## Search for the fastest configuration of a program of yours: SRC=, or of many: FLEET=list.csv
 ifneq ($(FLEET),)
 	@$(FASTSLOW) fleet "$$FLEET" $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
 else ifneq ($(SRC),)
@@ -106,6 +108,7 @@ else
 	@echo "make tune SRC=program.hlo          an HLO file, as for make convert; the TPU compiler evaluates"
 	@echo "make tune SRC=model.py:make        a JAX function, as for make convert"
 	@echo "make tune SRC=labelled.npz         replay of a file's runtimes"
+	@echo "make tune SRC=space.json           choices of your own: tiles, unrolling, flags (docs/tune_your_program.md)"
 	@echo "make tune FLEET=list.csv           many programs, one budget: a CSV with the columns program, weight"
 	@echo "             RUN=runs/sample       a run of make submit that guides; default: the newest complete; RUN=none"
 	@echo "             OUT=FOLDER            a folder of your own instead of data/converted"

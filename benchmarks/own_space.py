@@ -2,8 +2,8 @@
 
 ``python benchmarks/own_space.py [--quick] [--seeds N]``. Each configuration of a matrix product, compiled
 by numba, is measured in rounds of random order; its time is the least of the rounds. A search looks times up.
-The guided search was designed on a convolution of that form, not on this product. Optuna's samplers are
-told the order of numbers. Every search starts from the same random configuration of its seed.
+The guided search was designed on a convolution of that form, not on this product. Optuna's samplers
+know the order of numbers. Every search starts from the same random configuration of its seed.
 """
 
 import json

@@ -46,7 +46,6 @@ class Request:
         labels: Value by configuration, of a labelled file.
         source: Name of that file.
         local: The program as it is lowered for this machine, where it is measured here.
-        default_is: Its name in words.
     """
 
     settings: Any
@@ -56,7 +55,6 @@ class Request:
     labels: Mapping[tuple[int, ...], float] | None = None
     source: str = ""
     local: LocalProgram | None = None
-    default_is: str = "the unconstrained program"
 
 
 class Evaluator:
@@ -221,7 +219,7 @@ class DeviceEvaluator(Evaluator):
     def __init__(self, request: Request):
         super().__init__(request)
         self._noise: list[np.ndarray] = []
-        self.name = f"time over that of {request.default_is}, measured on {device_name()}"
+        self.name = f"time over the default's, measured on {device_name()}"
         self.identity = f"device {device_name()}, {ROUNDS} rounds"
 
     @property

@@ -19,7 +19,6 @@ from fastslow_programs.tuning.target import Target, read_target
 from fastslow_programs.tuning.tune import Study, complete_study
 
 PROGRAMS = "programs.csv"
-_MOMENT = 1e-6  # seconds: 0 would be no limit
 
 
 @dataclass
@@ -52,8 +51,10 @@ def tune_fleet(settings: FleetSettings) -> list[Member]:
     found, began = {}, time.monotonic()
 
     def tune(own: TuneSettings, target: Target, evaluations: int) -> Study:
-        seconds = settings.budget_seconds and max(_MOMENT, settings.budget_seconds + began - time.monotonic())
-        return complete_study(own.replace(evaluations=evaluations, budget_seconds=seconds), target)
+        left = max(1e-6, settings.budget_seconds + began - time.monotonic())  # 0 would be no limit
+        return complete_study(
+            own.replace(evaluations=evaluations, budget_seconds=settings.budget_seconds and left), target
+        )
 
     for own, weight in settings.read():
         target = read_target(own)

@@ -170,7 +170,7 @@ def _of_space(settings: TuneSettings) -> Target:
         local=local,
         values_of=own.values,
     )
-    request = Request(settings, target.module_of, target.as_json, local=local, default_is="the default")
+    request = Request(settings, target.module_of, target.as_json, local=local)
     return replace(target, evaluator=kind(request))
 
 

@@ -59,8 +59,8 @@ class UserSpace:
         given = check_record(path, parse_json(path, read_text(path, _REMEDY), _REMEDY), _Space, _REMEDY)
         self.path, self.facts = path, _Space.model_validate(given)
         # numbers in their order, so that neighbours are alike
-        given = self.facts.choices.items()
-        self.options = {name: sorted(own) if _are_numbers(own) else own for name, own in given}
+        choices = self.facts.choices.items()
+        self.options = {name: sorted(own) if _are_numbers(own) else own for name, own in choices}
         for name, own in self.options.items():
             twice = len({*map(str, own)}) < len(own)
             self._require(not twice, f"choices.{name} has an option twice", "Remove one")
@@ -82,7 +82,7 @@ class UserSpace:
             remedy = f'Name another: "default": {json.dumps(self.values(listed[0]))} is allowed'
             raise DataError(self.path, "the default does not fulfil the constraints", remedy)
         choices = [
-            Choice(name, tuple(map(str, own)), start, ordered=_are_numbers(own))
+            Choice(name, tuple(str(option) or "''" for option in own), start, ordered=_are_numbers(own))
             for (name, own), start in zip(self.options.items(), default, strict=True)
         ]
         return Space(choices, listed)
@@ -122,7 +122,8 @@ class UserSpace:
         self._require(bool(name), "names no function to measure", 'Add "function", or use evaluator=command')
         source = Source.of(str(self.path.parent / name))
         try:
-            return lower_function(*source.function_and_arguments(**values), seed)
+            function, arguments = source.function_and_arguments(**values)
+            return lower_function(function, arguments, seed)
         except DataError:
             raise
         except Exception as error:  # of the user's function
