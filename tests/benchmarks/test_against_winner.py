@@ -1,7 +1,7 @@
 """The comparisons with the reference network run, and their figures are consistent."""
 
-import importlib.util
 import json
+from importlib.util import find_spec
 
 import pytest
 
@@ -10,9 +10,7 @@ import train_step
 from common import graph_files
 from fastslow.core.errors import DataError
 
-pytestmark = pytest.mark.skipif(
-    not importlib.util.find_spec("torch_geometric"), reason="pip install -r benchmarks/requirements.txt"
-)
+pytestmark = pytest.mark.skipif(not find_spec("torch_geometric"), reason="torch_geometric is not installed")
 QUICK = ["--quick", "--threads", "1"]
 NARROW = ["--set", "gnn.hidden_channels=16"]
 

@@ -7,7 +7,6 @@ import pytest
 
 from common.latency_instances import PUBLIC, latency_problems, read_latency_instance
 from fastslow.core.errors import DataError, SettingsError
-from helpers.bad_files import ANY_FILE
 from helpers.cases import cases
 
 NODE = {"supportedOnFpga": 1, "cpuLatency": 9.0, "fpgaLatency": 1.0, "isBackwardNode": 0, "size": 2.0}
@@ -49,12 +48,6 @@ def test_nodes_of_a_colour_are_one_unit(tmp_path):
     assert problem.units.tolist() == [0, 1, 0]
 
 
-@cases("nodes", [1, 3])
-def test_an_instance_without_edges_runs_its_nodes_side_by_side(tmp_path, nodes):
-    problem = read_latency_instance(written(tmp_path / "x.json", instance(nodes, (), maxFPGAs=3)))
-    assert problem.evaluate(np.arange(nodes)[None]).cost == pytest.approx([1e-3])
-
-
 @cases(
     "changed, said",
     [
@@ -67,25 +60,6 @@ def test_an_instance_without_edges_runs_its_nodes_side_by_side(tmp_path, nodes):
 def test_a_wrong_instance_is_refused_by_name(tmp_path, changed, said):
     with pytest.raises(DataError, match=said):
         read_latency_instance(written(tmp_path / "x.json", instance() | changed))
-
-
-@cases("value", [[1], 10**400, float("nan"), -1.0])
-@cases("field", ["fpgaLatency", "size", "id", "maxSizePerFPGA", "cost"])
-def test_a_wrong_value_is_refused_with_the_name_of_its_field(tmp_path, field, value):
-    data = instance()
-    owner = data["edges"][0] if field == "cost" else data["nodes"][0] if field in NODE | {"id": 0} else data
-    owner[field] = value
-    with pytest.raises(DataError, match=field):
-        read_latency_instance(written(tmp_path / "x.json", data))
-
-
-@cases("name", [*ANY_FILE])
-def test_what_is_no_file_or_no_json_is_refused(tmp_path, name):
-    path = tmp_path / "x.json"
-    path.write_text("{}")
-    ANY_FILE[name](path)
-    with pytest.raises(DataError, match=r"x\.json: "):
-        read_latency_instance(path)
 
 
 @pytest.mark.skipif(not PUBLIC.is_dir(), reason="no public instances beside the repository")

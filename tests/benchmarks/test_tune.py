@@ -35,3 +35,10 @@ def test_a_rule_is_followed_in_its_order_after_the_start():
     start = runtime[np.random.default_rng([5, 1]).integers(4)]
     best = np.minimum.accumulate([start, 3.0, 2.0, 1.0, 4.0]) - 1
     np.testing.assert_allclose(curve_in_order(np.array([9.0, 3.0, 2.0, 1.0]), runtime, seed=5), best)
+
+
+def test_a_space_is_measured_and_searched(monkeypatch, capsys):
+    own_space = pytest.importorskip("own_space", reason="numba, an optional requirement, is not installed")
+    monkeypatch.setitem(own_space.SPACE["choices"], "unroll", [2])
+    assert own_space.main(["--quick"]) == 0
+    assert "| guided " in capsys.readouterr().out

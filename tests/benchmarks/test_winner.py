@@ -1,7 +1,7 @@
 """The reference model and recipe match their description."""
 
-import importlib.util
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -13,9 +13,7 @@ from fastslow.competition.metrics import kendall_tau
 from helpers.random_graphs import make_graph
 from reference import winner, winner_recipe
 
-pytestmark = pytest.mark.skipif(
-    not importlib.util.find_spec("torch_geometric"), reason="pip install -r benchmarks/requirements.txt"
-)
+pytestmark = pytest.mark.skipif(not find_spec("torch_geometric"), reason="torch_geometric is not installed")
 CPU = torch.device("cpu")
 DEFAULT, RANDOM = get_collection("layout:xla:default"), get_collection("layout:xla:random")
 

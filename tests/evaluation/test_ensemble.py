@@ -9,22 +9,11 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble, models_of
-from fastslow.evaluation.ensemble_weights import (
-    NORMALISATIONS,
-    combine,
-    equal_weights,
-    search_weights,
-)
+from fastslow.evaluation.ensemble_weights import NORMALISATIONS, combine, equal_weights, search_weights
 from fastslow.evaluation.predictions import read_predictions
 from helpers.cases import cases
 from helpers.good_artifacts import change_json, reseal
-from helpers.runs import (
-    ensemble_settings,
-    make_features,
-    overwrite_predictions,
-    random_scores,
-    write_run,
-)
+from helpers.runs import ensemble_settings, make_features, overwrite_predictions, random_scores, write_run
 
 WILD = st.floats(-1e15, 1e15, allow_subnormal=False) | st.integers(-2, 2).map(float)
 
@@ -240,10 +229,7 @@ def test_models_of_ones_own_are_members_beside_those_of_the_run(layout, tmp_path
     "damage, said",
     [
         (lambda scores: scores["test"].clear(), "no predictions for test graph t"),
-        (
-            lambda scores: scores["valid"].update(v=np.ones(3)),
-            r"graph v has predictions of shape \(3,\)",
-        ),
+        (lambda scores: scores["valid"].update(v=np.ones(3)), r"graph v has predictions of shape \(3,\)"),
         (lambda scores: scores["test"]["t"].fill(np.nan), "test graph t has a prediction that is not finite"),
         ("predictions.npz", "lost"),
         ("manifest.json", "not finished"),

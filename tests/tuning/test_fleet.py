@@ -9,11 +9,10 @@ import pytest
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow_programs.tuning import fleet as fleet_module
-from fastslow_programs.tuning.evaluators import Replay
 from fastslow_programs.tuning.fleet import fleet_table, tune_fleet, write_fleet
 from fastslow_programs.tuning.settings import FleetSettings
 from helpers.bad_files import ANY_FILE
-from helpers.competition_files import layout_arrays, tile_arrays, write_npz
+from helpers.competition_files import layout_arrays, write_npz
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
@@ -52,34 +51,6 @@ def test_the_budget_goes_where_it_saves_and_copies_share(fleet):
     assert slow["saved"] == 5 * (slow["default"] - slow["best"]) > 0 == flat["saved"]
     folder = write_fleet(members, settings_of(fleet))
     assert summary(folder)["programs"] == "2 different ones" and (folder / "programs.csv").is_file()
-
-
-def test_noisy_values_save_once_they_are_confirmed(fleet, monkeypatch):
-    monkeypatch.setattr(Replay, "noisy", True)
-    fleet.write_text("program,weight\nslow.npz,5\nflat.npz,1\n")
-    common = {"evaluations": 48, "strategy": "random"}
-    slow, flat = tune_fleet(settings_of(fleet, confirm=0.5, **common))
-    assert slow.study.confirmations > 0
-    best = slow.study.history.best[1]
-    assert slow.saved == pytest.approx(5 * (slow.study.default - best)) and slow.saved > 0
-    assert flat.saved == 0 and flat.study.best[0].codes == tuple(flat.study.target.space.default)
-    short = tune_fleet(settings_of(fleet, confirm=0.05, name="short", **common | {"evaluations": 20}))
-    assert [m.saved for m in short] == [0, 0], "too few to confirm anything"
-    believed = tune_fleet(settings_of(fleet, confirm=0.0, name="believed", **common))
-    assert sum(m.saved for m in believed) > 0
-
-
-def test_tiles_save_against_their_normaliser_and_never_less_than_nothing(fleet):
-    for name, over_default in (("better", (2.0, 4.0, 0.9)), ("worse", (2.0, 4.0, 3.0))):
-        arrays = tile_arrays(1, configs=3)
-        arrays["config_feat"][:, :8] = np.outer((1, 2, 3), [1] + 5 * [0] + [1, 1])
-        arrays["config_runtime"] = (1000 * np.array(over_default)).astype(np.int64)
-        write_npz(fleet.parent / f"{name}.npz", arrays)
-    fleet.write_text("program,weight\nbetter.npz,4\nworse.npz,6\n" + "worse.npz,1\n" * 3)
-    settings = settings_of(fleet, evaluations=6, strategy="random")
-    members = tune_fleet(settings)
-    assert fleet_table(members)["saved"].tolist() == pytest.approx([0.4, 0.0])
-    assert summary(write_fleet(members, settings))["saved"] == f"0.4, {0.4 / 13:.2%} of all defaults"
 
 
 def test_the_budget_is_shared_by_weight_times_default(fleet):
