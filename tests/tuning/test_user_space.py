@@ -50,7 +50,6 @@ def test_the_constraints_allow_what_python_does(tmp_path):
     found = [own.values(codes) for codes in own.space.listed]
     assert len(found) == len(allowed) and all(values in found for values in allowed)
     assert own.values(own.space.default) == {"tile": 64, "unroll": 1, "flag": "", "fuse": True}, "the first"
-    assert [choice.ordered for choice in own.space.choices] == [True, True, False, False]
     places = [sorted(CHOICES["tile"]).index(values["tile"]) - 1 for values in found]
     columns = own.space.columns(own.space.listed)
     assert columns[:, 0].tolist() == places and columns[:, 2].tolist() == [place**2 for place in places]
@@ -123,9 +122,8 @@ def test_a_function_is_measured_on_this_machine(tmp_path):
     choices = {"steps": [1, 2, 3, 4], "wide": [False, True]}
     facts = {"choices": choices, "constraints": ["steps < 4 or not wide"], "function": "kernel.py:make"}
     tuned = fastslow.tune(space_of(tmp_path, **facts), evaluations=7, confirm=0.0, out=tmp_path / "out")
-    failed = tuned.table[tuned.table["failure"] != ""]
-    assert len(tuned.table) == 7 and len(failed) == 4
-    assert failed["failure"].str.contains("3 does not divide 8").sum() == 2
+    assert len(tuned.table) == 7 and (tuned.table["failure"] != "").sum() == 4
+    assert tuned.table["failure"].str.contains("3 does not divide 8").sum() == 2
     assert "values" in tuned.best and not tuned.best["values"]["wide"]
     (folder,) = (tmp_path / "out" / "tuned").iterdir()
     assert fastslow.load_tuned(folder)(np.arange(8, dtype=np.float32)) == 28
@@ -142,7 +140,6 @@ def test_a_function_is_measured_on_this_machine(tmp_path):
     [
         ({"evaluator": "compiler"}, "evaluator: .*device or command"),
         ({"models": "somewhere", **COMMAND}, "run: .*no models guide"),
-        ({"evaluator": "command"}, "command: "),
     ],
 )
 def test_settings_that_fit_no_space_are_refused(tmp_path, settings, said):
