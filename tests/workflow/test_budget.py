@@ -57,12 +57,12 @@ def chosen(monkeypatch, speeds, seconds, *settings):
 def test_fewer_seeds_then_segments_then_epochs_then_rankers_then_rules(monkeypatch):
     speeds = {"gnn": (Speed(10, 10), Speed(5, 1)), "ran": (Speed(10, 0.1),)}  # 1010 or 105, and 70 seconds
     part = {f"{NETWORK}.segment_training": "gst+e", f"{NETWORK}.segment_nodes": 1000}
-    assert chosen(monkeypatch, speeds, 1625)[0] == {f"{NETWORK}.hours": 0.351}
+    assert chosen(monkeypatch, speeds, 1625)[0] == {f"{NETWORK}.hours": 0.309}
     found, said = chosen(monkeypatch, speeds, 1100, "gnn.layout.epochs=100")
-    assert found == {**part, f"{NETWORK}.hours": 0.0365} and "| in segments |" in said
-    assert chosen(monkeypatch, speeds, 190)[0] == {"seeds": 2, **part, f"{NETWORK}.hours": 0.0365}
+    assert found == {**part, f"{NETWORK}.hours": 0.0321} and "| in segments |" in said
+    assert chosen(monkeypatch, speeds, 190)[0] == {"seeds": 2, **part, f"{NETWORK}.hours": 0.0321}
     found, said = chosen(monkeypatch, speeds, 60)
-    assert found.pop(f"{NETWORK}.hours") * 3600 * 0.8 == pytest.approx(
+    assert found.pop(f"{NETWORK}.hours") * 3600 / 1.1 == pytest.approx(
         5 + 1 * found[f"{NETWORK}.epochs"], 0.01
     )
     epochs, trees = found[f"{NETWORK}.epochs"], found[f"{RANKER}.num_iterations"]
