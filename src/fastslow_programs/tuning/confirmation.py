@@ -17,7 +17,7 @@ from scipy.stats import t
 from fastslow_programs.tuning.history import History, Proposal
 
 CONFIRMS = "confirmation"
-TOO_FEW = "not known: too few evaluations to confirm a gain; give more, or confirm=0 if values have no noise"
+TOO_FEW = "nothing gained: too few evaluations to confirm it; give more, or confirm=0 if nothing is noisy"
 _LARGEST, _ROUNDS = 8, 2  # contenders at first, rounds of as many contenders
 _BLOCK = 3  # evaluations of a block: the default twice, and the contender
 _FEWEST, _BEFORE_STOP = 3, 4  # blocks that a gain needs, and before the comparison may stop

@@ -15,6 +15,7 @@ from fastslow.core.settings import (
     PositiveFloat,
     Settings,
     Threads,
+    find_typed,
     resolve,
     unkeyed,
 )
@@ -124,10 +125,8 @@ class TuneSettings(SearchSettings, SourceSettings):
     @property
     def kind_of_evaluator(self) -> str:
         """The evaluator; the source's kind has a default one."""
-        if self.evaluator or not self.source:
-            return self.evaluator or "compiler"
-        if self.is_space:
-            return "device"
+        if self.evaluator or self.is_space or not self.source:
+            return self.evaluator or ("device" if self.is_space else "compiler")
         labelled = self.is_npz or self.origin.measured == "tile"
         return "replay" if labelled else "compiler"
 
@@ -168,7 +167,8 @@ class TuneSettings(SearchSettings, SourceSettings):
     @property
     def is_space(self) -> bool:
         """Whether the source is a space of the user's."""
-        return self.source.endswith(".json")
+        path = find_typed(self.source)
+        return path.suffix == ".json" and path.is_file() and '"choices"' in path.read_text(errors="replace")
 
     @property
     def journal(self) -> Path:
