@@ -140,7 +140,7 @@ COMMANDS = {
         ),
     ),
     "fleet": Command(
-        "Tune many programs with one budget, spent where it saves most",
+        "Tune many programs with one budget, shared by weight x default",
         "fastslow_programs.tuning.settings:FleetSettings",
         "fastslow_programs.commands.tune:tune_programs",
         repository=True,

@@ -190,7 +190,7 @@ def tune(
     """Search for a program's fastest configuration with few evaluations.
 
     Args:
-        source: As for :func:`rank`.
+        source: As for :func:`rank`, or a space of yours (``space.json``).
         *arguments: As for :func:`rank`; with ``evaluator="device"`` the function runs on them, and a
             ``jax.ShapeDtypeStruct`` is replaced by random values.
         models: Path of the models that guide, as for :func:`load_models`; ``"none"`` for no guide.

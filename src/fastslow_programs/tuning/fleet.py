@@ -23,16 +23,22 @@ PROGRAMS = "programs.csv"
 
 @dataclass
 class Member:
-    """A program of a fleet: its study, and the sum of the weights of all rows of its content."""
+    """A program of a fleet, and the sum of the weights of all rows of its content."""
 
-    study: Study
-    weight: float
+    settings: TuneSettings
+    target: Target
+    weight: float = 0.0
+    study: Study | None = None
+
+    @property
+    def time(self) -> float:
+        """Weight x default."""
+        return self.weight * self.study.default
 
     @property
     def saved(self) -> float:
-        """Weight x (default - best), 0 where either is not known, or the default is faster and kept."""
-        best, default = self.study.best, self.study.default
-        return self.weight * max(default - best[1], 0.0) if best and default else 0.0
+        """Weight x (default - best), 0 where the default is faster and kept."""
+        return self.weight * max(self.study.default - self.study.best[1], 0.0)
 
 
 def tune_fleet(settings: FleetSettings) -> list[Member]:
@@ -49,26 +55,22 @@ def tune_fleet(settings: FleetSettings) -> list[Member]:
         DataError: The list, a program, its run or a study cannot be used, or all evaluations of one failed.
     """
     found, began = {}, time.monotonic()
-
-    def tune(own: TuneSettings, target: Target, evaluations: int) -> Study:
-        left = max(1e-6, settings.budget_seconds + began - time.monotonic())  # 0 would be no limit
-        return complete_study(
-            own.replace(evaluations=evaluations, budget_seconds=settings.budget_seconds and left), target
-        )
-
     for own, weight in settings.read():
         target = read_target(own)
-        key = target.digest, target.evaluator.identity
-        if key not in found:
-            found[key] = Member(tune(own, target, 1), 0.0)
-        found[key].weight += weight
-    members = sorted(found.values(), key=lambda member: -member.weight * member.study.default)
-    settings.require(settings.evaluations >= len(members), "evaluations", "one for each program")
-    left = settings.evaluations - len(members)
+        found.setdefault((target.digest, target.evaluator.identity), Member(own, target)).weight += weight
+    settings.require(settings.evaluations >= len(found), "evaluations", "one for each program")
+
+    def tune(member: Member, evaluations: int) -> None:
+        # 0 would be no limit
+        seconds = settings.budget_seconds and max(1e-6, settings.budget_seconds + began - time.monotonic())
+        own = member.settings.replace(evaluations=evaluations, budget_seconds=seconds)
+        member.study = complete_study(own, member.target)
+
+    for member in found.values():
+        tune(member, 1)
+    members, left = sorted(found.values(), key=lambda m: -m.time), settings.evaluations - len(found)
     for place, member in enumerate(members):
-        rest = sum(other.weight * other.study.default for other in members[place:])
-        share = round(left * member.weight * member.study.default / rest)
-        member.study = tune(member.study.settings, member.study.target, 1 + share)
+        tune(member, 1 + round(left * member.time / sum(other.time for other in members[place:])))
         left -= len(member.study.history) - 1  # what a small space leaves is for the others
     return members
 
@@ -81,7 +83,7 @@ def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
     """
     rows = [
         {
-            "program": member.study.target.name,
+            "program": member.target.name,
             "weight": member.weight,
             "default": member.study.default,
             "best": member.study.best[1],
@@ -101,7 +103,7 @@ def write_fleet(members: Sequence[Member], settings: FleetSettings) -> Path:
     with atomic_path(folder / PROGRAMS) as temporary:
         table.to_csv(temporary, index=False)
     write_json(folder / BEST, [study.target.as_json(study.best[0].codes) for study in studies])
-    saved, total = table["saved"].sum(), (table["weight"] * table["default"]).sum()
+    saved, total = table["saved"].sum(), sum(member.time for member in members)
     summary = {
         "programs": f"{len(table)} different ones",
         "value": "; ".join(dict.fromkeys(study.target.evaluator.identity for study in studies)),

@@ -210,7 +210,7 @@ class FleetSettings(SearchSettings):
         if not {"program", "weight"} <= rows[0].keys() <= {"program", "weight", "collection"}:
             raise DataError(path, f"has the columns {', '.join(rows[0])}", _FORM)
         shared = {k: v for k, v in self.asdict().items() if k in SearchSettings.model_fields}
-        shared |= {"data_root": self.folder, "evaluations": max(1, self.evaluations // len(rows))}
+        shared["data_root"] = self.folder
         for number, row in enumerate(rows, start=1):
             if not re.fullmatch(r"\d{0,15}\.?\d{1,15}", row["weight"]) or float(row["weight"]) == 0:
                 problem = f"row {number}: the weight {row['weight']!r} is no positive number, as runs a day"

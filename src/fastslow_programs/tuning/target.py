@@ -156,7 +156,6 @@ def _of_space(settings: TuneSettings) -> Target:
     if own.space.size < 2:
         raise DataError(own.path, "allows a single configuration", "There is nothing to choose")
     local = own.lower(own.space.default, settings.seed) if kind is DeviceEvaluator else None
-
     code = local.module.SerializeToString(deterministic=True).hex() if local else ""
     target = Target(
         settings.program,
