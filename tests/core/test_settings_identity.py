@@ -15,7 +15,7 @@ from helpers.cases import cases
 
 UNKEYED = {
     "FeatureSettings": "data_root folder workers hlo_folder skip_valid",  # the files are in `inputs`
-    "RankerSettings": "features folder runs num_threads",
+    "RankerSettings": "features folder runs num_threads hours",
     "MachineSettings": "device processes hours configs_together",  # type and precision of the device count
     "TrainSettings": "features runs folder",
     "EnsembleSettings": "features folder",

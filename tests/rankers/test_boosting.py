@@ -61,6 +61,11 @@ def test_it_stops_where_no_tree_can_be_grown(grown, wanted):
     assert sum(number for _, number in trees.asked) == grown
 
 
+def test_it_stops_when_its_hours_are_over():
+    trees = Trees()
+    assert run(trees, num_iterations=100, hours=1e-15) == [(1, 1.0)] and trees.updates == 1
+
+
 def test_trees_by_iteration_add_up():
     rng = np.random.default_rng(0)
     rows = rng.random((60, 2))

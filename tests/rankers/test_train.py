@@ -103,6 +103,8 @@ def test_a_run_records_its_score_its_history_and_its_trees(features, tmp_path, o
     manifest = train.train_ranker(run_config(features, tmp_path, objective=objective))
     booster = lightgbm.Booster(model_file=str(tmp_path / "model.txt"))
     assert manifest["valid"]["weights"] == f"{objective}, {booster.num_trees()} rounds"
+    late = train.train_ranker(run_config(features, tmp_path / "late", objective=objective, hours=1e-9))
+    assert late["trees"] == 1 and any(said.endswith("trees (hours=1e-09)") for said in late["warnings"])
     predictions = read_predictions(tmp_path)
     recomputed = collection_score("layout", features.labels("valid"), predictions["valid"])
     assert recomputed["per_graph"] == manifest["valid"]["per_graph"]

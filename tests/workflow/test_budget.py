@@ -57,14 +57,16 @@ def chosen(monkeypatch, speeds, seconds, *settings):
 def test_fewer_seeds_then_segments_then_epochs_then_rankers_then_rules(monkeypatch):
     speeds = {"gnn": (Speed(10, 10), Speed(5, 1)), "ran": (Speed(10, 0.1),)}  # 1010 or 105, and 70 seconds
     part = {f"{NETWORK}.segment_training": "gst+e", f"{NETWORK}.segment_nodes": 1000}
-    assert chosen(monkeypatch, speeds, 1625)[0] == {f"{NETWORK}.hours": 0.309}
+    most = {f"{RANKER}.hours": 0.0214}
+    assert chosen(monkeypatch, speeds, 1625)[0] == {f"{NETWORK}.hours": 0.309, **most}
     found, said = chosen(monkeypatch, speeds, 1100, "gnn.layout.epochs=100")
-    assert found == {**part, f"{NETWORK}.hours": 0.0321} and "| in segments |" in said
-    assert chosen(monkeypatch, speeds, 190)[0] == {"seeds": 2, **part, f"{NETWORK}.hours": 0.0321}
+    assert found == {**part, f"{NETWORK}.hours": 0.0321, **most} and "| in segments |" in said
+    assert chosen(monkeypatch, speeds, 190)[0] == {"seeds": 2, **part, f"{NETWORK}.hours": 0.0321, **most}
     found, said = chosen(monkeypatch, speeds, 60)
     assert found.pop(f"{NETWORK}.hours") * 3600 / 1.1 == pytest.approx(
         5 + 1 * found[f"{NETWORK}.epochs"], 0.01
     )
+    assert found.pop(f"{RANKER}.hours") < 0.0214
     epochs, trees = found[f"{NETWORK}.epochs"], found[f"{RANKER}.num_iterations"]
     assert found == {"seeds": 1, **part, f"{NETWORK}.epochs": epochs, f"{RANKER}.num_iterations": trees}
     assert 50 < epochs <= 60 and trees == int(epochs / 100 * 600) and f"{epochs} of 100" in said

@@ -1,5 +1,7 @@
 """The boosting loop: grow a tree, evaluate on valid, stop early where that is wanted."""
 
+import math
+import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -21,10 +23,10 @@ def boost(
     labels: Mapping[str, np.ndarray],
     report: Report | None = None,
 ) -> History:
-    """Grow trees, until the valid score stops improving where ``early_stopping_rounds`` is not 0.
+    """Grow trees, until the time is over or, with ``early_stopping_rounds``, valid stops improving.
 
     Args:
-        settings: Settings; of these ``num_iterations``, ``evaluate_every`` and ``early_stopping_rounds``.
+        settings: Settings.
         update: Grows one tree; returns whether none could be grown, which ends the training.
         predict: Valid predictions ``(C,)`` per graph of ``num_iteration`` trees from ``start_iteration`` on,
             its two arguments. Predictions of consecutive trees add up, so each tree is evaluated once.
@@ -37,10 +39,11 @@ def boost(
     """
     predictions = {name: np.zeros(len(runtime)) for name, runtime in labels.items()}
     history: History = []
-    evaluated = 0
+    evaluated, ends = 0, time.monotonic() + (3600 * settings.hours or math.inf)
     for iteration in range(1, settings.num_iterations + 1):
         stuck = update()
-        if stuck or iteration % settings.evaluate_every == 0 or iteration == settings.num_iterations:
+        last = stuck or iteration == settings.num_iterations or time.monotonic() > ends
+        if last or iteration % settings.evaluate_every == 0:
             grown = iteration - stuck
             for name, values in predict(evaluated, grown - evaluated).items():
                 predictions[name] += values
@@ -49,7 +52,7 @@ def boost(
         if report:
             report(iteration, history[-1][1] if history else np.nan)
         patience = settings.early_stopping_rounds
-        if stuck or (patience and history and evaluated - kept_trees(settings, history) >= patience):
+        if last or (patience and history and evaluated - kept_trees(settings, history) >= patience):
             break
     return history
 

@@ -12,6 +12,7 @@ from fastslow.core.settings import (
     AtLeastTwo,
     Fraction,
     NonNegative,
+    NonNegativeFloat,
     Positive,
     PositiveFloat,
     Settings,
@@ -44,6 +45,9 @@ class RankerSettings(Settings):
     order xla:default, xla:random, nlp:default, nlp:random; if empty, ``folder`` alone is written."""
     num_threads: Threads = unkeyed(0)
     """Threads of LightGBM; 0 takes OMP_NUM_THREADS or, where that is not set, every core."""
+    hours: NonNegativeFloat = unkeyed(0.0)
+    """Stop after this many hours of growing trees, and keep them; 0 has no limit. A run with a budget sets
+    it."""
     seed: NonNegative = 0
     """Seed of the sampled rows, columns, configurations and pairs."""
     train_on: Literal[*TRAIN_ON] = "source"

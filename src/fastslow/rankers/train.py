@@ -65,6 +65,8 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
             bar.set_postfix(valid=f"{valid:.3f}", refresh=False)
 
         fitted = fit(settings, settings.objective, read_training(settings), report)
+    grown, most = fitted.history[-1][0], settings.num_iterations
+    late = [f"{grown} of {most} trees (hours={settings.hours:g})"] if settings.hours and grown < most else []
     sources = settings.sources()
     for run in (*artifact.parts, artifact):  # the folder that stands for all comes last
         source = sources[get_collection(run.settings["collection"]).slug]
@@ -80,7 +82,7 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
             },
             objective=fitted.objective,
             features=source.recipe,
-            warnings=warnings,
+            warnings=[*warnings, *late],
             trees=fitted.num_trees,  # LightGBM's file holds a constant tree where none is kept
         )
 

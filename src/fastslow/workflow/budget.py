@@ -14,7 +14,7 @@ from fastslow.workflow.presets import RULES
 from fastslow.workflow.speed import SEGMENTS, Speed, measure
 from fastslow.workflow.steps import Plan, Step
 
-_MARGIN, _LATE = 0.8, 1.1  # of the time that is left, planned with; of its planned time, a network's limit
+_MARGIN, _LATE = 0.8, 1.1  # of the time that is left, planned with; of its planned time, a model's limit
 _MEASURING = 0.15  # of the time that is left may be spent on one measurement
 _LEAST = 0.05  # of a model's epochs or trees; with fewer it is left out
 
@@ -130,8 +130,8 @@ def _settings(
         if network:
             segments = SEGMENTS if choice.cut and len(model.speeds) > 1 else {}
             found |= {f"{model.section}.{name}": value for name, value in segments.items()}
-            hours = _LATE * model.seconds(choice.share, choice.cut) / 3600
-            found[f"{model.section}.hours"] = float(f"{hours:.3g}")
+        hours = _LATE * model.seconds(choice.share, choice.cut) / 3600
+        found[f"{model.section}.hours"] = float(f"{hours:.3g}")
     return found
 
 
