@@ -8,8 +8,8 @@ A script takes part if it defines ``TABLE``, a dictionary: ``hours`` of CPU time
 ``NEEDS`` or Python modules), ``sample`` (whether it reads the sample) and ``commands`` (the arguments of each
 call).
 The first line of a table is a stamp: commit, digests of code and sample, seconds of the measurement. A table
-is stale when the sample changed, the code that its script reaches or, if it reads a run, the code of ``make
-submit``.
+is stale when the sample changed, the code that its script reaches or, if it reads a run or starts one
+(``needs`` the module ``fastslow``), the code of ``make submit``.
 """
 
 import argparse
@@ -41,8 +41,9 @@ STAMP = re.compile(
     r"> Commit (?P<commit>\S+), code (?P<code>[0-9a-f]{16}), (?:sample (?P<sample>[0-9a-f]{16})|no sample), "
     r"(?P<seconds>\d+) s\."
 )
-OF_RUN = (FEATURES, NETWORK, RANKER, ENSEMBLE)
-"""The code of ``make submit``: a table that needs its run is as old as this code."""
+_OF_RUN = (FEATURES, NETWORK, RANKER, ENSEMBLE)
+CODE = {"run": _OF_RUN, "fastslow": (*_OF_RUN, "fastslow.workflow.budget:plan_hours")}
+"""The code of a run: a table that reads one, or starts one with a budget, is as old as this code."""
 NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "run": (lambda: resolve("runs/sample/submission/manifest.json").is_file(), "make submit"),
     "real": (lambda: (REAL / "npz_all").is_dir(), f"published files in {REAL.relative_to(PROJECT.parent)}"),
@@ -86,7 +87,8 @@ class Script:
 
     def code(self) -> str:
         """Return the digest of all code that the script reaches, and that made the run which it reads."""
-        entries = [f"{self.path.stem}:main", *(OF_RUN if "run" in self.needs else ())]
+        own = [entry for name in self.needs for entry in CODE.get(name, ())]
+        entries = [f"{self.path.stem}:main", *own]
         return digest([source_digest(entry, self.path.parent) for entry in entries])
 
     def state(self, sample: str) -> tuple[str, str]:

@@ -29,7 +29,7 @@ from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds
 
 TABLE = {
     "hours": 6,
-    "needs": ("real",),
+    "needs": ("real", "fastslow"),
     "sample": False,
     "commands": (("--hours", "2.5"),),
 }
