@@ -358,8 +358,8 @@ class Settings(BaseModel):
             finite = not isinstance(value, float) or math.isfinite(value)
             wanted = allowed if allowed and finite else "a finite number"
             return f"{name}: {value!r} is not {wanted}{nearest(value, choices_of(field))}"
-        example = f"(for example {name}={field.get_default()!r})"
-        return f"{name}: {value!r} is {type(value).__name__}, {kind.__name__} wanted {example}"
+        wanted = allowed or f"for example {field.get_default()!r}"
+        return f"{name}: {value!r} is {type(value).__name__}, {kind.__name__} wanted ({wanted})"
 
     @classmethod
     def _unknown(cls, variables: Mapping[str, Any]) -> list[str]:
