@@ -28,11 +28,7 @@ from fastslow.features.scaling import log_labels, standardise
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_graphs, trainable
 
-SINGLE, RIDGE, PRODUCT = BASELINES = (
-    "best single feature",
-    "ridge on config features",
-    "product of bounds",
-)
+SINGLE, RIDGE, PRODUCT = BASELINES = ("best single feature", "ridge on config features", "product of bounds")
 MAX_CONFIGS = 128  # of a graph: a mean tau over many graphs needs no more
 MAX_ROWS = 200_000  # of all graphs together, 115 MB for tile
 BOUND_PRODUCTS = tuple(f"{role}_bound_product_log" for role in TILE_ROLES)

@@ -105,11 +105,7 @@ class Fitted:
 
 
 def booster_predictions(
-    objective: str,
-    booster: "lightgbm.Booster",
-    table: Table,
-    start_iteration: int,
-    num_iteration: int,
+    objective: str, booster: "lightgbm.Booster", table: Table, start_iteration: int, num_iteration: int
 ) -> dict[str, np.ndarray]:
     """Return predictions ``(C,)`` per graph of some of the trees; predictions of consecutive trees add up.
 

@@ -156,10 +156,7 @@ def _hash_values(rows: np.ndarray) -> np.ndarray:
 
 
 def predict_table(
-    objective: str,
-    table: Table,
-    raw_output: Callable[[np.ndarray], np.ndarray],
-    opponents: int = OPPONENTS,
+    objective: str, table: Table, raw_output: Callable[[np.ndarray], np.ndarray], opponents: int = OPPONENTS
 ) -> dict[str, np.ndarray]:
     """Turn the output of trees into predictions.
 

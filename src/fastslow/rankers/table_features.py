@@ -31,10 +31,7 @@ COPY_GROUPS = tuple(
 
 
 def tabulate(
-    graph: Graph,
-    kind: str,
-    config_columns: list[str],
-    rows: np.ndarray | slice = slice(None),
+    graph: Graph, kind: str, config_columns: list[str], rows: np.ndarray | slice = slice(None)
 ) -> tuple[np.ndarray, list[str]]:
     """Compute one row of features for configurations of a graph.
 

@@ -20,16 +20,14 @@ from fastslow.workflow.published_presets import PUBLISHED
 
 BASE: dict[str, dict] = {
     # a kernel is small and its graph is embedded once: more layers and graphs a step are affordable
-    "gnn.tile": {"num_layers": 2, "dropout": 0.1, "epochs": 10, "graphs_per_step": 4},
+    "gnn.tile": {"num_layers": 2, "dropout": 0.1, "epochs": 10, "graphs_per_step": 4}
 }
 """Settings that every preset starts from: the defaults of the network's settings suit layout."""
 
 # docs/kaggle_preset.md: what each place used, what was measured on the real data, and why ours departs.
 _KAGGLE: dict[str, dict] = {
     # 2nd: labels of these are damaged; no model is selected on them
-    "features.layout": {
-        "skip_valid": ["layout:xla:*:*unet*", "layout:xla:default:mlperf_bert_batch_24_2x2"],
-    },
+    "features.layout": {"skip_valid": ["layout:xla:*:*unet*", "layout:xla:default:mlperf_bert_batch_24_2x2"]},
     "gnn": {"hidden_channels": 128, "dropout": 0.2},  # 1st: blocks of 128 channels, dropout 0.2
     "gnn.layout": {
         "train_on": "collection",  # 1st and 2nd: default and random together are worse
@@ -57,11 +55,7 @@ _KAGGLE: dict[str, dict] = {
 PRESETS: dict[str, dict[str, dict]] = {
     "sample": {  # little for tile, where the product of a tile's bounds alone is as good
         "gnn.tile": {"epochs": 2},
-        "ranker.tile": {
-            "num_iterations": 50,
-            "configs_per_graph": 100,
-            "pairs_per_config": 4,
-        },
+        "ranker.tile": {"num_iterations": 50, "configs_per_graph": 100, "pairs_per_config": 4},
     },
     "smoke": {  # the same steps with next to no training
         "gnn": {"epochs": 2, "hidden_channels": 32, "average_last": 0},

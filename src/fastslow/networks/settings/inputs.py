@@ -29,11 +29,7 @@ VIOLATION = "violation_ratio"
 PUBLISHED_COLUMNS = tuple(
     f"{role}_{name}"
     for role in TILE_ROLES
-    for name in (
-        *(f"bound_{d}_log" for d in range(TILE_DIMENSIONS)),
-        "bound_sum_log",
-        "bound_product_log",
-    )
+    for name in (*(f"bound_{d}_log" for d in range(TILE_DIMENSIONS)), "bound_sum_log", "bound_product_log")
 )
 """The 24 columns of a tile file's ``config_feat``, as logarithms."""
 _SLICES = {"numeric": NUMERIC, "tiles": TILES, "depths": DEPTHS, "attributes": ATTRIBUTES}

@@ -35,12 +35,7 @@ VARIANTS = {
 }
 CUT, HALO, CUT_LIVE = "cut", "halo", "cut_live"
 BORDERS = (HALO, CUT, CUT_LIVE)
-SEGMENT_FIELDS = (
-    "segment_training",
-    "segment_nodes",
-    "segment_border",
-    "head_epochs",
-)
+SEGMENT_FIELDS = ("segment_training", "segment_nodes", "segment_border", "head_epochs")
 
 
 def unread_segments(settings: Any) -> Unread:
@@ -50,10 +45,7 @@ def unread_segments(settings: Any) -> Unread:
         settings: A :class:`TrainSettings`; only its ``segment_training`` is read.
     """
     name, variant = settings.segment_training, VARIANTS.get(settings.segment_training)
-    read = variant and {
-        "segment_border": variant.others != EDGES,
-        "head_epochs": variant.head,
-    }
+    read = variant and {"segment_border": variant.others != EDGES, "head_epochs": variant.head}
     names = [field for field, used in read.items() if not used] if read else SEGMENT_FIELDS[1:]
     return dict.fromkeys(names, (f"with segment_training {name!r}", "choose another segment_training"))
 
