@@ -1,5 +1,7 @@
 """A budget of hours: what fits is chosen, recorded, and made again as it was."""
 
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +15,7 @@ from fastslow.evaluation.predictions import read_predictions
 from fastslow.evaluation.run_record import record_run
 from fastslow.features.store import Features
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.workflow import budget, speed
+from fastslow.workflow import budget, run, speed
 from fastslow.workflow.budget import Choice, Model, choose, plan_hours
 from fastslow.workflow.job_plan import Resources
 from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
@@ -93,6 +95,23 @@ def test_what_was_chosen_is_recorded_and_made_again(home, capsys):
         resumed = resume(RunSettings.from_texts(again))
         assert resumed.chosen == {"models": "rules"} and resumed.plan.models == "rules"
     assert "hours: 1e-06 -> 2" in resume(RunSettings.from_texts(["name=smoke", "hours=2"])).refused
+
+
+def test_what_an_interrupted_budget_used_is_used(home, monkeypatch):
+    began = []
+
+    def interrupt(*arguments):
+        began.append(time.monotonic() - arguments[-1])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "_fit_hours", interrupt)
+    command = ["submit", "preset=smoke", "name=mine", "hours=2"]
+    for _ in range(2):
+        assert cli.main(command) == cli.INTERRUPTED
+        command = ["submit", "name=mine"]
+    record = read_json(home / "runs" / "mine" / "run.json")
+    assert began[0] < began[1] < record["used"] and "chosen" not in record
+    assert resume(RunSettings.from_texts(["name=mine", "overwrite=True"])).used == 0
 
 
 @pytest.mark.parametrize("model", ["gnn", "ranker"])

@@ -22,10 +22,16 @@ class _Run(Record):
     preset: str
     settings: dict[str, Any] = {}  # a record of a former version has none
     chosen: dict[str, Any] = {}
+    used: float = 0.0
 
 
 def record_run(
-    folder: Path, data: str, preset: str, settings: Mapping[str, Any], chosen: Mapping[str, Any] | None
+    folder: Path,
+    data: str,
+    preset: str,
+    settings: Mapping[str, Any],
+    chosen: Mapping[str, Any] | None,
+    used: float = 0.0,
 ) -> None:
     """Write down what a folder of runs is started with; an equal record stays as it is.
 
@@ -35,6 +41,7 @@ def record_run(
         preset: Name of the preset.
         settings: The settings of the command that decide what it makes, a step's by its dotted name.
         chosen: Settings that a budget of hours chose, likewise; None where there is none.
+        used: Seconds of the budget that were used before an interruption, where nothing is chosen yet.
 
     Raises:
         SettingsError: The folder is for notebooks that are run by hand, or a notebook wrote a model into it.
@@ -44,7 +51,7 @@ def record_run(
     if folder.name == PLAY:
         raise SettingsError(f"name: notebooks run by hand write to runs/{PLAY}; give this run another NAME")
     facts = {"data": data, "preset": preset, "settings": dict(settings)}
-    facts |= {"chosen": dict(chosen)} if chosen is not None else {}
+    facts |= {"chosen": dict(chosen)} if chosen is not None else {"used": used} if used else {}
     with contextlib.suppress(DataError):  # broken: written anew
         if read_run_record(folder) == facts:
             return

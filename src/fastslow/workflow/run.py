@@ -6,6 +6,7 @@ import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +211,7 @@ def run(settings: RunSettings) -> None:
         KaggleError: The upload failed.
     """
     began, target = time.monotonic(), "submission" if settings.target == "submit" else settings.target
-    plan, recorded, chosen, refused = resume(settings)
+    plan, recorded, chosen, used, refused = resume(settings)
     steps = plan.steps(target)
     if settings.plan:
         print_outlook(steps, plan.preset, refused)
@@ -227,11 +228,16 @@ def run(settings: RunSettings) -> None:
     if doubt and (plan.data == "kaggle" or LAUNCH_RELEASE in doubt):
         print(f"warning: {doubt}", file=sys.stderr)  # before hours of training
     print_skipped(steps)
+    record = partial(record_run, resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
     if recorded.get("hours") and chosen is None and target != "features":
-        chosen = _fit_hours(plan, target, 3600 * recorded["hours"], began)
+        try:
+            chosen = _fit_hours(plan, target, 3600 * recorded["hours"], began - used)
+        finally:
+            if chosen is None:
+                record(None, time.monotonic() - began + used)
         plan = make_plan(add_chosen(settings, chosen))
         steps = plan.steps(target)
-    record_run(resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded, chosen)
+    record(chosen)
     run_steps(steps, plan.jobs, settings.cluster)
     if last == "submission":
         report(plan)

@@ -92,12 +92,14 @@ class Resumed(NamedTuple):
         plan: The plan, with the settings that a budget of hours chose, if any.
         recorded: Settings that decide what it makes, for its record.
         chosen: Settings that a budget of hours chose; None where it has not been asked yet.
+        used: Seconds of a budget of hours that were used before an interruption, where nothing is chosen yet.
         refused: Reason to refuse it; empty where no run of that name was begun with other settings.
     """
 
     plan: Plan
     recorded: dict[str, Any]
     chosen: dict[str, Any] | None
+    used: float = 0.0
     refused: str = ""
 
 
@@ -120,7 +122,7 @@ def resume(settings: RunSettings) -> Resumed:
     Raises:
         SettingsError: A setting is wrong.
     """
-    plan, had, chosen = make_plan(settings), {}, None
+    plan, record = make_plan(settings), {}
     asked = {name: getattr(settings, name) for name in _RECORDED}
     asked |= {"preset": plan.preset, "collections": [*plan.only]}
     asked |= {"hours": settings.hours} if settings.hours else {}
@@ -129,7 +131,7 @@ def resume(settings: RunSettings) -> Resumed:
         asked |= {f"{part}.{name}": value for name, value in own.items() if name in keyed}
     with contextlib.suppress(DataError):  # broken: written anew
         record = read_run_record(resolve(f"runs/{plan.name}"))
-        had, chosen = record.get("settings", {}), record.get("chosen")
+    had, chosen = record.get("settings", {}), record.get("chosen")
     if not had or settings.overwrite or (plan.preset == SMOKE and not settings.name):
         return Resumed(plan, asked, None)
     given = [name for name in asked if name in settings.model_fields_set or "." in name]
@@ -140,8 +142,9 @@ def resume(settings: RunSettings) -> Resumed:
         shown = "; ".join([*pairs][:_SHOWN]) + (f" and {len(other) - _SHOWN} more" if other[_SHOWN:] else "")
         remedy = "Give another NAME (name=mine) for a run of its own, or overwrite=True to go on with these"
         said = f"name: runs/{plan.name} was begun with other settings ({shown}). {remedy}; see --plan"
-        return Resumed(plan, asked, None, said)
+        return Resumed(plan, asked, None, refused=said)
     own = {name: wanted[name] for name in (*_RECORDED, "hours") if name in wanted}
     steps = [f"{name}={value!r}" for name, value in wanted.items() if "." in name and name not in asked]
     settings = settings.replace(**own, set=[*settings.set, *steps])
-    return Resumed(make_plan(add_chosen(settings, chosen or {})), wanted, chosen)
+    plan = make_plan(add_chosen(settings, chosen or {}))
+    return Resumed(plan, wanted, chosen, record.get("used", 0.0))
