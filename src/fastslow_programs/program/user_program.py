@@ -7,7 +7,8 @@ its arguments. Arguments may be arrays or ``jax.ShapeDtypeStruct``: nothing is c
         image = jax.ShapeDtypeStruct((8, 224, 224, 3), jnp.bfloat16)
         return forward, (parameters, image)
 
-It may also return what JAX made of a function: ``jax.jit(forward).trace(...)``, ``.lower(...)`` or an export.
+It may also return what JAX made of a function, ``jax.jit(forward).trace(...)``, ``.lower(...)`` or an export,
+or a ``torch.nn.Module`` and the tuple of its tensors.
 """
 
 import base64
@@ -29,6 +30,7 @@ from fastslow.hlo.reader import HloProgram, choose_module, read_hlo, read_hlo_mo
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
 from fastslow_programs.compiler.libtpu import is_staged, lower, require_compiler
 from fastslow_programs.program.simplify import is_dynamic, simplify
+from fastslow_programs.program.torch_module import as_jax
 
 _DUMP = (
     "Give the module from before layout assignment, such as *before_optimizations.txt of "
@@ -150,7 +152,7 @@ class Source:
         ):
             raise DataError(self.path, f"{self.function} did not return (function, arguments)", _WANTED)
         _refuse_dynamic(self.path, made[1])
-        return made
+        return as_jax(*made)
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ class FunctionSource(Source):
     def function_and_arguments(self) -> tuple:
         """See :class:`Source`."""
         _refuse_dynamic(self.path, self.call[1])
-        return self.call
+        return as_jax(*self.call)
 
 
 def dump_in(folder: Path) -> Path:

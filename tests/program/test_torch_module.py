@@ -1,0 +1,33 @@
+"""A PyTorch module ranks and runs as the JAX function that torchax makes of it."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from fastslow.core.errors import SettingsError
+from fastslow_programs.program.torch_module import as_jax
+
+
+class Branch(torch.nn.Module):
+    def forward(self, x):
+        return x + 1 if x.sum() > 0 else x
+
+
+def test_a_module_gives_the_numbers_of_torch():
+    pytest.importorskip("torchax")
+    jax, x = pytest.importorskip("jax"), torch.linspace(-1, 1, 12).reshape(2, 6)
+    module = torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.LayerNorm(3))
+    function, arguments = as_jax(module, (x,))
+    (found,) = jax.jit(function)(*arguments)
+    np.testing.assert_allclose(found, module(x).detach(), rtol=1e-5, atol=1e-6)
+    with pytest.raises(SettingsError, match="cannot read Branch"):
+        as_jax(Branch(), (x,))
+
+
+def test_without_torchax_the_remedy_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchax", None)
+    with pytest.raises(SettingsError, match=r"pip install 'fastslow\[pytorch\]'"):
+        as_jax(torch.nn.Identity(), ())
+    assert as_jax(max, (1, 2)) == (max, (1, 2))
