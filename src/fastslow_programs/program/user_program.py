@@ -28,6 +28,7 @@ from fastslow.hlo.forms import earliest
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram, choose_module, read_hlo, read_hlo_modules
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
+from fastslow_programs.compiler.device import require_jax
 from fastslow_programs.compiler.libtpu import is_staged, lower, require_compiler
 from fastslow_programs.program.simplify import is_dynamic, simplify
 from fastslow_programs.program.torch_module import as_jax
@@ -114,10 +115,7 @@ class Source:
             code = program.module.SerializeToString(deterministic=True)
             return replace(program, layouts=self._before_layout(code, labeller)["layouts"])
         require_compiler()
-        if importlib.util.find_spec("jax") is None:
-            raise SettingsError(
-                "jax is not installed, but a JAX function needs it: pip install -e '.[compiler]'"
-            )
+        require_jax()
         record = self._before_layout(lower(*self.function_and_arguments()), labeller)
         return HloProgram(Module.FromString(base64.b64decode(record["module"])), {}, record["layouts"])
 
