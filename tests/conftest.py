@@ -32,22 +32,21 @@ settings.register_profile("fastslow", deadline=None)  # a test must not depend o
 settings.load_profile("fastslow")
 
 
-FIRST = (
-    "workflow/test_run.py",  # it makes `finished`, for which others wait
-    "networks/test_distributed.py",
-    "networks/test_train.py",
-    "sample_factory/test_zoo.py",
-    "workflow/test_step_pools.py",
-    "front/test_faults.py",
-    "front/test_notebooks.py",
-)
-"""The files that take longest: the others fill the time that is left."""
+FIRST = """
+workflow/test_run networks/test_distributed networks/test_train front/test_notebooks front/test_faults
+workflow/test_step_pools sample_factory/test_zoo placement/test_jax_program workflow/test_budget
+workflow/test_published_presets benchmarks/test_rehearsal placement/test_policy compiler/test_compile_pool
+tuning/test_user_space tuning/test_tune tuning/test_strategies core/test_isolated benchmarks/test_models
+ranking/test_packaged
+"""
+"""The files that take ten CPU seconds and more, so that the last ones end together; the very first makes
+`finished`, for which others wait."""
 
 
 def pytest_collection_modifyitems(items):
     """Let workers take the files of :data:`FIRST` first, in this order."""
-    place = {Path(__file__).parent / name: number for number, name in enumerate(FIRST)}
-    items.sort(key=lambda item: place.get(item.path, len(FIRST)))
+    place = {Path(__file__).parent / f"{name}.py": number for number, name in enumerate(FIRST.split())}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
 
 
 def pytest_collection_finish():
