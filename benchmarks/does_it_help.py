@@ -35,7 +35,7 @@ from common.options import make_parser
 from common.pretrained import labelled_files
 from common.unseen_programs import held_out, own_programs
 from fastslow.competition.catalog import TEST, ProgramFile
-from fastslow.competition.metrics import ranking_tau
+from fastslow.competition.metrics import kendall_tau, ranking_tau
 from fastslow.competition.reader import Program, read_npz
 from fastslow.core.progress import progress
 from fastslow.evaluation.baselines import GraphRows, fit_ridge
@@ -136,7 +136,7 @@ def evaluate(case: Case, models: Models, draws: int) -> dict:
                 rows.append(row | {"expected": expected if name == MODEL else None})
     means = pd.DataFrame(rows).astype({"expected": float}).groupby(["known", "order"], sort=False).mean()
     facts = {"configurations": len(ranked), "within 1 %": np.mean(scores <= 1.01 * best)}
-    facts |= {"ceiling": ranking_tau(scores, chooses), "trained on": str(trust.trained_on)}
+    facts |= {"ceiling": kendall_tau(scores, chooses), "trained on": str(trust.trained_on)}
     facts |= {"distance": trust.nearest, "low": np.nan, "high": np.nan, "default": np.nan}
     facts |= dict(zip(("low", "high"), trust.band or (), strict=False))
     if default.config is not None:
