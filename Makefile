@@ -48,7 +48,7 @@ OPTIONS = $${DATA:+"data=$$DATA"} $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke leaderboard figures convert measure rank tune place sample data test guard lint clean setup
+.PHONY: help submit submission features train ensemble smoke leaderboard figures convert measure rank tune place sample data test lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -137,9 +137,6 @@ data: $(READY) ## Download the real competition into data/raw (resumes where it 
 
 test: $(TESTED) ## Run the tests
 	@"$$PY" -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
-
-guard: $(READY) ## A recorded small run: scores and speed must be as before (SET=--record: record again)
-	@set -f; "$$PY" benchmarks/guard.py $$SET
 
 lint: $(TESTED) ## Check style and types of the code, and that notebooks carry no outputs
 	@"$$VENV/bin/ruff" check .

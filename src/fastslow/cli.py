@@ -13,7 +13,7 @@ import os
 import resource
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +30,7 @@ FLAGS = ("plan",)  # options that may be given without a value
 FACTORY = "make_sample"
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _LEAST_MEMORY = 10**9  # of addresses: half a gigabyte does not map torch
+_EXTRA = ("papermill", "jupyter_client", "nbclient", "nbformat", "requests")  # a slim install lacks them
 INTERRUPTED, PIPE_CLOSED = 130, 141  # exit status after Ctrl-C, and without a reader, as a shell has them
 
 
@@ -223,6 +224,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FastslowError as error:
         print(f"error: {_load('fastslow.kaggle.credentials:scrub')(str(error))}", file=sys.stderr)
         return 1
+    except ModuleNotFoundError as error:
+        if error.name.partition(".")[0] not in _EXTRA:
+            raise
+        remedy = "type pip install 'fastslow[notebooks,kaggle]'"
+        print(f"error: the package {error.name} is not installed: {remedy}", file=sys.stderr)
+        return 1
     except BrokenPipeError:  # of `| head`, which has read enough
         return PIPE_CLOSED
     except OSError as error:
@@ -304,7 +311,12 @@ class _Parser(argparse.ArgumentParser):
             classes |= _load("fastslow.workflow.presets:SECTIONS")
         if command.main and not self.everything:
             main = [name for name in command.main.split() if name not in command.fixed]
-            text += "\nmain settings, each as NAME=VALUE or --NAME VALUE:\n" + _describe_main(classes, main)
+            text += "\nmain settings, each as NAME=VALUE or --NAME VALUE:\n"
+            for typed in main:
+                section, _, field = typed.rpartition(".")
+                settings = classes[section.partition(".")[0]]
+                lines = (_lines(typed, own) for own in settings.describe() if own.name == field)
+                text += "".join(f"{line}\n" for line in next(lines))
             return f"{text}\n`fastslow {name} {ALL}` lists all settings.\n"
         text += "\nsettings, each as NAME=VALUE or --NAME VALUE:\n"
         text += setting_lines(classes.pop(""), hidden=command.fixed)
@@ -327,17 +339,6 @@ def setting_lines(settings: type[Settings], hidden: Sequence[str] = ()) -> str:
                 lines.append(f" {setting.group}:")
                 group = setting.group
             lines += _lines(setting.name, setting)
-    return "\n".join(lines) + "\n"
-
-
-def _describe_main(classes: Mapping[str, type[Settings]], names: Sequence[str]) -> str:
-    """Return some settings as lines; a step's has its section first, and its kind if it is one kind's."""
-    lines = []
-    for name in names:
-        *section, field = name.split(".")
-        settings = classes[section[0] if section else ""]
-        (setting,) = (own for own in settings.describe() if own.name == field)
-        lines += _lines(name, setting)
     return "\n".join(lines) + "\n"
 
 

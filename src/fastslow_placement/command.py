@@ -5,11 +5,13 @@ from typing import Any
 
 import pandas as pd
 
-from fastslow.core.files import read_json
-from fastslow.workflow.run import NOTEBOOK
+from fastslow.core.files import read_json, remove_abandoned
+from fastslow.core.settings import PROJECT, resolve
+from fastslow.workflow.run import NOTEBOOK, run_step
+from fastslow.workflow.steps import Step
 from fastslow_placement.place import DECISION, DEVICE_TABLE, PLACEMENT, TABLE, WORDS
 from fastslow_placement.settings import ZOO, PlaceSettings
-from fastslow_programs.commands.notebook import run_notebook, with_absolute_paths
+from fastslow_programs.commands.typed import with_absolute_paths
 
 
 def place_program(settings: PlaceSettings) -> dict[str, Any]:
@@ -31,7 +33,9 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     paths += ["device"] * settings.device.endswith(".json")
     settings = with_absolute_paths(settings, *paths)
     _ = settings.path  # refuses a missing source before a notebook is started
-    folder = run_notebook("61_place", settings)
+    folder = resolve(settings.folder)
+    remove_abandoned(folder.parent)  # of an interrupted run of another program
+    run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", settings))
     table = pd.read_csv(folder / TABLE)
     print(table.to_string(index=False, float_format=lambda value: f"{value:.6g}"), "\n")
     print((folder / WORDS).read_text())

@@ -17,6 +17,7 @@ import psutil
 import pytest
 import torch
 
+from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import SettingsError
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.networks.hardware import distributed
@@ -56,24 +57,30 @@ def epoch(settings):
     return {"loss": loss, "gradients": gradients, "weights": {n: p.detach().clone() for n, p in named}}
 
 
-def epoch_of_rank(settings, rank, port, folder):
-    """An epoch with torchrun's environment, in a process of its own."""
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    os.environ.update(where, WORLD_SIZE="2", RANK=str(rank))
-    with distributed.joined(settings):
-        torch.save(epoch(settings), folder / f"{distributed.rank()}.pt")
-
-
-def test_two_processes_have_the_gradients_of_one(settings, tmp_path):
+def in_two_processes(function, *arguments):
+    """Call a function in two processes that have torchrun's environment, and torch from this one."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    fork = multiprocessing.get_context("fork").Process  # which has torch
-    ranks = [fork(target=epoch_of_rank, args=(settings, n, port, tmp_path)) for n in (0, 1)]
+        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.getsockname()[1]), "WORLD_SIZE": "2"}
+
+    def call(rank):
+        os.environ.update(where, RANK=str(rank))
+        function(*arguments)
+
+    ranks = [multiprocessing.get_context("fork").Process(target=call, args=(rank,)) for rank in (0, 1)]
     for process in ranks:
         process.start()
     for process in ranks:
         process.join(120)
     assert [process.exitcode for process in ranks] == [0, 0]
+
+
+def epoch_of_rank(settings, folder):
+    with distributed.joined(settings):
+        torch.save(epoch(settings), folder / f"{distributed.rank()}.pt")
+
+
+def test_two_processes_have_the_gradients_of_one(settings, tmp_path):
+    in_two_processes(epoch_of_rank, settings, tmp_path)
     first, second = (torch.load(tmp_path / f"{n}.pt", weights_only=True) for n in (0, 1))
     one = epoch(settings)
     assert any(gradient.abs().max() > 1e-4 for gradient in one["gradients"].values())
@@ -113,7 +120,8 @@ def test_after_a_process_died_the_command_resumes_to_the_result_of_one_process(s
     (error,) = interrupt(settings)
     assert "a process of the training ended; run the same command to resume" in str(error)
     assert not (folder / "training" / "manifest.json").exists()
-    manifest = train(settings)
+    in_two_processes(train, settings)
+    manifest = read_manifest(folder / "training")
     assert "training: resumed after epoch " in capfd.readouterr().out
     assert manifest["fingerprint"] == one["fingerprint"]
     assert manifest["valid"]["mean"] == pytest.approx(one["valid"]["mean"], abs=1e-6)
@@ -132,7 +140,7 @@ def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path, 
     monkeypatch.setattr(sys, "argv", ["rank", json.dumps(lost.replace(processes=1).asdict())])
     with pytest.raises(SystemExit):
         distributed.run_as_rank(train)
-    monkeypatch.setattr(distributed, "_RANK", f"print({capfd.readouterr().out!r}); raise SystemExit(1)")
+    monkeypatch.setattr(distributed, "_LAUNCHER", f"print({capfd.readouterr().out!r}); raise SystemExit(1)")
     with pytest.raises(distributed.RankError, match="^[^:]*nowhere: no such folder.*Make it with"):
         train(lost)
 

@@ -7,13 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fastslow.competition import node_columns
-from fastslow.competition.catalog import (
-    COLLECTIONS,
-    SPLITS,
-    TRAIN,
-    get_collection,
-    list_programs,
-)
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, TRAIN, get_collection, list_programs
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import Program, config_groups, read_npz

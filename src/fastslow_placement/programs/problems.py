@@ -22,12 +22,7 @@ from fastslow_placement.programs.criticality import device_feedback
 from fastslow_placement.programs.fusion import fuse
 from fastslow_placement.programs.list_placement import learned_weights, list_placements, m_etf
 from fastslow_placement.programs.roofline import Device
-from fastslow_placement.programs.schedule import (
-    Scheduler,
-    Timeline,
-    lower_bound,
-    refined,
-)
+from fastslow_placement.programs.schedule import Scheduler, Timeline, lower_bound, refined
 from fastslow_placement.programs.spectral_order import spectral_orders
 
 LEVELS = 8  # priorities to choose from

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastslow.core.settings import resolve
-from fastslow_programs.commands.notebook import print_facts, with_absolute_paths
+from fastslow_programs.commands.typed import print_facts, with_absolute_paths
 from fastslow_programs.program.convert import PICTURE, TABLE, summarise, write_conversion
 from fastslow_programs.program.program_settings import ConvertSettings
 

@@ -9,7 +9,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow_programs.commands.notebook import print_facts, with_absolute_paths
+from fastslow_programs.commands.typed import print_facts, with_absolute_paths
 from fastslow_programs.compiler.device import Bench, device_name
 from fastslow_programs.compiler.layout_constraints import bind_differences
 from fastslow_programs.compiler.layout_space import decode

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from fastslow_programs.commands.notebook import print_facts, with_absolute_paths
+from fastslow_programs.commands.typed import print_facts, with_absolute_paths
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.rank import EFFECTS, ENDS, IMPOSED, PAGE, TABLE, rank_source, write_ranking
 from fastslow_programs.ranking.runs import describe_run

@@ -4,7 +4,7 @@ from typing import Any
 
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.files import read_json
-from fastslow_programs.commands.notebook import print_facts, with_absolute_paths
+from fastslow_programs.commands.typed import print_facts, with_absolute_paths
 from fastslow_programs.compiler.device import TUNED
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.runs import describe_run

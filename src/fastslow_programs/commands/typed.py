@@ -1,13 +1,10 @@
-"""Common parts of the commands that execute one notebook for a program of the user and print its result."""
+"""What the commands for a program of yours share: paths as they were typed, and facts as they are printed."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fastslow.core.files import remove_abandoned
-from fastslow.core.settings import PROJECT, Settings, resolve
-from fastslow.workflow.run import run_step
-from fastslow.workflow.steps import Step
+from fastslow.core.settings import Settings
 
 _WIDTH = 26  # of a fact's name
 Own = TypeVar("Own", bound=Settings)
@@ -28,18 +25,6 @@ def with_absolute_paths(settings: Own, *fields: str) -> Own:
         and (name != "run" or Path(value).is_dir())
     }
     return settings.replace(**{name: str(Path(path).expanduser().absolute()) for name, path in typed.items()})
-
-
-def run_notebook(notebook: str, settings: Any) -> Path:
-    """Execute a notebook of the repository, such as ``50_convert``, and return the folder that it wrote.
-
-    Raises:
-        StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
-    """
-    _, _, stage = notebook.partition("_")
-    remove_abandoned(resolve(settings.folder).parent)  # of an interrupted run of another program
-    run_step(Step(stage, PROJECT / "notebooks" / f"{notebook}.ipynb", settings))
-    return resolve(settings.folder)
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:
