@@ -91,12 +91,8 @@ def cases(labels: str, folder: Path, configs: int) -> Iterator[tuple[str, Callab
     make = estimated if labels == COMPILER else measured
     for name, call in calls.items():
         yield name, partial(make, call, name.replace(" ", "_"), folder, configs)
-    files = {
-        COMPILER: partial(labelled_sample, folder, TEST),
-        TPU: partial(labelled_files, REAL),
-        DEVICE: tuple,
-    }
-    for collection, path in files[labels]():
+    sample, real = partial(labelled_sample, folder, TEST), partial(labelled_files, REAL)
+    for collection, path in {COMPILER: sample, DEVICE: tuple, TPU: real}[labels]():
         if collection.kind == "layout":
             file = ProgramFile(collection, TEST, path)
             yield f"{collection.slug} {path.stem}", lambda file=file: (read_npz(file, labelled=True), None)
@@ -149,12 +145,14 @@ def evaluate(case: Case, models: Models, draws: int) -> dict:
 
 def make_page(programs: dict[str, dict]) -> str:
     """Return the tables of one kind of labels in Markdown."""
-    each = pd.DataFrame([{"program": name, **own} for name, own in programs.items()]).fillna(np.nan)
+    each = pd.DataFrame([{"program": name, **own} for name, own in programs.items()])
+    each = each.astype(dict.fromkeys(("low", "high", "default"), float))
     rows = pd.DataFrame([row for own in each.pop("rows") for row in own]).astype({"expected": float})
     means = rows.groupby(["known", "order"], sort=False).mean().reset_index()
     first, tau = each[f"top 1, {MODEL}"] - each["default"], each[f"tau, {MODEL}"]
     counts = {
         "programs": len(each),
+        "trained on": (each["trained on"] == "True").sum(),
         "default known": each["default"].notna().sum(),
         "default within 1 % of the best": (each["default"] <= NEAR).sum(),
         "first 1 % faster than the default": (first < -NEAR).sum(),
@@ -170,7 +168,7 @@ def make_page(programs: dict[str, dict]) -> str:
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument("--labels", choices=LABELS, required=True, help="kind of the labels")
+    parser.add_argument("--labels", choices=LABELS, default=DEVICE, help="their kind (default device)")
     options = parser.parse_args(arguments)
     kept, models, programs = kept_parts(__file__, options), Models(packaged_models()), {}
     configs, draws, most = (8, 1, 1) if options.quick else (CONFIGS, DRAWS, None)
