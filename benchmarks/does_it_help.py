@@ -1,10 +1,10 @@
 """Whether a ranking helps on programs that no model saw, by kind of label.
 
 ``python benchmarks/does_it_help.py --labels KIND [--quick]``. The models in the package rank as ``fastslow
-rank`` does. Labels of the ``compiler`` are those of ``fastslow convert SET=label=True`` on
-functions in forms that the zoo lacks (``common/unseen_programs.py``), and those of the sample's test
-programs. Labels of a ``device`` are those of ``fastslow measure`` here, on these functions and some of the
-zoo's test split. Labels of a ``tpu`` are TpuGraphs' own runs.
+rank`` does. The kind ``compiler``: ``fastslow convert SET=label=True`` labels functions in forms that the zoo
+lacks (``common/unseen_programs.py``), beside the sample's test programs with their labels. The kind
+``device``: ``fastslow measure`` labels these functions and programs of the zoo's test split on this machine.
+The kind ``tpu``: TpuGraphs' own runs.
 
 The labels of n configurations drawn at random are known, the others are ranked. *tau* is Kendall's tau on
 the others. *top k*: how much slower than the best is the fastest of the known ones and the first k of the
