@@ -99,11 +99,16 @@ def cases(labels: str, folder: Path, configs: int) -> Iterator[tuple[str, Callab
 
 
 def evaluate(case: Case, models: Models, draws: int) -> dict:
-    """Return the facts of a program, and tau and regrets by number of known labels and order."""
+    """Return the facts of a program, and tau and regrets by number of known labels and order.
+
+    It is empty where all configurations are alike.
+    """
     program, labels = case
     run = models.of(program.file.collection)
     graphs = build_unseen(run.folder, [program])
     graph = graphs.graph(TEST, program.name)
+    if graph.num_configs == 1:
+        return {}
     trust, default = models.seen(run.collection.kind).judge(run.collection, graph), find_default(program)
     members = {name: own[program.name] for name, own in run.predict_members(graphs).items()}
     orders = {MODEL: members.pop(run.name), RULE: best_rule(run, graphs, program.name).prediction}
@@ -178,6 +183,7 @@ def main(arguments: list[str]) -> int:
         every = islice(cases(options.labels, folder, configs), most)
         for name, make in progress(every, desc="programs", unit="program"):
             programs[name] = kept.part(name, lambda make=make: evaluate(make(), models, draws))
+    programs = {name: own for name, own in programs.items() if own}
     print(f"## Labels: {options.labels}\n\n{make_page(programs)}")
     report.finish({"benchmark": "does_it_help", "environment": report.environment(), "programs": programs})
     return 0

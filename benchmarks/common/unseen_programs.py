@@ -13,7 +13,7 @@ from jax import lax
 
 from fastslow.core.settings import PROJECT
 
-ZOO = ("graph_network", "policy_and_value", "state_space", "cached_decoder", "sentence_pair")
+ZOO = ("graph_network", "shufflenet", "regnet", "non_local", "cached_decoder")
 """Families of the zoo's test split, of which the first program is taken."""
 
 
