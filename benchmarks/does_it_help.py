@@ -55,7 +55,7 @@ from fastslow_programs.ranking.rules import best_rule
 
 COMPILER, DEVICE, TPU = LABELS = "compiler", "device", "tpu"
 TABLE = {
-    "hours": 0.6,
+    "hours": 0.5,
     "needs": ("libtpu", "real"),
     "commands": (("--labels", "compiler"), ("--labels", "device"), ("--labels", "tpu")),
 }
