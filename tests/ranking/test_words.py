@@ -59,9 +59,17 @@ def test_members_and_the_rule_are_compared_with_the_ranking():
     words = " ".join(ranking().words())
     assert "two of the 2 members is -1.00 on average (-1.00 to -1.00); 1 of them have" in words
     assert "copies, ascending (valid programs: 0.700, models 0.800) agrees" in words
-    assert "by Kendall's tau 1.00; its fastest configuration is in place 1 here" in words
+    assert "by Kendall's tau 1.00; its fastest is in place 1 here" in words
     strongest = [w for w in ranking().words() if w.startswith("effect: ")]
     assert "first" in strongest[0] and "second" in strongest[1] and len(strongest) == 3
+
+
+def test_where_runtimes_are_known_the_rule_is_judged_by_them():
+    own = ranking()
+    known = own.rule.prediction[own.table["config"]] * np.where(own.table["rank"] <= 4, -1, np.nan)
+    learnt = SimpleNamespace(words=lambda: "known runtimes: 4")
+    words = " ".join(replace(own, table=own.table.assign(known=known), learnt=learnt).words())
+    assert "copies, ascending (Kendall's tau -1.00 on the known runtimes) agrees" in words
 
 
 def test_the_rule_is_read_from_the_records_of_a_manifest_and_not_from_its_words():

@@ -164,13 +164,15 @@ class Ranking(Shown):
         )
 
     def _beside_the_rule(self, rule: Rule) -> str:
-        own, order = self.table["prediction"].to_numpy(), self.table["config"].to_numpy()
-        prediction = rule.prediction[order]
-        place = int(prediction.argmin()) + 1
+        own, prediction = self.table["prediction"].to_numpy(), rule.prediction[self.table["config"]]
+        scores = f"valid programs: {rule.valid:.3f}, models {rule.own:.3f}"
+        if self.learnt:
+            known = self.table.dropna(subset="known")
+            tau = ranking_tau(known["known"], rule.prediction[known["config"]])
+            scores = f"Kendall's tau {tau:.2f} on the known runtimes"
         return (
-            f"trivial rule: {rule.name} (valid programs: {rule.valid:.3f}, models {rule.own:.3f}) agrees "
-            f"with the ranking by Kendall's tau {kendall_tau(own, prediction):.2f}; its fastest "
-            f"configuration is in place {place} here"
+            f"trivial rule: {rule.name} ({scores}) agrees with the ranking by Kendall's tau "
+            f"{kendall_tau(own, prediction):.2f}; its fastest is in place {prediction.argmin() + 1} here"
         )
 
     def differences(self, count: int = 10) -> pd.DataFrame:

@@ -158,13 +158,11 @@ class Trust:
         score = {"layout": "Kendall's tau", "tile": "1 - slowdown of the top 5"}[self.kind]
         expected = "unknown, too few programs this far from the train programs were scored"
         if self.band:
-            low, high = self.band
-            share = f"{COVERED:.0%} of such programs"
-            expected = f"{low:.2f} to {high:.2f} for {share}, with labels like those that the models learned"
+            expected = "{:.2f} to {:.2f} for {:.0%} of such programs".format(*self.band, COVERED)
         found = [
-            f"trust: {self.nearest:.0%} of its nodes would need another opcode to be as in the nearest train "
-            "program",
-            f"expected {score}: {expected}",
+            f"trust: {self.nearest:.0%} of its nodes would need another opcode to be as in a train program",
+            f"expected {score}: {expected}, with labels like those that the models learned; for others, as "
+            "of a device, measure some (fastslow measure) and rank with known=",
         ]
         if self.trained_on:
             seen = "the models were trained on this program, or on one with as many nodes of each opcode"

@@ -1,0 +1,193 @@
+"""Whether a ranking helps on programs that no model saw, by kind of label.
+
+``python benchmarks/does_it_help.py --labels KIND [--quick]``. The models in the package rank as ``fastslow
+rank`` does. The kind ``compiler``: ``fastslow convert SET=label=True`` labels functions in forms that the zoo
+lacks (``common/unseen_programs.py``), beside the sample's test programs with their labels. The kind
+``device``: ``fastslow measure`` labels these functions and programs of the zoo's test split on this machine.
+The kind ``tpu``: TpuGraphs' own runs.
+
+The labels of n configurations drawn at random are known, the others are ranked. *tau* is Kendall's tau on
+the others. *top k*: how much slower than the best is the fastest of the known ones and the first k of the
+order. On a device the even rounds choose and are known, the odd rounds score, so that luck in a measurement
+is no gain; *ceiling* is the tau between them. *rule* is the best single feature on the sample's train
+programs, which ``fastslow rank`` prints; *ridge* is fitted to the choices of the known ones. *default* is the
+compiler's own configuration, of a device the unconstrained program. *expected* is what ``fastslow rank``
+states: a band of tau for 80 % of programs if nothing is known, else a tau.
+"""
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from common import report
+from common.few_shot import rank_labels
+from common.graph_files import REAL
+from common.kept import finite, kept_parts
+from common.labelled_sample import labelled_sample
+from common.options import make_parser
+from common.pretrained import labelled_files
+from common.unseen_programs import held_out, own_programs
+from fastslow.competition.catalog import TEST, ProgramFile
+from fastslow.competition.metrics import kendall_tau, ranking_tau
+from fastslow.competition.reader import Program, read_npz
+from fastslow.core.progress import progress
+from fastslow.evaluation.baselines import GraphRows, fit_ridge
+from fastslow.features.scaling import standardise
+from fastslow.features.unseen import build_unseen
+from fastslow_programs.commands.measure import measure_program
+from fastslow_programs.compiler.device import lower_function
+from fastslow_programs.program.convert import make_program
+from fastslow_programs.program.default import find_default
+from fastslow_programs.program.program_settings import ConvertSettings
+from fastslow_programs.program.user_program import FunctionSource
+from fastslow_programs.ranking.known_runtimes import configurations_of, learn
+from fastslow_programs.ranking.models import Models
+from fastslow_programs.ranking.named_choices import name_choices
+from fastslow_programs.ranking.packaged import packaged_models
+from fastslow_programs.ranking.rules import best_rule
+
+COMPILER, DEVICE, TPU = LABELS = "compiler", "device", "tpu"
+TABLE = {
+    "hours": 0.5,
+    "needs": ("libtpu", "real"),
+    "commands": (("--labels", "compiler"), ("--labels", "device"), ("--labels", "tpu")),
+}
+CONFIGS, DRAWS = 64, 5
+KNOWN, TOPS = (0, 8, 16, 32), (1, 5, 10)
+MODEL, RULE, RIDGE, RANDOM = "fastslow rank", "rule", "ridge", "random"
+NEAR = 0.01  # a slowdown that does not count
+Case = tuple[Program, np.ndarray | None]
+"""A program, and ``(2, C_file)`` labels that choose and that score; None where they are in its file."""
+
+
+def estimated(call: tuple, name: str, folder: Path, configs: int) -> Case:
+    """Return a function compiled for a TPU, with the compiler's estimates."""
+    settings = ConvertSettings(name=name, configs=configs, label=True, data_root=str(folder))
+    return make_program(settings.of(FunctionSource.of_function(*call))), None
+
+
+def measured(call: tuple, name: str, folder: Path, configs: int) -> Case:
+    """Return a function lowered for this machine, with medians of the even and the odd rounds."""
+    source = folder / f"{name}.hlo.pb"
+    source.write_bytes(lower_function(*call).module.SerializeToString())
+    settings = ConvertSettings(source=str(source), name=name, configs=configs, data_root=str(folder))
+    with contextlib.redirect_stdout(sys.stderr):
+        rows = pd.read_csv(measure_program(settings)["table"])
+    program = make_program(settings)
+    halves = rows.groupby([rows["round"] % 2, "config"])["runtime"].median().unstack()
+    return program, halves.reindex(columns=range(len(program.runtime))).to_numpy()
+
+
+def cases(labels: str, folder: Path, configs: int) -> Iterator[tuple[str, Callable[[], Case]]]:
+    """Yield a name and a function that makes the case, for each program of a kind of labels."""
+    calls = {COMPILER: own_programs, DEVICE: lambda: own_programs() | held_out(), TPU: dict}[labels]()
+    make = estimated if labels == COMPILER else measured
+    for name, call in calls.items():
+        yield name, partial(make, call, name.replace(" ", "_"), folder, configs)
+    sample, real = partial(labelled_sample, folder, TEST), partial(labelled_files, REAL)
+    for collection, path in {COMPILER: sample, DEVICE: tuple, TPU: real}[labels]():
+        if collection.kind == "layout":
+            file = ProgramFile(collection, TEST, path)
+            yield f"{collection.slug} {path.stem}", lambda file=file: (read_npz(file, labelled=True), None)
+
+
+def evaluate(case: Case, models: Models, draws: int) -> dict:
+    """Return the facts of a program, and tau and regrets by number of known labels and order.
+
+    It is empty where all configurations are alike.
+    """
+    program, labels = case
+    run = models.of(program.file.collection)
+    graphs = build_unseen(run.folder, [program])
+    graph = graphs.graph(TEST, program.name)
+    if graph.num_configs == 1:
+        return {}
+    trust, default = models.seen(run.collection.kind).judge(run.collection, graph), find_default(program)
+    members = {name: own[program.name] for name, own in run.predict_members(graphs).items()}
+    orders = {MODEL: members.pop(run.name), RULE: best_rule(run, graphs, program.name).prediction}
+    own = np.stack([graph.runtime] * 2) if labels is None else labels[:, graph.config_ids]
+    ranked = np.flatnonzero(np.isfinite(own).all(0))
+    chooses, scores = own[:, ranked]
+    orders = {name: prediction[graph.config_ids[ranked]] for name, prediction in orders.items()}
+    choices, kind, columns = name_choices(program, default), run.collection.kind, graphs.config_columns
+    given = configurations_of(graph, kind, columns, choices, members).take(ranked)
+    taken = np.concatenate([given.choices == option for option in range(given.choices.max() + 1)], 1)
+    options, best, rows = standardise(taken), scores[chooses.argmin()], []
+    for n in (n for n in KNOWN if 2 * n <= len(ranked)):
+        for rng in (np.random.default_rng([draw, n]) for draw in range(draws)):
+            known, rest = np.split(rng.permutation(len(ranked)), [n])
+            expected, found = None, orders | {RANDOM: rng.random(len(ranked))}
+            if n:
+                learnt = learn(given, pd.DataFrame({"config": known, "runtime": chooses[known]}))
+                expected, found[MODEL] = learnt.stack.expected_tau, learnt.mean
+                fitted = fit_ridge([GraphRows(options[known], chooses[known])], rank_labels)
+                found[RIDGE] = fitted.predict(taken)
+            for name, order in found.items():
+                first = rest[np.argsort(order[rest], kind="stable")]
+                picks = {f"top {k}": np.r_[known, first[:k]] for k in TOPS}
+                row = {"known": n, "order": name, "tau": ranking_tau(scores[rest], order[rest])}
+                row |= {top: scores[own[chooses[own].argmin()]] / best - 1 for top, own in picks.items()}
+                rows.append(row | {"expected": expected if name == MODEL else None})
+    means = pd.DataFrame(rows).astype({"expected": float}).groupby(["known", "order"], sort=False).mean()
+    facts = {"configurations": len(ranked), "within 1 %": np.mean(scores <= 1.01 * best)}
+    facts |= {"ceiling": kendall_tau(scores, chooses), "trained on": str(trust.trained_on)}
+    facts |= {"distance": trust.nearest, "low": np.nan, "high": np.nan, "default": np.nan}
+    facts |= dict(zip(("low", "high"), trust.band or (), strict=False))
+    if default.config is not None:
+        facts["default"] = scores[ranked == graph.config_row[default.config]][0] / best - 1
+    facts |= {
+        f"{key}, {order}": means.loc[(0, order), key] for order in (MODEL, RULE) for key in ("tau", "top 1")
+    }
+    return finite(facts | {"rows": means.reset_index().to_dict("records")})
+
+
+def make_page(programs: dict[str, dict]) -> str:
+    """Return the tables of one kind of labels in Markdown."""
+    each = pd.DataFrame([{"program": name, **own} for name, own in programs.items()])
+    each = each.astype(dict.fromkeys(("low", "high", "default"), float))
+    rows = pd.DataFrame([row for own in each.pop("rows") for row in own]).astype({"expected": float})
+    means = rows.groupby(["known", "order"], sort=False).mean().reset_index()
+    first, tau = each[f"top 1, {MODEL}"] - each["default"], each[f"tau, {MODEL}"]
+    counts = {
+        "programs": len(each),
+        "trained on": (each["trained on"] == "True").sum(),
+        "default known": each["default"].notna().sum(),
+        "default within 1 % of the best": (each["default"] <= NEAR).sum(),
+        "first 1 % faster than the default": (first < -NEAR).sum(),
+        "1 % slower": (first > NEAR).sum(),
+        "tau above the rule's": (tau > each[f"tau, {RULE}"]).sum(),
+        "with a band": each["low"].notna().sum(),
+        "in the band": tau.between(each["low"], each["high"]).sum(),
+    }
+    tables = [counts], means.to_dict("records"), each.to_dict("records")
+    return "\n\n".join(report.table([report.cells(row) for row in table]) for table in tables)
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line and return the exit status."""
+    parser = make_parser(__doc__.splitlines()[0])
+    parser.add_argument("--labels", choices=LABELS, default=DEVICE, help="their kind (default device)")
+    options = parser.parse_args(arguments)
+    kept, models, programs = kept_parts(__file__, options), Models(packaged_models()), {}
+    configs, draws, most = (8, 1, 1) if options.quick else (CONFIGS, DRAWS, None)
+    with tempfile.TemporaryDirectory() as quick:
+        folder = Path(quick) if options.quick else report.RESULTS / "does_it_help"
+        folder.mkdir(parents=True, exist_ok=True)
+        every = islice(cases(options.labels, folder, configs), most)
+        for name, make in progress(every, desc="programs", unit="program"):
+            programs[name] = kept.part(name, lambda make=make: evaluate(make(), models, draws))
+    programs = {name: own for name, own in programs.items() if own}
+    print(f"## Labels: {options.labels}\n\n{make_page(programs)}")
+    report.finish({"benchmark": "does_it_help", "environment": report.environment(), "programs": programs})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
