@@ -3,8 +3,6 @@
 import subprocess
 import sys
 from collections import Counter
-from functools import cache, partial
-from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
 
@@ -25,24 +23,6 @@ SMALLEST = {"xla": 8, "nlp": 15}
 @pytest.fixture(scope="module")
 def jax():
     return pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
-
-
-@pytest.fixture
-def apply(jax):
-    """A function that runs a network in float32 on inputs, with random weights of a fixed seed."""
-    from make_sample.zoo.layers import Parameters, parameter_shapes
-
-    @cache
-    def compiled(network):
-        return jax.jit(lambda weights, *inputs: network(Parameters(weights), *inputs))
-
-    def apply(network, *inputs):
-        rng = np.random.default_rng(0)
-        shapes = parameter_shapes(network, *inputs, dtype="float32")
-        weights = [jax.numpy.asarray(rng.normal(0, 0.3, s.shape), s.dtype) for s in shapes]
-        return compiled(network)(weights, *inputs)
-
-    return apply
 
 
 def normal(*shape):
@@ -139,9 +119,8 @@ def test_the_type_in_the_name_is_the_type_of_the_weights(jax):
         assert {str(weights.dtype) for weights in PROGRAMS[name].build()[1][0]} == {dtype}
 
 
-@cases("name", ["vgg_train_w16_d3_b2_f32", "deep_autoencoder_adam_w48_d2_b32_f32"])
-def test_a_training_step_lowers_the_loss(jax, name):
-    function, (weights, *others) = PROGRAMS[name].build()
+def test_a_training_step_lowers_the_loss(jax):
+    function, (weights, *others) = PROGRAMS["deep_autoencoder_adam_w48_d2_b32_f32"].build()
     rng = np.random.default_rng(0)
     fans = [np.prod(w.shape[:-1], initial=2) for w in weights]
     weights = [
@@ -167,46 +146,3 @@ def test_attention_equals_a_loop_over_heads_and_positions(jax):
         expected[example, time, head] = weights / weights.sum() @ v[example, : time + 1, head]
     mask = np.tril(np.ones((5, 5), bool))
     np.testing.assert_allclose(attend(q, k, v, mask), expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "name, settings",
-    [
-        ("language.gpt", {}),
-        ("language.scanned_decoder", {}),
-        ("language.transformer", {"kind": "relative"}),
-        ("language.transformer", {"kind": "retention"}),
-        ("language.transformer", {"kind": "state_space"}),
-        ("language.parallel_decoder", {}),
-        ("language.rwkv", {}),
-        ("language.cached_decoder", {}),
-    ],
-    ids=lambda value: str(value),
-)
-def test_a_decoder_does_not_look_ahead(apply, name, settings):
-    module, function = name.split(".")
-    network = getattr(import_module(f"make_sample.zoo.{module}"), function)
-    network = partial(network, width=16, depth=1, **settings)
-    tokens = np.arange(20, dtype=np.int32).reshape(2, 10)
-    changed = tokens.copy()
-    changed[:, 6] = 77
-    before, after = apply(network, tokens), apply(network, changed)
-    np.testing.assert_allclose(before[:, :6], after[:, :6], rtol=1e-4, atol=1e-4)
-    assert not np.allclose(before[:, 6:], after[:, 6:], rtol=1e-2)
-
-
-@pytest.mark.parametrize("name", ["wavenet", "temporal"])
-def test_a_causal_convolution_does_not_look_ahead(apply, name):
-    from make_sample.zoo.sequences import causal_conv, wavenet
-
-    network = {"wavenet": partial(wavenet, width=8, depth=3), "temporal": temporal_stack(causal_conv)}[name]
-    x = normal(2, 20, 4)
-    changed = x.copy()
-    changed[:, 12] += 1
-    before, after = apply(network, x), apply(network, changed)
-    np.testing.assert_allclose(before[:, :12], after[:, :12], rtol=1e-4, atol=1e-4)
-    assert not np.allclose(before[:, 12], after[:, 12], rtol=1e-2)
-
-
-def temporal_stack(causal_conv):
-    return lambda p, x: causal_conv(p, causal_conv(p, x[:, :, None], 6, 3, 2), 6, 3, 1)[:, :, 0]
