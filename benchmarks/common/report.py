@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.core.artifacts import commit
+from fastslow_programs.compiler.device import processor
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -44,10 +45,6 @@ def environment(threads: int = 1, device: str = "cpu") -> dict:
         threads: Threads of the measured code.
         device: ``cpu`` or ``cuda``.
     """
-    cpu = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").is_file():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        cpu = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), cpu)
     if device == "cuda":
         import torch
 
@@ -56,7 +53,7 @@ def environment(threads: int = 1, device: str = "cpu") -> dict:
         "commit": commit(),
         "python": platform.python_version(),
         "torch": importlib.metadata.version("torch"),
-        "cpu": cpu,
+        "cpu": processor(),
         "cores": os.cpu_count(),
         "threads": threads,
         "device": device,

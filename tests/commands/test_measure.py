@@ -34,6 +34,8 @@ def test_runtimes_are_known_to_a_ranking_of_a_larger_draw(tmp_path):
     larger = make_program(settings.replace(configs=12))
     known = read_known(facts["table"], len(larger.runtime), identify(larger))
     assert np.array_equal(known["config"], table["config"]) and (known["runtime"] == table["runtime"]).all()
+    kept = make_program(settings.replace(cache=True)).known  # by what is imposed: operands count not
+    assert sum(map(len, kept.values())) == 5 and str(facts["kept for rank and tune"]).endswith(".json")
     own = facts["unconstrained program, ns"]
     assert 0.2 * own < table["runtime"].median() < 5 * own
 

@@ -15,7 +15,6 @@ from fastslow_programs.compiler.layout_space import (
     OUTPUT,
     ConfigurableNode,
     NodeChoice,
-    common_blocks,
     configurable_nodes,
     encode,
 )
@@ -172,21 +171,6 @@ def test_a_reshape_offers_exactly_the_layouts_under_which_no_element_moves(data)
     assert set(offered) == reshapes_that_move_nothing(output, operand)
     assert offered[0] == (orders(output)[0], orders(operand)[0]), "then row-major, sizes of 1 aside"
     assert len(set(choice.weights)) == 1, "every option is equally likely"
-
-
-@cases(
-    "output, operand, blocks",
-    [
-        ((2, 4, 4), (8, 4), [([0, 1], [0]), ([2], [1])]),
-        ((6, 1, 4), (1, 3, 2, 4), [([0], [1, 2]), ([2], [3])]),
-        ((4, 6), (6, 4), [([0, 1], [0, 1])]),
-        ((5, 7), (5, 7), [([0], [0]), ([1], [1])]),
-        ((1, 1), (1,), []),
-        ((), (), []),
-    ],
-)
-def test_blocks_are_the_shortest_runs_of_equal_product(output, operand, blocks):
-    assert common_blocks(output, operand) == blocks
 
 
 @cases("rank, count", [(1, 2), (2, 2), (4, 24), (5, 24), (6, 24)])

@@ -129,12 +129,6 @@ def test_what_is_no_program_is_refused(compiler, module):
 
 
 @needs_compiler
-def test_an_unknown_option_is_refused(compiler, lowered):
-    with pytest.raises(CompilerError, match="xla_no_such_option"):
-        compiler.compile(lowered, {"xla_no_such_option": True})
-
-
-@needs_compiler
 def test_a_process_that_lowered_a_program_ends_without_a_stack_trace():
     code = """
 import os, signal, jax, jax.numpy as jnp

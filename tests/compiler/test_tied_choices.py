@@ -23,7 +23,6 @@ from fastslow_programs.compiler.layout_space import (
     ConfigurableNode,
     NodeChoice,
     configurable_nodes,
-    encode,
 )
 from helpers.cases import cases
 from helpers.dot_module import rich_module, small_module
@@ -161,31 +160,3 @@ def test_a_mutation_draws_each_choice_again_at_its_rate():
     # drawn again, a choice of n equal options stays as it is once in n; the operands' left option in one of 8
     expected = 0.4 * np.array([1 / 2, 7 / 8, 1 / 2, 1 / 2])
     assert np.abs(changed.mean(0) - expected).max() < 0.04
-
-
-def test_a_crossing_takes_either_parent_equally_often():
-    rng = random.Random(0)
-    children = np.array([cross((0,) * 6, (1,) * 6, rng) for _ in range(2000)])
-    assert np.abs(children.mean(0) - 0.5).max() < 0.06
-    assert len(Counter(map(tuple, children.tolist()))) == 2**6
-
-
-def test_equal_seeds_draw_equal_configurations():
-    choices = tie(configurable_nodes(rich_module()))
-
-    def sequence(seed):
-        rng = random.Random(seed)
-        first, second = (draw_configuration(choices, rng) for _ in range(2))
-        return first, second, mutate(first, choices, rng, 0.5), cross(first, second, rng)
-
-    assert sequence("a") == sequence("a") != sequence("b")
-
-
-@settings(max_examples=30)
-@given(seed=SEEDS)
-def test_features_tell_configurations_apart(seed):
-    nodes, rng = configurable_nodes(small_module(layers=2)), random.Random(seed)
-    choices = tie(nodes)
-    one, other = draw_configuration(choices, rng), draw_configuration(choices, rng)
-    rows = [encode(layouts_of(c, choices), nodes) for c in (one, other)]
-    assert np.array_equal(*rows) == (one == other)

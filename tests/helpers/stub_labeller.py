@@ -15,6 +15,10 @@ class StubLabeller:
     seconds: float
     task: object = None
     processes: int = 1
+    attempts: int = 1
+
+    def identity(self):
+        return f"compiler {self.generation} 1"
 
     @contextlib.contextmanager
     def workers(self):

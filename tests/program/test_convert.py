@@ -26,7 +26,7 @@ from fastslow_programs.program.convert import (
     summarise,
     write_conversion,
 )
-from fastslow_programs.program.program_tables import list_configurable, log10_configurations
+from fastslow_programs.program.program_tables import list_configurable
 from fastslow_programs.program.user_program import Source, dump_in
 from fastslow_programs.tuning.target import read_local
 from helpers.cases import cases
@@ -105,11 +105,11 @@ def test_a_small_space_is_drawn_whole():
     choices = tie(configurable_nodes(module))
     rows = draw_configurations(choices, 100, 0)
     # the output both ways; the operands both ways, or left to the compiler
-    assert len(rows) == 2 * (2 * 2 + 1) == round(10 ** log10_configurations(choices))
+    assert len(rows) == 2 * (2 * 2 + 1)
     scalar = add(module.computations[0], "constant", ())
     add(module.computations[0], "reshape", (), scalar)
     node = configurable_nodes(module)[-1]  # it has no choice
-    assert node.node == scalar and log10_configurations(tie([node])) == 0
+    assert node.node == scalar
     assert draw_configurations(tie([node]), 10, 0) == [(0,)]
 
 
@@ -201,7 +201,6 @@ def test_a_newer_opcode_is_taken_for_the_nearest_and_named(tmp_path, capsys, opc
         ({"configs": 0, "label": True}, "label: True is not False, since configs=0 has labels"),
         ({"name": "../x"}, "name: '../x' is not made of"),
         ({"source": ""}, "source: '' is neither an HLO file nor model.py:FUNCTION"),
-        ({"source": "model.py"}, "source: 'model.py' is neither"),
         ({"source": "model.py:a b"}, "source: 'model.py:a b' is neither"),
     ],
 )
@@ -277,8 +276,7 @@ def test_a_jax_function_is_taken_before_layouts_are_assigned(model, tmp_path):
     assert opcodes["parameter"] == 2 and opcodes["tanh"] == 1 and opcodes["reshape"] >= 1
     assert opcodes.get("dot", 0) + opcodes.get("convolution", 0) == 1
     assert not {"fusion", "copy"} & opcodes.keys()
-    whole_space = round(10 ** log10_configurations(tie(conversion.nodes)))
-    assert len(npz_program(conversion.path, "layout").runtime) == whole_space == 20
+    assert len(npz_program(conversion.path, "layout").runtime) == 20
     assert all(node.default for node in conversion.nodes), "the compiler's own layouts are known"
 
 

@@ -68,14 +68,6 @@ def test_labels_of_scalars_tuples_and_tokens():
     ]
 
 
-@cases("fill", [0, -1])
-def test_shapes_are_those_of_the_program_whatever_the_padding(fill):
-    arrays = layout_arrays(dots=1)
-    shape = arrays["node_feat"][:, 21:27]
-    shape[shape == 0] = fill
-    assert texts(plot_graph(arrays, "x"))[0].count(",") == 1
-
-
 def random_edges(rng, num_nodes=30, num_edges=60):
     """Return edges from later to earlier nodes, with shuffled node numbers."""
     pairs = np.sort(rng.choice(num_nodes, (num_edges, 2)), axis=1)[:, ::-1]

@@ -60,15 +60,6 @@ def test_what_a_file_says_of_runtimes_changes_nothing(home, tmp_path):
     assert both.graph(TEST, "other").file_runtime.max() == len(arrays["config_runtime"])
 
 
-def test_a_split_of_the_features_themselves(home):
-    slug = "tile-xla"
-    run, features = resolve(f"runs/smoke/ranker-{slug}-s0"), Features(resolve(f"features/smoke/{slug}"))
-    stored = read_predictions(run)
-    for split in ("valid", "test"):
-        for graph, values in FinishedRun(run).predict(features, split).items():
-            np.testing.assert_array_equal(values, stored[split][graph])
-
-
 def test_other_features_are_refused(home):
     (home / "elsewhere").mkdir()
     slug = "layout-xla-random"

@@ -81,11 +81,6 @@ def test_without_a_writable_cache_they_go_to_a_temporary_folder(packed, tmp_path
     shutil.rmtree(folder.parent)
 
 
-def test_a_smoke_run_never_ranks_by_default(home, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert runs_folder().is_relative_to(tmp_path / "cache"), "runs/smoke is there and complete"
-
-
 def test_the_shipped_models_are_small_and_as_old_as_the_features_code(tmp_path, monkeypatch):
     """All members of five ensembles are unpacked and predict, which takes seconds."""
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))

@@ -176,17 +176,10 @@ def test_the_collection_is_that_of_the_folder_or_of_the_setting(home, tmp_path):
     assert RankSettings(source=str(tile)).find_collection().name == "tile:xla"
 
 
-def none():
-    arrays = layout_arrays(1)
-    return arrays | {key: arrays[key][:0] for key in ("node_config_feat", "config_runtime")}
-
-
 @pytest.mark.parametrize(
     ("name", "content", "settings", "error", "said"),
     [
         ("a.pb", b"not HLO", {}, DataError, r"a\.pb: is not HLO, or is truncated"),
-        ("a.npz", b"not an npz", {}, DataError, r"a\.npz: cannot be read"),
-        ("a.npz", none(), {}, DataError, r"a\.npz: has no configurations"),
         ("a.npz", layout_arrays(1), {"collection": "tile:xla"}, DataError, "key config_feat is missing"),
         ("a.npz", layout_arrays(1), {"run": "runs/nothing"}, DataError, "runs/nothing: no such folder"),
         (

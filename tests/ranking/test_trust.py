@@ -68,14 +68,6 @@ def test_a_familiar_program_has_nothing_unfamiliar():
     assert replace(trust, kind="tile").words()[1].startswith("expected 1 - slowdown of the top 5: 0.5")
 
 
-def test_it_is_written_and_read(tmp_path):
-    own = seen(np.zeros(3), np.ones(3))
-    own.write(tmp_path, "layout")
-    again = Seen.of(tmp_path, "layout")
-    assert all(np.array_equal(vars(own)[key], vars(again)[key]) for key in vars(own))
-    assert Seen.of(tmp_path, "tile") is None
-
-
 def test_a_train_program_is_told_from_one_that_has_more_nodes_of_the_same_opcodes():
     own = seen(np.linspace(0, 0.3, 20), np.linspace(0.5, 0.9, 20))
     for opcodes, trained_on in (

@@ -4,7 +4,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from fastslow_programs.program.default import Default
@@ -85,9 +84,3 @@ def test_the_rule_is_read_from_the_records_of_a_manifest_and_not_from_its_words(
     np.testing.assert_array_equal(rule.prediction, -(values[:, 0] + values[:, 1]))
     run.manifest["baselines"] = {"z": ridge}
     assert best_rule(run, graphs, "p") is None
-
-
-def test_it_is_shown_in_a_notebook_with_words_rows_and_figures():
-    shown = ranking()._repr_html_()
-    assert shown.count("<li>") == len(ranking().words()) and shown.count("data:image/png") == 2
-    assert isinstance(ranking().table, pd.DataFrame) and str(ranking()).startswith("models: m\np: 160")

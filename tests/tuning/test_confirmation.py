@@ -185,7 +185,7 @@ def test_the_verdict_is_the_headline_and_not_the_fastest_measurement():
         rows = [(0.97, 0.97 * value + 1e-6 * number, 0.97) for number in range(4)]
         measured = of_blocks(rows, 0.5)  # a lucky one before
         target = Target("mine", "digest", measured.space, evaluator, None, default_value=1.0)
-        study = Study(settings, target, Random(), SimpleNamespace(history=measured, torn=0))
+        study = Study(settings, target, Random(), SimpleNamespace(history=measured))
         facts = summarise_study(study)
         assert facts["result"].startswith(said) and facts["best over default"] == best
         assert next(iter(facts.index)) == "result"

@@ -3,20 +3,23 @@
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from fastslow.core.errors import SettingsError
 from fastslow.hlo.messages import HloProto, Module
-from fastslow_programs.tuning.evaluators import CommandEvaluator, Compiled, Replay, Request
+from fastslow_programs.tuning.evaluators import CommandEvaluator, Compiled, Replay
 from fastslow_programs.tuning.history import Proposal
+from fastslow_programs.tuning.search.space import Space
 from helpers.cases import cases
+from helpers.search_spaces import choices
 from helpers.stub_labeller import StubLabeller
 
 PROPOSALS = [Proposal((0, 1), "test"), Proposal((1, 1), "test")]
 
 
-def module_of(codes):
-    return Module(name=f"program {codes}")
+def program(**facts):
+    return SimpleNamespace(module_of=lambda codes: Module(name=f"program {codes}"), **facts)
 
 
 def outcomes(evaluator, proposals=PROPOSALS):
@@ -34,22 +37,20 @@ def script(tmp_path):
         path.write_text(head + source)
         limits = {"seconds": 20.0, "attempts": 1, "processes": 0} | limits
         settings = SimpleNamespace(command=f"'{sys.executable}' '{path}'", **limits)
-        return CommandEvaluator(Request(settings, module_of, lambda c: {"options": list(c)}))
+        return CommandEvaluator(settings, program(as_json=lambda c: {"options": list(c)}))
 
     return make
 
 
-def test_replay_looks_up():
-    found = outcomes(Replay(Request(None, labels={(0, 1): 3.0, (1, 1): 2.0})))
+def test_replay_looks_up(tmp_path):
+    settings = SimpleNamespace(origin=SimpleNamespace(path=tmp_path / "file.npz"))
+    target = SimpleNamespace(labels=np.array([5.0, 3.0, 4.0, 2.0]), space=Space(choices(2, 2)))
+    found = outcomes(Replay(settings, target))
     assert [o.value for o in found] == [3.0, 2.0]
 
 
 def test_the_compiler_refuses_or_estimates(tmp_path):
-    class Labeller(StubLabeller):
-        class compiler:
-            version = staticmethod(lambda: "1")
-
-    compiled = Compiled(Request(None, module_of, labeller=Labeller(tmp_path / "x", "v3", 1.0)))
+    compiled = Compiled(None, program(), StubLabeller(tmp_path / "x", "v3", 1.0))
     first, second = outcomes(compiled)
     assert (first.value, second.value) == (100, None) and second.failure == "refused: no"
     assert "v3" in compiled.name and compiled.identity == "compiler v3 1"
@@ -69,9 +70,6 @@ def test_a_command_gets_what_describe_gives_and_the_program(script, tmp_path):
         ("sys.exit(3)", "failed: it ended with 3"),
         ("print('boom', file=sys.stderr); sys.exit(1)", "boom"),
         ("print('about 3 ms')", "printed no number: its last line is 'about 3 ms'"),
-        ("", "printed no number"),
-        ("print('nan')", "printed no number"),
-        ("print(-1)", "positive and finite"),
         ("print('1e999')", "positive and finite"),
         ("sys.stdout.buffer.write(bytes([255, 254]))", "printed no number"),
     ],
@@ -111,4 +109,4 @@ print(1)
 @cases("command", ["no-such-program-anywhere x", "./nothing here", "'unclosed", ""])
 def test_a_command_that_cannot_be_is_refused_before_there_is_a_study(command):
     with pytest.raises(SettingsError, match="command: "):
-        CommandEvaluator(Request(SimpleNamespace(command=command)))
+        CommandEvaluator(SimpleNamespace(command=command), program())

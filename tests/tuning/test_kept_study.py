@@ -168,11 +168,6 @@ def test_what_is_kept_comes_back_in_order(path):
         history = study.history
         assert history.done == kept and history.best == (kept[2][0], 1.5) and study.batch == (0, 3, 3)
         assert history.failures == ["refused: no"] and len(history.taken) == 3
-    with (
-        pytest.raises(DataError, match="the study of something else .program: abc here xyz"),
-        open_study(path, {**IDENTITY, "program": "xyz"}, space),
-    ):
-        pass
 
 
 def test_a_second_process_waits_for_the_first_and_a_lock_that_a_killed_one_left_is_no_hindrance(path):

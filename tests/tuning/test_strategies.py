@@ -9,7 +9,6 @@ from fastslow_programs.tuning.search.guided import Guide, Guided
 from fastslow_programs.tuning.search.space import Space
 from fastslow_programs.tuning.search.strategies import Random
 from fastslow_programs.tuning.tune import propose
-from helpers.cases import cases
 from helpers.search_spaces import choices
 
 BUDGET = 40
@@ -59,23 +58,10 @@ def test_proposals_are_new_allowed_and_begin_with_the_default(space, name):
     assert history.curve[-1] == min(history.values) and (np.diff(history.curve) <= 0).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_next_proposals_follow_from_the_history_alone(space, name):
-    history = run(name, space, budget=24)
-    again = History(space, history.done)
-    first, second = (propose(h, make(name, space), 8, 0) for h in (history, again))
-    assert first == second and len(first) == 8
-
-
 def test_guidance_finds_better_ones_than_chance(space):
     """It takes seconds: three searches, each of which fits the model four times."""
     best, chance = (np.mean([run(n, space, s).curve[-1] for s in range(3)]) for n in ("guided", "random"))
     assert best < chance
-
-
-@cases("name", NAMES)
-def test_a_small_space_is_exhausted_without_repeats(name):
-    assert len(run(name, Space(choices(2, 2, 2)), budget=20)) == 8
 
 
 def test_a_guided_batch_has_a_random_share_and_counts_what_it_scored(space):

@@ -1,11 +1,9 @@
 """The small model: learns additive and pairwise values, the sign of a prediction, and expects improvement."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.stats import kendalltau, norm
 
-from fastslow_programs.ranking.known_runtimes import learn
 from fastslow_programs.tuning.history import Evaluation, History, Proposal
 from fastslow_programs.tuning.search.guided import Guide
 from fastslow_programs.tuning.search.space import Space
@@ -67,17 +65,6 @@ def test_expected_improvement_is_that_of_samples(space, rng):
     samples = norm.rvs(mean, deviation, (200_000, 5), random_state=0)
     of_samples = model._unit * np.maximum(model._best - samples, 0).mean(0)
     np.testing.assert_allclose(guide.improvement(model, space.listed[:5]), of_samples, rtol=0.1, atol=1e-4)
-
-
-def test_it_is_what_a_ranking_learns_of_known_runtimes(space, rng):
-    guide = guide_by(space, rng.normal(size=len(space.listed)), features=2)
-    known = rng.integers(len(space.listed), size=20)
-    noisy = costs(space.listed[known]) * np.exp(0.05 * rng.normal(size=20))
-    mean, deviation = predict(guide, fit(guide, space.listed[known], noisy), space.listed)
-    measured = {"config": known, "runtime": noisy}
-    found = learn(guide.configurations(space.listed), pd.DataFrame(measured))
-    np.testing.assert_allclose(mean, found.mean, atol=1e-6)
-    np.testing.assert_allclose(deviation, found.stack.predict(found.inputs)[1], atol=1e-6)
 
 
 def test_equal_values_one_value_and_many_values(space, rng):

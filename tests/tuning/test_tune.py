@@ -14,7 +14,6 @@ from fastslow.core.settings import resolve
 from fastslow.hlo.messages import HloProto, Module, TuningData
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.program.user_program import Source
-from fastslow_programs.ranking.settings import RankSettings
 from fastslow_programs.tuning import evaluators
 from fastslow_programs.tuning import target as target_module
 from fastslow_programs.tuning.result import list_evaluations, plot_curve, summarise_study, write_result
@@ -113,16 +112,6 @@ def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, t
         low, high = axis.get_view_interval()
         shown = [tick for tick in axis.get_majorticklocs() if low <= tick <= high]
         assert len(shown) >= 3, axis.axis_name
-
-
-def test_it_resumes(npz, tmp_path):
-    first = complete_study(settings_of(npz, tmp_path, evaluations=5))
-    again = complete_study(settings_of(npz, tmp_path, evaluations=11, strategy="random"))
-    assert len(first.history) == 5 and len(again.history) == 11
-    assert again.history.done[:5] == first.history.done
-    assert {p.by for p, _ in again.history.done} > {"default", "random"}
-    codes = [proposal.codes for proposal, _ in again.history.done]
-    assert len(codes) == len(set(codes)), "nothing is evaluated twice"
 
 
 def test_a_budget_of_seconds_ends_it(npz, tmp_path):
@@ -236,25 +225,8 @@ def test_one_kernel_of_several_is_tuned(tmp_path, kernel):
     assert settings.program == f"tiles-{kernel}" and settings.ranking().find_collection().name == "tile:xla"
 
 
-@cases("kernel, said", [("", ""), ("none", ", none of them named 'none'"), ("2", ", none of them named '2'")])
-def test_a_file_of_several_kernels_lists_them(tmp_path, kernel, said):
-    path = two_kernels(tmp_path / "tiles.pb")
-    named = rf"tiles\.pb: holds 2 kernels \(0 first, 1 fusion\.7\){said}\. Choose one .* kernel=0"
-    with pytest.raises(DataError, match=named):
-        complete_study(settings_of(path, tmp_path, kernel=kernel))
-    with pytest.raises(DataError, match=named):
-        RankSettings(source=str(path), kernel=kernel).conversion()
-
-
 def test_the_compiler_evaluates_its_own_default_first(dots, tmp_path, monkeypatch):
-    class Labeller(StubLabeller):
-        class compiler:
-            version = staticmethod(lambda: "1")
-
-        def __init__(self, cache, generation, seconds, attempts, processes):
-            super().__init__(cache, generation, seconds, processes=processes)
-
-    monkeypatch.setattr(target_module, "Labeller", Labeller)
+    monkeypatch.setattr("fastslow_programs.program.program_settings.Labeller", StubLabeller)
     monkeypatch.setattr(target_module, "require_compiler", lambda: None)
     monkeypatch.setattr(Source, "read", lambda self, labeller, ask_compiler: read_hlo(dots))
     study = complete_study(settings_of(dots, tmp_path, evaluations=6))
@@ -311,7 +283,6 @@ def test_what_cannot_be_tuned_is_refused(home, dots, npz, tmp_path):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"evaluations": 0}, "evaluations: 0 is not 1 or more"),
         ({"strategy": "guess"}, "strategy: 'guess' is not one of"),
         ({"evaluator": "command"}, "command: '' is not given"),
         ({"command": "ls"}, "command: 'ls' is not read"),

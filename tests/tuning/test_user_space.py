@@ -12,8 +12,6 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow_programs.tuning.user_space import UserSpace
 from helpers.cases import cases
 
-pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
-
 CHOICES = {"tile": [64, 16, 32], "unroll": [1, 2, 4, 8], "flag": ["", "--fast"], "fuse": [True, False]}
 COMMAND = {"evaluator": "command", "command": "true"}
 RUN = """
@@ -79,14 +77,10 @@ def test_a_large_space_without_constraints_is_not_listed(tmp_path):
         ({"constraint": []}, "constraint is .*not permitted"),
         ({"default": {"tile": 5}}, "default.tile is 5, no option"),
         ({"default": {"fuse": 1}}, "default.fuse is 1, no option"),
-        ({"default": {"tale": 16}}, "default.tale is 16, no option"),
         ({"constraints": ["tile > 64"]}, "nothing fulfils constraint 'tile > 64'"),
         ({"constraints": ["tile + 1"]}, "neither true nor false"),
-        ({"constraints": ["1 < 2"]}, "neither true nor false"),
-        ({"constraints": ["tile = 16"]}, "neither true nor false"),
         ({"constraints": ["tale < 16"]}, "tale.*It may use tile, unroll, flag, fuse"),
         ({"constraints": ["tile <"]}, "constraint 'tile <': SyntaxError"),
-        ({"constraints": ["tile < 'a'"]}, "constraint .*TypeError"),
         ({"constraints": ["tile < 64"]}, 'default does not fulfil.*"default": {"tile": 16, "unroll": 1'),
     ],
 )

@@ -10,13 +10,13 @@ from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow_programs.commands.typed import print_facts, with_absolute_paths
-from fastslow_programs.compiler.device import Bench, device_name
+from fastslow_programs.compiler.device import ROUNDS, Bench, device_identity, device_name
 from fastslow_programs.compiler.layout_constraints import bind_differences
 from fastslow_programs.compiler.layout_space import decode
 from fastslow_programs.program.convert import count_failures, make_program
 from fastslow_programs.program.identity import identify
+from fastslow_programs.program.measured import Measured
 from fastslow_programs.program.program_settings import ConvertSettings
-from fastslow_programs.tuning.evaluators import ROUNDS
 from fastslow_programs.tuning.target import read_local
 
 _BATCH = 8  # configurations that are compiled and timed together
@@ -48,10 +48,14 @@ def measure_program(settings: ConvertSettings) -> dict[str, Any]:
     if all(failures):
         raise DataError(source.path, count_failures(failures, len(failures)), "Measure another program")
     own = float(np.nanmedian(np.concatenate([batch.seconds[:, :2] for batch in found]))) * 1e9
-    runtime = np.concatenate([batch.ratios for batch in found], 1) * own
+    ratios = np.concatenate([batch.ratios for batch in found], 1)
+    kept = Measured(resolve(settings.data_root), local.module, program.nodes, device_identity())
+    sound = [number for number, failure in enumerate(failures) if not failure]
+    kept.add(zip([drawn[number] for number in sound], np.median(ratios[:, sound], 0).tolist(), strict=True))
+    runtime = ratios * own
     config, number = np.nonzero(~np.isnan(runtime.T))
     columns = {"config": config, "id": identify(program)[config], "round": number}
-    path = resolve(settings.data_root) / "measured" / f"{settings.program}.csv"
+    path = kept.path.with_name(f"{settings.program}.csv")
     with atomic_path(path) as temporary:
         pd.DataFrame(columns | {"runtime": runtime.T[config, number]}).to_csv(temporary, index=False)
     noise = float(np.nanmedian(np.concatenate([batch.noise for batch in found])))
@@ -61,6 +65,7 @@ def measure_program(settings: ConvertSettings) -> dict[str, Any]:
         "unconstrained program, ns": round(own),
         "two runs of it differ by": f"{noise:.1%}",
         "table": path,
+        "kept for rank and tune": kept.path,
         "to rank with it": f"fastslow rank {settings.source} known={path}",
     }
     if failed := [failure for failure in failures if failure]:

@@ -18,13 +18,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.isolated import OUT_OF_MEMORY, TIMED_OUT, Killed, Workers, own_log
 from fastslow.core.progress import progress
 from fastslow_programs.compiler.cycle_estimates import estimate
-from fastslow_programs.compiler.label_cache import (
-    CyclesRecord,
-    KernelsRecord,
-    LabelRecord,
-    ModuleRecord,
-    open_cache,
-)
+from fastslow_programs.compiler.label_cache import open_cache
 from fastslow_programs.compiler.libtpu import TOPOLOGIES, Compiler, CompilerError
 from fastslow_programs.compiler.tile_log import LOGGING, read_candidates
 
@@ -75,8 +69,6 @@ def program_before_layout(compiler: Compiler, module: bytes, log: Path) -> dict:
 
 Task = Callable[[Compiler, bytes, Path], dict]
 
-_RECORDS = {layout_label: CyclesRecord, tile_label: KernelsRecord, program_before_layout: ModuleRecord}
-
 _compiler: Compiler  # of a worker process
 
 
@@ -126,6 +118,10 @@ class Labeller:
     compiler: type[Compiler] = Compiler
     deadline: float = math.inf
 
+    def identity(self) -> str:
+        """Return what estimates depend on beside the program; SettingsError where libtpu is not installed."""
+        return f"compiler {self.generation} {self.compiler.version()}"
+
     @contextlib.contextmanager
     def workers(self):
         """Start the workers and yield a function from a list of serialised modules to their records.
@@ -154,18 +150,16 @@ class Labeller:
                 An empty title shows no progress bar.
                 """
                 keys = [hashlib.sha256(identity.encode() + b"\0" + module).hexdigest() for module in modules]
-                wanted = _RECORDS.get(self.task, LabelRecord)
-                records = {key: cache.read(key, wanted) for key in keys}
+                records = {key: cache.read(key) for key in keys}
                 missing = {key: m for key, m in zip(keys, modules, strict=True) if records[key] is None}
                 if time.monotonic() > self.deadline:
                     late = {"failure": NOT_TRIED, "message": "the time given was over"}
                     records |= dict.fromkeys(missing, late)
                     missing = {}
                 for key, record in self._compile(workers, missing, title):
-                    text = json.dumps(record)
-                    records[key] = json.loads(text)  # as the next run will read it from the cache
+                    records[key] = json.loads(json.dumps(record))  # as the next run reads it from the cache
                     if record.get("failure") not in (TIMED_OUT, OUT_OF_MEMORY):
-                        cache.write(key, text)
+                        cache.write(key, record)
                 return [records[key] for key in keys]
 
             yield label

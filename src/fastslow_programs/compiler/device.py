@@ -9,7 +9,11 @@ disqualified. All of it runs in a process of its own: a compile that aborts fail
 
 import base64
 import contextlib
+import importlib.metadata
 import importlib.util
+import os
+import platform
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +28,8 @@ from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
 from fastslow.hlo.reader import read_hlo
 
 TUNED, SIGNATURE = "best.hlo.pb", "signature.json"
+ROUNDS = 15
+"""Times that each configuration of a batch is run, in random order."""
 LONG_ENOUGH = 0.002  # seconds; shorter programs run several times for one time
 NOISY = 0.1  # two equal programs that differ by more make a machine too noisy
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 3e-2, "float16": 1e-2}
@@ -58,6 +64,23 @@ def device_name() -> str:
     import jax
 
     return jax.local_devices()[0].device_kind
+
+
+def processor() -> str:
+    """Return the model of this machine's processor, as far as the operating system names it."""
+    with contextlib.suppress(OSError):  # there is no such file but on Linux
+        if found := re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text()):
+            return found[1]
+    return platform.processor() or platform.machine()
+
+
+def device_identity() -> str:
+    """Return what measured values depend on beside the program: device, compiler, flags, rounds."""
+    device = device_name()
+    if device == "cpu":
+        device = f"{processor()}, {os.cpu_count()} cores"
+    flags = os.environ.get("XLA_FLAGS", "")
+    return f"device {device}, jaxlib {importlib.metadata.version('jaxlib')}, {ROUNDS} rounds {flags}".strip()
 
 
 def lower_function(function: Callable, arguments: Sequence, seed: int = 0) -> LocalProgram:

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Instruction, Module
-from fastslow_programs.compiler.layout_space import INPUT, OUTPUT, ConfigurableNode, Layout, Layouts
+from fastslow_programs.compiler.layout_space import INPUT, OUTPUT, ConfigurableNode, Layout, Layouts, complete
 
 
 def constrain(module: Module, layouts: Layouts, nodes: list[ConfigurableNode]) -> Module:
@@ -82,7 +82,7 @@ def layout_constraint(source: Instruction, layout: Layout, new_id: int) -> Instr
         name=f"custom-call.{new_id}", opcode="custom-call", id=new_id, operand_ids=[source.id], **target
     )
     constraint.shape.CopyFrom(source.shape)
-    constraint.shape.layout.minor_to_major[:] = _complete(layout, len(source.shape.dimensions))
+    constraint.shape.layout.minor_to_major[:] = complete(layout, len(source.shape.dimensions))
     # without the operand's layout the compiler ignores the constraint
     constraint.operand_shapes_with_layout.add().CopyFrom(constraint.shape)
     return constraint
@@ -164,8 +164,3 @@ class _Edit:
 
     def _constraint(self, source: Instruction, layout: Layout) -> Instruction:
         return self._append(layout_constraint(source, layout, next(self._new_ids)))
-
-
-def _complete(layout: Layout, rank: int) -> Layout:
-    """Return a complete minor-to-major order: dimensions that are not chosen follow in row-major order."""
-    return layout + tuple(d for d in range(rank - 1, -1, -1) if d not in layout)

@@ -155,8 +155,12 @@ def common_blocks(output: tuple[int, ...], operand: tuple[int, ...]) -> list[tup
 
 def _arrange(blocks: list[list[int]], order: tuple[int, ...], rank: int) -> Layout:
     """Return the minor-to-major order of blocks, each row-major; dimensions of size 1 are major-most."""
-    layout = [dimension for block in order for dimension in reversed(blocks[block])]
-    return (*layout, *(d for d in range(rank - 1, -1, -1) if d not in layout))
+    return complete(tuple(dimension for block in order for dimension in reversed(blocks[block])), rank)
+
+
+def complete(layout: Layout, rank: int) -> Layout:
+    """Return a complete minor-to-major order: dimensions that are not chosen follow in row-major order."""
+    return layout + tuple(d for d in range(rank - 1, -1, -1) if d not in layout)
 
 
 _CHOICES = {"convolution": _convolution_choices, "dot": _dot_choices, "reshape": _reshape_choices}

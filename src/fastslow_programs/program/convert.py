@@ -42,8 +42,9 @@ from fastslow_programs.compiler.layout_choices import (
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import ConfigurableNode, configurable_nodes, encode
 from fastslow_programs.program.graph_picture import plot_graph
+from fastslow_programs.program.measured import find_measured
 from fastslow_programs.program.program_settings import MEASURED, ConvertSettings
-from fastslow_programs.program.program_tables import list_configurable, log10_configurations
+from fastslow_programs.program.program_tables import list_configurable
 from fastslow_programs.program.user_program import refuse_failure
 
 PICTURE = "graph.png"
@@ -64,6 +65,8 @@ class ConvertedProgram(Program):
         arrays: Its arrays as a competition file holds them, by key.
         labels: Meaning of ``config_runtime``, in words.
         measured: Whether the configurations are the source's own, with measured runtimes.
+        known: Values of configurations that were measured before, by position.
+        known_from: Where these values are from, in words.
     """
 
     module: Module | None = None
@@ -71,6 +74,8 @@ class ConvertedProgram(Program):
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     labels: str = ""
     measured: bool = False
+    known: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    known_from: str = ""
 
 
 def read_program(settings: ConvertSettings, ask_compiler: bool = False) -> Program:
@@ -112,14 +117,17 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
         problem = "it has no convolution, dot or reshape, the configurable instructions"
         raise DataError(source.path, problem, "Convert a program with one of them")
     arrays, collection = graph_arrays(module), get_collection(settings.collection)
+    known, values, known_from = {}, {}, ""
     if settings.configs == MEASURED:
         arrays |= _measured(source.path, hlo.runs, collection.kind)
         labels = "measured runtime, ns"
     else:
         choices = tie(nodes)
-        drawn = [
-            layouts_of(c, choices) for c in draw_configurations(choices, settings.configs, settings.seed)
-        ]
+        if settings.cache:
+            values, known_from = find_measured(resolve(settings.data_root), labeller, module, nodes)
+        own = [*dict.fromkeys([*draw_configurations(choices, settings.configs, settings.seed), *values])]
+        known = {place: values[c] for place, c in enumerate(own) if c in values}
+        drawn = [layouts_of(c, choices) for c in own]
         cycles, labels = [0] * len(drawn), "none"
         if settings.label:
             programs = [constrain(module, layouts, nodes) for layouts in drawn]
@@ -141,6 +149,8 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
         arrays=arrays,
         labels=labels,
         measured=settings.configs == MEASURED,
+        known=known,
+        known_from=known_from,
     )
 
 
@@ -285,7 +295,7 @@ def summarise(program: ConvertedProgram) -> pd.Series:
         "computations": len(program.module.computations),
         "newer opcodes": newer_opcodes(opcodes) or "none",
         "configurable nodes": len(nodes),
-        "possible configurations": f"10^{log10_configurations(tie(nodes)):.1f}",
+        "possible configurations": f"10^{sum(np.log10(len(choice.options)) for choice in tie(nodes)):.1f}",
         "configurations written": len(arrays["config_runtime"]),
         "labels": program.labels,
     }

@@ -32,6 +32,9 @@ class SourceSettings(Settings):
     """The kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
     name: str = ""
     """Its name; the source's if empty."""
+    cache: bool = True
+    """Take as known what ``tune`` and ``measure`` evaluated of this program before, on this device or by this
+    compiler, and keep what is evaluated (in ``measured/`` of the output folder)."""
 
     _given: Source | None = PrivateAttr(None)
 
@@ -106,6 +109,8 @@ class ProgramSettings(SourceSettings):
 class ConvertSettings(ProgramSettings):
     """Settings of the conversion of one program."""
 
+    cache: bool = False
+    """Add configurations of this program that ``tune`` and ``measure`` evaluated before, as ``rank`` does."""
     label: bool = False
     """Fill ``config_runtime`` with the compiler's estimated cycles instead of 0 (takes minutes to hours);
     configurations that the compiler refuses are dropped."""

@@ -1,20 +1,12 @@
-"""The table of a converted program's configurable nodes, and the size of its space."""
-
-import math
+"""The table of a converted program's configurable nodes."""
 
 import pandas as pd
 
 from fastslow.competition.layouts import ROLES
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
-from fastslow_programs.compiler.layout_choices import TiedChoice
 from fastslow_programs.compiler.layout_space import ConfigurableNode
 
 _TYPE_NAMES = {number: name for name, number in PRIMITIVE_TYPES.items()}
-
-
-def log10_configurations(choices: list[TiedChoice]) -> float:
-    """Return the decimal logarithm of the number of configurations of tied choices."""
-    return sum(math.log10(len(choice.options)) for choice in choices)
 
 
 def _layouts(node: ConfigurableNode, role: int) -> int:

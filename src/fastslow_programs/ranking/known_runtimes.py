@@ -52,17 +52,7 @@ def read_known(path: str | Path, num_configs: int, ids: np.ndarray | None = None
 def check_known(
     known: pd.DataFrame, num_configs: int, source: object = "known", ids: np.ndarray | None = None
 ) -> pd.DataFrame:
-    """Return measured runtimes as :func:`read_known` does.
-
-    Args:
-        known: Table with the columns ``config`` or ``id``, and ``runtime``.
-        num_configs: Number of configurations of the program.
-        source: What a message names.
-        ids: As for :func:`read_known`.
-
-    Raises:
-        DataError: As for :func:`read_known`.
-    """
+    """Return measured runtimes as :func:`read_known` does, of a table; ``source`` is what a message names."""
     if twice := sorted(set(known.columns[known.columns.duplicated()])):
         raise DataError(source, f"has the column {', '.join(twice)} twice", _FORM)
     if ids is not None and "id" in known.columns:

@@ -68,7 +68,7 @@ def rank_source(
     collection = settings.find_collection()
     run = models.of(collection)  # before a conversion, which may take minutes
     members = run.members or {run.name: run}
-    with progress(total=3 + len(members), desc=settings.program, unit="step") as bar:
+    with progress(total=2 + len(members), desc=settings.program, unit="step") as bar:
 
         def step(name: str) -> None:
             bar.set_postfix_str(name)
@@ -76,11 +76,13 @@ def rank_source(
 
         bar.set_postfix_str("program")
         program = read_program(settings.conversion(), settings.estimate > 0)
-        if isinstance(program, ConvertedProgram):
-            write_npz(program)  # it says which configuration each row of the ranking is
+        converted = program if isinstance(program, ConvertedProgram) else None
+        if converted:
+            write_npz(converted)  # it says which configuration each row of the ranking is
         default = _default(settings, program)
         ids = identify(program)
-        known = _check_known(settings, known, ids)
+        given = known is not None or settings.known
+        known = _known(settings, known, converted, ids)
         step("features")
         graphs = build_unseen(run.folder, [program], settings.hlo_folder)
         predictions = {}
@@ -88,66 +90,56 @@ def rank_source(
             step(name)
             predictions[name] = member.predict(graphs)
         step("words")
-        ranking = _describe(settings, models, run, program, default, graphs, predictions, known, ids)
-        bar.update()
-    return ranking
+        name = program.name
+        own = {member: found[name] for member, found in predictions.items()}
+        prediction = run.combine(predictions)[name] if run.members else own[run.name]
+        parts = converted.module.computations if converted else []
+        names = [instruction.name for part in parts for instruction in part.instructions] or None
+        choices = name_choices(program, default, names)
+        learnt = None
+        if known is not None:
+            prediction, learnt = _learn(run, graphs, choices, own, known, default)
+        cycles, default_cycles, failures = {}, None, []
+        if settings.estimate:
+            fastest = fastest_first(prediction, "layout")[: settings.estimate].tolist()
+            (default_cycles, *best), failures = _estimate(settings, converted, default.config, fastest)
+            cycles = dict(zip(fastest, best, strict=True))
+        weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
+        seen = models.seen(run.collection.kind) if known is None else None
+        table = make_table(prediction, own, program.runtime, cycles, program.normalizers)
+        table["id"] = ids[table["config"]]
+        if known is not None:
+            table["known"] = table["config"].map(known.groupby("config")["runtime"].mean())
+        return Ranking(
+            program=settings.program,
+            run=f"{run.folder.parent.name}/{run.name}",
+            models=describe_run(run.folder),
+            table=table,
+            weights=weights or {run.name: 1.0},
+            choices=choices,
+            effects=effects(choices, prediction),
+            compared_with=default,
+            default_cycles=default_cycles,
+            failures=failures,
+            defaults_remedy=_defaults_remedy(run, program),
+            imposed=_imposed(converted, choices, prediction) if converted else None,
+            learnt=learnt,
+            known_from=converted.known_from if converted and not given else "",
+            rule=best_rule(run, graphs, name),
+            trust=seen and seen.judge(run.collection, graphs.graph(TEST, name)),
+        )
 
 
-def _describe(
-    settings: RankSettings,
-    models: Models,
-    run: FinishedRun,
-    program: Program,
-    default: Default,
-    graphs: UnseenGraphs,
-    predictions: dict[str, dict[str, np.ndarray]],
-    known: pd.DataFrame | None,
-    ids: np.ndarray,
-) -> Ranking:
-    name = program.name
-    members = {member: own[name] for member, own in predictions.items()}
-    prediction = run.combine(predictions)[name] if run.members else members[run.name]
-    converted = program if isinstance(program, ConvertedProgram) else None
-    parts = converted.module.computations if converted else []
-    names = [instruction.name for part in parts for instruction in part.instructions] or None
-    choices = name_choices(program, default, names)
-    learnt = None
-    if known is not None:
-        prediction, learnt = _learn(run, graphs, choices, members, known, default)
-    cycles, default_cycles, failures = {}, None, []
-    if settings.estimate:
-        fastest = fastest_first(prediction, "layout")[: settings.estimate].tolist()
-        (default_cycles, *best), failures = _estimate(settings, converted, default.config, fastest)
-        cycles = dict(zip(fastest, best, strict=True))
-    weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
-    seen = models.seen(run.collection.kind) if known is None else None
-    table = make_table(prediction, members, program.runtime, cycles, program.normalizers)
-    table["id"] = ids[table["config"]]
-    if known is not None:
-        table["known"] = table["config"].map(known.groupby("config")["runtime"].mean())
-    return Ranking(
-        program=settings.program,
-        run=f"{run.folder.parent.name}/{run.name}",
-        models=describe_run(run.folder),
-        table=table,
-        weights=weights or {run.name: 1.0},
-        choices=choices,
-        effects=effects(choices, prediction),
-        compared_with=default,
-        default_cycles=default_cycles,
-        failures=failures,
-        defaults_remedy=_defaults_remedy(run, program),
-        imposed=_imposed(converted, choices, prediction) if converted else None,
-        learnt=learnt,
-        rule=best_rule(run, graphs, name),
-        trust=seen and seen.judge(run.collection, graphs.graph(TEST, name)),
-    )
-
-
-def _check_known(settings: RankSettings, known: pd.DataFrame | None, ids: np.ndarray) -> pd.DataFrame | None:
+def _known(
+    settings: RankSettings, known: pd.DataFrame | None, program: ConvertedProgram | None, ids: np.ndarray
+) -> pd.DataFrame | None:
     if known is not None:
         return check_known(known, len(ids), ids=ids)
-    return read_known(resolve(settings.known), len(ids), ids) if settings.known else None
+    if settings.known:
+        return read_known(resolve(settings.known), len(ids), ids)
+    before = program.known.items() if program else ()
+    rows = [(config, value) for config, values in before for value in values]
+    return pd.DataFrame(rows, columns=["config", "runtime"]) if rows else None
 
 
 def _learn(

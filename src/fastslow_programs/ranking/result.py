@@ -63,6 +63,7 @@ class Ranking(Shown):
             program names none.
         imposed: The ranking of what can be imposed, None where configurations were not drawn.
         learnt: What measured runtimes added, None without any.
+        known_from: Where these were kept and who measured them, empty where the user gave them.
         rule: The best trivial rule and its ranking, None for a single model.
         trust: How far to trust the ranking, None where the run's features are not known.
     """
@@ -80,6 +81,7 @@ class Ranking(Shown):
     defaults_remedy: str = ""
     imposed: Imposed | None = None
     learnt: Learnt | None = None
+    known_from: str = ""
     rule: Rule | None = None
     trust: Trust | None = None
 
@@ -220,6 +222,8 @@ class Ranking(Shown):
             equal = [choice.values == choice.values[config] for choice in self.choices]
             same = np.all(equal, axis=0) if equal else np.arange(len(table)) == config
             facts["default"] += f", place {table.loc[same[table['config']], 'rank'].min()}"
+        if self.known_from:
+            facts["known from"] = f"{self.known_from}; cache=False ranks without them"
         if self.defaults_remedy:
             remedy = self.defaults_remedy
             facts["compiler's own layouts"] = f"not known, which makes the ranking worse; {remedy}"

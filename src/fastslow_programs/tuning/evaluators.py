@@ -12,8 +12,7 @@ import re
 import shlex
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,47 +22,28 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.isolated import TIMED_OUT, Killed, Workers, run_command
 from fastslow.hlo.messages import HloProto, Module
 from fastslow_programs.compiler.compile_pool import Labeller
-from fastslow_programs.compiler.device import NOISY, Bench, LocalProgram, device_name
+from fastslow_programs.compiler.device import NOISY, ROUNDS, Bench, device_identity, device_name
 from fastslow_programs.tuning.history import Evaluation, Proposal
 
 CONFIGURATION, PROGRAM = "configuration.json", "program.hlo.pb"
 _SHOWN = 300  # characters of a message that are kept
-ROUNDS = 15
-"""Times that the evaluator ``device`` runs each configuration of a batch, in random order."""
 
 Evaluate = Callable[[Sequence[Proposal]], Iterator[tuple[int, Evaluation]]]
 
 
-@dataclass(frozen=True)
-class Request:
-    """The parts that evaluators are made of.
+class Evaluator:
+    """A source of the values of configurations.
 
     Args:
         settings: A :class:`fastslow_programs.tuning.settings.SearchSettings`.
-        module_of: Makes the constrained module of a configuration; None for a file without HLO.
-        describe: Makes the configuration's JSON.
+        target: The :class:`fastslow_programs.tuning.target.Target`, whose evaluator it becomes.
         labeller: The compiler: isolated workers with limits, and the cache of their results.
-        labels: Value by configuration, of a labelled file.
-        source: Name of that file.
-        local: The program as it is lowered for this machine, where it is measured here.
-    """
-
-    settings: Any
-    module_of: Callable[[tuple[int, ...]], Module] | None = None
-    describe: Callable[[tuple[int, ...]], dict] = dict
-    labeller: Labeller | None = None
-    labels: Mapping[tuple[int, ...], float] | None = None
-    source: str = ""
-    local: LocalProgram | None = None
-
-
-class Evaluator:
-    """A source of the values of configurations, made of a :class:`Request`.
 
     Attributes:
         reads_labels: Whether it reads the labels of a competition file; the others need the program's HLO.
         compiles: Whether it needs the TPU compiler.
         noisy: Whether two evaluations of a configuration differ, so that contenders are measured again.
+        kept: Whether its identity tells all that values of a program depend on, so that they are kept.
         name: Name of the value, in words, with its unit.
         identity: Facts that a study must agree in to share values.
         remark: A warning about the measurements, empty where there is none.
@@ -72,12 +52,13 @@ class Evaluator:
     reads_labels: ClassVar[bool] = False
     compiles: ClassVar[bool] = False
     noisy: ClassVar[bool] = False
+    kept: ClassVar[bool] = False
     remark = ""
     name: str
     identity: str
 
-    def __init__(self, request: Request):
-        self._request = request
+    def __init__(self, settings: Any, target: Any, labeller: Labeller | None = None):
+        self._settings, self._target, self._labeller = settings, target, labeller
 
     def running(self) -> contextlib.AbstractContextManager[Evaluate]:
         """Give a function of proposals that yields positions and evaluations, in the order of completion."""
@@ -89,18 +70,18 @@ class Replay(Evaluator):
 
     reads_labels = True
 
-    def __init__(self, request: Request):
-        super().__init__(request)
-        self.name, self.identity = f"the labels of {request.source}", "replay"
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.name, self.identity = f"the labels of {self._settings.origin.path.name}", "replay"
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
         """See :class:`Evaluator`."""
-        values = self._request.labels
+        labels, rows = self._target.labels, self._target.space.rows
 
         def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
-            for place, proposal in enumerate(proposals):
-                yield place, Evaluation(float(values[proposal.codes]))
+            for place, row in enumerate(rows(np.array([proposal.codes for proposal in proposals]))):
+                yield place, Evaluation(float(labels[row]))
 
         yield evaluate
 
@@ -108,19 +89,18 @@ class Replay(Evaluator):
 class Compiled(Evaluator):
     """Compiles the constrained program and takes the compiler's estimated cycles."""
 
-    compiles = True
+    compiles = kept = True
 
-    def __init__(self, request: Request):
-        super().__init__(request)
-        labeller = request.labeller
+    def __init__(self, settings: Any, target: Any, labeller: Labeller):
+        super().__init__(settings, target, labeller)
         self.name = f"the {labeller.generation} compiler's estimated cycles"
-        self.identity = f"compiler {labeller.generation} {labeller.compiler.version()}"
+        self.identity = labeller.identity()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
         """See :class:`Evaluator`; a program that was compiled before is looked up."""
-        module_of = self._request.module_of
-        with self._request.labeller.workers() as label:
+        module_of = self._target.module_of
+        with self._labeller.workers() as label:
 
             def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
                 programs = [module_of(p.codes).SerializeToString(deterministic=True) for p in proposals]
@@ -144,16 +124,16 @@ class CommandEvaluator(Evaluator):
 
     noisy = True
 
-    def __init__(self, request: Request):
-        super().__init__(request)
-        command = request.settings.command
+    def __init__(self, *given):
+        super().__init__(*given)
+        command = self._settings.command
         self.name, self.identity = f"what {command!r} prints", f"command {command}"
         self._words = _words(command)  # refused before there is a study of it
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
         """See :class:`Evaluator`."""
-        limits = self._request.settings
+        limits = self._settings
         with Workers(limits.processes or 1) as workers:
 
             def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
@@ -170,8 +150,8 @@ class CommandEvaluator(Evaluator):
 
     def _inputs(self, codes: tuple[int, ...]) -> dict[str, bytes]:
         """Return the files of a configuration by their names."""
-        found = {CONFIGURATION: json.dumps(self._request.describe(codes), indent=1).encode()}
-        module_of = self._request.module_of
+        found = {CONFIGURATION: json.dumps(self._target.as_json(codes), indent=1).encode()}
+        module_of = self._target.module_of
         return found | ({PROGRAM: serialised(module_of(codes))} if module_of else {})
 
 
@@ -214,13 +194,13 @@ class DeviceEvaluator(Evaluator):
     A value is the time over the unconstrained program's, or in a space of the user's, over the default's.
     """
 
-    noisy = True
+    noisy = kept = True
 
-    def __init__(self, request: Request):
-        super().__init__(request)
+    def __init__(self, *given):
+        super().__init__(*given)
         self._noise: list[np.ndarray] = []
         self.name = f"time over the default's, measured on {device_name()}"
-        self.identity = f"device {device_name()}, {ROUNDS} rounds"
+        self.identity = device_identity()
 
     @property
     def remark(self) -> str:
@@ -231,14 +211,14 @@ class DeviceEvaluator(Evaluator):
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
         """See :class:`Evaluator`."""
-        request = self._request
-        with Bench(request.local, ROUNDS, request.settings.seconds).running() as times:
+        target = self._target
+        with Bench(target.local, ROUNDS, self._settings.seconds).running() as times:
 
             def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
                 began, modules, refused = time.monotonic(), {}, {}
                 for place, proposal in enumerate(proposals):
                     try:
-                        modules[place] = request.module_of(proposal.codes)
+                        modules[place] = target.module_of(proposal.codes)
                     except DataError as error:  # a function of the user's may refuse a configuration
                         refused[place] = str(error)[:_SHOWN]
                 found = times([*modules.values()])

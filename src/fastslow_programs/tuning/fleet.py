@@ -71,7 +71,7 @@ def tune_fleet(settings: FleetSettings) -> list[Member]:
     members, left = sorted(found.values(), key=lambda m: -m.time), settings.evaluations - len(found)
     for place, member in enumerate(members):
         tune(member, 1 + round(left * member.time / sum(other.time for other in members[place:])))
-        left -= len(member.study.history) - 1  # what a small space leaves is for the others
+        left -= member.study.history.spent - 1  # what a small space leaves is for the others
     return members
 
 
@@ -88,7 +88,7 @@ def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
             "default": member.study.default,
             "best": member.study.best[1],
             "saved": member.saved,
-            "evaluations": len(member.study.history),
+            "evaluations": member.study.history.spent,
             "failed": len(member.study.history.failures),
             "seconds": sum(evaluation.seconds for _, evaluation in member.study.history.done),
         }

@@ -7,6 +7,9 @@ import numpy as np
 
 from fastslow_programs.tuning.search.space import CODE, Space
 
+KNOWN = "known"
+"""Who proposed a configuration that was measured before the study began."""
+
 
 @dataclass(frozen=True)
 class Proposal:
@@ -49,8 +52,13 @@ class History:
             self.add(proposal, evaluation)
 
     def __len__(self) -> int:
-        """Return the number of evaluations, failed ones included."""
+        """Return the number of evaluations, failed ones and known values included."""
         return len(self.done)
+
+    @property
+    def spent(self) -> int:
+        """Number of evaluations of this study; what was known before it is none."""
+        return sum(proposal.by != KNOWN for proposal, _ in self.done)
 
     def add(self, proposal: Proposal, evaluation: Evaluation) -> None:
         """Append an evaluation; its configuration counts as taken."""

@@ -50,7 +50,6 @@ class KeptStudy:
         history: All evaluations.
         batch: The last batch of proposals: how many evaluations there were before it, how many proposals
             were asked for, and how many were given.
-        torn: Bytes that were cut off the end of the journal: a record that was not written whole.
     """
 
     def __init__(self, path: Path, identity: dict[str, str], space: Space):
@@ -58,10 +57,11 @@ class KeptStudy:
         self._optuna, self._last = import_optuna(), digest(identity)
         check_regular(path, MAX_TEXT_BYTES)
         path.with_name(f"{path.name}.lock").unlink(missing_ok=True)  # Optuna's, of a process that was killed
-        records, self.torn = self._whole_records()
-        if self.torn:
-            os.truncate(path, path.stat().st_size - self.torn)
-            print(f"{path}: {torn_in_words(self.torn)}", file=sys.stderr, flush=True)
+        records, torn = self._whole_records()
+        if torn:
+            os.truncate(path, path.stat().st_size - torn)
+            said = f"its {torn} bytes are cut off, and the evaluation is done again"
+            print(f"{path}: the last record was torn: {said}", file=sys.stderr, flush=True)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of what is experimental
@@ -170,8 +170,3 @@ def open_study(path: Path, identity: dict[str, str], space: Space) -> Iterator[K
         with explain_storage(path):
             kept = KeptStudy(path, identity | {"form": FORM}, space)
         yield kept
-
-
-def torn_in_words(torn: int) -> str:
-    """Say what was cut off a journal."""
-    return f"the last record was torn: its {torn} bytes are cut off, and the evaluation is done again"

@@ -14,7 +14,6 @@ from fastslow.core.settings import resolve
 from fastslow_programs.compiler.device import TUNED, write_signature
 from fastslow_programs.tuning.confirmation import TOO_FEW
 from fastslow_programs.tuning.evaluators import serialised
-from fastslow_programs.tuning.kept_study import torn_in_words
 from fastslow_programs.tuning.tune import Study
 
 BEST, EVALUATIONS, CURVE = "best.json", "evaluations.csv", "curve.png"
@@ -28,24 +27,26 @@ def summarise_study(study: Study) -> pd.Series:
     facts = {
         "result": conclusion(study),
         "value": target.evaluator.name,
-        "evaluations": f"{len(history)}, {len(history.failures)} of them failed",
+        "evaluations": f"{history.spent}, {len(history.failures)} of them failed",
         "space": f"{float(target.space.size):.3g} configurations of {len(target.space.choices)} choices",
         "strategy": study.settings.strategy,
     }
+    if known := len(history) - history.spent:
+        where = f", in {target.measured.path}" if target.measured else ""
+        facts["known"] = f"{known} configurations that were evaluated before the study{where}"
     if study.exhausted:
         facts["evaluations"] += "; no configuration is left to propose"
     if target.tied > len(target.space.choices):
         facts["imposed"] = (
             f"of {target.tied} choices the compiler can be made to take {len(target.space.choices)}"
         )
-    if study.kept.torn:
-        facts["journal"] = torn_in_words(study.kept.torn)
     if default:
         facts["default"] = f"{default:.6g}, {target.default_is}"
     if best:
         facts["best"] = f"{best[1]:.6g}"
         if not study.reserved:
-            facts["best"] += f", after {int((history.curve > best[1]).sum()) + 1} evaluations"
+            number = int((history.curve > best[1]).sum()) + 1 - known
+            facts["best"] += f", after {number} evaluations" if number > 0 else ", known before"
         facts["proposed by"] = best[0].by
         facts["configuration"] = target.space.in_words(best[0].codes)
     if best and default:
@@ -89,8 +90,7 @@ def list_evaluations(study: Study) -> pd.DataFrame:
             zip(study.history.done, study.history.curve, strict=True), start=1
         )
     ]
-    columns = ("evaluation", "by", "value", "best", "seconds", "failure", "options", "configuration")
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows)
 
 
 def plot_curve(study: Study) -> Figure:

@@ -144,15 +144,8 @@ class TuneSettings(SearchSettings, SourceSettings):
         """Return the settings that tell what the source is, and which run and collection are meant."""
         run = "" if self.run == NO_RUN else self.run
         replay = {"configs": MEASURED} if self.evaluator == "replay" else {}
-        own = RankSettings(
-            source=self.source,
-            kernel=self.kernel,
-            collection=self.collection,
-            run=run,
-            name=self.name,
-            data_root=self.data_root,
-            **replay,
-        )
+        shared = {k: v for k, v in self.asdict().items() if k in RankSettings.model_fields}
+        own = RankSettings(**shared | {"run": run} | replay)
         return own.of(self._given) if self._given else own
 
     def find_run(self) -> Path | None:
@@ -188,14 +181,9 @@ class FleetSettings(SearchSettings):
     """Budget: evaluations of all programs together, failed ones included; shared by weight x default."""
 
     @property
-    def fleet_name(self) -> str:
-        """Name of the fleet: the setting, or the name of the CSV."""
-        return self.name or clean_name(Path(self.fleet).stem)
-
-    @property
     def folder(self) -> str:
         """Folder of the fleet's results; the studies of its programs are below."""
-        return f"{self.data_root}/fleets/{self.fleet_name}"
+        return f"{self.data_root}/fleets/{self.name or clean_name(Path(self.fleet).stem)}"
 
     def read(self) -> list[tuple[TuneSettings, float]]:
         """Return the settings and the weight of each program of the CSV.

@@ -1,16 +1,16 @@
 """The program of a tuning: its space, its evaluator, and a trained run's predictions for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.catalog import TEST, Collection, ProgramFile
+from fastslow.competition.catalog import TEST, ProgramFile
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
-from fastslow.competition.reader import Program, file_fingerprint
+from fastslow.competition.reader import Program, file_fingerprint, program_of
+from fastslow.competition.schema import DEFAULTS
 from fastslow.competition.tensors import format_layout
-from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.settings import find_typed, resolve
@@ -19,29 +19,24 @@ from fastslow.features.unseen import build_unseen
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram
-from fastslow_programs.compiler.compile_pool import Labeller
-from fastslow_programs.compiler.device import (
-    LocalProgram,
-    draw_inputs,
-    lower_function,
-    require_jax,
-)
+from fastslow_programs.compiler.device import LocalProgram, draw_inputs, lower_function, require_jax
 from fastslow_programs.compiler.layout_choices import TiedChoice, encode_defaults, layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import bind_differences, constrain, is_imposed
-from fastslow_programs.compiler.layout_space import ConfigurableNode, Layout
+from fastslow_programs.compiler.layout_space import ConfigurableNode, Layouts, encode
 from fastslow_programs.compiler.libtpu import is_staged, require_compiler
 from fastslow_programs.program.convert import ConvertedProgram, checked_nodes, read_program, write_npz
 from fastslow_programs.program.default import ROW_MAJOR, find_default
+from fastslow_programs.program.measured import Measured
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.named_choices import name_choices
-from fastslow_programs.tuning.evaluators import EVALUATORS, DeviceEvaluator, Evaluator, Request
-from fastslow_programs.tuning.history import History
+from fastslow_programs.tuning.evaluators import EVALUATORS, DeviceEvaluator, Evaluator
 from fastslow_programs.tuning.search.guided import Pretrained
 from fastslow_programs.tuning.search.space import CODE, Choice, Space
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.user_space import UserSpace
 
+_NAME = Path("program.npz")
 _ANCHORS = 64  # configurations that every batch is predicted with, so that batches have one scale
 
 
@@ -64,6 +59,9 @@ class Target:
         tied: Number of the program's choices, those included that cannot be imposed; 0 for a file.
         local: The program as it is lowered for this machine, where it is measured here.
         values_of: Returns the options of a configuration by name, in a space of the user's.
+        measured: What was measured of the program before; None where that is not kept.
+        layouts: Makes the layouts of a configuration, where there is HLO.
+        free: Positions of the space's choices among the program's.
     """
 
     name: str
@@ -78,11 +76,9 @@ class Target:
     tied: int = 0
     local: LocalProgram | None = None
     values_of: Callable[[tuple[int, ...]], dict] | None = None
-
-    def value_of_default(self, history: History) -> float | None:
-        """Return the value of the default as labelled or else as evaluated, None where it is not known."""
-        found = history.evaluation_of(self.space.default)
-        return self.default_value or (found[1] if found else None)
+    measured: Measured | None = None
+    layouts: Callable[[tuple[int, ...]], Layouts] | None = None
+    free: Sequence[int] = ()
 
     def as_json(self, codes) -> dict:
         """Return a configuration as JSON: the options, and in words what differs from the default."""
@@ -134,21 +130,20 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
     default = listed[(listed == wished).sum(1).argmax()]
     choices = [Choice(c.where, c.options, int(d)) for c, d in zip(named, default, strict=True)]
     space = Space(choices, listed)
-    table = dict(zip(map(tuple, listed.tolist()), means.tolist(), strict=True))
-    request = Request(settings, labels=table, source=path.name)
     pretrained = _pretrained_of_file(run, file, space, first) if run else None
     # a default that is in the file has the value of its configuration, of which there may be equal rows
     stated = 1.0 if file.normalizers is not None and found.config is None else None
-    return Target(
+    target = Target(
         settings.program,
         file_fingerprint(path),
         space,
-        EVALUATORS[settings.kind_of_evaluator](request),
+        None,
         pretrained,
         labels=means,
         default_value=stated,
         default_is=found.words,
     )
+    return replace(target, evaluator=EVALUATORS[settings.kind_of_evaluator](settings, target))
 
 
 def _of_space(settings: TuneSettings) -> Target:
@@ -169,8 +164,7 @@ def _of_space(settings: TuneSettings) -> Target:
         local=local,
         values_of=own.values,
     )
-    request = Request(settings, target.module_of, target.as_json, local=local)
-    return replace(target, evaluator=kind(request))
+    return replace(target, evaluator=kind(settings, target))
 
 
 def _pretrained_of_file(run: FinishedRun, file: Program, space: Space, first) -> Pretrained:
@@ -197,14 +191,8 @@ def _predict(run: FinishedRun, file: Program) -> tuple[np.ndarray, np.ndarray]:
 def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     source = settings.origin
     kind = EVALUATORS[settings.kind_of_evaluator]
-    cache = resolve(settings.data_root) / "labels.sqlite"
-    labeller = Labeller(
-        cache,
-        settings.generation,
-        seconds=settings.seconds,
-        attempts=settings.attempts,
-        processes=settings.processes,
-    )
+    limits = {"attempts": settings.attempts, "processes": settings.processes}
+    labeller = replace(settings.ranking().labeller(), **limits)
     if kind.compiles:
         require_compiler()
     local = read_local(source, settings.seed) if kind is DeviceEvaluator else None
@@ -221,10 +209,13 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     space = Space([_choice(tied[g], names) for g in free])
     base = np.array([choice.default for choice in tied])
 
-    def module_of(codes: tuple[int, ...]) -> Module:
+    def layouts(codes: tuple[int, ...]) -> Layouts:
         whole = base.copy()
         whole[free] = codes
-        return impose(program.module, layouts_of(tuple(whole.tolist()), tied), nodes)
+        return layouts_of(tuple(whole.tolist()), tied)
+
+    def module_of(codes: tuple[int, ...]) -> Module:
+        return impose(program.module, layouts(codes), nodes)
 
     code = program.module.SerializeToString(deterministic=True)
     own = digest([code.hex(), [list(map(list, node.default)) for node in nodes]])
@@ -235,8 +226,10 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
         target = replace(target, default_is=ROW_MAJOR)
     if local:
         target = replace(target, default_value=1.0, default_is="the unconstrained program")
-    request = Request(settings, module_of, target.as_json, labeller, local=local)
-    return replace(target, evaluator=kind(request))
+    evaluator, measured = kind(settings, target, labeller), None
+    if settings.cache and kind.kept:
+        measured = Measured(resolve(settings.data_root), program.module, nodes, evaluator.identity)
+    return replace(target, evaluator=evaluator, measured=measured, layouts=layouts, free=free)
 
 
 def read_local(source: Source, seed: int) -> LocalProgram:
@@ -271,59 +264,34 @@ def _pretrained_of_program(
     free,
     space: Space,
 ) -> Pretrained:
-    template, layouts, codes_of = _template(run.collection, module, nodes, tied)
+    arrays = graph_arrays(module) | {"node_config_ids": np.array([node.node for node in nodes], np.int64)}
+    if (defaults := encode_defaults(nodes)) is not None:
+        arrays[DEFAULTS] = defaults
+    base = encode(layouts_of(tuple(choice.default for choice in tied), tied), nodes)
+    place, tables = {node.node: row for row, node in enumerate(nodes)}, []
+    for choice in (tied[g] for g in free):
+        columns = np.concatenate([LAYOUT_WIDTH * role + np.arange(LAYOUT_WIDTH) for role in choice.roles])
+        rows = np.array([place[node] for node in choice.nodes])
+        options = [layouts_of((option,), [choice]) for option in range(len(choice.options))]
+        table = np.concatenate([encode(option, [nodes[rows[0]]]) for option in options])
+        tables.append((rows[:, None], columns, table[:, None, columns]))
     anchors = np.concatenate([space.default[None], space.draw(_ANCHORS - 1, np.random.default_rng(0))])
     scale: list = []
 
     def pretrained(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return predictions ``(n,)`` and features ``(n, V)``, both in units of the anchors' spread."""
-        whole = np.tile([choice.default for choice in tied], (len(anchors) + len(codes), 1))
-        whole[:, free] = np.concatenate([anchors, codes])
-        file = replace(
-            template,
-            layouts=layouts,
-            choices=factorise(codes_of(whole)),
-            runtime=np.zeros(len(whole), np.int64),
+        every = np.concatenate([anchors, codes])
+        whole = np.repeat(base[None], len(every), 0)
+        for column, (rows, columns, table) in zip(every.T, tables, strict=True):
+            whole[:, rows, columns] = table[column]
+        own = {"node_config_feat": whole, "config_runtime": np.zeros(len(every), np.int64)}
+        prediction, features = _predict(
+            run, program_of(ProgramFile(run.collection, TEST, _NAME), arrays | own)
         )
-        prediction, features = _predict(run, file)
-        own = prediction[: len(anchors)]
+        known = prediction[: len(anchors)]
         if not scale:
             scale.extend([features[: len(anchors)].mean(0), features[: len(anchors)].std(0)])
         features = (features - scale[0]) / np.where(scale[1] > 1e-9, scale[1], 1.0)
-        return ((prediction - own.mean()) / (own.std() or 1.0))[len(anchors) :], features[len(anchors) :]
+        return ((prediction - known.mean()) / (known.std() or 1.0))[len(anchors) :], features[len(anchors) :]
 
     return pretrained
-
-
-def _template(collection: Collection, module: Module, nodes: list[ConfigurableNode], tied: list[TiedChoice]):
-    """Return the program without configurations, its layouts, and a function to their codes."""
-    arrays, own = graph_arrays(module), encode_defaults(nodes)
-    numbers: dict[Layout, int] = {(): 0}
-    for choice in tied:
-        for option in choice.options:
-            for layout in option:
-                numbers.setdefault(layout, len(numbers))
-    layouts = np.full((len(numbers), LAYOUT_WIDTH), -1, np.int8)
-    for layout, number in numbers.items():
-        layouts[number, : len(layout)] = layout
-    position = {node.node: row for row, node in enumerate(nodes)}
-
-    def codes_of(whole: np.ndarray) -> np.ndarray:
-        codes = np.zeros((len(whole), len(nodes), len(ROLES)), np.uint16)
-        for values, choice in zip(whole.T, tied, strict=True):
-            rows = [position[node] for node in choice.nodes]
-            for place, role in enumerate(choice.roles):
-                own = np.array([numbers[option[place]] for option in choice.options], np.uint16)
-                codes[:, rows, role] = own[values][:, None]
-        return codes
-
-    template = Program(
-        file=ProgramFile(collection, TEST, Path("program.npz")),
-        node_feat=arrays["node_feat"].astype(np.float32),
-        node_opcode=arrays["node_opcode"].astype(CODE),
-        edge_index=arrays["edge_index"].astype(np.int64),
-        runtime=np.zeros(0, np.int64),
-        node_config_ids=np.array([node.node for node in nodes], np.int64),
-        default_layouts=None if own is None else own.reshape(-1, len(ROLES), LAYOUT_WIDTH).astype(np.int8),
-    )
-    return template, layouts, codes_of

@@ -12,15 +12,18 @@ import numpy as np
 
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
+from fastslow_programs.program.measured import Measured
 from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, Verdict, verdict
 from fastslow_programs.tuning.evaluators import Evaluate
-from fastslow_programs.tuning.history import History, Proposal
+from fastslow_programs.tuning.history import KNOWN, Evaluation, History, Proposal
 from fastslow_programs.tuning.kept_study import KeptStudy, open_study
 from fastslow_programs.tuning.search.guided import Guide, Guided
-from fastslow_programs.tuning.search.strategies import GUIDED, Random, Strategy
+from fastslow_programs.tuning.search.strategies import GUIDED, Random
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import Target, read_target
 
+Strategy = Guided | Random | Confirming
+"""What proposes configurations from the evaluations so far."""
 DEFAULT = "default"
 HOPELESS = 8  # failures in a row, from the first evaluation on, after which something is wrong
 
@@ -48,7 +51,8 @@ class Study:
     @property
     def default(self) -> float | None:
         """Value of the default: as the file states it, or as it was evaluated; None where it is not known."""
-        return self.target.value_of_default(self.history)
+        found = self.history.evaluation_of(self.target.space.default)
+        return self.target.default_value or (found[1] if found else None)
 
     @property
     def confirms(self) -> bool:
@@ -59,11 +63,6 @@ class Study:
     def reserved(self) -> int:
         """Evaluations that are kept to measure contenders and the default again."""
         return int(self.settings.evaluations * self.settings.confirm) if self.confirms else 0
-
-    @property
-    def confirmations(self) -> int:
-        """Evaluations that measured contenders and the default again."""
-        return sum(proposal.by == CONFIRMS for proposal, _ in self.history.done)
 
     @property
     def verdict(self) -> Verdict | None:
@@ -119,8 +118,15 @@ def complete_study(settings: TuneSettings, target: Target | None = None) -> Stud
     }
     with open_study(settings.journal, identity, target.space) as kept:
         study = Study(settings, target, make_strategy(settings.strategy, target), kept)
-        if len(study.history) < settings.evaluations:
-            _search(study)
+        if target.measured and not study.history.spent:
+            _take_known(study, target.measured)
+        try:
+            if study.history.spent < settings.evaluations:
+                _search(study)
+        finally:
+            if target.measured:
+                own = ((p, e.value) for p, e in study.history.done if e.value is not None and p.by != KNOWN)
+                target.measured.add((target.layouts(proposal.codes), value) for proposal, value in own)
     history = study.history
     settings.require(
         len(history) or not settings.budget_seconds, "budget_seconds", "enough for one evaluation"
@@ -131,8 +137,18 @@ def complete_study(settings: TuneSettings, target: Target | None = None) -> Stud
         problem = f"all of its {len(history)} evaluations failed: {reasons}"
         remedy = "The study is kept: correct the cause, then use another name="
         raise DataError(settings.journal, problem, remedy)
-    study.exhausted = len(history) < settings.evaluations and len(history) >= study.target.space.size
+    study.exhausted = history.spent < settings.evaluations and len(history) >= study.target.space.size
     return study
+
+
+def _take_known(study: Study, measured: Measured) -> None:
+    """Write the known values of the program to a study that begins: later they are not looked up again."""
+    means = study.history.means()  # of a beginning that was interrupted
+    for configuration, values in measured.read().items():
+        codes = tuple(configuration[place] for place in study.target.free)
+        if codes not in means:
+            mean = values[0] if len(values) == 1 else float(np.exp(np.mean(np.log(values))))
+            study.kept.keep(Proposal(codes, KNOWN), Evaluation(mean), (0, 0, 0))
 
 
 def _search(study: Study) -> None:
@@ -140,13 +156,13 @@ def _search(study: Study) -> None:
     settings, history, began = study.settings, study.history, time.monotonic()
     with (
         progress(
-            total=settings.evaluations, initial=len(history), desc=settings.program, unit="evaluation"
+            total=settings.evaluations, initial=history.spent, desc=settings.program, unit="evaluation"
         ) as bar,
         study.target.evaluator.running() as evaluate,
     ):
 
         def show() -> None:
-            bar.n = min(len(history), bar.total)
+            bar.n = min(history.spent, bar.total)
             best, default = history.best, study.default
             said = [f"best {best[1]:.6g}"] if best else []
             said += [f"{best[1] / default:.4f} of the default"] if best and default else []
@@ -159,24 +175,24 @@ def _search(study: Study) -> None:
             in_time = not 0 < settings.budget_seconds <= time.monotonic() - began
             if count <= 0 or not in_time or not _advance(study, strategy, evaluate, count, show):
                 return False
-            return bool(len(history.values)) or len(history) < HOPELESS
+            return history.spent < HOPELESS or len(history.failures) < history.spent
 
         while go_on(
-            study.strategy, min(settings.batch, settings.evaluations - study.reserved - len(history))
+            study.strategy, min(settings.batch, settings.evaluations - study.reserved - history.spent)
         ):
             pass
-        while study.reserved and go_on(Confirming(study.reserved), settings.evaluations - len(history)):
+        while study.reserved and go_on(Confirming(study.reserved), settings.evaluations - history.spent):
             pass
 
 
 def propose(history: History, strategy: Strategy, count: int, seed: int) -> list[Proposal]:
     """Return up to ``count`` new proposals, the default first of all; the same history gives the same."""
     found: list[Proposal] = []
-    asked = history
-    if not len(history):
+    asked, default = history, set(history.space.keys(history.space.default[None]))
+    if not default <= history.taken:
         found = [Proposal(tuple(map(int, history.space.default)), DEFAULT)]
-        asked = History(history.space)
-        asked.taken |= set(history.space.keys(history.space.default[None]))
+        asked = History(history.space, history.done)
+        asked.taken |= default
     if len(found) < count:
         found += strategy.propose(asked, count - len(found), np.random.default_rng([seed, len(history)]))
     return found

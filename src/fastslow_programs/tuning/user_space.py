@@ -57,7 +57,7 @@ class UserSpace:
 
     def __init__(self, path: Path):
         given = check_record(path, parse_json(path, read_text(path, _REMEDY), _REMEDY), _Space, _REMEDY)
-        self.path, self.facts = path, _Space.model_validate(given)
+        self.path, self.facts = path, _Space.model_construct(**given)
         choices = self.facts.choices.items()  # numbers in their order, so that neighbours are alike
         self.options = {name: sorted(own) if _are_numbers(own) else own for name, own in choices}
         for name, own in self.options.items():

@@ -3,8 +3,6 @@
 A strategy keeps nothing of its own: it reads the history, so a study can be stopped and resumed.
 """
 
-from typing import Protocol
-
 import numpy as np
 
 from fastslow_programs.tuning.history import History, Proposal
@@ -15,21 +13,6 @@ MUTATION_RATES = (0.1, 0.3, 0.7)  # probability that a choice is drawn again; on
 CROSSOVER = 0.5  # probability that a configuration has two parents
 ELITE = 8  # number of parents: the fastest configurations so far
 _TRIES = 16  # wishes drawn for each proposal wanted
-
-
-class Strategy(Protocol):
-    """A method that proposes configurations."""
-
-    name: str
-
-    def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
-        """Return new proposals.
-
-        Args:
-            history: The evaluations so far, with the space.
-            count: Number wanted. There are fewer where the space is exhausted.
-            rng: Source of the random numbers.
-        """
 
 
 def proposals(codes: np.ndarray, by: str) -> list[Proposal]:
@@ -50,8 +33,10 @@ class Random:
     def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
         """Draw configurations that are not taken.
 
-        Returns:
-            At most ``count`` proposals; fewer where few configurations are left.
+        Args:
+            history: The evaluations so far, with the space.
+            count: Number wanted. There are fewer where few configurations are left.
+            rng: Source of the random numbers.
         """
         wishes = history.space.draw(_TRIES * count, rng)
         return proposals(history.space.fresh(wishes, history.taken, count, rng), self.name)

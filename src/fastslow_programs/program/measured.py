@@ -1,0 +1,119 @@
+"""What was measured before: values of a program's configurations, for every later ranking and search of it.
+
+A file of the folder ``measured`` belongs to the content of one program and to one evaluator: a device or a
+compiler, with its version. It names a configuration by what can be imposed, the layout of the output of each
+configurable node, and holds each value once, so that a study may add its values again.
+"""
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.files import digest, read_json, write_json, writer_lock
+from fastslow.hlo.messages import Module
+from fastslow_programs.compiler.compile_pool import Labeller
+from fastslow_programs.compiler.device import device_identity
+from fastslow_programs.compiler.layout_choices import Configuration, TiedChoice, tie
+from fastslow_programs.compiler.layout_space import OUTPUT, ConfigurableNode, Layout, Layouts
+
+MEASURED_FOLDER = "measured"
+_REMEDY = "It is left out, and nothing is added to it; delete it, and its values are measured again"
+
+
+class Measured:
+    """The values of one program by one evaluator.
+
+    Args:
+        data_root: Root of the data folder, which has the files in ``measured/``.
+        module: The program.
+        nodes: Its configurable nodes, whose tied choices a configuration is made of.
+        evaluator: Identity of the evaluator.
+
+    Attributes:
+        path: The file, which need not be there.
+    """
+
+    def __init__(self, data_root: Path, module: Module, nodes: list[ConfigurableNode], evaluator: str):
+        self.evaluator, self._nodes, self._choices = evaluator, nodes, tie(nodes)
+        self._head = {"program": _digest(module), "evaluator": evaluator}
+        kind, _, _ = evaluator.partition(" ")
+        self.path = data_root / MEASURED_FOLDER / f"{_digest(module)}-{kind}-{digest(evaluator)}.json"
+
+    def read(self) -> dict[Configuration, list[float]]:
+        """Return the values by configuration; none, with a warning that names it, of a damaged file."""
+        found: dict[str, list[float]] = {}
+        with _warning():
+            found = self._read()
+        configurations = {self._parse(outputs): values for outputs, values in found.items()}
+        return {own: values for own, values in configurations.items() if own is not None}
+
+    def add(self, values: Iterable[tuple[Layouts, float]]) -> None:
+        """Add values of configurations; a folder that cannot be written gives a warning."""
+        with _warning(), writer_lock(self.path.parent):
+            found = self._read()
+            for layouts, value in values:
+                own = found.setdefault(self._outputs(layouts), [])
+                own += [value] * (value not in own)
+            facts = self._head | {"values": found}
+            write_json(self.path, facts | {"checksum": digest(facts)})
+
+    def _read(self) -> dict[str, list[float]]:
+        kept = read_json(self.path) if self.path.exists() else None
+        facts = self._head | {"values": kept["values"] if isinstance(kept, dict) and "values" in kept else {}}
+        if kept not in (None, facts | {"checksum": digest(facts)}):
+            raise DataError(self.path, "is not as it was written", _REMEDY)
+        return facts["values"]
+
+    def _outputs(self, layouts: Layouts) -> str:
+        return " ".join(_digits(layouts.get(node.node, ((),))[OUTPUT]) for node in self._nodes)
+
+    def _parse(self, outputs: str) -> Configuration | None:
+        """Return a configuration, the operands as by default; None where it is none of these choices."""
+        layout = dict(zip((node.node for node in self._nodes), outputs.split(), strict=False))
+        options = [_option(choice, {layout.get(node) for node in choice.nodes}) for choice in self._choices]
+        return None if None in options else tuple(options)
+
+
+@contextlib.contextmanager
+def _warning() -> Iterator[None]:
+    try:
+        yield
+    except (DataError, OSError) as error:
+        print(f"warning: {error}", file=sys.stderr)
+
+
+def _digest(module: Module) -> str:
+    return digest(module.SerializeToString(deterministic=True).hex())
+
+
+def _digits(layout: Layout) -> str:
+    return "".join(map(str, layout)) or "-"
+
+
+def _option(choice: TiedChoice, wanted: set[str | None]) -> int | None:
+    """Return the option whose output has the layout that all nodes have."""
+    if OUTPUT not in choice.roles:
+        return choice.default
+    place = choice.roles.index(OUTPUT)
+    own = (number for number, option in enumerate(choice.options) if {_digits(option[place])} == wanted)
+    return next(own, None)
+
+
+def find_measured(
+    data_root: Path, labeller: Labeller, module: Module, nodes: list[ConfigurableNode]
+) -> tuple[dict[Configuration, list[float]], str]:
+    """Return what was measured on this machine's device, or else what the compiler of a labeller estimated.
+
+    These are the values by configuration, and where they are from, in words; nothing where there are none.
+    """
+    for kind, identity in (("device", device_identity), ("compiler", labeller.identity)):
+        if any(
+            (data_root / MEASURED_FOLDER).glob(f"{_digest(module)}-{kind}-*")
+        ):  # or JAX starts for nothing
+            with contextlib.suppress(SettingsError):  # JAX or the compiler is not installed
+                found = Measured(data_root, module, nodes, identity())
+                if values := found.read():
+                    return values, f"{found.path}, {found.evaluator}"
+    return {}, ""
