@@ -46,11 +46,7 @@ from fastslow_programs.ranking.known_runtimes import configurations_of, learn
 from fastslow_programs.ranking.named_choices import name_choices
 from fastslow_programs.ranking.runs import runs_folder
 
-TABLE = {
-    "hours": 0.15,
-    "needs": ("run", "real"),
-    "commands": (("--runs", "runs/sample"),),
-}
+TABLE = {"hours": 0.15, "needs": ("run", "real"), "commands": (("--runs", "runs/sample"),)}
 KNOWN = (4, 8, 16, 64, 256)
 DRAWS, SAMPLE_DRAWS = 10, 3
 KERNELS = 24  # of the sample, evenly by name

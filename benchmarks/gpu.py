@@ -137,10 +137,7 @@ def _largest(files: list[Path]) -> Path:
     return max(files, key=lambda path: path.stat().st_size)
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], list[dict]]] = {
-    "exactness": exactness,
-    "large": large,
-}
+PARTS: dict[str, Callable[[argparse.Namespace], list[dict]]] = {"exactness": exactness, "large": large}
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

@@ -40,20 +40,14 @@ TARGETS = {
         "**/competition/submission_csv.py",
         "competition/test_submission_csv.py bad_input/test_texts.py",
     ),
-    "ensemble": (
-        "**/evaluation/ensemble*.py",
-        "evaluation/test_ensemble.py evaluation/test_predictions.py",
-    ),
+    "ensemble": ("**/evaluation/ensemble*.py", "evaluation/test_ensemble.py evaluation/test_predictions.py"),
     "states": ("**/config_states.py", "networks/test_config_states.py"),
     "losses": ("**/losses.py", "networks/test_losses.py"),
     "segments": (
         "**/segments/*.py",
         "networks/test_segment_training.py networks/test_segment_partition.py networks/test_segment_loop.py",
     ),
-    "published": (
-        "**/networks/published/*.py",
-        "networks/test_plain.py workflow/test_published_presets.py",
-    ),
+    "published": ("**/networks/published/*.py", "networks/test_plain.py workflow/test_published_presets.py"),
     "known": ("**/known_*.py", "ranking/test_known_runtimes.py"),
     "confirmation": ("**/confirmation.py", "tuning/test_confirmation.py"),
     "files": (

@@ -56,10 +56,7 @@ class Contest:
         self.settings = TrainSettings(**{**settings, "configs_per_step": CONFIGS, "graphs_per_step": 1})
         self.num_configs = min(CONFIGS, graph.num_configs)
         self.nodes = {"winner's pruning": graph.num_nodes}
-        self.parts = {
-            "of which preparation": self.prepare,
-            "of which states": self.build_states,
-        }
+        self.parts = {"of which preparation": self.prepare, "of which states": self.build_states}
         self.trainings = {name: self._training(name) for name in ("ours", "dense")}
         self.winner = WinnerTraining(program.collection, 0, self.device)
         self.winner_inputs = WinnerInputs(graph, standardisation([graph]), self.device)

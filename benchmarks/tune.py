@@ -33,11 +33,7 @@ from fastslow.core.progress import progress
 from fastslow_programs.ranking.runs import runs_folder
 from fastslow_programs.tuning.target import Target
 
-TABLE = {
-    "hours": 0.15,
-    "needs": ("run", "real", "optuna"),
-    "commands": (("--run", "runs/sample"),),
-}
+TABLE = {"hours": 0.15, "needs": ("run", "real", "optuna"), "commands": (("--run", "runs/sample"),)}
 OWN = f"{GUIDED}, no run"
 STRATEGIES = (GUIDED, OWN, *UNGUIDED)
 OF_REAL_FILES = (GUIDED, "random")

@@ -4,16 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn import relu
 
-from make_sample.zoo.layers import (
-    conv,
-    dense,
-    embed,
-    frozen_norm,
-    layer_norm,
-    mlp,
-    shared,
-    softmax,
-)
+from make_sample.zoo.layers import conv, dense, embed, frozen_norm, layer_norm, mlp, shared, softmax
 
 
 def perceptron(p, x, *, width, depth):

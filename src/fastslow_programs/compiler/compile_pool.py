@@ -166,10 +166,7 @@ class Labeller:
 
     def _compile(self, workers: Workers, modules: dict[str, bytes], title: str) -> Iterator:
         """Yield (key, record) of every module, in the order of completion."""
-        origin = {
-            "compiler": f"libtpu {self.compiler.version()}",
-            "topology": TOPOLOGIES[self.generation],
-        }
+        origin = {"compiler": f"libtpu {self.compiler.version()}", "topology": TOPOLOGIES[self.generation]}
         silent = not modules or not title
         calls = {key: (self.task, module) for key, module in modules.items()}
         with progress(total=len(modules), desc=title, unit="compile", disable=silent) as bar:

@@ -285,10 +285,7 @@ def make_table(
 
 
 def rank_groups(
-    imposed: np.ndarray,
-    prediction: np.ndarray,
-    choices: Sequence[NamedChoice],
-    bound: Sequence[NamedChoice],
+    imposed: np.ndarray, prediction: np.ndarray, choices: Sequence[NamedChoice], bound: Sequence[NamedChoice]
 ) -> pd.DataFrame:
     """Rank groups of configurations that are equal in what can be imposed.
 
