@@ -11,7 +11,6 @@ from fastslow.workflow.run import NOTEBOOK, run_step
 from fastslow.workflow.steps import Step
 from fastslow_placement.place import DECISION, DEVICE_TABLE, PLACEMENT, TABLE, WORDS
 from fastslow_placement.settings import ZOO, PlaceSettings
-from fastslow_programs.commands.typed import with_absolute_paths
 
 
 def place_program(settings: PlaceSettings) -> dict[str, Any]:
@@ -31,7 +30,7 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     """
     paths = ["policy", "out"] + ["source"] * (not settings.source.startswith(ZOO))
     paths += ["device"] * settings.device.endswith(".json")
-    settings = with_absolute_paths(settings, *paths)
+    settings = settings.from_working_folder(*paths)
     _ = settings.path  # refuses a missing source before a notebook is started
     folder = resolve(settings.folder)
     remove_abandoned(folder.parent)  # of an interrupted run of another program

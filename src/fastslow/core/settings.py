@@ -305,6 +305,18 @@ class Settings(BaseModel):
                 raise SettingsError(f"{name}: {problem}")
         return cls(**{name: value for name, value in recorded.items() if name not in cls.former})
 
+    def from_working_folder(self, *fields: str) -> Self:
+        """Return settings whose paths start at the working folder where a user typed them.
+
+        Args:
+            *fields: Names of fields that are paths; one that has its default stays, and so does a ``run``
+                that is no folder here: it starts at the repository.
+        """
+        values = {name: getattr(self, name) for name in fields}
+        typed = {n: value for n, value in values.items() if value != type(self).model_fields[n].default}
+        paths = {n: Path(value) for n, value in typed.items() if n != "run" or Path(value).is_dir()}
+        return self.replace(**{name: str(path.expanduser().absolute()) for name, path in paths.items()})
+
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, checked again."""
         return type(self)(**{**self.model_dump(exclude_unset=True), **changes})

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastslow.core.settings import resolve
-from fastslow_programs.commands.typed import print_facts, with_absolute_paths
+from fastslow_programs.commands.facts import print_facts
 from fastslow_programs.program.convert import PICTURE, TABLE, summarise, write_conversion
 from fastslow_programs.program.program_settings import ConvertSettings
 
@@ -19,7 +19,7 @@ def convert_program(settings: ConvertSettings) -> dict[str, Any]:
         SettingsError: A setting is wrong, or the source is neither an HLO file nor ``model.py:FUNCTION``.
         DataError: The source does not exist or cannot be converted.
     """
-    settings = with_absolute_paths(settings, "source", "data_root")
+    settings = settings.from_working_folder("source", "data_root")
     facts, folder = summarise(write_conversion(settings)).to_dict(), resolve(settings.folder)
     facts |= {"npz": settings.npz, "picture": folder / PICTURE, "table": folder / TABLE}
     print_facts(facts)

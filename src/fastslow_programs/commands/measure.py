@@ -9,7 +9,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow_programs.commands.typed import print_facts, with_absolute_paths
+from fastslow_programs.commands.facts import print_facts
 from fastslow_programs.compiler.device import ROUNDS, Bench, device_identity, device_name
 from fastslow_programs.compiler.layout_constraints import bind_differences
 from fastslow_programs.compiler.layout_space import decode
@@ -33,7 +33,7 @@ def measure_program(settings: ConvertSettings) -> dict[str, Any]:
         SettingsError: The source is no HLO file, JAX is not installed, or the program does not run here.
         DataError: As :func:`make_program`; or no configuration runs.
     """
-    settings = with_absolute_paths(settings, "source", "data_root")
+    settings = settings.from_working_folder("source", "data_root")
     source = settings.origin
     if source.function:
         remedy = "write jax.jit(function).lower(...).compiler_ir('hlo').as_hlo_text() into one"

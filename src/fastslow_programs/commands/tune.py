@@ -4,7 +4,7 @@ from typing import Any
 
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.files import read_json
-from fastslow_programs.commands.typed import print_facts, with_absolute_paths
+from fastslow_programs.commands.facts import print_facts
 from fastslow_programs.compiler.device import TUNED
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.runs import describe_run
@@ -25,7 +25,7 @@ def tune_program(settings: TuneSettings) -> dict[str, Any]:
         SettingsError: A setting is wrong, or a source of this kind cannot be tuned.
         DataError: The source does not exist, no run was trained, or the run belongs to another collection.
     """
-    settings = with_absolute_paths(settings, "source", "data_root", "run")
+    settings = settings.from_working_folder("source", "data_root", "run")
     Source.of(settings.source, settings.kernel)  # refused before models are read
     _print_models(settings)
     folder = write_result(complete_study(settings))
@@ -50,7 +50,7 @@ def tune_programs(settings: FleetSettings) -> dict[str, Any]:
         SettingsError: A setting is wrong.
         DataError: The list, a program, its run or a study cannot be used, or all evaluations failed.
     """
-    settings = with_absolute_paths(settings, "fleet", "data_root", "run")
+    settings = settings.from_working_folder("fleet", "data_root", "run")
     _print_models(*(program for program, _ in settings.read()))
     folder = write_fleet(tune_fleet(settings), settings)
     facts = read_json(folder / MANIFEST)["summary"] | {"table": folder / PROGRAMS}

@@ -109,9 +109,8 @@ def find_measured(
     These are the values by configuration, and where they are from, in words; nothing where there are none.
     """
     for kind, identity in (("device", device_identity), ("compiler", labeller.identity)):
-        if any(
-            (data_root / MEASURED_FOLDER).glob(f"{_digest(module)}-{kind}-*")
-        ):  # or JAX starts for nothing
+        pattern = f"{_digest(module)}-{kind}-*"
+        if any((data_root / MEASURED_FOLDER).glob(pattern)):  # or JAX starts for nothing
             with contextlib.suppress(SettingsError):  # JAX or the compiler is not installed
                 found = Measured(data_root, module, nodes, identity())
                 if values := found.read():

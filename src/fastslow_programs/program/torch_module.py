@@ -22,13 +22,11 @@ def as_jax(function: Any, arguments: Any) -> tuple:
         import torchax
         from torchax.export import exported_program_to_jax
     except (ImportError, AttributeError):  # or one that does not suit this torch
-        needed = "a PyTorch module needs JAX and torchax"
-        raise SettingsError(f"{needed}: pip install 'fastslow[pytorch]'") from None
+        raise SettingsError("a PyTorch module needs torchax: pip install 'fastslow[pytorch]'") from None
     try:
         weights, call = exported_program_to_jax(torch.export.export(function, tuple(arguments)))
     except Exception as error:  # of many kinds, for what its tracer cannot follow
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        name = type(function).__name__
-        raise SettingsError(f"torch.export and torchax cannot read {name} ({reason})") from None
+        reason = f"{type(function).__name__} ({type(error).__name__}: {' '.join(str(error).split())[:300]})"
+        raise SettingsError(f"torch.export and torchax cannot read {reason}") from None
     inputs = torchax.default_env().t2j_copy(tuple(arguments))
     return lambda own, *given: call(own, given), (weights, *inputs)

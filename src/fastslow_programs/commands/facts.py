@@ -1,0 +1,12 @@
+"""Facts as the commands for a program of yours print them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+_WIDTH = 26  # of a fact's name
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Print one fact a line, the values below each other."""
+    for name, value in facts.items():
+        print(f"{name:{_WIDTH}} {value}")
