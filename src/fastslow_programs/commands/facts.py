@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-_WIDTH = 26  # of a fact's name
-
 
 def print_facts(facts: Mapping[str, Any]) -> None:
     """Print one fact a line, the values below each other."""
     for name, value in facts.items():
-        print(f"{name:{_WIDTH}} {value}")
+        print(f"{name:26} {value}")

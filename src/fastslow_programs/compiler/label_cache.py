@@ -8,8 +8,6 @@ from pathlib import Path
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 
-_SUM = "checksum"
-
 
 class LabelCache:
     """Records by key; several processes may read and write at the same time. It is to be closed.
@@ -42,7 +40,7 @@ class LabelCache:
             row = self._connection.execute("SELECT record FROM labels WHERE key = ?", (key,)).fetchone()
             record = json.loads(row[0]) if row else {}
             # a record of commit 9576e91e or before has no checksum
-            if record.pop(_SUM, digest(record)) != digest(record):
+            if record.pop("checksum", digest(record)) != digest(record):
                 raise ValueError("its checksum is another one")
         except (ValueError, TypeError, AttributeError, RecursionError, sqlite3.DatabaseError) as error:
             raise DataError(self._path, f"the record {key[:12]} is damaged ({error})", remedy) from None
@@ -50,7 +48,7 @@ class LabelCache:
 
     def write(self, key: str, record: dict) -> None:
         """Keep a record."""
-        text = json.dumps(record | {_SUM: digest(record)})
+        text = json.dumps(record | {"checksum": digest(record)})
         self._connection.execute("INSERT OR REPLACE INTO labels VALUES (?, ?)", (key, text))
 
 

@@ -101,9 +101,7 @@ class KeptStudy:
 
     def _compare(self, known: dict[str, str], identity: dict[str, str]) -> None:
         if "form" not in known:
-            problem = (
-                "is the study of an older version of fastslow (commit 8c8ffaf1 or before), without checksums"
-            )
+            problem = "is the study of an older version (commit 8c8ffaf1 or before), without checksums"
             raise DataError(self.path, problem, _ANEW)
         differ = [f"{k}: {known.get(k)} here {v}" for k, v in identity.items() if known.get(k) != v]
         if differ:
