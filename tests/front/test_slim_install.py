@@ -12,9 +12,8 @@ import sys
 EXTRA = "IPython ipykernel jupyter_client jupyter_core kaggle nbclient nbformat papermill requests traitlets"
 sys.modules.update(dict.fromkeys(EXTRA.split()))
 from fastslow.cli import COMMANDS, _load, main
-for name, command in COMMANDS.items():
-    if name != "data" and not command.repository:
-        _load(command.settings), _load(command.run)
+wanted = [own for name, own in COMMANDS.items() if name != "data" and not own.repository]
+assert all((_load(own.settings), _load(own.run)) for own in wanted)
 sys.exit(10 * main(["convert", sys.argv[1], f"data_root={sys.argv[2]}"]) + main(["data"]))
 """
 
@@ -27,9 +26,8 @@ def test_a_program_is_converted_and_what_the_rest_needs_is_named(tmp_path):
     )
     command = [sys.executable, "-c", BLOCKED, str(source), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1 and "nodes" in done.stdout, done.stderr
-    said = "is not installed: type pip install 'fastslow[notebooks,kaggle]'"
-    assert said in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 1 and "nodes" in done.stdout and "Traceback" not in done.stderr, done.stderr
+    assert "is not installed: type pip install 'fastslow[notebooks,kaggle]'" in done.stderr
 
 
 def test_make_installs_the_library_and_both_extras():

@@ -114,28 +114,6 @@ def test_the_programs_of_a_family_trace(jax, number, family):
             assert shapes.total() >= SMALLEST[family.source] and max(shapes.values()) >= 3
 
 
-def test_the_type_in_the_name_is_the_type_of_the_weights(jax):
-    for name, dtype in (("linear_forward_w96_d5_b8", "bfloat16"), ("linear_train_w72_d1_b8_f32", "float32")):
-        assert {str(weights.dtype) for weights in PROGRAMS[name].build()[1][0]} == {dtype}
-
-
-def test_a_training_step_lowers_the_loss(jax):
-    function, (weights, *others) = PROGRAMS["deep_autoencoder_adam_w48_d2_b32_f32"].build()
-    rng = np.random.default_rng(0)
-    fans = [np.prod(w.shape[:-1], initial=2) for w in weights]
-    weights = [
-        (rng.normal(size=w.shape) / fan**0.5).astype(w.dtype) for w, fan in zip(weights, fans, strict=True)
-    ]
-    *moments, inputs = others
-    moments = [[np.zeros(w.shape, w.dtype) for w in moment] for moment in moments]
-    inputs = rng.normal(size=inputs.shape).astype(inputs.dtype)
-    step, losses = jax.jit(function), []
-    for _ in range(3):
-        loss, weights, *moments = step(weights, *moments, inputs)
-        losses.append(float(loss))
-    assert losses[0] > losses[1] > losses[2]
-
-
 def test_attention_equals_a_loop_over_heads_and_positions(jax):
     from make_sample.zoo.layers import attend
 
