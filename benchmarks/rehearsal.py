@@ -4,8 +4,9 @@
 files, nodes and configurations as the real one and its kinds of damage (``common/real_size.py``). ``fastslow
 submit`` runs on it in a process of its own, with the preset ``kaggle`` and a budget of hours. Memory is
 resident memory, polled every two seconds; pages that processes share count in each. The time of a step is
-its notebook's. Data, features, runs and the CSV are in the folder: an interrupted call resumes, and its hours
-count.
+its notebook's. A budget allows a model to train for 1.1 times the minutes that it planned from first steps;
+its notebook also reads and predicts. Data, features, runs and the CSV are in the folder: an interrupted call
+resumes, and its hours count.
 """
 
 import os
@@ -103,6 +104,18 @@ def stage_rows(options: Namespace) -> list[dict]:
     ]
 
 
+def model_rows(runs: Path, chosen: dict) -> list[dict]:
+    """Return a row for each model: the minutes that the budget allowed its first seed, and those it took."""
+    rows = []
+    for name, hours in chosen.items():
+        section, _, field = name.rpartition(".")
+        if field == "hours":
+            step = section.replace("gnn.tile-xla", "gnn.tile").replace("gnn", "training").replace(".", "-")
+            taken = (notebook_seconds(runs / f"{step}-s0") or 0) / 60
+            rows.append({"model": section, "minutes allowed": 60 * hours, "minutes taken": taken})
+    return rows
+
+
 def size_rows(root: Path) -> list[dict]:
     """Return a row for each collection: its files, and GB with every name counted."""
     rows = []
@@ -123,13 +136,15 @@ def measure(options: Namespace) -> None:
     found = {"data": size_rows(options.folder)}
     if not options.data_only:
         found |= {"run": run_command(options), "steps": stage_rows(options)}
-        record = read_run_record(_home(options) / "runs" / options.name)
+        runs = _home(options) / "runs" / options.name
+        record = read_run_record(runs)
+        found["models"] = model_rows(runs, record.get("chosen", {}))
         found["settings"] = record.pop("settings", {}) | record
         csv = _home(options) / "submissions" / f"{options.name}.csv"
         if csv.is_file():
             counts = expected_counts(options.folder)
             found["run"] |= {"rows of the CSV": len(read_submission(csv, counts))}
-    for key in ("data", "steps"):
+    for key in ("data", "steps", "models"):
         print(report.table([report.cells(row) for row in found.get(key, [])]) + "\n")
     if "run" in found:
         print(report.table([report.cells(found["run"])]) + "\n")

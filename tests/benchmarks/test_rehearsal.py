@@ -54,5 +54,7 @@ def test_the_command_is_measured(capsys):
     assert rehearsal.main(["--quick", "--target=features", "--set", "collections=tile:xla"]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [row["steps"] for row in found["steps"]] == ["features"] and found["settings"]["preset"] == "smoke"
+    rows = rehearsal.model_rows(rehearsal.Path(), {"gnn.tile-xla.hours": 0.5, "gnn.tile-xla.epochs": 9})
+    assert rows == [{"model": "gnn.tile-xla", "minutes allowed": 30, "minutes taken": 0}]
     run = found["run"]
     assert run["CPU hours"] > 0 and 0.1 < run["peak GB of one process"] < run["peak GB of all processes"]

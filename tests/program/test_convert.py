@@ -329,7 +329,7 @@ def test_a_mistake_in_the_users_code_keeps_its_traceback(model, tmp_path, functi
 @pytest.mark.parametrize("missing", ["libtpu", "jax"])
 def test_a_missing_compiler_is_said_with_what_to_install(model, tmp_path, monkeypatch, missing):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *_: None if name == missing else object())
-    with pytest.raises(SettingsError, match=rf"{missing}.* is not installed.*pip install -e '.\[compiler\]'"):
+    with pytest.raises(SettingsError, match=rf"{missing}.* is not installed.*pip install -e '.\["):
         write_conversion(settings_of(f"{model}:make", tmp_path))
 
 

@@ -10,11 +10,6 @@ from fastslow.core.errors import SettingsError
 from fastslow_programs.program.torch_module import as_jax
 
 
-class Branch(torch.nn.Module):
-    def forward(self, x):
-        return x + 1 if x.sum() > 0 else x
-
-
 def test_a_module_gives_the_numbers_of_torch():
     pytest.importorskip("torchax")
     jax, x = pytest.importorskip("jax"), torch.linspace(-1, 1, 12).reshape(2, 6)
@@ -22,8 +17,8 @@ def test_a_module_gives_the_numbers_of_torch():
     function, arguments = as_jax(module, (x,))
     (found,) = jax.jit(function)(*arguments)
     np.testing.assert_allclose(found, module(x).detach(), rtol=1e-5, atol=1e-6)
-    with pytest.raises(SettingsError, match="cannot read Branch"):
-        as_jax(Branch(), (x,))
+    with pytest.raises(SettingsError, match="cannot read Module .*forward"):
+        as_jax(torch.nn.Module(), (x,))
 
 
 def test_without_torchax_the_remedy_is_named(monkeypatch):

@@ -218,7 +218,7 @@ def test_names_and_presets_follow_from_the_data(arguments, name, preset, root):
 
 def begun(*arguments):
     """The plan of a run and why it is refused, once its command is recorded where it is not."""
-    plan, recorded, chosen, refused = workflow.resume(workflow.RunSettings.from_texts(arguments))
+    plan, recorded, chosen, _, refused = workflow.resume(workflow.RunSettings.from_texts(arguments))
     if not refused:
         record_run(resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded, chosen)
     return plan, refused
