@@ -34,17 +34,17 @@ for function in (model.network, model.loops):
     wanted = jax.jit(function)(*given)
     placed = fastslow.place(function, *given, devices=4, search=20, out=sys.argv[1])
     problem = placed.problem
-    own = [Staged(placed.program, problem, decision) for decision in problem.draw(2, rng)]
+    own = Staged(placed.program, problem, problem.draw(1, rng)[0])
     stored = fastslow.load_placed(f"{sys.argv[1]}/{function.__name__}-placement-4", function, *given)
     assert repr(stored) == repr(placed.staged()) and len(jax.devices()) == 4
-    for staged in (stored, placed.staged("one device"), *own):
+    for staged in (stored, placed.staged("one device"), own):
         for found in (staged(*given), staged(*given)):
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), found, wanted)
             assert jax.tree.structure(found) == jax.tree.structure(wanted)
-    used = {device for leaf in jax.tree.leaves(own[0](*given)) for device in leaf.devices()}
-    assert len(used) > 1 and len({stage.device for stage in own[0].stages}) > 2
-    order = {value: number for number, stage in enumerate(own[0].stages) for value in stage.outputs}
-    assert all(order.get(value, -1) < n for n, stage in enumerate(own[0].stages) for value in stage.inputs)
+    used = {device for leaf in jax.tree.leaves(own(*given)) for device in leaf.devices()}
+    assert len(used) > 1 and len({stage.device for stage in own.stages}) > 2
+    order = {value: number for number, stage in enumerate(own.stages) for value in stage.outputs}
+    assert all(order.get(value, -1) < n for n, stage in enumerate(own.stages) for value in stage.inputs)
 fastslow.place(f"{model.__file__}:make", search=0, out=sys.argv[1])
 print(len(fastslow.load_placed(f"{sys.argv[1]}/jax_functions-make-placement-4").stages))
 """
