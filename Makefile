@@ -136,7 +136,7 @@ data: $(READY) ## Download the real competition into data/raw (resumes where it 
 	@$(FASTSLOW) data $$SET
 
 test: $(TESTED) ## Run the tests
-	@"$$PY" -m pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+	@"$$PY" -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 lint: $(TESTED) ## Check style and types of the code, and that notebooks carry no outputs
 	@"$$VENV/bin/ruff" check .

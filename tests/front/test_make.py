@@ -111,7 +111,7 @@ CALLS = {  # what is typed, and what Python is called with; a list where a value
     ("data", "SET=source=google"): "-m fastslow data source=google",
     ("leaderboard", "SET=sort=test csv=a.csv"): "-m fastslow leaderboard sort=test csv=a.csv",
     ("figures",): "-m common.readme_figures",
-    ("test",): "-m pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart=0",
+    ("test",): "-m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0",
     ("rank", "SRC=a.npz", "KNOWN=my runs.csv"): ["-m", "fastslow", "rank", "a.npz", "known=my runs.csv"],
     ("rank", "SRC=x.pb", "RUN=runs/my run", "OUT=/my data", "SET=configs=200 estimate=3"): [
         *(
