@@ -50,8 +50,11 @@ def record_run(
         raise SettingsError(f"name: runs/{folder.name} holds a single model; give this run another NAME")
     if folder.name == PLAY:
         raise SettingsError(f"name: notebooks run by hand write to runs/{PLAY}; give this run another NAME")
-    facts = {"data": data, "preset": preset, "settings": dict(settings)}
-    facts |= {"chosen": dict(chosen)} if chosen is not None else {"used": used} if used else {}
+    facts: dict[str, Any] = {"data": data, "preset": preset, "settings": dict(settings)}
+    if chosen is not None:
+        facts["chosen"] = dict(chosen)
+    elif used:
+        facts["used"] = used
     with contextlib.suppress(DataError):  # broken: written anew
         if read_run_record(folder) == facts:
             return
