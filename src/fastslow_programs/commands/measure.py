@@ -1,5 +1,6 @@
 """The command ``measure``: times of a program's configurations on this machine, for ``rank known=``."""
 
+import shlex
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def measure_program(settings: ConvertSettings) -> dict[str, Any]:
         "two runs of it differ by": f"{noise:.1%}",
         "table": path,
         "kept for rank and tune": kept.path,
-        "to rank with it": f"fastslow rank {settings.source} known={path}",
+        "to rank with it": shlex.join(["fastslow", "rank", settings.source, f"known={path}"]),
     }
     if failed := [failure for failure in failures if failure]:
         facts["failures"] = count_failures(failed, len(failures))
