@@ -37,9 +37,9 @@ class Measured:
 
     def __init__(self, data_root: Path, module: Module, nodes: list[ConfigurableNode], evaluator: str):
         self.evaluator, self._nodes, self._choices = evaluator, nodes, tie(nodes)
-        self._head = {"program": _digest(module), "evaluator": evaluator}
-        kind, _, _ = evaluator.partition(" ")
-        self.path = data_root / MEASURED_FOLDER / f"{_digest(module)}-{kind}-{digest(evaluator)}.json"
+        program, (kind, _, _) = _digest(module), evaluator.partition(" ")
+        self._head = {"program": program, "evaluator": evaluator}
+        self.path = data_root / MEASURED_FOLDER / f"{program}-{kind}-{digest(evaluator)}.json"
 
     def read(self) -> dict[Configuration, list[float]]:
         """Return the values by configuration; none, with a warning that names it, of a damaged file."""
@@ -108,9 +108,9 @@ def find_measured(
 
     These are the values by configuration, and where they are from, in words; nothing where there are none.
     """
+    program = _digest(module)
     for kind, identity in (("device", device_identity), ("compiler", labeller.identity)):
-        pattern = f"{_digest(module)}-{kind}-*"
-        if any((data_root / MEASURED_FOLDER).glob(pattern)):  # or JAX starts for nothing
+        if any((data_root / MEASURED_FOLDER).glob(f"{program}-{kind}-*")):  # or JAX starts for nothing
             with contextlib.suppress(SettingsError):  # JAX or the compiler is not installed
                 found = Measured(data_root, module, nodes, identity())
                 if values := found.read():
