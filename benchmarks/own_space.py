@@ -27,7 +27,7 @@ from fastslow.core.progress import progress
 from fastslow_programs.tuning.search.space import Space
 from fastslow_programs.tuning.target import Target
 from fastslow_programs.tuning.user_space import UserSpace
-from tune import unseen_page
+from tune import searches_page
 
 TABLE = {"hours": 0.2, "needs": ("optuna", "numba"), "sample": False, "commands": ((),)}
 STRATEGIES = (GUIDED, "random", *SAMPLERS)
@@ -130,7 +130,7 @@ def main(arguments: list[str]) -> int:
     group = summarise([{"counts": searches, "size": len(seconds), "near": near}])
     low, middle, high = 1e3 * np.quantile(seconds, [0, 0.5, 1])
     print(f"{low:.2f} ms the fastest, {middle:.2f} the median, {high:.2f} the slowest; {seeds} seeds.\n")
-    print(unseen_page("product", group))
+    print(searches_page("A matrix product", group))
     environment = report.environment()
     report.finish(
         {"benchmark": "own_space", "environment": environment, "seconds": seconds, "searches": searches}

@@ -93,8 +93,8 @@ def measured_page(name: str, file: dict) -> str:
     return f"{title}\n\nBest measurement above the best of all.\n\n{report.table(rows)}"
 
 
-def unseen_page(name: str, group: dict) -> str:
-    """Return the table of one kind of unseen programs in Markdown."""
+def searches_page(title: str, group: dict) -> str:
+    """Return the table of the searches of some programs in Markdown."""
     rows = [
         {"strategy": strategy}
         | {w: f"{n[0]:.1f} ({'/'.join(f'{q:g}' for q in n[1:])})" for w, n in own.items()}
@@ -103,11 +103,11 @@ def unseen_page(name: str, group: dict) -> str:
     ratios = {w: f"{ratio:.1f}" for w, ratio in group["best unguided over guided"].items()}
     middle, smallest, largest = group["configurations"]
     text = (
-        f"{group['programs']} programs of {smallest} to {largest} configurations (median {middle}), of which "
+        f"Programs: {group['programs']}, of {smallest} to {largest} configurations (median {middle}), of which "
         f"{group['within 1 %']:.1%} (median) are within 1 %. Evaluations needed, mean (quartiles)."
     )
     rows.append({"strategy": f"best unguided over {GUIDED}", **ratios})
-    return f"## Unseen {name}\n\n{text}\n\n{report.table(rows)}"
+    return f"## {title}\n\n{text}\n\n{report.table(rows)}"
 
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:
@@ -150,7 +150,7 @@ def main(arguments: list[str]) -> int:
     trained = (run / "ensemble-tile-xla" / "baselines").is_dir()  # a run of `make submit`, not the package's
     result["rules"] = rules_in_order(run, options.seeds) if trained else []
     print(f"{options.seeds} seeds of unseen programs, {REAL_SEEDS} of real files.")
-    pages = [unseen_page(name, group) for name, group in result["unseen"].items()]
+    pages = [searches_page(f"Unseen {name}", group) for name, group in result["unseen"].items()]
     text = "Evaluations in the order of a rule's predictions, after the random start; means."
     pages += [f"## Trivial rules, in their order\n\n{text}\n\n{report.table(result['rules'])}"] * trained
     pages += [measured_page(name, file) for name, file in result["measured"].items()]
