@@ -188,11 +188,10 @@ def _search(study: Study) -> None:
 def propose(history: History, strategy: Strategy, count: int, seed: int) -> list[Proposal]:
     """Return up to ``count`` new proposals, the default first of all; the same history gives the same."""
     found: list[Proposal] = []
-    asked, default = history, set(history.space.keys(history.space.default[None]))
-    if not default <= history.taken:
-        found = [Proposal(tuple(map(int, history.space.default)), DEFAULT)]
-        asked = History(history.space, history.done)
-        asked.taken |= default
+    default = tuple(map(int, history.space.default))
+    asked = history.beside([default])
+    if asked.taken > history.taken:
+        found = [Proposal(default, DEFAULT)]
     if len(found) < count:
         found += strategy.propose(asked, count - len(found), np.random.default_rng([seed, len(history)]))
     return found
