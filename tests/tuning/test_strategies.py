@@ -64,13 +64,12 @@ def test_guidance_finds_better_ones_than_chance(space):
     assert best < chance
 
 
-def test_a_guided_batch_has_a_random_share_and_counts_what_it_scored(space):
+def test_a_guided_batch_has_a_random_share_and_half_of_it_is_the_process(space):
     strategy = Guided(Guide(space), candidates=64, explore=0.5)
     history = run("random", space, budget=16)
     by = [proposal.by for proposal in strategy.propose(history, 20, np.random.default_rng(0))]
     assert set(by) == {"guided", "guided: process", "guided: random share"}
-    assert by.count("guided: process") == 10, "half of a batch where no run guides"
-    assert strategy.guide.scored == 64 or space.listed is not None and 32 <= strategy.guide.scored <= 64
+    assert by.count("guided: process") == 10, "where no run guides"
 
 
 def test_before_any_value_the_prediction_ranks():

@@ -75,7 +75,7 @@ def release_of(root: Path, split: str) -> Release:
 
 
 def releases_in_words(root: Path) -> str:
-    """Return a line for valid and for test, where layout files are there: the release that they are of."""
+    """Return a line for valid and one for test, where they have layout files, with their release."""
     return "".join(
         f"row order of the layout files of {split}: {_IN_WORDS[release_of(root, split)]}\n"
         for split in (VALID, TEST)

@@ -44,11 +44,6 @@ class Study:
         return self.kept.history
 
     @property
-    def guide(self) -> Guide | None:
-        """The model's inputs, None for an unguided strategy."""
-        return self.strategy.guide if isinstance(self.strategy, Guided) else None
-
-    @property
     def default(self) -> float | None:
         """Value of the default: as the file states it, or as it was evaluated; None where it is not known."""
         found = self.history.evaluation_of(self.target.space.default)

@@ -71,13 +71,10 @@ class Guide:
     Args:
         space: The program's space.
         pretrained: The trained run, None for only the program's own values.
-
-    Attributes:
-        scored: Number of configurations that were scored so far.
     """
 
     def __init__(self, space: Space, pretrained: Pretrained | None = None):
-        self.space, self.pretrained, self.scored = space, pretrained, 0
+        self.space, self.pretrained = space, pretrained
         self._known: dict[bytes, tuple[float, np.ndarray]] = {}
 
     def configurations(self, codes: np.ndarray) -> Configurations:
@@ -108,12 +105,9 @@ class Guide:
         return Surrogate(self.encoder, self.configurations(codes[first]), numbers, history.values)
 
     def promise(self, model: Surrogate | None, codes: np.ndarray) -> np.ndarray:
-        """Return what configurations promise ``(n,)``: the expected improvement, or how fast the run says."""
+        """Return the expected improvement ``(n,)``; without a model, minus the trained run's prediction."""
         own = self.configurations(codes)
-        if model is None:
-            return -own.predictions[:, 0]
-        self.scored += len(codes)
-        return model.improvement(own)
+        return model.improvement(own) if model else -own.predictions[:, 0]
 
 
 class Guided:
@@ -133,8 +127,8 @@ class Guided:
     def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
         """Propose the candidates of the largest expected improvement, and a random share.
 
-        Without a trained run half of a batch is of Optuna's process: one search finds in a third of the
-        evaluations what the other does not, or the other way round, by the space.
+        Without a trained run Optuna's process proposes half of a batch. Either search alone needs more than
+        twice the evaluations of the other on some space (``benchmarks/own_space.py``).
         """
         found = [] if self.guide.pretrained else Process().propose(history, (count + 1) // 2, rng)
         history = history.beside([proposal.codes for proposal in found])

@@ -17,7 +17,7 @@ MUTATION_RATES = (0.1, 0.3, 0.7)  # probability that a choice is drawn again; on
 CROSSOVER = 0.5  # probability that a configuration has two parents
 ELITE = 8  # number of parents: the fastest configurations so far
 _TRIES = 16  # wishes drawn for each proposal wanted
-_MAX_FITTED = 256  # the work is cubic; of more values, the fastest half and a sample of the others are fitted
+_MAX_FITTED = 256  # the work is cubic; of more, the fastest are fitted
 
 
 def proposals(codes: np.ndarray, by: str) -> list[Proposal]:
@@ -64,8 +64,7 @@ class Process:
             else optuna.distributions.CategoricalDistribution(range(len(choice.options)))
             for number, choice in enumerate(space.choices)
         }
-        best, *rest = np.array_split(np.argsort(history.values, kind="stable"), [_MAX_FITTED // 2])
-        rows = np.concatenate([best, rng.permutation(*rest)[: _MAX_FITTED // 2]])
+        rows = np.argsort(history.values, kind="stable")[:_MAX_FITTED]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what is experimental in Optuna
             study = optuna.create_study(sampler=optuna.samplers.GPSampler(seed=int(rng.integers(2**31))))
