@@ -93,7 +93,7 @@ def test_without_programs_at_such_a_distance_nothing_is_expected():
     assert at(own, 0.3 + 1e-6).band(0.5) is None and at(own, 0.1, TILE).band(0.5) is None
     words = own.judge(LAYOUT, graph(*[CONVOLUTION] * 7)).words()
     assert words[0].startswith("trust: 100% of its nodes would need another opcode")
-    assert words[1].startswith("expected Kendall's tau: unknown of such programs (50%, 80%, 90%: too few")
+    assert words[1].startswith("expected Kendall's tau: unknown (50%, 80%, 90%: too few")
     assert words[2] == "no train program has: convolution (100% of its nodes); 7 nodes, at most 6 there"
 
 

@@ -180,7 +180,7 @@ class Trust:
         score = {"layout": "Kendall's tau", "tile": "1 - slowdown of the top 5"}[self.kind]
         bands = {level: self.band(level) for level in LEVELS}
         told = ["{:.2f} to {:.2f} for {:.0%}".format(*own, level) for level, own in bands.items() if own]
-        expected = f"{', '.join(told) or 'unknown'} of such programs"
+        expected = f"{', '.join(told)} of such programs" if told else "unknown"
         if few := [f"{level:.0%}" for level, own in bands.items() if not own]:
             expected += f" ({', '.join(few)}: too few programs this far from the train programs were scored)"
         found = [
