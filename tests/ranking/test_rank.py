@@ -217,7 +217,6 @@ def test_known_runtimes_decide_the_order(home, dots, tmp_path):
     assert len(known) == after.table["known"].notna().sum()
     assert any(sentence.startswith("sure: ") for sentence in after.words())
     np.testing.assert_array_equal(after.table["faster"], after.faster(0)[after.table["config"]])
-    assert after.table["faster"].corr(after.table["rank"], method="spearman") < -0.5
     assert any(sentence.startswith("known runtimes: 20, of 20") for sentence in after.words())
     ids = before.table.set_index("config")["id"]
     same = known.assign(id=ids[known["config"]].to_numpy(), config=0)  # the identity counts, not the position

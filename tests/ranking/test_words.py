@@ -56,8 +56,7 @@ def test_advice_that_the_estimates_refute_is_withdrawn(cycles, left):
 
 
 def test_how_sure_the_fastest_is_is_told_of_the_default_and_of_all_others():
-    trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), [])
-    own = replace(ranking(), trust=trust)
+    own = replace(ranking(), trust=Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), []))
     first = int(own.table["config"].iloc[0])
     slower = own.faster(first)
 
@@ -67,11 +66,11 @@ def test_how_sure_the_fastest_is_is_told_of_the_default_and_of_all_others():
     others = f"than {(slower < 0.2).sum()} of 159 others with at least 80%; equal runtimes count half"
     chance = f"with a probability of {1 - slower[0]:.0%}, and"
     assert sure() == [f"sure: configuration {first} is faster than the default {chance} {others}"]
-    unknown = sure(compared_with=Default(0, "configuration 0", known=False))
-    assert unknown == [f"sure: configuration {first} is faster than configuration 0 {chance} {others}"]
+    unknown = sure(compared_with=Default(0, "x", known=False))
+    assert unknown == [sure()[0].replace("the default", "configuration 0")]
     for default in (Default(first, "it"), Default(None, "none", known=False)):
         assert sure(compared_with=default) == [f"sure: configuration {first} is faster {others}"]
-    assert sure(trust=replace(trust, scores=np.zeros(3))) == sure(trust=None) == []
+    assert sure(trust=replace(own.trust, scores=np.zeros(3))) == sure(trust=None) == []
 
 
 def test_the_rule_is_compared_with_the_ranking():

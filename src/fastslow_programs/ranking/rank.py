@@ -79,10 +79,8 @@ def rank_source(
     parts = converted.module.computations if converted else []
     names = [instruction.name for part in parts for instruction in part.instructions] or None
     choices = name_choices(program, default, names)
-    learnt = None
-    if known is not None:
-        learnt = _learn(run, graphs, choices, own, known)
-        prediction = learnt.mean
+    learnt = None if known is None else _learn(run, graphs, choices, own, known)
+    prediction = learnt.mean if learnt else prediction
     cycles, default_cycles, failures = {}, None, []
     if settings.estimate:
         fastest = fastest_first(prediction, "layout")[: settings.estimate].tolist()
@@ -112,8 +110,7 @@ def rank_source(
         rule=best_rule(run, graphs, name),
         trust=seen and seen.judge(run.collection, graphs.graph(TEST, name)),
     )
-    faster = None if default.config is None else ranking.faster(default.config)
-    if faster is not None:
+    if default.config is not None and (faster := ranking.faster(default.config)) is not None:
         table["faster"] = faster[table["config"]]
     return ranking
 

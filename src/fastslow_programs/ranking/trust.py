@@ -80,6 +80,8 @@ class Seen:
         for folder, features in pairs.items():
             collection, predictions = features.collection, read_predictions(folder)
             for split, runtimes in truth_of(features, solution).items():
+                if {name: len(own) for name, own in runtimes.items()} != features.num_configs(split):
+                    continue  # the solution is of other data than the run
                 own, near = predictions[split], distances[split][collection.name]
                 for name, score in collection_score(collection.kind, runtimes, own)["per_graph"].items():
                     steepness = _steepness(own[name], runtimes[name])
