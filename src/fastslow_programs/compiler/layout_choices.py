@@ -118,10 +118,5 @@ def mutate(
     )
 
 
-def cross(one: Configuration, other: Configuration, rng: random.Random) -> Configuration:
-    """Return the uniform crossover of two configurations: each choice as in either, equally likely."""
-    return tuple(rng.choice(pair) for pair in zip(one, other, strict=True))
-
-
 def _draw(choice: TiedChoice, rng: random.Random) -> int:
     return rng.choices(range(len(choice.options)), choice.weights)[0]
