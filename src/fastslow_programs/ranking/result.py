@@ -196,16 +196,14 @@ class Ranking(Shown):
             One row per difference: ``rank``, ``config``, ``node``, ``tied`` (number of further nodes that
             choose alike), ``tensor``, ``layout`` (of a tile: bound) and ``default``.
         """
+        total = len(self.table)
+        ends = self.table.iloc[[*range(min(count, total)), *range(max(count, total - count), total)]]
         rows = [
             (rank, config, c.node, c.tied, c.tensor, c.options[c.values[config]], c.options[c.default])
-            for rank, config in self._ends(count)[["rank", "config"]].itertuples(index=False)
+            for rank, config in ends[["rank", "config"]].itertuples(index=False)
             for c in differences(self.choices, config)
         ]
         return pd.DataFrame(rows, columns=["rank", "config", "node", "tied", "tensor", "layout", "default"])
-
-    def _ends(self, count: int) -> pd.DataFrame:
-        total = len(self.table)
-        return self.table.iloc[[*range(min(count, total)), *range(max(count, total - count), total)]]
 
     def estimates(self) -> pd.DataFrame:
         """Return the configurations that the compiler estimated, fewest cycles first; empty if none.

@@ -206,7 +206,8 @@ def _advance(
     if len(history) < before + given and (history.done[before][0].by == CONFIRMS) == confirms:
         whole = propose(History(history.space, history.done[:before]), strategy, asked, seed)
         for done, _ in history.done[before:]:  # a confirmation measures the default twice
-            whole = _without_one(whole, done.codes)
+            place = next((n for n, proposal in enumerate(whole) if proposal.codes == done.codes), len(whole))
+            whole = whole[:place] + whole[place + 1 :]
         batch = whole[: min(count, before + given - len(history))]
     if not batch:
         batch = propose(history, strategy, count, seed)
@@ -215,8 +216,3 @@ def _advance(
         kept.keep(batch[place], evaluation, (before, asked, given))
         show()
     return len(batch)
-
-
-def _without_one(batch: list[Proposal], codes: tuple[int, ...]) -> list[Proposal]:
-    place = next((n for n, proposal in enumerate(batch) if proposal.codes == codes), len(batch))
-    return batch[:place] + batch[place + 1 :]

@@ -14,14 +14,13 @@ from scipy.special import ndtr
 from fastslow_programs.ranking.known_models import Configurations, Encoder, Known, Stack
 from fastslow_programs.tuning.history import History, Proposal
 from fastslow_programs.tuning.search.space import CODE, Space
-from fastslow_programs.tuning.search.strategies import GUIDED, Process, children, fastest, proposals
+from fastslow_programs.tuning.search.strategies import GUIDED, Process, children, fastest, proposals, thinned
 
 CANDIDATES = 2048  # that are scored for each batch
 EXPLORE = 0.05  # share of random configurations in a batch
 GENERATIONS = 4  # of the search among candidates; Ansor's number
 RANDOM_SHARE = f"{GUIDED}: random share"  # who proposed a random configuration of a guided batch
 FRESH = 0.3  # share of random candidates in the first generation
-_MAX_FITTED = 512  # the work is cubic; of more, the fastest half and a sample of the others are fitted
 _REFERENCE, _DRAWN = 4096, 512  # most listed configurations that are the scale; else, number of random ones
 
 Pretrained = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -41,12 +40,8 @@ class Surrogate:
     def __init__(
         self, encoder: Encoder, configurations: Configurations, numbers: np.ndarray, values: np.ndarray
     ):
-        distinct = Known(numbers, values).config
-        if len(distinct) > _MAX_FITTED:
-            fastest, others = np.split(distinct, [_MAX_FITTED // 2])
-            kept = np.append(fastest, np.random.default_rng(0).permutation(others)[: len(fastest)])
-            numbers, values = (own[np.isin(numbers, kept)] for own in (numbers, values))
-        known = Known(numbers, values)
+        kept = np.isin(numbers, thinned(Known(numbers, values).config))
+        known = Known(numbers[kept], values[kept])
         self._stack = Stack(encoder(configurations.take(known.config)), known)
         self._encoder, self._best, self._unit = encoder, float(known.score.min()), known.unit
 

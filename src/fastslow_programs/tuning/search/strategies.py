@@ -17,7 +17,7 @@ MUTATION_RATES = (0.1, 0.3, 0.7)  # probability that a choice is drawn again; on
 CROSSOVER = 0.5  # probability that a configuration has two parents
 ELITE = 8  # number of parents: the fastest configurations so far
 _TRIES = 16  # wishes drawn for each proposal wanted
-_MAX_FITTED = 256  # the work is cubic; of more, the fastest are fitted
+MAX_FITTED = 256  # the work of a process is cubic
 
 
 def proposals(codes: np.ndarray, by: str) -> list[Proposal]:
@@ -64,7 +64,7 @@ class Process:
             else optuna.distributions.CategoricalDistribution(range(len(choice.options)))
             for number, choice in enumerate(space.choices)
         }
-        rows = np.argsort(history.values, kind="stable")[:_MAX_FITTED]
+        rows = thinned(np.argsort(history.values, kind="stable"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what is experimental in Optuna
             study = optuna.create_study(sampler=optuna.samplers.GPSampler(seed=int(rng.integers(2**31))))
@@ -77,6 +77,12 @@ class Process:
         wishes = np.array([[params[name] for name in asked] for params in trials], CODE)
         wishes = np.concatenate([wishes, space.draw(_TRIES * count, rng)])
         return proposals(space.fresh(wishes, history.taken, count, rng), self.name)
+
+
+def thinned(order: np.ndarray) -> np.ndarray:
+    """Return at most ``MAX_FITTED`` configurations, of an order by speed: most fast ones, few slow ones."""
+    places = (np.linspace(0, 1, MAX_FITTED) ** 2 * (len(order) - 1)).astype(int)
+    return order if len(order) <= MAX_FITTED else order[np.unique(places)]
 
 
 def fastest(history: History, count: int = ELITE) -> np.ndarray:
