@@ -113,7 +113,7 @@ def test_a_ranking_knows_what_a_study_evaluated(settings_of, tmp_path, monkeypat
     study = complete_study(tuning)
     after = rank_source(RankSettings(**common))
     known = after.table.dropna(subset="known")
-    assert after.learnt.configs == len(known) == 20 and before.learnt is None
+    assert after.learnt.measurements == len(known) == 20 and before.learnt is None
     assert sorted(known["known"]) == sorted(e.value for _, e in study.history.done)
     assert any(said.startswith("known from: ") and "compiler v3 1" in said for said in after.words())
     drawn = after.table[after.table["config"] < 12].sort_values("config")

@@ -17,7 +17,7 @@ MUTATION_RATES = (0.1, 0.3, 0.7)  # probability that a choice is drawn again; on
 CROSSOVER = 0.5  # probability that a configuration has two parents
 ELITE = 8  # number of parents: the fastest configurations so far
 _TRIES = 16  # wishes drawn for each proposal wanted
-MAX_FITTED = 256  # the work of a process is cubic
+MAX_FITTED = 512  # the work of a process is cubic
 
 
 def proposals(codes: np.ndarray, by: str) -> list[Proposal]:
