@@ -1,6 +1,5 @@
 """Estimates against measured runs, on a made-up program whose labels a fake compiler gives."""
 
-import importlib.util
 import random
 from argparse import Namespace
 
@@ -111,13 +110,3 @@ def test_a_rule_is_scored_on_programs_that_did_not_choose_it():
     found = choose_on_half({"outputs": partial, COMMITTED: -runtime}, classes, runtime, draws)
     assert (found["programs"], found["configurations"]) == (16, 64), "those that every rule knows"
     assert found["chosen"] == {"outputs": draws} and found["interval"][1] < 0
-
-
-def test_what_is_missing_is_named(tmp_path, monkeypatch, capsys):
-    assert label_truth.main(["--real", str(tmp_path)]) == 0
-    assert f"skipped: {tmp_path / label_truth.FILE} is missing" in capsys.readouterr().out
-    (tmp_path / label_truth.FILE).parent.mkdir(parents=True)
-    (tmp_path / label_truth.FILE).touch()
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert label_truth.main(["--real", str(tmp_path)]) == 1
-    assert "pip install -e '.[compiler]'" in capsys.readouterr().err
