@@ -123,7 +123,7 @@ measure: $(if $(SRC),$(DEVICE)) ## Measure configurations of a program on this m
 place: $(PLACER) $(if $(findstring .py:,$(SRC)),$(DEVICE)) ## A program on several devices, all methods compared: SRC=program.hlo DEVICES=4 (default: of the zoo)
 	@$(FASTSLOW) place $${SRC:+"$$SRC"} $${DEVICES:+"devices=$$DEVICES"} $${OUT:+"out=$$OUT"} $$SET
 
-sample: $(if $(filter device,$(LABELS)),$(DEVICE),$(COMPILER)) ## Rebuild the sample competition with the TPU compiler: an hour or two (SIZE=large: days; LABELS=device: measured here)
+sample: $(if $(filter device,$(LABELS)),$(DEVICE),$(COMPILER)) ## Rebuild the sample competition from kept labels, the rest with the TPU compiler (SIZE=more: reshapes; SIZE=large: days; LABELS=device: measured here)
 ifeq ($(LABELS),device)
 	@$(FASTSLOW) measured-sample $$SET
 else ifeq ($(LABELS),compiler)

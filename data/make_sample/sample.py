@@ -1,19 +1,21 @@
 """Make a sample competition from source: programs of the zoo, labelled by the TPU compiler (``make sample``).
 
-Every compile is cached, so an interrupted run resumes where it stopped.
+Every compile is cached, so an interrupted run resumes where it stopped. What was compiled once is kept in
+``data/compiled`` (:mod:`make_sample.compiled`) and never compiled again.
 """
 
 import base64
 import importlib.metadata
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from fastslow.competition.catalog import SPLITS
 from fastslow.core.errors import SettingsError
+from fastslow.core.files import read_json, write_json
 from fastslow.core.progress import progress
 from fastslow.core.settings import (
     NonNegative,
@@ -21,21 +23,25 @@ from fastslow.core.settings import (
     PositiveFloat,
     Settings,
     Threads,
+    find_data,
     resolve,
     unkeyed,
 )
 from fastslow.hlo.messages import Module
-from fastslow_programs.compiler.compile_pool import NOT_TRIED, Labeller, program_before_layout, tile_label
+from fastslow_programs.compiler.compile_pool import NOT_TRIED, program_before_layout, tile_label
 from fastslow_programs.compiler.layout_choices import layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import ConfigurableNode, configurable_nodes
-from fastslow_programs.compiler.libtpu import TOPOLOGIES, lower, require_compiler
+from fastslow_programs.compiler.libtpu import TOPOLOGIES, lower
+from make_sample.compiled import compiler_version, known_first
 from make_sample.layout_search import SEARCHES, Search
 from make_sample.sample_files import (
     KERNELS,
     SampleGraph,
     layout_graphs,
     ordered,
+    read_kernels,
+    structure,
     tile_graphs,
     why_left_out,
     write_competition,
@@ -45,7 +51,8 @@ from make_sample.zoo import PROGRAMS, ZooProgram, in_turns, split_of
 
 TOGETHER = 12  # programs whose searches take turns; an interrupted run has labelled the others whole
 
-CONFIGURATIONS = {"small": 24, "large": 200}
+COMMITTED = "data/sample"
+CONFIGURATIONS = {"small": 24, "large": 200, "more": 24}
 """Labels per program and search, by size of the sample; the large one has the small one's programs, too."""
 
 
@@ -54,12 +61,14 @@ class SampleSettings(Settings):
 
     size: Literal[*CONFIGURATIONS] = "small"
     """Size of the sample: ``small`` is the one in the repository, ``large`` has four times the programs and
-    configurations and takes days on two cores."""
+    configurations and takes days on two cores, ``more`` has programs with many reshapes, to train on."""
     out: str = unkeyed("")
-    """Folder to write; if empty ``data/sample`` or ``data/large`` by size, or ``data/selection`` if
-    ``programs`` is set."""
+    """Folder to write; if empty ``data/sample``, ``data/large`` or ``data/more`` by size, or
+    ``data/selection`` if ``programs`` is set."""
     labels: str = unkeyed("data/labels")
     """Folder of the cache of labels; programs whose labels are there are not compiled again."""
+    compiled: str = unkeyed("data/compiled")
+    """Folder of labels and programs to keep and to commit; what is there is not compiled again either."""
     programs: str = ""
     """Programs of the zoo to include, separated by spaces; all of the size if empty."""
     generation: Literal[*TOPOLOGIES] = "v3"
@@ -95,18 +104,25 @@ class SampleSettings(Settings):
         """Folder of the competition."""
         if self.programs and not self.out:
             return resolve("data/selection")  # a selection must not replace the whole sample
-        return resolve(self.out or {"small": "data/sample", "large": "data/large"}[self.size])
+        return resolve(self.out or (COMMITTED if self.size == "small" else f"data/{self.size}"))
 
     def zoo(self) -> list[ZooProgram]:
         """Return the programs to label, every split and source in its share of any first few of them."""
         names = self.programs.split()
+        sizes = ("small", "large") if self.size == "large" else (self.size,)
         every = PROGRAMS.values()
-        return in_turns(p for p in every if (p.name in names if names else p.size in ("small", self.size)))
+        return in_turns(p for p in every if (p.name in names if names else p.size in sizes))
 
-    @staticmethod
-    def versions() -> dict[str, str]:
+    def versions(self) -> dict[str, str]:
         """Return the versions of the packages that labels and files depend on."""
-        return {name: importlib.metadata.version(name) for name in ("libtpu", "jax", "numpy")}
+        versions = {name: importlib.metadata.version(name) for name in ("jax", "numpy")}
+        return {"libtpu": compiler_version(find_data(self.compiled)), **versions}
+
+    @property
+    def kernels(self) -> Path:
+        """File with the names of the committed sample's tile files by program, which are not made again."""
+        root = find_data(self.compiled)
+        return root / compiler_version(root) / "kernels.json"
 
 
 @dataclass
@@ -119,7 +135,8 @@ class LabelledProgram:
         module: The program before layout assignment, on which configurations are imposed.
         nodes: Its configurable nodes, with the compiler's own layouts.
         searches: By name, see :data:`make_sample.layout_search.SEARCHES`.
-        tiles: Record of :func:`fastslow_programs.compiler.compile_pool.tile_label`.
+        tiles: Record of :func:`fastslow_programs.compiler.compile_pool.tile_label`; empty where the committed
+            sample has its kernels.
         compiles: Records of all layout compiles, including failures.
     """
 
@@ -132,8 +149,8 @@ class LabelledProgram:
     compiles: list[dict]
 
     def is_late(self) -> bool:
-        """Return whether the deadline came before all its labels."""
-        return any(record.get("failure") == NOT_TRIED for record in [self.tiles, *self.compiles])
+        """Return whether a layout has no label because it was not compiled."""
+        return any(record.get("failure") == NOT_TRIED for record in self.compiles)
 
 
 def label_programs(settings: SampleSettings) -> tuple[list[LabelledProgram], dict[str, str]]:
@@ -165,9 +182,10 @@ def _label(
     programs: list[ZooProgram], settings: SampleSettings, limits: dict
 ) -> tuple[list[LabelledProgram], dict[str, str]]:
     """Label some programs, as :func:`label_programs` does for all."""
-    cache = resolve(settings.labels) / "labels.sqlite"
+    stores = find_data(settings.compiled), resolve(settings.labels) / "labels.sqlite"
+    kernels = read_json(settings.kernels) if settings.kernels.is_file() else ()
     lowered = [lower(*p.build()) for p in progress(programs, desc="lowering", unit="program")]
-    with Labeller(cache, task=program_before_layout, **limits).workers() as label:
+    with known_first(*stores, task=program_before_layout, **limits) as label:
         records = label(lowered, "programs before layout assignment")
     labelled, failed = [], {}
     for program, record in zip(programs, records, strict=True):
@@ -179,11 +197,12 @@ def _label(
         choices = tie(nodes)
         searches = {kind: Search(kind, choices, f"{settings.seed}/{program.name}") for kind in SEARCHES}
         labelled.append(LabelledProgram(program, split_of(program), module, nodes, searches, {}, []))
-    with Labeller(cache, task=tile_label, **limits).workers() as label:
-        serialised = [one.module.SerializeToString(deterministic=True) for one in labelled]
-        for one, record in zip(labelled, label(serialised, "tile candidates"), strict=True):
+    with known_first(*stores, task=tile_label, **limits) as label:
+        asked = [one for one in labelled if one.program.name not in kernels]
+        serialised = [one.module.SerializeToString(deterministic=True) for one in asked]
+        for one, record in zip(asked, label(serialised, "tile candidates"), strict=True):
             one.tiles = record
-    with Labeller(cache, **limits).workers() as label:
+    with known_first(*stores, **limits) as label:
         _run_searches(labelled, settings.configurations, label)
     late = {one.program.name for one in labelled if one.is_late()}
     failed |= dict.fromkeys(late, f"{NOT_TRIED}: it was not labelled in the time given")
@@ -219,15 +238,20 @@ def _proposals(labelled: list[LabelledProgram], configurations: int) -> Iterator
                     yield one, kind, configuration
 
 
-def kernel_graphs(labelled: list[LabelledProgram], kernels: int, seed: int) -> list[SampleGraph]:
+def kernel_graphs(
+    labelled: list[LabelledProgram], kernels: int, seed: int, kept: Mapping[str, list[SampleGraph]]
+) -> list[SampleGraph]:
     """Return the tile graphs of all programs, at most ``kernels`` of each; isomorphic ones are in one split.
 
-    Test programs choose first, then valid, then train, each split in the order given.
+    Programs of ``kept`` have the graphs given there. Of the others test programs choose first, then valid,
+    then train, each split in the order given.
     """
-    seen: dict[str, str] = {}
-    order = sorted(labelled, key=lambda one: -SPLITS.index(one.split))
-    usable = [one for one in order if "failure" not in one.tiles]
-    return [graph for one in usable for graph in tile_graphs(one, kernels, seed, seen)]
+    graphs = [graph for one in labelled for graph in kept.get(one.program.name, [])]
+    seen = {structure(graph.arrays): graph.split for graph in graphs}
+    for one in sorted(labelled, key=lambda one: -SPLITS.index(one.split)):
+        if one.program.name not in kept and "failure" not in one.tiles:
+            graphs += tile_graphs(one, kernels, seed, seen)
+    return graphs
 
 
 def make_sample(settings: SampleSettings) -> Path:
@@ -237,7 +261,6 @@ def make_sample(settings: SampleSettings) -> Path:
         SettingsError: libtpu or JAX is not installed, or no program gave a graph.
         DataError: The cache of labels is not readable.
     """
-    require_compiler()
     labelled, left_out = label_programs(settings)
     graphs = []
     for one in labelled:
@@ -246,12 +269,19 @@ def make_sample(settings: SampleSettings) -> Path:
             left_out[one.program.name] = why
         else:
             graphs += layouts
-    graphs += kernel_graphs(labelled, KERNELS, settings.seed)
+    kept = read_kernels(find_data(COMMITTED), settings.kernels)
+    tiles = kernel_graphs(labelled, KERNELS, settings.seed, kept)
+    graphs += tiles
     if not graphs:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         raise SettingsError(f"programs: none gave a graph ({reasons})")
     graphs = ordered(graphs)
     readme = sample_readme(graphs, labelled, left_out, settings)
     write_competition(graphs, readme, settings.folder)
+    if settings.folder == resolve(COMMITTED):
+        names = {
+            one.program.name: [g.name for g in tiles if g.program == one.program.name] for one in labelled
+        }
+        write_json(settings.kernels, names)
     print(f"{settings.folder}: made; its README.md describes the content")
     return settings.folder

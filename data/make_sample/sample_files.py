@@ -15,9 +15,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, get_collection
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, get_collection, list_programs
 from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.metrics import TOP_K
+from fastslow.core.errors import DataError
+from fastslow.core.files import read_json
+from fastslow.core.npz_io import read_arrays
+from fastslow.evaluation.scores import read_solution
 from fastslow.hlo.graph_arrays import graph_arrays, tile_config_feat
 from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.layout_choices import Configuration, default_configuration, layouts_of
@@ -171,6 +175,38 @@ def tile_graphs(labelled, kernels: int, seed: int, seen: dict[str, str]) -> Iter
             arrays |= _tile_arrays(kernel, f"{seed}/{identity}")
             del arrays["node_splits"]
             yield SampleGraph("tile:xla", labelled.split, stem, program.name, arrays, kernel["chosen"])
+
+
+def read_kernels(folder: Path, index: Path) -> dict[str, list[SampleGraph]]:
+    """Return the tile graphs of a competition folder by program, with their labels.
+
+    Args:
+        folder: The folder.
+        index: JSON file with the names of each program's graphs; without it there are none.
+
+    Raises:
+        DataError: The folder has no file of one of these names, or a file is not readable.
+    """
+    if not index.is_file():
+        return {}
+    collection, truth = get_collection("tile:xla"), read_solution(folder / "solution.csv")
+    files = {file.name: file for split in SPLITS for file in list_programs(folder, collection, split)}
+    found: dict[str, list[SampleGraph]] = {}
+    for program, names in read_json(index).items():
+        if missing := [name for name in names if name not in files]:
+            problem = f"{folder} has no tile file {missing[0]} of {program}"
+            raise DataError(index, problem, "Delete it: the tile candidates are then compiled again")
+        found[program] = []
+        for file in map(files.__getitem__, names):
+            arrays = read_arrays(file.path)
+            if file.split == TEST:
+                labels = truth[f"{collection.name}:{file.name}"]
+                arrays["config_runtime"] = labels
+                arrays["config_runtime_normalizers"] = np.full_like(labels, labels.min())
+            chosen = int(arrays["config_runtime_normalizers"][0])
+            graph = SampleGraph(collection.name, file.split, file.name, program, arrays, chosen)
+            found[program].append(graph)
+    return found
 
 
 def structure(arrays: Mapping[str, np.ndarray]) -> str:

@@ -36,7 +36,7 @@ no graph with the published data. Every file here, including this one, was made 
 
 - **Layout** `config_runtime` (int64): the sum of `estimated_cycles` over the scheduled entry computation of
   the optimised module; the body of a `while` is multiplied by its trip count, of a `conditional` only the
-  slowest branch counts. Instructions without an estimate ({without:.0%} of those that do work: reshapes,
+  slowest branch counts. Instructions without an estimate ({without}reshapes,
   gathers, custom calls) count the bytes that they move, at the rate of a copy. Labels are deterministic.
 - **Tile** `config_runtime`: the cycles that the compiler's window selection computed for the candidate;
   `config_runtime_normalizers`: the cycles of the tile that it chose, the one with the smallest estimate.
@@ -120,7 +120,7 @@ def sample_readme(graphs: list[SampleGraph], labelled, left_out: dict[str, str],
         size=settings.size,
         generation=settings.generation,
         topology=TOPOLOGIES[settings.generation],
-        without=without / max(1, estimated + without),
+        without=f"{without / (estimated + without):.0%} of those that do work: " if estimated else "",
         batch=BATCH,
         elite=ELITE,
         mutation_rates=", ".join(f"{rate:g}" for rate in MUTATION_RATES),

@@ -145,7 +145,7 @@ def test_a_conditional_costs_its_slowest_branch_and_a_call_its_computation(progr
     assert program.estimate() == Estimate(2 * (50 + ALONE), 3, 2)
 
 
-@pytest.mark.parametrize(
+@cases(
     "condition",
     [
         {"count": 5, "direction": "LE"},
@@ -153,7 +153,7 @@ def test_a_conditional_costs_its_slowest_branch_and_a_call_its_computation(progr
         {"count": 5, "bound": "parameter"},
         {"count": None},
     ],
-    ids=["other comparison", "no comparison", "bound is no constant", "bound has no value"],
+    program=Optimised,
 )
 def test_an_unknown_trip_count_is_refused(program, condition):
     program.add("main", "fusion", 3)

@@ -1,7 +1,6 @@
 """The TPU compiler where it is installed, and the error message where it is not."""
 
 import importlib.util
-import random
 import signal
 import subprocess
 import sys
@@ -12,12 +11,6 @@ from fastslow.core.errors import SettingsError
 from fastslow.hlo.messages import Module
 from fastslow_programs.compiler import libtpu
 from fastslow_programs.compiler.cycle_estimates import estimate
-from fastslow_programs.compiler.layout_choices import (
-    default_configuration,
-    draw_configuration,
-    layouts_of,
-    tie,
-)
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.compiler.libtpu import Compiler, CompilerError, lower, require_compiler
@@ -110,15 +103,6 @@ def test_a_constrained_layout_is_obeyed_and_costs_cycles(compiler, before, nodes
     order = dot.default[0]
     natural, against = (constrain(before, {dot.node: (o, (), ())}, nodes) for o in (order, order[::-1]))
     assert cycles(compiler, natural) == default < cycles(compiler, against)
-
-
-@needs_compiler
-def test_the_compiler_takes_drawn_configurations_and_is_fastest_by_its_default(compiler, before, nodes):
-    choices, rng = tie(nodes), random.Random(0)
-    configurations = [default_configuration(choices), *(draw_configuration(choices, rng) for _ in range(2))]
-    modules = [constrain(before, layouts_of(c, choices), nodes) for c in configurations]
-    default, *others = (cycles(compiler, module) for module in modules)
-    assert default == cycles(compiler, before) <= min(others)
 
 
 @needs_compiler

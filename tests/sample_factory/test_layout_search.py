@@ -40,14 +40,6 @@ def test_a_search_proposes_new_configurations_in_rounds(kind):
         assert rounds[0][0] == rounds[1][0] == DEFAULT
 
 
-@cases("kind", SEARCHES)
-def test_a_search_that_is_run_again_proposes_the_same(kind):
-    first, again, other = (Search(kind, CHOICES, name) for name in ("0/a", "0/a", "1/a"))
-    assert run(first, 30) == run(again, 30) != run(other, 30)
-    again.labels = again.labels[: 2 * BATCH]
-    assert run(again, 30) == run(Search(kind, CHOICES, "0/a"), 30)[2:], "also from the middle"
-
-
 def test_the_genetic_search_finds_faster_ones_than_the_random_search():
     best = {}
     for kind in SEARCHES:

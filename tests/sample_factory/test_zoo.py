@@ -12,7 +12,7 @@ import pytest
 from fastslow.competition.catalog import SPLITS, TRAIN
 from fastslow.core.settings import PROJECT
 from helpers.cases import cases
-from make_sample.zoo import FAMILIES, FAMILY_SPLIT, PROGRAMS
+from make_sample.zoo import FAMILIES, FAMILY_SPLIT, MORE, PROGRAMS
 from make_sample.zoo.families import HELD_OUT
 
 SOURCES = ("xla", "nlp")
@@ -40,7 +40,7 @@ def programs(source, size="small", split=None):
 
 
 def test_every_family_is_in_one_split():
-    names = [family.name for family in FAMILIES]
+    names = [family.name for family in FAMILIES + MORE]
     assert len(names) == len(set(names)) == len(FAMILY_SPLIT)
     assert {(program.source, program.family) for program in PROGRAMS.values()} == set(FAMILY_SPLIT)
     assert not set(HELD_OUT["valid"]) & set(HELD_OUT["test"])
@@ -85,20 +85,20 @@ def products(jaxpr):
     return counts
 
 
-@cases("number, family", [*enumerate(FAMILIES)])
+@cases("number, family", [*enumerate(FAMILIES + MORE)])
 def test_the_programs_of_a_family_trace(jax, number, family):
     """The first variant; of every sixth family the last too, a larger training step.
 
-    Every tenth family where the TPU compiler is not installed: nobody makes a sample there. JAX traces an
-    unrolled network of a family in a second or more.
+    Every tenth of the committed sample where the TPU compiler is not installed: JAX traces an unrolled
+    network of a family in a second or more.
     """
-    if number % 10 and not find_spec("libtpu"):
+    if number % 10 and family in FAMILIES and not find_spec("libtpu"):
         return
 
     def types(tree):
         return [(array.shape, array.dtype) for array in tree]
 
-    first, *_, last = family.small + family.large
+    first, *_, last = family.small + family.small if family in MORE else family.small + family.large
     for variant in (first, last) if number % 6 == 0 else (first,):
         function, arguments = PROGRAMS[f"{family.name}_{variant.label}"].build()
         jaxpr, outputs = jax.make_jaxpr(function, return_shape=True)(*arguments)
@@ -124,3 +124,23 @@ def test_attention_equals_a_loop_over_heads_and_positions(jax):
         expected[example, time, head] = weights / weights.sum() @ v[example, : time + 1, head]
     mask = np.tril(np.ones((5, 5), bool))
     np.testing.assert_allclose(attend(q, k, v, mask), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_squares_of_pixels_move_into_features_and_back(jax):
+    from make_sample.zoo.reshaped import depth_to_space, space_to_depth
+
+    x = normal(2, 4, 6, 3)
+    assert np.array_equal(space_to_depth(x)[1, 1, 2], x[1, 2:4, 4:6].ravel())
+    assert np.array_equal(depth_to_space(space_to_depth(x)), x)
+
+
+def test_a_network_computes_the_same_with_its_weights_in_one_vector(jax):
+    from make_sample.zoo.classifiers import mixer
+    from make_sample.zoo.layers import Parameters, parameter_shapes
+    from make_sample.zoo.reshaped import one_vector
+
+    x, size = normal(1, 32, 32, 3), {"width": 8, "depth": 1}
+    weights = [normal(*s.shape) for s in parameter_shapes(lambda p, x: mixer(p, x, **size), x, dtype=x.dtype)]
+    vector = np.concatenate([weight.ravel() for weight in weights])
+    found = one_vector(Parameters([vector]), x, inner="classifiers.mixer", **size)
+    np.testing.assert_allclose(found, mixer(Parameters(weights), x, **size), rtol=1e-5)

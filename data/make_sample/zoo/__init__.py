@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import NamedTuple
 
 from fastslow.competition.catalog import TEST, TRAIN, VALID
-from make_sample.zoo.families import FAMILIES, FAMILY_SPLIT
+from make_sample.zoo.families import FAMILIES, FAMILY_SPLIT, MORE
 
-__all__ = ["FAMILIES", "FAMILY_SPLIT", "PRODUCTS", "PROGRAMS", "ZooProgram", "in_turns", "split_of"]
+__all__ = ["FAMILIES", "FAMILY_SPLIT", "MORE", "PRODUCTS", "PROGRAMS", "ZooProgram", "in_turns", "split_of"]
 
 
 class ZooProgram(NamedTuple):
@@ -22,7 +22,7 @@ class ZooProgram(NamedTuple):
         source: ``xla`` or ``nlp``, as TpuGraphs names its two sources.
         family: Architecture; all programs of a family are in the same split.
         size: ``small`` for a program of the committed sample, ``large`` for one of the large sample only,
-            ``measured`` for one that is only measured.
+            ``more`` for one with many reshapes, to train on, ``measured`` for one that is only measured.
         build: :meth:`make_sample.zoo.families.Family.build` of its variant.
     """
 
@@ -37,9 +37,10 @@ PROGRAMS = {
     (name := f"{family.name}_{variant.label}"): ZooProgram(
         name, family.source, family.name, size, partial(family.build, variant)
     )
-    for family in FAMILIES
-    for size, variants in (("small", family.small), ("large", family.large))
-    for variant in variants
+    for families, sizes in ((FAMILIES, ("small", "large")), (MORE, ("more",)))
+    for family in families
+    for size in sizes
+    for variant in (family.large if size == "large" else family.small)
 }
 """Programs by name, in the order of the families."""
 

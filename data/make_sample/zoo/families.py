@@ -44,7 +44,7 @@ class Family:
         source: ``xla`` or ``nlp``.
         name: Unique name.
         network: Module of this package and function in it, joined by a dot.
-        small: Variants of the committed sample.
+        small: Variants of the committed sample, or of the size ``more``.
         widths: The two widths of the additional variants of the large sample.
         floats: Shapes of the float inputs, without the batch dimension.
         tokens: Lengths of the inputs that are token sequences; they follow the float inputs.
@@ -258,6 +258,35 @@ FAMILIES = (
     _nlp("language.sentence_pair", train(72, 2, 8), tokens=(32, 24)),
 )
 
+
+def _vector(source, network, *small, **inputs) -> Family:
+    """Return a family whose network is another one, with its weights in one vector."""
+    name = f"{network.split('.')[1]}_in_one_vector"
+    return source("reshaped.one_vector", *small, name=name, inner=network, **inputs)
+
+
+MORE = (
+    _nlp("reshaped.flat_encoder", forward(64, 2, 4), train(96, 1, 4, "float32")),
+    _nlp("reshaped.flat_decoder", forward(96, 2, 4, "float32"), train(64, 2, 4)),
+    _nlp("reshaped.flat_translator", forward(64, 1, 8), train(96, 1, 2), tokens=(24, 16)),
+    _nlp("reshaped.token_experts", forward(64, 2, 4, "float32"), train(96, 1, 2)),
+    _vector(_nlp, "language.gpt", forward(96, 2, 4), train(64, 1, 4, "float32")),
+    _vector(_nlp, "language.mixture_of_experts", train(64, 1, 4)),
+    _vector(_nlp, "language.conformer", train(64, 1, 2), forward(96, 2, 4, "float32")),
+    _xla("reshaped.diffusion", forward(32, 2, 4), train(16, 1, 4, "float32"), floats=(*IMAGE, (32,))),
+    _xla("reshaped.sub_pixel", forward(32, 3, 4), train(16, 2, 4)),
+    _xla("reshaped.masked_autoencoder", forward(96, 2, 4), train(64, 1, 4), floats=PATCHED_IMAGE),
+    _xla("reshaped.axial", forward(64, 2, 4), train(32, 1, 4, "float32")),
+    _xla("reshaped.frames", forward(48, 2, 4), train(24, 1, 4), floats=((6, 16, 16, 4),)),
+    _table("reshaped.interactions", forward(48, 3, 16, "float32"), train(32, 2, 16)),
+    _vector(_xla, "classifiers.resnet_basic", train(24, 2, 4), forward(32, 4, 8, "float32")),
+    _vector(_xla, "classifiers.mobilenet", train(32, 2, 4)),
+    _vector(_xla, "classifiers.mixer", train(64, 2, 4), floats=PATCHED_IMAGE),
+    _vector(_xla, "images.unet", train(16, 1, 2)),
+    _vector(_xla, "decisions.perceptron", train(64, 3, 16), floats=((200,),)),
+)
+"""Families of the size ``more``: reshapes are as common in them as in the real files."""
+
 HELD_OUT = {
     VALID: (
         *("squeeze_excite", "squeezenet", "segmenter", "window_transformer", "gru"),
@@ -288,5 +317,5 @@ Of the pairs of one family and one kind of step, a third are closer: they differ
 """
 
 _SPLIT = {name: split for split, names in HELD_OUT.items() for name in names}
-FAMILY_SPLIT = {(family.source, family.name): _SPLIT.get(family.name, TRAIN) for family in FAMILIES}
+FAMILY_SPLIT = {(family.source, family.name): _SPLIT.get(family.name, TRAIN) for family in FAMILIES + MORE}
 """Split by source and family."""
