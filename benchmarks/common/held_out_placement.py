@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, list_programs
 from fastslow.core.errors import SettingsError
@@ -27,6 +28,7 @@ _COUNTS, _DIVISORS, _MEMORY = (2, 4, 8), (1, 16, 256), 1.25
 _HEATS = (1e-2, 3e-3, 1e-3, 3e-4)  # first temperatures over the cost
 _OF_THE_ZOO = ("gpt_", "inception_resnet_", "inflated_inception_", "lstm_", "translator_", "wavenet_")
 _LARGEST = 1500  # units of a problem to learn from
+_RESAMPLES = 10_000
 
 
 def held_out(zoo: list[str]) -> list[PlacementProblem]:
@@ -106,3 +108,11 @@ def long_search(problem: PlacementProblem, evaluations: int, seed: int) -> float
     )
     record(problem.name, cost)
     return cost
+
+
+def ratio(table: pd.DataFrame, one: str, other: str) -> str:
+    """Return the ratio of two geometric means with its 95 % interval, bootstrap over problems."""
+    away = (table[one] - table[other]).dropna().to_numpy()
+    rows = np.random.default_rng(0).integers(len(away), size=(_RESAMPLES, len(away)))
+    low, high = np.quantile(away[rows].mean(1), [0.025, 0.975])
+    return f"{np.exp(away.mean()):.3f} ({np.exp(low):.3f} to {np.exp(high):.3f})"

@@ -22,7 +22,7 @@ def every(problem):
 
 @pytest.mark.parametrize("task", ["placement", "scheduling"])
 def test_a_search_stands_beside_an_annealing_of_as_many_evaluations(task):
-    settings = PlaceSettings(task=task, updates=1, samples=8, hidden=8, search=120)
+    settings = PlaceSettings(task=task, updates=1, samples=8, search=120)
     graph = random_graph(0, 8)
     problem = PlacementProblem(graph, 2, DEVICE)
     if task == "scheduling":
