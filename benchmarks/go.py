@@ -61,6 +61,7 @@ PAIRS = (
     ("GO without learning", "regions"),
     ("GO without learning", "SA"),
     ("GO, then search", "GO"),
+    ("best known", "GO without learning"),
 )
 
 
@@ -187,7 +188,11 @@ def _unseen(problem: PlacementProblem, options) -> dict:
 def ratios(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the ratios of geometric means of pairs of columns, with 95 % intervals over the programs."""
     logarithms = np.log(frame.select_dtypes("number"))
-    pairs = [(f"{one}{count}", f"{other}{count}") for one, other in PAIRS for count in ("", " 50", " 200")]
+    pairs = dict.fromkeys(
+        tuple(name + count * (name + count in logarithms) for name in pair)
+        for pair in PAIRS
+        for count in ("", " 50", " 200")
+    )
     return pd.DataFrame(
         {"": f"{one} / {other}", "ratio (95 % interval)": ratio(logarithms, one, other)}
         for one, other in pairs
