@@ -39,16 +39,7 @@ TABLE = {
     "needs": ("placement",),
     "sample": False,
     "commands": (
-        (
-            "--sections",
-            "unseen",
-            "latency",
-            "doppler",
-            "--updates",
-            "60",
-            "--keep",
-            "benchmarks/results/go.json",
-        ),
+        ("--sections", "unseen", "latency", "doppler", "--updates=60", "--keep=benchmarks/results/go.json"),
     ),
 }
 DEVICE = DEVICES["p100"]
