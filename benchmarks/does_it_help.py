@@ -52,6 +52,7 @@ from fastslow_programs.ranking.models import Models
 from fastslow_programs.ranking.named_choices import name_choices
 from fastslow_programs.ranking.packaged import packaged_models
 from fastslow_programs.ranking.rules import best_rule
+from fastslow_programs.ranking.trust import TOLD
 
 COMPILER, DEVICE, TPU = LABELS = "compiler", "device", "tpu"
 TABLE = {
@@ -139,7 +140,7 @@ def evaluate(case: Case, models: Models, draws: int) -> dict:
     facts = {"configurations": len(ranked), "within 1 %": np.mean(scores <= 1.01 * best)}
     facts |= {"ceiling": kendall_tau(scores, chooses), "trained on": str(trust.trained_on)}
     facts |= {"distance": trust.nearest, "low": np.nan, "high": np.nan, "default": np.nan}
-    facts |= dict(zip(("low", "high"), trust.band or (), strict=False))
+    facts |= dict(zip(("low", "high"), trust.band(TOLD) or (), strict=False))
     if default.config is not None:
         facts["default"] = scores[ranked == graph.config_row[default.config]][0] / best - 1
     facts |= {

@@ -103,8 +103,8 @@ def searches_page(title: str, group: dict) -> str:
     ratios = {w: f"{ratio:.1f}" for w, ratio in group["best unguided over guided"].items()}
     middle, smallest, largest = group["configurations"]
     text = (
-        f"Programs: {group['programs']}, of {smallest} to {largest} configurations (median {middle}), of which "
-        f"{group['within 1 %']:.1%} (median) are within 1 %. Evaluations needed, mean (quartiles)."
+        f"Programs: {group['programs']}, of {smallest} to {largest} configurations (median {middle}), of "
+        f"which {group['within 1 %']:.1%} (median) are within 1 %. Evaluations needed, mean (quartiles)."
     )
     rows.append({"strategy": f"best unguided over {GUIDED}", **ratios})
     return f"## {title}\n\n{text}\n\n{report.table(rows)}"

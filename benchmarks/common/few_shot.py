@@ -10,8 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
 
-from fastslow.competition.metrics import ranking_tau
-from fastslow.evaluation.baselines import Columns, GraphRows, best_column, choose_column, fit_ridge
+from fastslow.evaluation.baselines import GraphRows, choose_column, fit_ridge
 from fastslow.features.scaling import standardise
 
 ROUNDS = 200
@@ -117,8 +116,3 @@ def gaussian_process(values: np.ndarray, drawn: np.ndarray, known: np.ndarray) -
         warnings.simplefilter("ignore", ConvergenceWarning)  # a scale at its bound is none that matters
         fitted = GaussianProcessRegressor(kernel).fit(values[drawn], rank_labels(known))
     return fitted.predict(values)
-
-
-def best_in_hindsight(config_feat: np.ndarray, runtime: np.ndarray) -> Columns:
-    """Return the column that ranks a program best, chosen on the runtimes that it is scored on."""
-    return best_column(np.array([ranking_tau(runtime, column) for column in config_feat.T]))

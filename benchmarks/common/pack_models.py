@@ -155,10 +155,10 @@ fastest. The first rows are trivial rules. Valid programs chose the weights; no 
 
 ## Limits
 
-- On measured programs the models may fail: Kendall's tau 0.68 on AlexNet, -0.03 and 0.23 on two 3-D U-Nets
-  (`benchmarks/tables/zero_shot.md`). A single feature scored 0.54, 0.42 and 0.16 there.
+- On measured programs the models may fail: Kendall's tau 0.69 on AlexNet, 0.10 and 0.25 on two 3-D U-Nets
+  (`benchmarks/tables/few_shot.md`). A single feature that was fitted to 16 runtimes has 0.68, 0.28 and 0.16.
 - The sample's programs are small. `fastslow rank` names opcodes and sizes that no train program has, the
-  distance to the nearest one, and a band for the score at that distance.
+  distance to the nearest one, bands for the score at that distance, and how sure each configuration is.
 - The models rank for TPU v3. No table measures them on other generations.
 
 ## Licence

@@ -1,4 +1,4 @@
-"""Labelled files, and the models and trivial rules of a finished run that predict them."""
+"""Labelled files, and the models of a finished run that predict them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,9 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, Collection
-from fastslow.core.artifacts import read_manifest
 from fastslow.core.npz_io import read_arrays
-from fastslow.evaluation.baselines import Baseline, fit_baselines
 from fastslow.features.store import Features, Graph
 from fastslow.features.unseen import UnseenGraphs
 from fastslow_programs.ranking.inference import FinishedRun
@@ -28,7 +26,7 @@ def labelled_files(root: Path) -> Iterator[tuple[Collection, Path]]:
 
 
 class Pretrained:
-    """Models and trivial rules of a finished run for one collection.
+    """Models of a finished run for one collection.
 
     Args:
         runs: Folder of the run of ``make submit``.
@@ -36,15 +34,12 @@ class Pretrained:
 
     Attributes:
         features: Its features.
-        models: Model by member of its ensemble.
-        baselines: The baselines, chosen on its train graphs.
+        ensemble: Folder of its ensemble.
     """
 
     def __init__(self, runs: Path, collection: Collection):
         self.ensemble = runs / f"ensemble-{collection.slug}"
         self.features = Features(runs.parents[1] / "features" / runs.name / collection.slug)
-        self.models = {name: m["model"] for name, m in read_manifest(self.ensemble)["members"].items()}
-        self.baselines: dict[str, Baseline] = fit_baselines(self.features)
         self._run = FinishedRun(self.ensemble)
 
     def predict(self, graph: Graph) -> dict[str, np.ndarray]:

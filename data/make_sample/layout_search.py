@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from fastslow_programs.compiler.layout_choices import (
     Configuration,
     TiedChoice,
-    cross,
     default_configuration,
     draw_configuration,
     mutate,
@@ -85,5 +84,6 @@ class Search:
             return draw_configuration(self.choices, rng)
         configuration = rng.choice(parents)
         if rng.random() < CROSSOVER:
-            configuration = cross(configuration, rng.choice(parents), rng)
+            pairs = zip(configuration, rng.choice(parents), strict=True)
+            configuration = tuple(rng.choice(pair) for pair in pairs)  # uniform crossover
         return mutate(configuration, self.choices, rng, rng.choice(MUTATION_RATES))

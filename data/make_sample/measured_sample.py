@@ -19,7 +19,6 @@ import pandas as pd
 
 from fastslow.competition.catalog import SPLITS
 from fastslow.competition.metrics import kendall_tau
-from fastslow.competition.schema import DEFAULTS
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.progress import progress
@@ -162,7 +161,7 @@ class MeasuredProgram:
         halves.columns = ["first", "second"]
         halves.insert(0, "config_index", range(len(halves)))
         halves.insert(0, "ID", f"{graph.collection}:{graph.name}")
-        return replace(graph, arrays=graph.arrays | {DEFAULTS: encode_defaults(self.nodes)}), halves
+        return replace(graph, arrays=graph.arrays | encode_defaults(self.nodes)), halves
 
 
 def row_major_nodes(module: Module) -> list[ConfigurableNode]:

@@ -35,7 +35,7 @@ def test_finished_parts_are_read_again(tmp_path, monkeypatch):
     path = tmp_path / "kept.json"
     assert Kept(path).part("a", lambda: {"x": 1}) == {"x": 1}
     assert Kept(path).part("a", lambda: pytest.fail("made again")) == {"x": 1}
-    script, options = str(BENCHMARKS / "zero_shot.py"), argparse.Namespace(quick=False, draws=1)
+    script, options = str(BENCHMARKS / "few_shot.py"), argparse.Namespace(quick=False, draws=1)
     monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
     (tmp_path / "run" / "member").mkdir(parents=True)
     (tmp_path / "run" / "member" / "manifest.json").write_text("1")

@@ -11,6 +11,7 @@ from tests.helpers.cases import cases
 
 from fastslow.core.errors import DataError
 from fastslow.evaluation.ensemble_weights import min_max
+from fastslow_programs.ranking import known_runtimes
 from fastslow_programs.ranking.known_models import Configurations, Encoder, Known, Stack
 from fastslow_programs.ranking.known_runtimes import check_known, learn, read_known
 
@@ -124,21 +125,24 @@ def test_probabilities_are_calibrated_on_simulated_programs():
         rng = np.random.default_rng(seed)
         order = rng.permutation(CONFIGS)
         found = learn(made, drawn(measure, order[:40]))
-        for one, other in rng.choice(order[40:], (100, 2)).tolist():
-            chance = found.probability_faster(one, other)
+        for other in rng.choice(order[40:], 100).tolist():
+            one, chance = order[40], found.faster(other)[order[40]]
             expected.append(max(chance, 1 - chance))
             right.append((chance > 0.5) == (true[one] < true[other]))
     assert abs(np.mean(expected) - np.mean(right)) < 0.08
 
 
-def test_the_probability_is_of_students_t():
+def test_the_probability_is_of_students_t(monkeypatch):
     made, _, measure = program(9, noise=0.05)
     found = learn(made, drawn(measure, np.arange(30)))
     covariance = found.stack.covariance(found.inputs.take(np.array([40, 50])))
     scale = np.sqrt(np.array([1, -1]) @ covariance @ [1, -1])
     law = t(found.stack.degrees, found.mean[40] - found.mean[50], scale)
-    assert found.probability_faster(40, 50) == pytest.approx(law.cdf(0))
-    assert found.probability_faster(50, 40) == pytest.approx(law.sf(0))
+    assert found.faster(50)[40] == pytest.approx(law.cdf(0))
+    assert found.faster(40)[50] == pytest.approx(law.sf(0)) and found.faster(40)[40] == 0.5
+    whole = found.faster(50)
+    monkeypatch.setattr(known_runtimes, "_BLOCK", 7)
+    np.testing.assert_allclose(found.faster(50), whole)
 
 
 def test_the_score_to_expect_is_for_labels_as_noisy_as_the_known_ones():
@@ -166,7 +170,7 @@ def test_degenerate_programs_are_ranked():
         warnings.simplefilter("error")
         for given, config in ((plain, [0, 1]), (made, [3]), (made, [3, 3]), (bare, [1, 2]), (plain, [1])):
             found = learn(given, pd.DataFrame({"config": config, "runtime": 2.0}))
-            assert np.isfinite(found.mean).all() and 0 <= found.probability_faster(0, 1) <= 1
+            assert np.isfinite(found.mean).all() and 0 <= found.faster(1)[0] <= 1
             assert np.isfinite(found.stack.predict(found.inputs)[1]).all() and found.words()
 
 

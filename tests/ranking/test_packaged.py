@@ -58,6 +58,15 @@ def test_they_predict_as_the_run_did(packed):
         assert all(np.array_equal(vars(own)[key], vars(again)[key]) for key in vars(own))
 
 
+def test_the_solution_of_other_data_than_the_run_is_left_out(home):
+    whole, path = Seen.of(resolve("runs/smoke"), "layout"), resolve("data/sample/solution.csv")
+    path.write_text(path.read_text().rstrip().rpartition("\n")[0] + "\n")
+    cut = Seen.of(resolve("runs/smoke"), "layout")
+    path.unlink()
+    valid = Seen.of(resolve("runs/smoke"), "layout")
+    assert [len(own.score) for own in (whole, cut, valid)] == [8, 7, 4]
+
+
 def test_a_damaged_archive_or_file_is_refused(packed):
     archive, *_ = packed
     weights = next(runs_folder().glob("gnn-*/model.pt"))

@@ -24,7 +24,6 @@ from fastslow_programs.ranking.rank import (
     FACTS,
     IMPOSED,
     PAGE,
-    PICTURES,
     TABLE,
     rank_source,
     write_ranking,
@@ -67,7 +66,7 @@ def test_a_test_file_gives_the_row_of_the_submission(home, collection):
     assert order[: len(row)] == row
     known = collection.kind == "layout"  # a random file has its default file beside it
     assert ranking.run == f"smoke/ensemble-{collection.slug}" and (ranking.default is not None) == known
-    assert list(ranking.weights) == list(ranking.table.columns[3:-1])
+    assert list(ranking.weights) == list(ranking.table.columns[3:-1].drop("faster", errors="ignore"))
 
 
 def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
@@ -76,9 +75,9 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     table, folder = ranking.table, resolve("data/converted/rankings/dots")
     assert not folder.exists(), "nothing is written before it is asked for"
     assert write_ranking(ranking, settings) == folder
-    assert {*PICTURES, PAGE, FACTS} < {path.name for path in folder.iterdir()}
+    assert {PAGE, FACTS} < {path.name for path in folder.iterdir()}
     facts = read_json(folder / FACTS)
-    assert facts["words"] == ranking.words() and facts["trained_on"] is ranking.trust.trained_on
+    assert facts["words"] == ranking.words() and facts["trust"]["trained_on"] is ranking.trust.trained_on
     assert (folder / PAGE).read_text().count("data:image/png;base64,") == 2
     assert sorted(table["config"]) == list(range(len(table))) and len(table) == 40
     assert table["prediction"].is_monotonic_increasing and ranking.default is None
@@ -215,7 +214,9 @@ def test_known_runtimes_decide_the_order(home, dots, tmp_path):
     after = rank_source(RankSettings(source=dots, configs=40, known=str(tmp_path / "known.csv")))
     truth = runtime.set_axis(before.table["config"])[after.table["config"]].to_numpy()
     assert ranking_tau(truth, after.table["prediction"].to_numpy()) > 0.8
-    assert after.learnt.configs == len(known) == after.table["known"].notna().sum()
+    assert len(known) == after.table["known"].notna().sum()
+    assert any(sentence.startswith("sure: ") for sentence in after.words())
+    np.testing.assert_array_equal(after.table["faster"], after.faster(0)[after.table["config"]])
     assert any(sentence.startswith("known runtimes: 20, of 20") for sentence in after.words())
     ids = before.table.set_index("config")["id"]
     same = known.assign(id=ids[known["config"]].to_numpy(), config=0)  # the identity counts, not the position

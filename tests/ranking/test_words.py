@@ -1,4 +1,4 @@
-"""The sentences of a ranking: changes are sure and imposable, effects are sorted, agreement is counted."""
+"""The sentences of a ranking: changes are sure and imposable, effects are sorted, probabilities are told."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,6 +11,7 @@ from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.named_choices import NamedChoice
 from fastslow_programs.ranking.result import Imposed, Ranking, make_table
 from fastslow_programs.ranking.rules import Rule, best_rule
+from fastslow_programs.ranking.trust import Trust
 
 
 def ranking(imposed=(0, 1), known=True):
@@ -54,9 +55,26 @@ def test_advice_that_the_estimates_refute_is_withdrawn(cycles, left):
     assert estimated.changes()["choice"].tolist() == left
 
 
-def test_members_and_the_rule_are_compared_with_the_ranking():
+def test_how_sure_the_fastest_is_is_told_of_the_default_and_of_all_others():
+    own = replace(ranking(), trust=Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), []))
+    first = int(own.table["config"].iloc[0])
+    slower = own.faster(first)
+
+    def sure(**changed):
+        return [w for w in replace(own, **changed).words() if w.startswith("sure: ")]
+
+    others = f"than {(slower < 0.2).sum()} of 159 others with at least 80%; equal runtimes count half"
+    chance = f"with a probability of {1 - slower[0]:.0%}, and"
+    assert sure() == [f"sure: configuration {first} is faster than the default {chance} {others}"]
+    unknown = sure(compared_with=Default(0, "x", known=False))
+    assert unknown == [sure()[0].replace("the default", "configuration 0")]
+    for default in (Default(first, "it"), Default(None, "none", known=False)):
+        assert sure(compared_with=default) == [f"sure: configuration {first} is faster {others}"]
+    assert sure(trust=replace(own.trust, scores=np.zeros(3))) == sure(trust=None) == []
+
+
+def test_the_rule_is_compared_with_the_ranking():
     words = " ".join(ranking().words())
-    assert "two of the 2 members is -1.00 on average (-1.00 to -1.00); 1 of them have" in words
     assert "copies, ascending (valid programs: 0.700, models 0.800) agrees" in words
     assert "by Kendall's tau 1.00; its fastest is in place 1 here" in words
     strongest = [w for w in ranking().words() if w.startswith("effect: ")]
@@ -66,7 +84,7 @@ def test_members_and_the_rule_are_compared_with_the_ranking():
 def test_where_runtimes_are_known_the_rule_is_judged_by_them():
     own = ranking()
     known = own.rule.prediction[own.table["config"]] * np.where(own.table["rank"] <= 4, -1, np.nan)
-    learnt = SimpleNamespace(words=lambda: "known runtimes: 4")
+    learnt = SimpleNamespace(words=lambda: "known runtimes: 4", faster=lambda than: np.full(160, 0.5))
     words = " ".join(replace(own, table=own.table.assign(known=known), learnt=learnt).words())
     assert "copies, ascending (Kendall's tau -1.00 on the known runtimes) agrees" in words
 

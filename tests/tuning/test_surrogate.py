@@ -54,7 +54,7 @@ def test_after_one_value_the_prediction_decides(space):
     prediction = np.random.default_rng(3).normal(size=len(space.listed))
     guide = guide_by(space, prediction)
     model = fit(guide, space.listed[:1], [7.0])
-    improvement = guide.improvement(model, space.listed[1:])
+    improvement = guide.promise(model, space.listed[1:])
     assert kendalltau(improvement, prediction[1:])[0] < -0.9
 
 
@@ -64,7 +64,7 @@ def test_expected_improvement_is_that_of_samples(space, rng):
     mean, deviation = predict(guide, model, space.listed[:5])
     samples = norm.rvs(mean, deviation, (200_000, 5), random_state=0)
     of_samples = model._unit * np.maximum(model._best - samples, 0).mean(0)
-    np.testing.assert_allclose(guide.improvement(model, space.listed[:5]), of_samples, rtol=0.1, atol=1e-4)
+    np.testing.assert_allclose(guide.promise(model, space.listed[:5]), of_samples, rtol=0.1, atol=1e-4)
 
 
 def test_equal_values_one_value_and_many_values(space, rng):

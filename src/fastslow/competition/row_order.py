@@ -1,8 +1,9 @@
-"""The order of the configurations in layout test files: two releases hold the same ones in two orders.
+"""The order of the configurations in layout files: two releases hold the same ones in two orders.
 
 A submission ranks positions, so a CSV made from one release is noise for the other, though it passes every
-check of form. Four files of the release of August 2023 are known, by digest; what Kaggle scores since October
-2023 has another order.
+check of form. Four test files and one valid file of the release of August 2023 are known, by digest; what
+Kaggle scores since October 2023 has another order. Predictions that others published for valid files fit one
+release alone too. Labels follow their rows, so a score on valid does not depend on the release.
 """
 
 import hashlib
@@ -12,15 +13,17 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fastslow.competition.catalog import COLLECTIONS, TEST, list_programs
+from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, ProgramFile, list_programs
 from fastslow.core.files import digest
 from fastslow.core.npz_io import stream_rows
 from fastslow.core.progress import progress
 
 Release = Literal["launch", "reordered", "unknown"]
-"""``launch``: a file has its rows in the order of August 2023. ``reordered``: a file has the same
-configurations in another order, and no file has the order of the launch. ``unknown``: none of the known files
-is there."""
+_IN_WORDS: Mapping[Release, str] = {
+    "launch": "that of the launch release (August 2023)",
+    "reordered": "not that of the launch release (August 2023), so of a later one",
+    "unknown": "not known: no file has configurations whose order at the launch (August 2023) is known",
+}
 
 
 class RowOrder(NamedTuple):
@@ -35,8 +38,9 @@ LAUNCH: Mapping[str, RowOrder] = {
     "layout:xla:random:cd708819d3f5103afd6460b15e74eaf3": RowOrder("b533f2ecbcff773e", "9943c75211b4dece"),
     "layout:nlp:default:3a0c5517a87df8d82fd637b83298a3ba": RowOrder("c9865f5fcc69a7c8", "c668f504ee95e043"),
     "layout:nlp:random:23559853d9702baaaacbb0c83fd32266": RowOrder("9250e1baa9e0900c", "111c3d578dddce84"),
+    "layout:xla:default:unet_3d.4x4.bf16": RowOrder("87fe84d304a2fc76", "8530ca1005ed2f36"),
 }
-"""Layout test files of the launch release (Kaggle, 30 August 2023), by their ID."""
+"""Layout files of the launch release (Kaggle, 30 August 2023), by their ID: four of test, one of valid."""
 
 
 def row_order(path: Path) -> RowOrder:
@@ -49,25 +53,34 @@ def row_order(path: Path) -> RowOrder:
     return RowOrder(whole.hexdigest()[:16], hashlib.sha256(b"".join(sorted(rows))).hexdigest()[:16])
 
 
+def layout_files(root: Path, split: str) -> list[ProgramFile]:
+    """Return the layout files of a split that are under a data root."""
+    there = [c for c in COLLECTIONS if c.kind == "layout" and c.folder(root, split).is_dir()]
+    return [program for collection in there for program in list_programs(root, collection, split)]
+
+
 def read_row_orders(root: Path) -> dict[str, RowOrder]:
     """Return the row order of every layout test file under a data root, by the file's ID."""
-    there = [c for c in COLLECTIONS if c.kind == "layout" and c.folder(root, TEST).is_dir()]
-    programs = [program for collection in there for program in list_programs(root, collection, TEST)]
-    few = len(programs) < 10  # a fifth of a second each
-    bar = progress(programs, desc="row order of the test files", unit="file", disable=few)
+    programs = layout_files(root, TEST)
+    bar = progress(programs, desc="row order of the test files", unit="file", disable=len(programs) < 10)
     return {program.id: row_order(program.path) for program in bar}
 
 
-def release_of(orders: Mapping[str, RowOrder]) -> Release:
-    """Return the release that the known files belong to.
-
-    Args:
-        orders: Row orders by ID of the file, as :func:`read_row_orders` returns them.
-    """
-    if any(orders.get(key) == known for key, known in LAUNCH.items()):
+def release_of(root: Path, split: str) -> Release:
+    """Return the release of the layout files of a split under a data root, as far as known files tell it."""
+    orders = [(row_order(p.path), LAUNCH[p.id]) for p in layout_files(root, split) if p.id in LAUNCH]
+    if any(found == known for found, known in orders):
         return "launch"
-    same = [key for key, known in LAUNCH.items() if key in orders and orders[key].rows == known.rows]
-    return "reordered" if same else "unknown"
+    return "reordered" if any(found.rows == known.rows for found, known in orders) else "unknown"
+
+
+def releases_in_words(root: Path) -> str:
+    """Return a line for valid and one for test, where they have layout files, with their release."""
+    return "".join(
+        f"row order of the layout files of {split}: {_IN_WORDS[release_of(root, split)]}\n"
+        for split in (VALID, TEST)
+        if layout_files(root, split)
+    )
 
 
 def digest_of_orders(orders: Mapping[str, RowOrder]) -> dict[str, str]:

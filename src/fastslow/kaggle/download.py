@@ -22,6 +22,7 @@ from fastslow.competition.catalog import (
     Collection,
     get_collection,
 )
+from fastslow.competition.row_order import releases_in_words
 from fastslow.competition.schema import check_schema
 from fastslow.competition.submission_csv import SAMPLE
 from fastslow.core.errors import DataError, SettingsError, explain_storage
@@ -154,6 +155,7 @@ def download(settings: DownloadSettings) -> list[Path]:
             _from_google(root, missing, settings.keep_archives, settings.base_url)
         if missing or not (root / PROVENANCE).exists():
             record_provenance(root, KAGGLE if from_kaggle else GOOGLE, map(str, missing))
+            print(releases_in_words(root), end="", flush=True)
             if doubt := warn_of_release(root):
                 print(f"warning: {doubt}", flush=True)
     new = [split.folder(root) for split in missing]

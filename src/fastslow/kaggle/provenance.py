@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fastslow.competition.catalog import COLLECTIONS, TEST
-from fastslow.competition.row_order import Release, digest_of_orders, read_row_orders, release_of
+from fastslow.competition.catalog import TEST
+from fastslow.competition.row_order import digest_of_orders, layout_files, read_row_orders, release_of
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import write_json
 from fastslow.core.records import Record, read_record
@@ -30,35 +30,23 @@ class _Source(Record):
     downloaded: str
 
 
-class _Order(Record):
-    order: str
-    rows: str
-
-
 class _Provenance(Record):
     sources: dict[str, _Source]
-    row_order: dict[str, _Order]
-    release: Release
 
 
-def record_provenance(root: Path, source: str, splits: Iterable[str]) -> Release:
+def record_provenance(root: Path, source: str, splits: Iterable[str]) -> None:
     """Write down where new splits are from, and the row order of all layout test files that are there.
 
     Args:
         root: The data root.
         source: ``kaggle`` or ``google``.
         splits: The new splits, as ``layout:xla:random test``.
-
-    Returns:
-        The release, as far as the files tell.
     """
     path, now = root / PROVENANCE, datetime.now(UTC).isoformat(timespec="seconds")
     sources = _read_sources(root) | {split: {"source": source, "downloaded": now} for split in splits}
-    orders = read_row_orders(root)
-    release = release_of(orders)
-    facts = {key: value._asdict() for key, value in sorted(orders.items())}
-    write_json(path, {"sources": dict(sorted(sources.items())), "row_order": facts, "release": release})
-    return release
+    facts = {key: value._asdict() for key, value in sorted(read_row_orders(root).items())}
+    own = {"sources": dict(sorted(sources.items())), "row_order": facts, "release": release_of(root, TEST)}
+    write_json(path, own)
 
 
 def _read_sources(root: Path) -> dict[str, dict[str, str]]:
@@ -69,15 +57,13 @@ def _read_sources(root: Path) -> dict[str, dict[str, str]]:
 
 def _all_from_kaggle(root: Path) -> bool:
     """Return whether all layout test files are recorded as downloaded from Kaggle."""
-    recorded = _read_sources(root)
-    there = [c for c in COLLECTIONS if c.kind == "layout" and c.folder(root, TEST).is_dir()]
-    sources = [recorded.get(f"{collection.name} {TEST}", {}).get("source") for collection in there]
-    return set(sources) <= {KAGGLE}
+    recorded, names = _read_sources(root), {file.collection.name for file in layout_files(root, TEST)}
+    return all(recorded.get(f"{name} {TEST}", {}).get("source") == KAGGLE for name in names)
 
 
 def warn_of_release(root: Path) -> str:
     """Return what speaks against an upload of a submission made from these data, empty if nothing does."""
-    if release_of(read_row_orders(root)) == "launch":
+    if release_of(root, TEST) == "launch":
         return f"{root}: {LAUNCH_RELEASE}"
     return "" if _all_from_kaggle(root) else f"{root}: {_UNPROVEN}. {_ALLOW}"
 
@@ -95,11 +81,10 @@ def check_release(csv: Path, record: Mapping, root: Path, unproven_order: bool) 
         DataError: The data belong to the launch release, or to another release than the submission.
         SettingsError: The order is unproven, and nobody said that it is accepted.
     """
-    orders = read_row_orders(root)
-    if release_of(orders) == "launch":
+    if release_of(root, TEST) == "launch":
         remedy = "Move the data away, run `make data` with Kaggle credentials, then `make submit DATA=kaggle`"
         raise DataError(root, LAUNCH_RELEASE, remedy)
-    if record.get("row_order") != digest_of_orders(orders):
+    if record.get("row_order") != digest_of_orders(read_row_orders(root)):
         problem = f"was made from layout test files of another row order than those in {root}"
         raise DataError(csv, problem, "Make the submission again from these data")
     if not (unproven_order or _all_from_kaggle(root)):

@@ -17,6 +17,7 @@ from fastslow.competition.catalog import (
 )
 from fastslow.competition.data_quality import Quality, measure_quality
 from fastslow.competition.reader import file_fingerprint, read_npz
+from fastslow.competition.row_order import releases_in_words
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.memory import step_cores
@@ -132,4 +133,5 @@ def _report(settings: QualitySettings, table: pd.DataFrame) -> None:
         print(doubtful[columns].to_markdown(index=False, floatfmt=".2f"))
     if not known.any():
         print("\nNo graph repeats enough configurations: their noise is not known.")
-    print(f"\na line per graph: {settings.table}")
+    orders = "" if settings.data == "sample" else releases_in_words(settings.root)
+    print(f"\n{orders}a line per graph: {settings.table}")

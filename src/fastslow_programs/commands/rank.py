@@ -9,7 +9,7 @@ from fastslow_programs.ranking.rank import EFFECTS, ENDS, IMPOSED, PAGE, TABLE, 
 from fastslow_programs.ranking.runs import describe_run
 from fastslow_programs.ranking.settings import RankSettings
 
-_SHOWN = ["rank", "config", "prediction", "known", "runtime", "over_default", "estimated_cycles"]
+_SHOWN = ["rank", "config", "prediction", "faster", "known", "runtime", "over_default", "estimated_cycles"]
 _ROWS = 10
 
 
@@ -41,4 +41,5 @@ def rank_program(settings: RankSettings) -> dict[str, Any]:
     files |= {"fastest and slowest": ENDS, "page with figures": PAGE}
     written = {what: folder / name for what, name in files.items() if (folder / name).is_file()}
     print_facts(written)
-    return {"found": ranking.words(), "table": json.loads(table.to_json(orient="records")), **written}
+    found = {"found": ranking.words(), "trust": ranking.trust and ranking.trust.facts()}
+    return {**found, "table": json.loads(table.to_json(orient="records")), **written}

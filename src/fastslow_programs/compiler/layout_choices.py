@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastslow.competition.layouts import ROLES
+from fastslow.competition.schema import DEFAULTS
 from fastslow_programs.compiler.layout_constraints import is_default
 from fastslow_programs.compiler.layout_space import ConfigurableNode, Layout, Layouts, NodeChoice, encode
 
@@ -74,8 +75,8 @@ def default_configuration(choices: list[TiedChoice]) -> Configuration:
     return tuple(choice.default for choice in choices)
 
 
-def encode_defaults(nodes: list[ConfigurableNode]) -> np.ndarray | None:
-    """Return the compiler's own layouts as a row of ``node_config_default``; None where it was not asked.
+def encode_defaults(nodes: list[ConfigurableNode]) -> dict[str, np.ndarray]:
+    """Return the compiler's own layouts as a row of ``node_config_default``; empty where it was not asked.
 
     (K, 18) float32 as of :func:`fastslow_programs.compiler.layout_space.encode`, -1 for a tensor whose own
     layout is none of its options.
@@ -89,7 +90,7 @@ def encode_defaults(nodes: list[ConfigurableNode]) -> np.ndarray | None:
                     if layout and is_default(node, role, layout):
                         own[role] = layout
         layouts[node.node] = tuple(own)
-    return encode(layouts, nodes) if any(node.default for node in nodes) else None
+    return {DEFAULTS: encode(layouts, nodes)} if any(node.default for node in nodes) else {}
 
 
 def layouts_of(configuration: Configuration, choices: list[TiedChoice]) -> Layouts:
@@ -116,11 +117,6 @@ def mutate(
         _draw(choice, rng) if rng.random() < rate else option
         for option, choice in zip(configuration, choices, strict=True)
     )
-
-
-def cross(one: Configuration, other: Configuration, rng: random.Random) -> Configuration:
-    """Return the uniform crossover of two configurations: each choice as in either, equally likely."""
-    return tuple(rng.choice(pair) for pair in zip(one, other, strict=True))
 
 
 def _draw(choice: TiedChoice, rng: random.Random) -> int:

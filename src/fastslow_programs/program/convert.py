@@ -20,7 +20,6 @@ from fastslow.competition.catalog import TEST, ProgramFile, get_collection
 from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.opcodes import NEAREST, OPCODES, opcode_number
 from fastslow.competition.reader import Program, program_of, read_npz
-from fastslow.competition.schema import DEFAULTS
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
@@ -139,8 +138,7 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
         arrays["node_config_ids"] = np.array([node.node for node in nodes], np.int64)
         arrays["node_config_feat"] = np.stack([encode(layouts, nodes) for layouts in drawn])
         arrays["config_runtime"] = np.array(cycles, np.int64)
-        if (defaults := encode_defaults(nodes)) is not None:
-            arrays[DEFAULTS] = defaults
+        arrays |= encode_defaults(nodes)
     program = program_of(ProgramFile(collection, TEST, settings.npz), arrays, settings.label)
     return ConvertedProgram(
         **vars(program),

@@ -88,7 +88,9 @@ class FinishedRun:
             Predictions per graph, by member and last by the run's own name.
         """
         if self._predictor:
-            self._refuse_other(features)
+            if self.manifest["inputs"].get("features") != features.fingerprint:
+                problem = f"trained on features other than {features.folder}"
+                raise DataError(self.folder, problem, "Give the features of the same run, or train it again")
             return {self.name: self._predictor(features, split)}
         predictions = {name: run.predict(features, split) for name, run in self.members.items()}
         return {**predictions, self.name: self.combine(predictions)}
@@ -107,8 +109,3 @@ class FinishedRun:
                 self.folder, problem, f"Name a run of {', '.join(MODELS)}, or an ensemble of them"
             )
         return MODELS[model](self.folder)
-
-    def _refuse_other(self, features: Features) -> None:
-        if self.manifest["inputs"].get("features") != features.fingerprint:
-            problem = f"trained on features other than {features.folder}"
-            raise DataError(self.folder, problem, "Give the features of the same run, or train it again")

@@ -25,6 +25,7 @@ from fastslow_programs.ranking.known_models import Configurations, Encoder, Inpu
 from fastslow_programs.ranking.named_choices import NamedChoice
 
 KNOWN_COLUMNS = ("config", "runtime")
+_BLOCK = 500  # configurations of one covariance matrix
 _FORM = "Write a CSV file with the columns config (position, from 0) or id, and runtime (above 0)"
 
 
@@ -100,40 +101,33 @@ class Learnt:
         measurements: Number of the measurements.
         stack: The models.
         inputs: All configurations as the models read them.
-        faster: Probability that the fastest configuration is faster than the default; None where it is the
-            default, or the default is not known.
     """
 
     mean: np.ndarray
     measurements: int
     stack: Stack
     inputs: Inputs
-    faster: float | None = None
 
-    @property
-    def configs(self) -> int:
-        """Number of configurations that were measured."""
-        return len(self.stack.left_out)
-
-    def probability_faster(self, one: int, other: int) -> float:
-        """Return the probability that a configuration is faster than another, by their positions.
+    def faster(self, than: int) -> np.ndarray:
+        """Return the probability ``(C,)`` that each configuration is faster than one, by its position.
 
         The size of errors is itself known from few measurements only, so it comes from Student's t (Gelman et
         al., "Bayesian Data Analysis", 3rd edition, 2013, section 3.2).
         """
-        covariance = self.stack.covariance(self.inputs.take(np.array([one, other])))
-        variance = max(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1], 1e-12)
-        return float(stdtr(self.stack.degrees, (self.mean[other] - self.mean[one]) / np.sqrt(variance)))
+        variances = []
+        for rows in np.array_split(np.arange(len(self.mean)), len(self.mean) // _BLOCK + 1):
+            covariance = self.stack.covariance(self.inputs.take(np.r_[than, rows]))
+            variances.append(covariance[0, 0] + covariance.diagonal()[1:] - 2 * covariance[0, 1:])
+        deviations = np.sqrt(np.maximum(np.concatenate(variances), 1e-12))
+        return stdtr(self.stack.degrees, (self.mean[than] - self.mean) / deviations)
 
     def words(self) -> str:
         """Return how many were known and which score to expect, as a sentence."""
-        tau, sure = self.stack.expected_tau, ""
-        if self.faster is not None:
-            sure = f"; faster than the default with probability {self.faster:.2f}"
+        tau = self.stack.expected_tau
         score = "too few to tell the score to expect"
         if tau is not None:
             score = f"expected Kendall's tau on others, if they are measured as these: {tau:.2f}"
-        return f"known runtimes: {self.measurements}, of {self.configs} configurations{sure}; {score}"
+        return f"known runtimes: {self.measurements}, of {len(self.stack.left_out)} configurations; {score}"
 
 
 def learn(configurations: Configurations, known: pd.DataFrame) -> Learnt:

@@ -1,55 +1,36 @@
-"""Figures of a ranking: the predictions, the agreement of the models, and the choices that matter."""
+"""Figures of a ranking: the predictions, and the choices that matter."""
 
-from collections.abc import Mapping
 from textwrap import fill
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fastslow.competition.metrics import kendall_tau
-
 _BARS = 20
 _LABEL_WIDTH, _TITLE_WIDTH = 70, 110  # characters of a line
-_BLUE, _ORANGE, _GREY = "#0072b2", "#e69f00", "0.6"  # for the colour-blind too
+_BLUE, _ORANGE = "#0072b2", "#e69f00"  # for the colour-blind too
 
 
-def plot_predictions(
-    table: pd.DataFrame, weights: Mapping[str, float], default: int | None, title: str
-) -> Figure:
-    """Plot the prediction of every configuration, fastest first, and how each model agrees with the run.
+def plot_predictions(table: pd.DataFrame, default: int | None, title: str) -> Figure:
+    """Plot the prediction of every configuration, fastest first.
 
     Args:
         table: Of a :class:`fastslow_programs.ranking.result.Ranking`.
-        weights: Weight by model.
         default: Position of the configuration that is the default, None where it is not known.
         title: Title of the figure.
     """
     figure = Figure(figsize=(9, 3.8), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    left.plot(table["rank"], table["prediction"], color=_BLUE, drawstyle="steps-mid")
+    axes = figure.subplots()
+    axes.plot(table["rank"], table["prediction"], color=_BLUE, drawstyle="steps-mid")
     if default is not None:
         row = table[table["config"] == default].iloc[0]
-        left.plot(
+        axes.plot(
             row["rank"], row["prediction"], "o", color=_ORANGE, label=f"default (place {row['rank']:.0f})"
         )
-        left.legend()
+        axes.legend()
     figure.suptitle(fill(title, _TITLE_WIDTH), fontsize=10)
-    left.set(title="lower is predicted faster", xlabel="place in the ranking", ylabel="prediction")
-    taus = {name: kendall_tau(table["prediction"].to_numpy(), table[name].to_numpy()) for name in weights}
-    names = sorted(taus, key=taus.get, reverse=True)
-    labels = [f"{_short(name)} ({weights[name]:.2f})" for name in names]
-    colours = [_BLUE if weights[name] else _GREY for name in names]
-    right.barh(labels, [taus[name] for name in names], color=colours)
-    right.invert_yaxis()
-    right.set(title="agreement with the ranking", xlabel="Kendall's tau (weight in brackets)")
+    axes.set(title="lower is predicted faster", xlabel="place in the ranking", ylabel="prediction")
     return figure
-
-
-def _short(name: str) -> str:
-    """Return ``gnn s0`` for ``gnn-layout-xla-random-s0``."""
-    first, *_, last = name.split("-")
-    return f"{first} {last}" if first != last else name
 
 
 def plot_effects(effects: pd.DataFrame) -> Figure:

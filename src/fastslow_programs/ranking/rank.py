@@ -15,9 +15,7 @@ from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.metrics import fastest_first
 from fastslow.competition.reader import Program
 from fastslow.core.artifacts import commit
-from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, write_json
-from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.features.configs.default_layouts import knows_default_layouts
 from fastslow.features.unseen import UnseenGraphs, build_unseen, read_recipe
@@ -43,7 +41,6 @@ _FROM_COMPILER = "with SET=estimate=10 the compiler names them"
 _FROM_FILE = "they are read from default/SPLIT/NAME.npz beside a random/SPLIT/NAME.npz"
 
 TABLE, EFFECTS, ENDS, IMPOSED = "ranking.csv", "effects.csv", "ends.csv", "imposed.csv"
-PICTURES = "predictions.png", "effects.png"
 PAGE, FACTS = "ranking.html", "ranking.json"
 
 
@@ -67,67 +64,55 @@ def rank_source(
     models = models or read_models(settings.run)
     collection = settings.find_collection()
     run = models.of(collection)  # before a conversion, which may take minutes
-    members = run.members or {run.name: run}
-    with progress(total=2 + len(members), desc=settings.program, unit="step") as bar:
-
-        def step(name: str) -> None:
-            bar.set_postfix_str(name)
-            bar.update()
-
-        bar.set_postfix_str("program")
-        program = read_program(settings.conversion(), settings.estimate > 0)
-        converted = program if isinstance(program, ConvertedProgram) else None
-        if converted:
-            write_npz(converted)  # it says which configuration each row of the ranking is
-        default = _default(settings, program)
-        ids = identify(program)
-        given = known is not None or settings.known
-        known = _known(settings, known, converted, ids)
-        step("features")
-        graphs = build_unseen(run.folder, [program], settings.hlo_folder)
-        predictions = {}
-        for name, member in members.items():
-            step(name)
-            predictions[name] = member.predict(graphs)
-        step("words")
-        name = program.name
-        own = {member: found[name] for member, found in predictions.items()}
-        prediction = run.combine(predictions)[name] if run.members else own[run.name]
-        parts = converted.module.computations if converted else []
-        names = [instruction.name for part in parts for instruction in part.instructions] or None
-        choices = name_choices(program, default, names)
-        learnt = None
-        if known is not None:
-            prediction, learnt = _learn(run, graphs, choices, own, known, default)
-        cycles, default_cycles, failures = {}, None, []
-        if settings.estimate:
-            fastest = fastest_first(prediction, "layout")[: settings.estimate].tolist()
-            (default_cycles, *best), failures = _estimate(settings, converted, default.config, fastest)
-            cycles = dict(zip(fastest, best, strict=True))
-        weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
-        seen = models.seen(run.collection.kind) if known is None else None
-        table = make_table(prediction, own, program.runtime, cycles, program.normalizers)
-        table["id"] = ids[table["config"]]
-        if known is not None:
-            table["known"] = table["config"].map(known.groupby("config")["runtime"].mean())
-        return Ranking(
-            program=settings.program,
-            run=f"{run.folder.parent.name}/{run.name}",
-            models=describe_run(run.folder),
-            table=table,
-            weights=weights or {run.name: 1.0},
-            choices=choices,
-            effects=effects(choices, prediction),
-            compared_with=default,
-            default_cycles=default_cycles,
-            failures=failures,
-            defaults_remedy=_defaults_remedy(run, program),
-            imposed=_imposed(converted, choices, prediction) if converted else None,
-            learnt=learnt,
-            known_from=converted.known_from if converted and not given else "",
-            rule=best_rule(run, graphs, name),
-            trust=seen and seen.judge(run.collection, graphs.graph(TEST, name)),
-        )
+    program = read_program(settings.conversion(), settings.estimate > 0)
+    converted = program if isinstance(program, ConvertedProgram) else None
+    if converted:
+        write_npz(converted)  # it says which configuration each row of the ranking is
+    default = _default(settings, program)
+    ids = identify(program)
+    given = known is not None or settings.known
+    known = _known(settings, known, converted, ids)
+    graphs = build_unseen(run.folder, [program], settings.hlo_folder)
+    name = program.name
+    own = {member: found[name] for member, found in run.predict_members(graphs).items()}
+    prediction = own.pop(run.name) if run.members else own[run.name]
+    parts = converted.module.computations if converted else []
+    names = [instruction.name for part in parts for instruction in part.instructions] or None
+    choices = name_choices(program, default, names)
+    learnt = None if known is None else _learn(run, graphs, choices, own, known)
+    prediction = learnt.mean if learnt else prediction
+    cycles, default_cycles, failures = {}, None, []
+    if settings.estimate:
+        fastest = fastest_first(prediction, "layout")[: settings.estimate].tolist()
+        (default_cycles, *best), failures = _estimate(settings, converted, default.config, fastest)
+        cycles = dict(zip(fastest, best, strict=True))
+    weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
+    seen = models.seen(run.collection.kind) if known is None else None
+    table = make_table(prediction, own, program.runtime, cycles, program.normalizers)
+    table["id"] = ids[table["config"]]
+    if known is not None:
+        table["known"] = table["config"].map(known.groupby("config")["runtime"].mean())
+    ranking = Ranking(
+        program=settings.program,
+        run=f"{run.folder.parent.name}/{run.name}",
+        models=describe_run(run.folder),
+        table=table,
+        weights=weights or {run.name: 1.0},
+        choices=choices,
+        effects=effects(choices, prediction),
+        compared_with=default,
+        default_cycles=default_cycles,
+        failures=failures,
+        defaults_remedy=_defaults_remedy(run, program),
+        imposed=_imposed(converted, choices, prediction) if converted else None,
+        learnt=learnt,
+        known_from=converted.known_from if converted and not given else "",
+        rule=best_rule(run, graphs, name),
+        trust=seen and seen.judge(run.collection, graphs.graph(TEST, name)),
+    )
+    if default.config is not None and (faster := ranking.faster(default.config)) is not None:
+        table["faster"] = faster[table["config"]]
+    return ranking
 
 
 def _known(
@@ -148,18 +133,14 @@ def _learn(
     choices: Sequence[NamedChoice],
     members: dict[str, np.ndarray],
     known: pd.DataFrame,
-    default: Default,
-) -> tuple[np.ndarray, Learnt]:
+) -> Learnt:
     """Join the members' predictions with measured runtimes; equal configurations of a file share them."""
     (name,) = graphs.names(TEST)
     graph = graphs.graph(TEST, name)
     row = graph.config_row
     given = configurations_of(graph, run.collection.kind, graphs.config_columns, choices, members)
     found = learn(given, known.assign(config=row[known["config"]]))
-    best = int(found.mean.argmin())
-    if default.known and best != row[default.config]:
-        found = replace(found, faster=found.probability_faster(best, int(row[default.config])))
-    return graph.expand(found.mean), found
+    return replace(found, mean=graph.expand(found.mean), inputs=found.inputs.take(row))
 
 
 def _imposed(
@@ -205,11 +186,11 @@ def _estimate(
 
 
 def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:
-    """Write the tables, the figures and a page of a ranking.
+    """Write the tables and a page of a ranking.
 
     Returns:
         The folder: ``ranking.csv``, ``effects.csv``, ``ends.csv``, of a program whose configurations were
-        drawn ``imposed.csv``, two figures, ``ranking.html`` with sentences and figures, ``ranking.json``.
+        drawn ``imposed.csv``, ``ranking.html`` with sentences and two figures, ``ranking.json``.
     """
     folder = resolve(settings.folder)
     tables = {TABLE: ranking.table, EFFECTS: ranking.effects, ENDS: ranking.differences(_DESCRIBED)}
@@ -218,12 +199,10 @@ def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:
     for name, table in tables.items():
         with atomic_path(folder / name) as temporary:
             table.to_csv(temporary, index=False)
-    for name, figure in zip(PICTURES, ranking.figures(), strict=False):
-        save_figure(figure, folder / name)
     with atomic_path(folder / PAGE) as temporary:
         temporary.write_text(ranking.page(ranking.program))
     summary = {name: str(value) for name, value in ranking.summary().items()}
     facts = {"settings": settings.asdict(), "commit": commit(), "summary": summary, "words": ranking.words()}
-    facts["trained_on"] = ranking.trust and ranking.trust.trained_on
+    facts["trust"] = ranking.trust and ranking.trust.facts()
     write_json(folder / FACTS, facts)
     return folder

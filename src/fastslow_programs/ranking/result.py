@@ -15,7 +15,7 @@ from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.known_runtimes import Learnt
 from fastslow_programs.ranking.named_choices import NamedChoice, differences, in_words
 from fastslow_programs.ranking.rules import Rule
-from fastslow_programs.ranking.trust import Trust
+from fastslow_programs.ranking.trust import TOLD, Trust
 
 _SENTENCES = 5  # of effects, and of changes
 _SURE = 2  # standard errors
@@ -52,7 +52,8 @@ class Ranking(Shown):
         table: One row per configuration of the file, fastest first: ``rank`` from 1, ``config`` (position in
             the file), ``prediction`` (lower = faster) and the prediction of each member by its name.
             ``runtime`` is there where the file has it, ``over_default`` for a tile, and ``estimated_cycles``
-            where the compiler was asked. ``id`` names a configuration in any draw of the program.
+            where the compiler was asked. ``id`` names a configuration in any draw of the program. ``faster``
+            is the probability that it is faster than ``compared_with``, where there is one.
         weights: Weight by member.
         choices: What the configurations choose.
         effects: What each option does, see :func:`fastslow_programs.ranking.effects.effects`.
@@ -91,7 +92,7 @@ class Ranking(Shown):
         return self.compared_with.config if self.compared_with.known else None
 
     def words(self) -> list[str]:
-        """Return what was found: changes, effects, agreement, the trivial rule, and how far to trust it."""
+        """Return what was found: changes, effects, the trivial rule, and how far to trust it."""
         facts = self.summary()
         start = f"{self.program}: {len(self.table):,} configurations of {facts['choices']} choices"
         found = [
@@ -101,12 +102,11 @@ class Ranking(Shown):
             *self._changes(),
             *self._largest_effects(),
         ]
-        if len(self.weights) > 1:
-            found.append(self._agreement())
         if self.rule:
             found.append(self._beside_the_rule(self.rule))
         if self.trust:
             found += self.trust.words()
+        found += self._sureness()
         told = ("run", "members", "configurations", "choices", "fastest", "default")
         return found + [f"{name}: {fact}" for name, fact in facts.items() if name not in told]
 
@@ -115,7 +115,7 @@ class Ranking(Shown):
         from fastslow_programs.ranking.plots import plot_effects, plot_predictions
 
         title = f"{self.program}, ranked by {self.models}"
-        predictions = plot_predictions(self.table, self.weights, self.default, title)
+        predictions = plot_predictions(self.table, self.default, title)
         return [predictions, *([plot_effects(self.effects)] if len(self.effects) else [])]
 
     def changes(self) -> pd.DataFrame:
@@ -155,16 +155,6 @@ class Ranking(Shown):
         order = (-self.effects["effect"].abs()).sort_values(kind="stable").index[:_SENTENCES]
         return [f"effect: {_effect_in_words(row)}" for row in self.effects.loc[order].itertuples()]
 
-    def _agreement(self) -> str:
-        values = [self.table[name].to_numpy() for name in self.weights]
-        taus = [kendall_tau(a, b) for i, a in enumerate(values) for b in values[:i]]
-        first = sum(int(own.argmin() == 0) for own in values)
-        return (
-            f"agreement: Kendall's tau between two of the {len(values)} members is {np.mean(taus):.2f} on "
-            f"average ({min(taus):.2f} to {max(taus):.2f}); {first} of them have the same fastest "
-            "configuration as the ranking"
-        )
-
     def _beside_the_rule(self, rule: Rule) -> str:
         own, prediction = self.table["prediction"].to_numpy(), rule.prediction[self.table["config"]]
         scores = f"valid programs: {rule.valid:.3f}, models {rule.own:.3f}"
@@ -177,6 +167,28 @@ class Ranking(Shown):
             f"{kendall_tau(own, prediction):.2f}; its fastest is in place {prediction.argmin() + 1} here"
         )
 
+    def faster(self, than: int) -> np.ndarray | None:
+        """Return the probability ``(C,)`` that each configuration is faster than one; equal ones count half.
+
+        Configurations are named by their position in the file. It is None where it is not known.
+        """
+        if self.learnt:
+            return self.learnt.faster(than)
+        prediction = self.table.sort_values("config")["prediction"].to_numpy()
+        return self.trust.faster(prediction, than) if self.trust else None
+
+    def _sureness(self) -> list[str]:
+        """Say how sure it is that the first configuration is faster than the default and than the others."""
+        first, other = int(self.table["config"].iloc[0]), self.compared_with.config
+        slower = self.faster(first)
+        if slower is None:
+            return []
+        told = f"than {(slower <= 1 - TOLD).sum()} of {len(slower) - 1} others with at least {TOLD:.0%}"
+        if other not in (None, first):
+            name = "the default" if self.compared_with.known else f"configuration {other}"
+            told = f"than {name} with a probability of {1 - slower[other]:.0%}, and {told}"
+        return [f"sure: configuration {first} is faster {told}; equal runtimes count half"]
+
     def differences(self, count: int = 10) -> pd.DataFrame:
         """Return the choices in which the ``count`` fastest and as many slowest differ from the default.
 
@@ -184,16 +196,14 @@ class Ranking(Shown):
             One row per difference: ``rank``, ``config``, ``node``, ``tied`` (number of further nodes that
             choose alike), ``tensor``, ``layout`` (of a tile: bound) and ``default``.
         """
+        total = len(self.table)
+        ends = self.table.iloc[[*range(min(count, total)), *range(max(count, total - count), total)]]
         rows = [
             (rank, config, c.node, c.tied, c.tensor, c.options[c.values[config]], c.options[c.default])
-            for rank, config in self._ends(count)[["rank", "config"]].itertuples(index=False)
+            for rank, config in ends[["rank", "config"]].itertuples(index=False)
             for c in differences(self.choices, config)
         ]
         return pd.DataFrame(rows, columns=["rank", "config", "node", "tied", "tensor", "layout", "default"])
-
-    def _ends(self, count: int) -> pd.DataFrame:
-        total = len(self.table)
-        return self.table.iloc[[*range(min(count, total)), *range(max(count, total - count), total)]]
 
     def estimates(self) -> pd.DataFrame:
         """Return the configurations that the compiler estimated, fewest cycles first; empty if none.

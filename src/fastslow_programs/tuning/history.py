@@ -65,6 +65,13 @@ class History:
         self.taken |= set(self.space.keys(np.array([proposal.codes])))
         self.done.append((proposal, evaluation))
 
+    def beside(self, codes: Sequence[Sequence[int]]) -> "History":
+        """Return the same evaluations with more configurations taken, such as the others of a batch."""
+        own = History(self.space, self.done)
+        rows = np.array(codes, CODE).reshape(-1, len(self.space.choices))
+        own.taken = self.taken | set(self.space.keys(rows))
+        return own
+
     @property
     def codes(self) -> np.ndarray:
         """``(n, G)`` configurations that have a value."""

@@ -53,8 +53,6 @@ def summarise_study(study: Study) -> pd.Series:
         facts["best over default"] = f"{best[1] / default:.4f}"
     if target.evaluator.remark:
         facts["machine"] = target.evaluator.remark
-    if study.guide:
-        facts["candidates scored"] = study.guide.scored
     return pd.Series(facts, name=target.name)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from fastslow.competition.catalog import TEST, ProgramFile
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.reader import Program, file_fingerprint, program_of
-from fastslow.competition.schema import DEFAULTS
 from fastslow.competition.tensors import format_layout
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
@@ -264,9 +263,8 @@ def _pretrained_of_program(
     free,
     space: Space,
 ) -> Pretrained:
-    arrays = graph_arrays(module) | {"node_config_ids": np.array([node.node for node in nodes], np.int64)}
-    if (defaults := encode_defaults(nodes)) is not None:
-        arrays[DEFAULTS] = defaults
+    ids = np.array([node.node for node in nodes], np.int64)
+    arrays = graph_arrays(module) | {"node_config_ids": ids} | encode_defaults(nodes)
     base = encode(layouts_of(tuple(choice.default for choice in tied), tied), nodes)
     place, tables = {node.node: row for row, node in enumerate(nodes)}, []
     for choice in (tied[g] for g in free):

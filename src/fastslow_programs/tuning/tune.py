@@ -44,11 +44,6 @@ class Study:
         return self.kept.history
 
     @property
-    def guide(self) -> Guide | None:
-        """The model's inputs, None for an unguided strategy."""
-        return self.strategy.guide if isinstance(self.strategy, Guided) else None
-
-    @property
     def default(self) -> float | None:
         """Value of the default: as the file states it, or as it was evaluated; None where it is not known."""
         found = self.history.evaluation_of(self.target.space.default)
@@ -188,11 +183,10 @@ def _search(study: Study) -> None:
 def propose(history: History, strategy: Strategy, count: int, seed: int) -> list[Proposal]:
     """Return up to ``count`` new proposals, the default first of all; the same history gives the same."""
     found: list[Proposal] = []
-    asked, default = history, set(history.space.keys(history.space.default[None]))
-    if not default <= history.taken:
-        found = [Proposal(tuple(map(int, history.space.default)), DEFAULT)]
-        asked = History(history.space, history.done)
-        asked.taken |= default
+    default = tuple(map(int, history.space.default))
+    asked = history.beside([default])
+    if asked.taken > history.taken:
+        found = [Proposal(default, DEFAULT)]
     if len(found) < count:
         found += strategy.propose(asked, count - len(found), np.random.default_rng([seed, len(history)]))
     return found
@@ -212,7 +206,8 @@ def _advance(
     if len(history) < before + given and (history.done[before][0].by == CONFIRMS) == confirms:
         whole = propose(History(history.space, history.done[:before]), strategy, asked, seed)
         for done, _ in history.done[before:]:  # a confirmation measures the default twice
-            whole = _without_one(whole, done.codes)
+            place = next((n for n, proposal in enumerate(whole) if proposal.codes == done.codes), len(whole))
+            whole = whole[:place] + whole[place + 1 :]
         batch = whole[: min(count, before + given - len(history))]
     if not batch:
         batch = propose(history, strategy, count, seed)
@@ -221,8 +216,3 @@ def _advance(
         kept.keep(batch[place], evaluation, (before, asked, given))
         show()
     return len(batch)
-
-
-def _without_one(batch: list[Proposal], codes: tuple[int, ...]) -> list[Proposal]:
-    place = next((n for n, proposal in enumerate(batch) if proposal.codes == codes), len(batch))
-    return batch[:place] + batch[place + 1 :]

@@ -6,7 +6,7 @@ the largest expected improvement, a share is random.
 """
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from scipy.special import ndtr
@@ -14,14 +14,13 @@ from scipy.special import ndtr
 from fastslow_programs.ranking.known_models import Configurations, Encoder, Known, Stack
 from fastslow_programs.tuning.history import History, Proposal
 from fastslow_programs.tuning.search.space import CODE, Space
-from fastslow_programs.tuning.search.strategies import GUIDED, children, fastest, proposals
+from fastslow_programs.tuning.search.strategies import GUIDED, Process, children, fastest, proposals, thinned
 
 CANDIDATES = 2048  # that are scored for each batch
 EXPLORE = 0.05  # share of random configurations in a batch
 GENERATIONS = 4  # of the search among candidates; Ansor's number
 RANDOM_SHARE = f"{GUIDED}: random share"  # who proposed a random configuration of a guided batch
 FRESH = 0.3  # share of random candidates in the first generation
-_MAX_FITTED = 512  # the work is cubic; of more, the fastest half and a sample of the others are fitted
 _REFERENCE, _DRAWN = 4096, 512  # most listed configurations that are the scale; else, number of random ones
 
 Pretrained = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -41,12 +40,8 @@ class Surrogate:
     def __init__(
         self, encoder: Encoder, configurations: Configurations, numbers: np.ndarray, values: np.ndarray
     ):
-        distinct = Known(numbers, values).config
-        if len(distinct) > _MAX_FITTED:
-            fastest, others = np.split(distinct, [_MAX_FITTED // 2])
-            kept = np.append(fastest, np.random.default_rng(0).permutation(others)[: len(fastest)])
-            numbers, values = (own[np.isin(numbers, kept)] for own in (numbers, values))
-        known = Known(numbers, values)
+        kept = np.isin(numbers, thinned(Known(numbers, values).config))
+        known = Known(numbers[kept], values[kept])
         self._stack = Stack(encoder(configurations.take(known.config)), known)
         self._encoder, self._best, self._unit = encoder, float(known.score.min()), known.unit
 
@@ -71,20 +66,16 @@ class Guide:
     Args:
         space: The program's space.
         pretrained: The trained run, None for only the program's own values.
-
-    Attributes:
-        scored: Number of configurations that were scored so far.
     """
 
     def __init__(self, space: Space, pretrained: Pretrained | None = None):
-        self.space, self.pretrained, self.scored = space, pretrained, 0
+        self.space, self.pretrained = space, pretrained
         self._known: dict[bytes, tuple[float, np.ndarray]] = {}
-        self._fitted: tuple[History, int, Surrogate] | None = None
 
     def configurations(self, codes: np.ndarray) -> Configurations:
         """Return configurations ``(n, G)`` with the trained run's predictions and features of them."""
         if self.pretrained is None:
-            return Configurations(codes, self.space.columns(codes), np.zeros((len(codes), 0)))
+            return Configurations(codes, *[np.zeros((len(codes), 0))] * 2)
         keys = self.space.keys(codes)
         new = {key: row for row, key in enumerate(keys) if key not in self._known}
         if new:
@@ -103,19 +94,15 @@ class Guide:
         return Encoder(self.configurations(np.concatenate([space.default[None], drawn])))
 
     def fit(self, history: History) -> Surrogate:
-        """Return the model fitted to a history with at least one value; the last one where nothing is new."""
-        count = len(history.values)
-        if not self._fitted or self._fitted[0] is not history or self._fitted[1] != count:
-            codes = history.codes
-            _, first, numbers = np.unique(self.space.keys(codes), return_index=True, return_inverse=True)
-            model = Surrogate(self.encoder, self.configurations(codes[first]), numbers, history.values)
-            self._fitted = history, count, model
-        return self._fitted[2]
+        """Return the model fitted to a history with at least one value."""
+        codes = history.codes
+        _, first, numbers = np.unique(self.space.keys(codes), return_index=True, return_inverse=True)
+        return Surrogate(self.encoder, self.configurations(codes[first]), numbers, history.values)
 
-    def improvement(self, model: Surrogate, codes: np.ndarray) -> np.ndarray:
-        """Return the expected improvement ``(n,)`` of configurations."""
-        self.scored += len(codes)
-        return model.improvement(self.configurations(codes))
+    def promise(self, model: Surrogate | None, codes: np.ndarray) -> np.ndarray:
+        """Return the expected improvement ``(n,)``; without a model, minus the trained run's prediction."""
+        own = self.configurations(codes)
+        return model.improvement(own) if model else -own.predictions[:, 0]
 
 
 class Guided:
@@ -133,36 +120,29 @@ class Guided:
         self.guide, self.candidates, self.explore = guide, candidates, explore
 
     def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
-        """Propose the candidates of the largest expected improvement, and a random share."""
-        chosen = self.ranked(history, count, rng)[0]
-        chance = rng.binomial(count, self.explore)
-        chosen = chosen[: count - chance]
-        found = proposals(chosen, self.name)
-        taken = history.taken | set(history.space.keys(chosen))
+        """Propose the candidates of the largest expected improvement, and a random share.
+
+        Without a trained run Optuna's process proposes half of a batch. Either search alone needs more than
+        twice the evaluations of the other on some space (``benchmarks/own_space.py``).
+        """
+        found = [] if self.guide.pretrained else Process().propose(history, (count + 1) // 2, rng)
+        history = history.beside([proposal.codes for proposal in found])
+        chosen = self.ranked(history, count - len(found), rng)
+        chance = rng.binomial(count - len(found), self.explore)
+        found += proposals(chosen[: count - len(found) - chance], self.name)
+        taken = history.taken | {key for p in found for key in history.space.keys(np.array([p.codes]))}
         rest = history.space.draw(16 * count, rng)
         return found + proposals(history.space.fresh(rest, taken, count - len(found), rng), RANDOM_SHARE)
 
-    def ranked(self, history: History, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Return new candidates, the most promising first, and the expected improvement of each.
-
-        Before the first value the pre-trained prediction ranks them, and the improvement is 0; without one
-        there are none.
-        """
-        space = history.space
+    def ranked(self, history: History, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Return new candidates, the most promising first; none before the first value without a run."""
+        space, model = history.space, None
         if len(history.values):
             model = self.guide.fit(history)
-
-            def score(codes: np.ndarray) -> np.ndarray:
-                return self.guide.improvement(model, codes)
-        elif self.guide.pretrained:
-
-            def score(codes: np.ndarray) -> np.ndarray:
-                return -self.guide.configurations(codes).predictions[:, 0]
-        else:
-            return np.zeros((0, len(space.choices)), CODE), np.zeros(0)
-        codes, gain = self._search(history, score, rng)
-        order = np.argsort(-gain, kind="stable")[: max(count, 1)]
-        return codes[order], gain[order] if len(history.values) else np.zeros(len(order))
+        elif self.guide.pretrained is None:
+            return np.zeros((0, len(space.choices)), CODE)
+        codes, gain = self._search(history, partial(self.guide.promise, model), rng)
+        return codes[np.argsort(-gain, kind="stable")[: max(count, 1)]]
 
     def _search(self, history: History, score, rng) -> tuple[np.ndarray, np.ndarray]:
         space = history.space

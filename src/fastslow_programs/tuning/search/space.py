@@ -74,16 +74,6 @@ class Space:
         np.put_along_axis(hot, codes.astype(np.int64) + self._offsets, 1.0, 1)
         return hot
 
-    def columns(self, codes: np.ndarray) -> np.ndarray:
-        """Return ``(n, 2 V)`` for the V ordered choices: the place of the option, -1 to 1, and its square.
-
-        With the square a linear model has an optimum within the options (Box and Wilson 1951).
-        """
-        ordered = [choice.ordered for choice in self.choices]
-        middle = (self.options[ordered] - 1) / 2
-        place = (codes[:, ordered] - middle) / np.maximum(middle, 0.5)
-        return np.concatenate([place, place**2], 1)
-
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Sample ``count`` configurations ``(count, G)``, repeats possible.
 

@@ -3,9 +3,13 @@
 A strategy keeps nothing of its own: it reads the history, so a study can be stopped and resumed.
 """
 
+import warnings
+
 import numpy as np
 
 from fastslow_programs.tuning.history import History, Proposal
+from fastslow_programs.tuning.kept_study import import_optuna
+from fastslow_programs.tuning.search.space import CODE
 
 GUIDED = "guided"
 """Name of the strategy whose candidates a model chooses from."""
@@ -13,6 +17,7 @@ MUTATION_RATES = (0.1, 0.3, 0.7)  # probability that a choice is drawn again; on
 CROSSOVER = 0.5  # probability that a configuration has two parents
 ELITE = 8  # number of parents: the fastest configurations so far
 _TRIES = 16  # wishes drawn for each proposal wanted
+MAX_FITTED = 512  # the work of a process is cubic
 
 
 def proposals(codes: np.ndarray, by: str) -> list[Proposal]:
@@ -40,6 +45,44 @@ class Random:
         """
         wishes = history.space.draw(_TRIES * count, rng)
         return proposals(history.space.fresh(wishes, history.taken, count, rng), self.name)
+
+
+class Process:
+    """Optuna's Gaussian process, which learns from the values how much each choice matters.
+
+    Snoek et al. 2012, arXiv 1206.2944; it takes what promises the largest improvement.
+    """
+
+    name = f"{GUIDED}: process"
+
+    def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
+        """Propose a batch, as :meth:`Random.propose`; random configurations while few have a value."""
+        optuna, space = import_optuna(), history.space
+        asked = {
+            f"choice{number}": optuna.distributions.IntDistribution(0, len(choice.options) - 1)
+            if choice.ordered
+            else optuna.distributions.CategoricalDistribution(range(len(choice.options)))
+            for number, choice in enumerate(space.choices)
+        }
+        rows = thinned(np.argsort(history.values, kind="stable"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what is experimental in Optuna
+            study = optuna.create_study(sampler=optuna.samplers.GPSampler(seed=int(rng.integers(2**31))))
+            for codes, value in zip(history.codes[rows].tolist(), np.log(history.values[rows]), strict=True):
+                params = dict(zip(asked, codes, strict=True))
+                study.add_trial(
+                    optuna.trial.create_trial(params=params, distributions=asked, value=float(value))
+                )
+            trials = [study.ask(asked).params for _ in range(count)]
+        wishes = np.array([[params[name] for name in asked] for params in trials], CODE)
+        wishes = np.concatenate([wishes, space.draw(_TRIES * count, rng)])
+        return proposals(space.fresh(wishes, history.taken, count, rng), self.name)
+
+
+def thinned(order: np.ndarray) -> np.ndarray:
+    """Return at most ``MAX_FITTED`` configurations, of an order by speed: most fast ones, few slow ones."""
+    places = (np.linspace(0, 1, MAX_FITTED) ** 2 * (len(order) - 1)).astype(int)
+    return order if len(order) <= MAX_FITTED else order[np.unique(places)]
 
 
 def fastest(history: History, count: int = ELITE) -> np.ndarray:
