@@ -1,14 +1,14 @@
 """GO's placement of programs against rules and searches.
 
 Sections: ``unseen`` (the sample's test programs on drawn machines), ``zoo`` (the shape of GO's table),
-``latency`` (the latency instances of dnn-partitioning), ``doppler`` (the graphs of DOPPLER, with its cost
-model; both in ``../shared/placement``) and ``best`` (long searches, whose costs ``best_known.json`` keeps).
-Runtimes are computed by the models, not measured. Costs are means over the seeds, of unseen programs over the
-split by layers (*human*). *best start* is of fourteen rules; *critical path* is DOPPLER's heuristic; *learned
-list* is the best of the ten placements of the learned list scheduler. *GO* and *GO without learning* start
-from all of these and have the same first weights; *without learned starts* does not learn either. *regions*
-and *SA* anneal, from the best start. With ``--keep FILE`` every row is kept as soon as it is there, and a
-second call goes on. The last line is one JSON object.
+``latency`` and ``doppler`` (public instances in ``../shared/placement``, the latter with their own costs),
+and ``best`` (long searches, whose costs ``best_known.json`` keeps). Runtimes are computed by the models, not
+measured. Costs are means over the seeds. On unseen programs they are relative to the split by layers
+(*human*). *best start* is the best result of fourteen rules, *learned list* the best of the ten placements of
+the learned list scheduler, and *critical path* DOPPLER's heuristic. *GO* and *GO without learning* start from
+the rules and the learned list, with the same first weights. *without learned starts* does not learn either.
+*regions* and *SA* anneal from the best start. With ``--keep FILE`` every row is kept as soon as it is there,
+and a second call goes on. The last line is one JSON object.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """The graphs of DOPPLER (Yao et al., ICLR 2026) as placements, with the cost model of its simulator.
 
 ``../shared/placement/doppler/README.md`` has format, cost model and licence. Devices are eager: a node starts
-in the order in which it is ready, and no transfer waits. Costs are in the simulator's unit. What runs first
-of nodes that are ready at once is not stated: here the longest path. The published times are of a real
+in the order in which it is ready, and no transfer waits. Costs have the simulator's unit. The order of nodes
+that are ready at once is not stated: here the longest path comes first. The published times come from a real
 engine and cannot be compared.
 """
 
