@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import few_shot
+import mixed_searches
 from common.few_shot import PREDICTORS, Measured
 from fastslow.competition.metrics import ranking_tau
 from helpers.competition_files import layout_arrays, write_npz
@@ -62,3 +63,12 @@ def test_points_behind_the_best_rival_are_listed():
     assert points[0]["best"] == pytest.approx(0.65)
     assert {row["rival"]: row["smallest"] for row in ahead}["ridge"] == pytest.approx(-0.15)
     assert {row["rival"]: row["measured"] for row in ahead}["ridge"] == pytest.approx(-0.075)
+
+
+def test_both_searches_are_scored_together_and_apart(home, capsys):
+    assert mixed_searches.opa(np.array([1, 2, 3, 3]), np.array([0, 0, 2, 1])) == 4.5 / 5
+    assert mixed_searches.main(["--runs", "runs/smoke"]) == 0
+    rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
+    assert [row["configurations"] for row in rows[:3]] == ["random", "default", "together"]
+    assert all(0 <= row["ensemble, OPA"] <= 1 for row in rows)
+    assert [isinstance(row["which file, tau"], float) for row in rows[:3]] == [False, False, True]

@@ -1,5 +1,6 @@
 """JAX functions: their cost is that of their HLO, and they run in stages on several devices."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,7 +52,7 @@ print(len(fastslow.load_placed(f"{sys.argv[1]}/jax_functions-make-placement-4").
 
 
 def test_placed_functions_run_on_four_devices_as_on_one(tmp_path, monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
+    monkeypatch.setenv("XLA_FLAGS", f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     words = [sys.executable, "-c", RUN, str(tmp_path), str(Path(__file__).parents[1])]
     found = subprocess.run(words, capture_output=True, text=True)
