@@ -1,10 +1,14 @@
 """GO's placement of programs against rules and searches.
 
 Sections: ``unseen`` (the sample's test programs on drawn machines), ``zoo`` (the shape of GO's table),
-``latency`` (the latency instances of dnn-partitioning, in ``../shared/placement``) and ``best`` (long
-searches, whose costs ``best_known.json`` keeps). Runtimes are computed by the models, not measured. With
-``--keep FILE`` every row is kept as soon as it is there, and a second call goes on. The last line is one JSON
-object.
+``latency`` and ``doppler`` (public instances in ``../shared/placement``, the latter with their own costs),
+and ``best`` (long searches, whose costs ``best_known.json`` keeps). Runtimes are computed by the models, not
+measured. Costs are means over the seeds. On unseen programs they are relative to the split by layers
+(*human*). *best start* is the best result of fourteen rules, *learned list* the best of the ten placements of
+the learned list scheduler, and *critical path* DOPPLER's heuristic. *GO* and *GO without learning* start from
+the rules and the learned list, with the same first weights. *without learned starts* does not learn either.
+*regions* and *SA* anneal from the best start. With ``--keep FILE`` every row is kept as soon as it is there,
+and a second call goes on. The last line is one JSON object.
 """
 
 import argparse
@@ -13,15 +17,17 @@ import json
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import pandas as pd
 import torch
 
-from common.held_out_placement import best_known, held_out, long_search
+from common.doppler_instances import critical_path, doppler_problems
+from common.held_out_placement import best_known, held_out, long_search, ratio
 from common.kept import Kept, finite
 from common.latency_instances import latency_problems
 from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import PLACEMENT_RULES
-from fastslow_placement.go.policy import Policy, Shape
+from fastslow_placement.go.policy import Policy
 from fastslow_placement.go.ppo import Schedule, Trainer, zero_shot
 from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.region_search import anneal_regions
@@ -33,75 +39,80 @@ TABLE = {
     "needs": ("placement",),
     "sample": False,
     "commands": (
-        (
-            "--sections",
-            "unseen",
-            "latency",
-            "--seeds",
-            "0",
-            "--updates",
-            "60",
-            "--keep",
-            "benchmarks/results/go.json",
-        ),
+        ("--sections", "unseen", "latency", "doppler", "--updates=60", "--keep=benchmarks/results/go.json"),
     ),
 }
 DEVICE = DEVICES["p100"]
 SEARCH = 60_000  # evaluations of the search after GO, as ``place`` has by default
+PAIRS = (
+    ("learned list", "best start"),
+    ("learned list", "critical path"),
+    ("GO", "GO without learning"),
+    ("GO without learning", "without learned starts"),
+    ("GO without learning", "regions"),
+    ("GO without learning", "SA"),
+    ("GO, then search", "GO"),
+    ("best known", "GO without learning"),
+)
 
 
-def new_policy(seed: int, shape: Shape | None = None) -> Policy:
+def new_policy(seed: int) -> Policy:
     """Return a policy with the first weights of a seed."""
     torch.manual_seed(seed)
-    return Policy(shape or Shape())
+    return Policy()
 
 
-def learn(problem, updates: int, seed: int = 0, shape: Shape | None = None, policy=None, **schedule) -> Found:
+def learn(problem, updates: int, seed: int = 0, **schedule) -> Found:
     """Train a policy on one problem; return the best decision that it sampled."""
-    policy = policy or new_policy(seed, shape)
-    return Trainer(policy, [problem], Schedule(updates=updates, **schedule), seed).run(updates)[0]
-
-
-def placement_of(name: str) -> PlacementProblem:
-    """Return the placement of a zoo program on its own number of devices."""
-    return zoo_placement(name, DEVICE)
+    return Trainer(new_policy(seed), [problem], Schedule(updates=updates, **schedule), seed).run(updates)[0]
 
 
 def zoo(options) -> list[dict]:
-    """The shape of GO's table on zoo programs; means over the seeds."""
-    return options.kept.rows("zoo", options.programs, lambda name: _compared(placement_of(name), options))
+    """The shape of GO's table on zoo programs, each on its own number of devices."""
+    return options.kept.rows(
+        "zoo", options.programs, lambda name: _compared(zoo_placement(name, DEVICE), options)
+    )
 
 
 def latency(options) -> list[dict]:
     """The same columns for the latency instances of dnn-partitioning."""
-    problems = {problem.name: problem for problem in latency_problems()[: 1 if options.quick else None]}
-    return options.kept.rows("latency", [*problems], lambda name: _compared(problems[name], options))
+    return _public("latency", latency_problems(), options)
+
+
+def doppler(options) -> list[dict]:
+    """The same columns for the graphs of DOPPLER, in the unit of its simulator."""
+    return _public("doppler", doppler_problems(), options)
+
+
+def _public(section: str, found: list[PlacementProblem], options) -> list[dict]:
+    problems = {problem.name: problem for problem in found[: 1 if options.quick else None]}
+    return options.kept.rows(section, [*problems], lambda name: _compared(problems[name], options))
 
 
 def _compared(problem: PlacementProblem, options) -> dict:
-    seeds = options.seeds
+    """Return costs, means over the seeds; searches have as many evaluations as GO."""
     plain = without_learned_starts(problem)
     starts = plain.evaluate(plain.starts).order
-    start = plain.starts[starts.argmin()]
     row = {"program": problem.name, "devices": problem.devices, "groups": len(problem.choices)}
     row["bound"] = problem.bound
-    row |= {rule: best_of(problem, method(problem)[None]).cost for rule, method in PLACEMENT_RULES.items()}
+    rules = PLACEMENT_RULES | {"critical path": critical_path}
+    row |= {name: best_of(problem, rule(problem)[None]).cost for name, rule in rules.items()}
     row["best start"] = float(starts.min())
     row["learned list"] = best_of(problem, problem.learned_starts).cost
-    found = [learn(problem, options.updates, seed) for seed in seeds]
-    evaluations = row["evaluations"] = found[0].evaluations
-    row["GO"] = fmean(f.cost for f in found)
-    row["GO's seeds"] = " ".join(f"{1e3 * f.cost:.4g}" for f in found)
-    for column, own in (("learned starts", problem), ("untrained", plain)):
-        row[column] = fmean(learn(own, options.updates, seed, epochs=0).cost for seed in seeds)
-    row["SA from it"] = fmean(anneal(plain, evaluations, seed, start).cost for seed in seeds)
-    row["SA"] = fmean(anneal(plain, evaluations, seed).cost for seed in seeds)
-    row["regions"] = fmean(anneal_regions(plain, evaluations, seed).cost for seed in seeds)
-    searches = [
-        anneal_regions(problem, SEARCH, seed, own.decision) for seed, own in zip(seeds, found, strict=True)
-    ]
-    row["GO, then search"] = fmean(f.cost for f in searches)
-    return row | {"best known": best_known(problem.name)}
+    found = [learn(problem, options.updates, seed) for seed in options.seeds]
+    count = found[0].evaluations
+
+    def mean(search) -> float:
+        return fmean(search(seed).cost for seed in options.seeds)
+
+    row["GO"] = fmean(own.cost for own in found)
+    row["GO without learning"] = mean(lambda seed: learn(problem, options.updates, seed, epochs=0))
+    row["without learned starts"] = mean(lambda seed: learn(plain, options.updates, seed, epochs=0))
+    row["regions"] = mean(lambda seed: anneal_regions(plain, count, seed))
+    row["SA"] = mean(lambda seed: anneal(plain, count - len(starts), seed, plain.starts[starts.argmin()]))
+    decisions = dict(zip(options.seeds, (own.decision for own in found), strict=True))
+    row["GO, then search"] = mean(lambda seed: anneal_regions(problem, SEARCH, seed, decisions[seed]))
+    return row
 
 
 def without_learned_starts(problem: PlacementProblem) -> PlacementProblem:
@@ -155,18 +166,32 @@ def _unseen(problem: PlacementProblem, options) -> dict:
 
     row["zero-shot"] = mean(lambda seed: zero_shot(new_policy(seed), problem, starts=False))
     start = plain.starts[starts.argmin()]
-    for count in (50, 200) if options.quick else (50, 200, 1500):
+    for count in (50, 200):
         updates = {own: max((count - len(own.starts) - 8) // 8, 1) for own in (problem, plain)}
-        if count < 1500:  # 184 updates of PPO for each program and seed would take most of the time
-            row[f"GO {count}"] = mean(lambda seed, n=updates[problem]: learn(problem, n, seed))
-        for name, own in (("learned starts", problem), ("untrained", plain)):
+        row[f"GO {count}"] = mean(lambda seed, n=updates[problem]: learn(problem, n, seed))
+        for name, own in (("GO without learning", problem), ("without learned starts", plain)):
             row[f"{name} {count}"] = mean(lambda seed, own=own, n=updates[own]: learn(own, n, seed, epochs=0))
         row[f"regions {count}"] = mean(lambda seed, count=count: anneal_regions(plain, count, seed))
         row[f"SA {count}"] = mean(lambda seed, count=count: anneal(plain, count - len(starts), seed, start))
     return row
 
 
-SECTIONS = {f.__name__: f for f in (unseen, zoo, latency, best)}
+def ratios(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the ratios of geometric means of pairs of columns, with 95 % intervals over the programs."""
+    logarithms = np.log(frame.select_dtypes("number"))
+    pairs = dict.fromkeys(
+        tuple(name + count * (name + count in logarithms) for name in pair)
+        for pair in PAIRS
+        for count in ("", " 50", " 200")
+    )
+    return pd.DataFrame(
+        {"": f"{one} / {other}", "ratio (95 % interval)": ratio(logarithms, one, other)}
+        for one, other in pairs
+        if {one, other} <= {*logarithms}
+    )
+
+
+SECTIONS = {f.__name__: f for f in (unseen, zoo, latency, doppler, best)}
 
 
 def main() -> None:
@@ -192,9 +217,9 @@ def main() -> None:
     for name, rows in result.items():
         print(f"\n## {name}\n")
         frame = pd.DataFrame(rows)
-        if "units" in frame:  # costs over the human split
-            frame.loc[len(frame)] = {"program": "**mean**", **frame.mean(numeric_only=True).drop("units")}
         print(frame.to_markdown(index=False, floatfmt=".4g") if rows else "no instances found")
+        if rows:
+            print("", ratios(frame).to_markdown(index=False), sep="\n")
     settings = {key: value for key, value in vars(options).items() if key not in ("keep", "kept")}
     print(json.dumps(finite({"options": settings, **result})))
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, list_programs
 from fastslow.core.errors import SettingsError
@@ -24,9 +25,11 @@ from fastslow_placement.programs.zoo_graphs import zoo_placement
 
 BEST_KNOWN = Path(__file__).resolve().parents[1] / "best_known.json"
 _COUNTS, _DIVISORS, _MEMORY = (2, 4, 8), (1, 16, 256), 1.25
+_MODELS = ("p100", "v100", "tpu-v3", "cpu")  # a further one would draw other machines than have best costs
 _HEATS = (1e-2, 3e-3, 1e-3, 3e-4)  # first temperatures over the cost
 _OF_THE_ZOO = ("gpt_", "inception_resnet_", "inflated_inception_", "lstm_", "translator_", "wavenet_")
 _LARGEST = 1500  # units of a problem to learn from
+_RESAMPLES = 10_000
 
 
 def held_out(zoo: list[str]) -> list[PlacementProblem]:
@@ -63,7 +66,7 @@ def _on_machines(path: Path, count: int) -> Iterator[PlacementProblem]:
 
 def _on_a_machine(path: Path, rng: np.random.Generator) -> PlacementProblem | None:
     """Return the placement of a program on the machine that is drawn; None where it does not fit."""
-    devices, name = int(rng.choice(_COUNTS)), str(rng.choice([*DEVICES]))
+    devices, name = int(rng.choice(_COUNTS)), str(rng.choice(_MODELS))
     divisor, little = int(rng.choice(_DIVISORS)), bool(rng.random() < 0.25)
     base = DEVICES[name]
     rates = ("flops_per_second", "bytes_per_second", "link_bytes_per_second")
@@ -106,3 +109,11 @@ def long_search(problem: PlacementProblem, evaluations: int, seed: int) -> float
     )
     record(problem.name, cost)
     return cost
+
+
+def ratio(table: pd.DataFrame, one: str, other: str) -> str:
+    """Return the ratio of two geometric means with its 95 % interval, bootstrap over problems."""
+    away = (table[one] - table[other]).dropna().to_numpy()
+    rows = np.random.default_rng(0).integers(len(away), size=(_RESAMPLES, len(away)))
+    low, high = np.quantile(away[rows].mean(1), [0.025, 0.975])
+    return f"{np.exp(away.mean()):.3f} ({np.exp(low):.3f} to {np.exp(high):.3f})"

@@ -191,7 +191,7 @@ def _learned(settings: PlaceSettings, problem: Problem) -> Found:
         policy = load_policy(resolve(settings.policy))
     else:
         torch.manual_seed(settings.seed)
-        policy = Policy(settings)
+        policy = Policy()
     with torch_threads(settings.threads), progress(total=settings.updates, desc="GO", unit="update") as bar:
         if not settings.updates:
             return zero_shot(policy, problem, settings.samples)

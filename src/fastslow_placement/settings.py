@@ -8,7 +8,6 @@ from annotated_types import Ge, Le
 from fastslow.core.errors import DataError
 from fastslow.core.files import file_digest
 from fastslow.core.settings import NonNegative, NonNegativeFloat, resolve, unkeyed
-from fastslow_placement.go.policy import Shape
 from fastslow_placement.go.ppo import Schedule
 from fastslow_placement.programs.roofline import DEVICES, Device, read_device
 from fastslow_placement.programs.zoo_graphs import PROGRAMS
@@ -17,8 +16,8 @@ ZOO = "zoo:"
 _KINDS = "Give an HLO file, a competition npz, model.py:FUNCTION, or zoo:NAME"
 
 
-class LearningSettings(Shape, Schedule):
-    """Settings of the policy and of PPO that training and placing share."""
+class LearningSettings(Schedule):
+    """Settings of PPO and of the devices that training and placing share."""
 
     group_title = "devices"
 

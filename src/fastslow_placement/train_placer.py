@@ -62,7 +62,7 @@ def train_placer(settings: PolicySettings) -> Trained:
     inputs = {name: file_digest(program_path(name)) for name in names} | settings.device_inputs
     artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
     torch.manual_seed(settings.seed)
-    trainer = Trainer(Policy(settings), problems, settings, settings.seed)
+    trainer = Trainer(Policy(), problems, settings, settings.seed)
     path = artifact.folder / CHECKPOINT
     with artifact.building(), torch_threads(settings.threads):
         trainer.resume(path)

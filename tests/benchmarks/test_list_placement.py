@@ -4,6 +4,7 @@ import pytest
 pytest.importorskip("numba")
 
 import list_placement
+from common.held_out_placement import ratio
 from fastslow_placement.programs.problems import PlacementProblem
 from helpers.cost_graphs import DEVICE, random_graph
 
@@ -33,4 +34,4 @@ def test_a_comparison_has_logarithms_over_the_human_split(problems):
     assert (table["learned"] <= table["first set"]).all() and (
         table["learned and starts"] <= table["learned"]
     ).all()
-    assert list_placement.ratio(table, "learned", "learned") == "1.000 (1.000 to 1.000)"
+    assert ratio(table, "learned", "learned") == "1.000 (1.000 to 1.000)"

@@ -199,8 +199,6 @@ BY_HAND = {  # parameters, and files that it makes
             "held_out": "amoebanet",
             "folder": "runs/alone/placer",
             "updates": 2,
-            "hidden": 8,
-            "passes": 1,
         },
         [f"runs/alone/placer/{f}" for f in ("policy.pt", "programs.csv", "training.png")],
     ),

@@ -30,7 +30,8 @@ def random_graph(seed: int, count: int = 7, density: float = 0.4, grouped: bool 
 def slow_schedule(graph: CostGraph, placement, priority, devices: int, device: Device):
     """Start and finish of each operator, transfers as {(producer, target): (start, finish)}.
 
-    Looks at every operator, link and device again after every event, in the order of the rules.
+    Looks at every operator, link and device again after every event, in the order of the rules. ``device``
+    may be eager.
     """
     count = len(graph)
     finish, start, sent = {}, {}, {}
@@ -46,7 +47,7 @@ def slow_schedule(graph: CostGraph, placement, priority, devices: int, device: D
                 announced.add(node)
                 a = placement[node]
                 for b in sorted({placement[v] for u, v in graph.edges.tolist() if u == node} - {a}):
-                    begin = max(finish[node], link_free[a, b])
+                    begin = max(finish[node], 0 if device.eager else link_free[a, b])
                     seconds = device.link_seconds + graph.output_bytes[node] / device.link_bytes_per_second
                     link_free[a, b] = begin + seconds
                     sent[node, b] = (begin, link_free[a, b])
@@ -58,17 +59,15 @@ def slow_schedule(graph: CostGraph, placement, priority, devices: int, device: D
                     if node in start or placement[node] != d:
                         continue
                     inputs = [u for u, v in graph.edges.tolist() if v == node]
-                    here = [
-                        u in finish
-                        and u in announced
-                        and (finish[u] if placement[u] == d else sent[u, d][1]) <= now
+                    arrivals = [
+                        (finish[u] if placement[u] == d else sent[u, d][1]) if u in announced else np.inf
                         for u in inputs
                     ]
-                    if all(here):
-                        ready.append(node)
+                    if (last := max(arrivals, default=0.0)) <= now:
+                        ready.append((last * device.eager, -priority[node], node))
                 if not ready:
                     break
-                node = min(ready, key=lambda n: (-priority[n], n))
+                node = min(ready)[-1]
                 start[node], finish[node] = now, now + graph.seconds[node]
                 busy = True
         times = [t for t in finish.values() if t > now] + [f for _, f in sent.values() if f > now]

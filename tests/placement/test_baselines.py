@@ -22,7 +22,7 @@ def every(problem):
 
 @pytest.mark.parametrize("task", ["placement", "scheduling"])
 def test_a_search_stands_beside_an_annealing_of_as_many_evaluations(task):
-    settings = PlaceSettings(task=task, updates=1, samples=8, hidden=8, search=120)
+    settings = PlaceSettings(task=task, updates=1, samples=8, search=120)
     graph = random_graph(0, 8)
     problem = PlacementProblem(graph, 2, DEVICE)
     if task == "scheduling":
@@ -113,39 +113,23 @@ def test_placements_of_the_learned_weights_are_starts_unless_they_are_not_wanted
     assert found.evaluations == 10 and found.cost == learned.evaluate(learned.starts[14:]).order.min()
 
 
+@cases("search", [anneal, anneal_regions])
 @cases("seed", range(4))
-def test_searches_keep_the_best_and_count(seed):
+def test_searches_count_keep_the_best_and_find_the_best_of_all(search, seed):
     problem = PlacementProblem(random_graph(seed, 7), 2, DEVICE)
     optimum = problem.evaluate(every(problem)).order.min()
     start = problem.draw(1, np.random.default_rng(seed))[0]
-    for found in (anneal(problem, 300, seed), anneal(problem, 300, seed, start)):
-        assert found.evaluations == 300
-        assert found.cost == problem.evaluate(found.decision[None]).cost[0]
-        assert optimum <= found.cost <= found.history[0][1]
+    for found in (search(problem, 1000, seed), search(problem, 1000, seed, start)):
+        assert found.evaluations == 1000 and found.cost == pytest.approx(optimum)
+        assert found.cost == problem.evaluate(found.decision[None]).order[0]
         costs = [cost for _, cost in found.history]
         assert costs == sorted(costs, reverse=True) and costs[-1] == found.cost
-    assert anneal(problem, 600, seed).cost == optimum
     assert best_random(problem, 5, seed).cost >= optimum
-
-
-def problem_of(seed, count=12, devices=3, memory=0.0):
-    return PlacementProblem(random_graph(seed, count), devices, DEVICE, memory)
-
-
-@cases("seed", range(4))
-def test_a_long_search_finds_the_best_of_all_placements(seed):
-    problem = problem_of(seed, count=7)
-    best = problem.evaluate(every(problem)).order.min()
-    found = anneal_regions(problem, 3000, seed)
-    assert found.cost == pytest.approx(best)
-    assert found.cost == problem.evaluate(found.decision[None]).order[0] and found.evaluations == 3000
-    costs = [cost for _, cost in found.history]
-    assert costs == sorted(costs, reverse=True) and costs[-1] == found.cost
 
 
 def test_regions_move_together_where_single_units_are_for_the_worse():
     # two long chains that exchange much: moving one operator of a chain alone adds a transfer
-    problem = problem_of(5, count=30, devices=2)
+    problem = PlacementProblem(random_graph(5, 30), 2, DEVICE)
     everywhere = problem.default * 0
     together = anneal_regions(problem, 2000, 0, everywhere, heat=1e-9)
     assert together.cost < problem.evaluate(everywhere[None]).order[0]

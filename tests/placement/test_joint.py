@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from fastslow_placement.go.policy import Inputs, Policy, Shape
+from fastslow_placement.go.policy import Inputs, Policy
 from fastslow_placement.programs.fusion import contract, fuse, ordered_clusters
 from fastslow_placement.programs.joint import JointProblem
 from fastslow_placement.programs.schedule import Scheduler, refined
@@ -37,14 +37,14 @@ def test_operators_that_share_weights_stay_together():
 def test_a_later_task_sees_the_actions_of_the_earlier_ones():
     torch.manual_seed(0)
     problem = JointProblem(random_graph(1, 8), 2, DEVICE)
-    policy, inputs = (Policy(Shape(hidden=8, passes=1)), Inputs(JointProblem(random_graph(1, 8), 2, DEVICE)))
-    before = policy.passes(inputs)[0]
+    policy, inputs = Policy(), Inputs(problem)
+    before = policy(inputs)
     with torch.no_grad():
         policy.score["fusion"].weight += 1  # other actions of the first task
-    after = policy.passes(inputs)[0]
+    after = policy(inputs)
     assert [len(part) for part in after] == [8, 8, 8] == [len(problem.graph)] * 3
     assert all(not torch.allclose(*pair) for pair in zip(before, after, strict=True))
     with torch.no_grad():
         policy.score["scheduling"].weight += 1  # of the last
-    last = policy.passes(inputs)[0]
+    last = policy(inputs)
     assert torch.equal(last[1], after[1]) and not torch.allclose(last[2], after[2])

@@ -6,24 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError
 from fastslow_placement.base.problem import OPTION_FEATURES, Outcome, Problem, unit_columns
-from fastslow_placement.go.policy import (
-    Inputs,
-    Policy,
-    RecurrentAttention,
-    Sage,
-    Shape,
-    load_policy,
-    torch_threads,
-)
+from fastslow_placement.go.policy import Inputs, Policy, RecurrentAttention, Sage, load_policy, torch_threads
 from fastslow_placement.go.ppo import Schedule, Trainer, zero_shot
 from fastslow_placement.go.proposals import Change, Changes, log_chance
+from fastslow_placement.programs.cost_graph import components
 from fastslow_placement.programs.problems import PlacementProblem
 from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
-
-SMALL = Shape(hidden=8)
 
 
 @pytest.fixture(autouse=True)
@@ -37,14 +28,14 @@ def small_problem(seed=0, count=10):
     return PlacementProblem(random_graph(seed, count), 2, DEVICE)
 
 
-def seeded(shape=SMALL, seed=0):
+def seeded(seed=0):
     torch.manual_seed(seed)
-    return Policy(shape)
+    return Policy()
 
 
 def test_sage_pools_the_maximum_over_neighbours():
     torch.manual_seed(0)
-    layer, states = Sage(3, True), torch.randn(4, 3)
+    layer, states = Sage(3), torch.randn(4, 3)
     edges = torch.tensor([[0, 1], [2, 1], [3, 0]])
     sent = torch.relu(layer.pool(states))
     pooled = torch.stack([sent[3], torch.maximum(sent[0], sent[2]), torch.zeros(3), torch.zeros(3)])
@@ -64,14 +55,6 @@ def test_a_segment_sees_itself_and_the_one_before_and_passes_no_gradient_back():
     assert not states.grad[:4].any() and states.grad[4:8].any()
     shuffled = layer(states.detach()[torch.tensor([2, 0, 3, 1, *range(4, 12)])])
     assert torch.allclose(shuffled[4:], out[4:], atol=1e-5), "no positions: order within a segment is nothing"
-
-
-@cases("part", ["attention", "modulation", "pooling", "feedback"])
-def test_each_part_of_the_policy_can_be_left_out(part):
-    inputs = Inputs(small_problem())
-    whole = seeded().passes(inputs)[-1][0]
-    without = seeded(Shape(hidden=8, **{part: False})).passes(inputs)[-1][0]
-    assert whole.shape == without.shape and not torch.allclose(whole, without)
 
 
 def test_training_is_the_same_for_the_same_seed_and_resumes_exactly(tmp_path):
@@ -106,9 +89,8 @@ def test_training_ends_with_nothing_worse_than_its_start():
 def test_changes_are_of_single_units_or_of_a_region_that_moves_together(seed):
     problem = small_problem(seed, 30)
     changes, generator = Changes(problem), torch.Generator().manual_seed(seed)
-    logs = seeded().passes(Inputs(problem))[-1]
+    logs = seeded()(Inputs(problem))
     start = problem.draw(1, np.random.default_rng(seed))[0]
-    near = {(u, v) for pair in problem.edges.tolist() for u, v in (pair, pair[::-1])}
     sizes = []
     for _ in range(60):
         change = changes.draw([one.detach() for one in logs], start, generator)
@@ -119,12 +101,9 @@ def test_changes_are_of_single_units_or_of_a_region_that_moves_together(seed):
         assert (decision >= 0).all() and (decision < problem.choices).all()
         sizes.append(int(changed.sum()))
         if sizes[-1] > changes.most:
-            units = np.flatnonzero(changed).tolist()
-            assert len({*start[units]}) == len({*decision[units]}) == 1
-            joined = {units[0]}
-            for _ in units:
-                joined |= {v for v in units if any((u, v) in near for u in joined)}
-            assert joined == {*units}
+            assert len({*start[changed]}) == len({*decision[changed]}) == 1
+            inside = problem.edges[changed[problem.edges].all(1)]
+            assert len({*components(inside, len(changed))[changed]}) == 1, "connected"
     assert 1 in sizes and max(sizes) > changes.most
 
 
@@ -132,19 +111,28 @@ CHOICES = np.array([3, 1, 2, 3])
 NEAR = {0: [1, 2, 3], 1: [0, 2], 2: [1, 3, 0], 3: [2, 0]}
 
 
-class Ring(Problem):
-    """Four units in a ring with a chord."""
+RING = np.array([[0, 1], [1, 2], [2, 3], [0, 3], [0, 2]])  # with a chord
 
-    name, task, bound, choices = "ring", "placement", 0.0, CHOICES
-    edges = np.array([[0, 1], [1, 2], [2, 3], [0, 3], [0, 2]])
-    default, features = np.zeros(4, np.int64), unit_columns(edges, 4)
-    kinds = default
+
+class Matching(Problem):
+    """Units must choose the option of their own kind; the cost counts the wrong ones."""
+
+    name, task, bound = "matching", "placement", 0.0
+
+    def __init__(self, choices, edges):
+        self.choices, self.edges = choices, edges
+        self.kinds = np.arange(len(choices)) % choices
+        self.features = unit_columns(edges, len(choices))
+        self.default = (self.kinds + 1) % choices
 
     def evaluate(self, decisions):
-        return Outcome(decisions.sum(1) + 1.0, np.zeros(len(decisions)))
+        return Outcome((decisions != self.kinds).sum(1) + 1.0, np.zeros(len(decisions)))
 
     def options(self, probabilities):
-        return np.zeros((len(probabilities), OPTION_FEATURES), np.float32)
+        features = np.zeros((len(probabilities), OPTION_FEATURES), np.float32)
+        features[:, 0] = np.concatenate([np.arange(count) / count for count in self.choices])
+        features[:, 4] = probabilities
+        return features
 
 
 def ring_logs(sure, origin):
@@ -172,7 +160,7 @@ def test_changes_are_scored_with_the_probability_with_which_they_are_drawn(sure,
     """Also of a policy that is sure to keep all; the seconds are those of 3,000 draws a row."""
     origin = np.array(origin)
     logits = ring_logs(sure, origin)
-    logs, changes = [logits.log_softmax(1)], Changes(Ring())
+    logs, changes = [logits.log_softmax(1)], Changes(Matching(CHOICES, RING))
     known = {
         (*change.units.tolist(), *change.decision[change.units.numpy()]): log_chance(
             logs, change, changes.movable
@@ -217,36 +205,8 @@ def test_a_broken_or_foreign_checkpoint_is_refused(tmp_path):
     assert again.update == 0 and not path.exists() and (tmp_path / "x.pt.damaged").exists()
 
 
-@cases("shape", [{"hidden": 0}, {"hidden": 6}, {"hidden": 8.5}, {"passes": 65}, {"heads": 3}])
-def test_a_policy_of_sizes_out_of_range_is_refused(shape):
-    with pytest.raises(SettingsError, match=[*shape][0]):
-        Policy(Shape(**shape))
-
-
-class Matching(Problem):
-    """Units must choose the option of their own kind; the cost counts the wrong ones."""
-
-    name, task, bound = "matching", "placement", 0.0
-
-    def __init__(self, count, options=3):
-        self.kinds = np.arange(count) % options
-        self.choices = np.full(count, options)
-        self.edges = np.stack([np.arange(count - 1), np.arange(1, count)], 1)
-        self.features = unit_columns(self.edges, count)
-        self.default = (self.kinds + 1) % options
-
-    def evaluate(self, decisions):
-        return Outcome((decisions != self.kinds).sum(1) + 1.0, np.zeros(len(decisions)))
-
-    def options(self, probabilities):
-        features = np.zeros((len(probabilities), OPTION_FEATURES), np.float32)
-        features[:, 0] = np.tile(np.arange(3) / 3, len(self.choices))
-        features[:, 4] = probabilities
-        return features
-
-
 def test_the_policy_learns_what_random_search_does_not_find():
-    problem = Matching(12)
+    problem = Matching(np.full(12, 3), np.stack([np.arange(11), np.arange(1, 12)], 1))
     draws = problem.evaluate(problem.draw(240, np.random.default_rng(0))).cost
-    found = Trainer(seeded(Shape(hidden=16)), [problem], Schedule(lr=1e-2, updates=30)).run(30)[0]
+    found = Trainer(seeded(), [problem], Schedule(lr=1e-2, updates=30)).run(30)[0]
     assert found.evaluations == 249 and found.cost < draws.min()

@@ -3,6 +3,7 @@
 Spectral orders of units, with which placements start.
 """
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -21,16 +22,17 @@ CASES = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 3))
 
 
 @settings(max_examples=80)
-@given(CASES)
-def test_a_schedule_is_that_of_the_rules(case):
+@given(CASES, st.booleans())
+def test_a_schedule_is_that_of_the_rules(case, eager):
     seed, count, devices = case
+    device = replace(DEVICE, eager=eager)
     graph, rng = random_graph(seed, count), np.random.default_rng(seed)
     graph.seconds[:] = np.maximum(
         graph.seconds, 1
     )  # the slow form starts one operator per device and instant
     placement, priority = rng.integers(0, devices, count), rng.integers(0, 3, count)
-    timeline = Scheduler(graph, devices, DEVICE).run(placement, priority)
-    start, finish, sent = slow_schedule(graph, placement, priority, devices, DEVICE)
+    timeline = Scheduler(graph, devices, device).run(placement, priority)
+    start, finish, sent = slow_schedule(graph, placement, priority, devices, device)
     assert timeline.start.tolist() == start and timeline.finish.tolist() == finish
     assert {(t.producer, t.target): (t.start, t.finish) for t in timeline.transfers} == sent
     slow = slow_peak(graph, placement, start, finish, sent, devices)

@@ -2,13 +2,13 @@
 
 The reward is GO's, -sqrt(cost / baseline) or -10. First come the problem's starts and the decisions of the
 policy as it is (:func:`zero_shot`), so training ends with nothing worse. From the best of them on, every
-sample changes a few units of the current decision, which the first pass of the update saw as the previous
-one. The sample takes the place of the decision if it is better, or by the rule of simulated annealing. The
-policy learns which units to change and to what. Most changes make the decision worse, so the probability of
-any change at all could vanish. The probability of a unit among all units cannot vanish for all of them. The
-ratio is exact: it scores each draw with the mixture that made it (:func:`log_chance`). The advantage is the
-gain over the changed decision, less its running mean, relative to its usual size. The ratio is clipped per
-unit: the ratio of a whole graph, a product over all units, would always be out of bounds.
+sample changes a few units of the current decision, which the policy sees as the previous one. The sample
+takes the place of the decision if it is better, or by the rule of simulated annealing. The policy learns
+which units to change and to what. Most changes make the decision worse, so the probability of any change at
+all could vanish. The probability of a unit among all units cannot vanish for all of them. The ratio is exact:
+it scores each draw with the mixture that made it (:func:`log_chance`). The advantage is the gain over the
+changed decision, less its running mean, relative to its usual size. The ratio is clipped per unit: the ratio
+of a whole graph, a product over all units, would always be out of bounds.
 """
 
 from collections.abc import Callable
@@ -27,10 +27,10 @@ from fastslow.networks.hardware.adamw import AdamW
 from fastslow.networks.hardware.stored_weights import read_checkpoint, write_tensors
 from fastslow_placement.base.problem import INVALID_REWARD, Outcome, Problem
 from fastslow_placement.base.search import Found, best_of
-from fastslow_placement.go.policy import Inputs, Policy, Shape
+from fastslow_placement.go.policy import Inputs, Policy
 from fastslow_placement.go.proposals import Change, Changes, log_chance, log_probability
 
-_FORMAT = 6  # of checkpoints
+_FORMAT = 7  # of checkpoints
 _CLIP = 0.2  # bound on the probability ratio of each unit
 _ENTROPY = 0.01  # weight of the entropy at the first update; it falls linearly to 0
 _MEMORY = 0.9  # of the running mean of gains
@@ -56,7 +56,7 @@ def zero_shot(policy: Policy, problem: Problem, samples: int = 10, starts: bool 
     begins = problem.starts if starts else np.asarray(problem.default)[None]
     found = best_of(problem, begins)
     for _ in range(samples):
-        likely, order = _surest(policy.passes(inputs, start=found.decision)[-1], found.decision)
+        likely, order = _surest(policy(inputs, found.decision), found.decision)
         decision, before = found.decision.copy(), found.cost
         changed = order[: max(round(len(order) * share), 1)]
         decision[changed] = likely[changed]
@@ -89,7 +89,7 @@ class Schedule(Settings):
     updates: Annotated[int, Ge(0), Le(1_000_000)] = 180
     """Updates of PPO per program; 0 only applies the policy, trained or not."""
     samples: Annotated[int, Ge(1), Le(10_000)] = 8
-    """Decisions evaluated per update, over all passes."""
+    """Decisions evaluated per update."""
     epochs: Annotated[int, Ge(0), Le(1000)] = 2
     """Gradient steps per update; 0 learns nothing (*untrained* in the tables)."""
     lr: PositiveFloat = 3e-3
@@ -171,35 +171,32 @@ class Trainer:
 
     def _learn(self, standing: _Standing) -> bool:
         """Make an update; return False, without one, where no unit has a choice."""
-        inputs, plan = standing.inputs, self.schedule
+        inputs, plan, movable = standing.inputs, self.schedule, standing.changes.movable
         fresh = not standing.found.evaluations
         if fresh:
             self._begin(standing)
-            if not standing.changes.movable.any():
+            if not movable.any():
                 return False
         start = standing.current.copy()
         with torch.no_grad():
-            before = self.policy.passes(inputs, start=start)
-        share = max(plan.samples // len(before), 2)
-        tried = [[self._try(standing, logs) for _ in range(share)] for logs in before]
-        over = torch.tensor([gain for part in tried for _, gain in part])
-        gains = self._advantages(standing, over, fresh).split([*map(len, tried)])
-        drawn = [[change for change, _ in part] for part in tried]
-        gains = [  # one for each draw
-            gain.repeat_interleave(torch.tensor([len(change.units) for change in changes]))
-            for gain, changes in zip(gains, drawn, strict=True)
-        ]
-        old = [self._chance(standing, *pair) for pair in zip(before, drawn, strict=True)]
+            before = self.policy(inputs, start)
+        tried = [self._try(standing, before) for _ in range(plan.samples)]
+        changes, over = zip(*tried, strict=True)
+        draws = torch.tensor([len(change.units) for change in changes])
+        gain = self._advantages(standing, torch.tensor(over), fresh).repeat_interleave(draws)
+
+        def chance(logs: list[torch.Tensor]) -> torch.Tensor:
+            """Return the log-probability of each draw of all changes, one after the other."""
+            return torch.cat([log_chance(logs, change, movable) for change in changes])
+
+        was = chance(before)
         for _ in range(plan.epochs):
-            now = self.policy.passes(inputs, start=start)
-            loss = torch.zeros(())
-            for logs, changes, was, gain in zip(now, drawn, old, gains, strict=True):
-                ratio = (self._chance(standing, logs, changes) - was).exp()
-                bounded = ratio.clamp(1 - _CLIP, 1 + _CLIP)
-                loss = loss - torch.minimum(ratio * gain, bounded * gain).mean()
-                loss = loss - _ENTROPY * self._left() * sum(_entropy(one) for one in logs)
+            now = self.policy(inputs, start)
+            ratio = (chance(now) - was).exp()
+            loss = -torch.minimum(ratio * gain, ratio.clamp(1 - _CLIP, 1 + _CLIP) * gain).mean()
+            loss = loss - _ENTROPY * self._left() * sum(_entropy(one) for one in now)
             self.optimizer.zero_grad()
-            (loss / len(now)).backward()
+            loss.backward()
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 0.5)
             self.optimizer.step()
         return True
@@ -214,10 +211,6 @@ class Trainer:
         standing.found = found = zero_shot(self.policy, problem, self.schedule.samples)
         standing.reward = float(problem.rewards(Outcome(np.array([found.cost]), np.zeros(1)))[0])
         standing.current = found.decision.copy()
-
-    def _chance(self, standing: _Standing, logs: list[torch.Tensor], changes: list[Change]) -> torch.Tensor:
-        """Return the log-probability of each draw of all changes, one after the other."""
-        return torch.cat([log_chance(logs, change, standing.changes.movable) for change in changes])
 
     def _try(self, standing: _Standing, logs: list[torch.Tensor]) -> tuple[Change, float]:
         """Draw and evaluate a change; return it and the gain."""
@@ -247,13 +240,13 @@ class Trainer:
     @property
     def _mark(self) -> str:
         names = [problem.name for problem in self.problems]
-        return digest([_FORMAT, _fields(self.policy.shape, Shape), _fields(self.schedule, Schedule), names])
+        plan = self.schedule.model_dump(include={*Schedule.model_fields})  # not of a subclass
+        return digest([_FORMAT, plan, names])
 
     def save(self, path: Path) -> None:
         """Write everything that the next update depends on, atomically and with a checksum."""
         state = {
             "mark": self._mark,
-            "shape": _fields(self.policy.shape, Shape),
             "policy": self.policy.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
@@ -279,11 +272,6 @@ class Trainer:
         self.update = state["update"]
         for standing, kept in zip(self.standings, state["standings"], strict=True):
             standing.restore(kept)
-
-
-def _fields(settings: Settings, kind: type[Settings]) -> dict:
-    """Return the fields that settings share with one of their base classes."""
-    return settings.model_dump(include={*kind.model_fields})
 
 
 def _entropy(logs: torch.Tensor) -> torch.Tensor:

@@ -35,6 +35,8 @@ class Device:
         link_seconds: Latency of a transfer.
         clock: Cycles per second, for the compiler's estimates.
         source: Where the numbers stand.
+        eager: Whether operators start in the order in which they are ready instead of by the longest path to
+            the end, and transfers wait for no other: the model of DOPPLER (arXiv:2505.23131).
     """
 
     name: str
@@ -46,6 +48,7 @@ class Device:
     link_seconds: _Seconds
     clock: _Rate = 1e9
     source: str = ""
+    eager: bool = False
 
     def seconds(self, flops, moved_bytes):
         """Return the roofline time of operators with these FLOPs and bytes read and written."""

@@ -2,7 +2,8 @@
 
 Model: a device runs one operator at a time; when it is free it starts the ready operator of highest priority,
 ties in topological order. An output is sent once to every other device that has a consumer, over one serial
-link per ordered pair of devices, first come first served. Compute and transfers overlap.
+link per ordered pair of devices, first come first served. Compute and transfers overlap. Eager devices start
+operators in the order in which they are ready, and their transfers wait for no other.
 """
 
 from dataclasses import dataclass
@@ -87,7 +88,8 @@ class Scheduler:
         if devices < 1:
             raise SettingsError(f"devices: {devices} is not 1 or more")
         self.devices = devices
-        self.arrays = simulation.arrays_of(graph, device.transfer_seconds(graph.output_bytes))
+        send = device.transfer_seconds(graph.output_bytes)
+        self.arrays = simulation.arrays_of(graph, send, device.eager)
         self.rank = ranked(graph.upward_rank)
 
     def run(self, placement: np.ndarray, priority: np.ndarray | None = None) -> Timeline:

@@ -29,6 +29,7 @@ class Arrays(NamedTuple):
         begins: (N + 1,) int64 where the consumers of each operator begin.
         consumers: (E,) int64 consumers of each operator, ascending.
         inputs: (N,) int64 number of producers.
+        eager: Whether operators start in the order in which they are ready, and transfers wait for no other.
     """
 
     seconds: np.ndarray
@@ -38,9 +39,10 @@ class Arrays(NamedTuple):
     begins: np.ndarray
     consumers: np.ndarray
     inputs: np.ndarray
+    eager: bool
 
 
-def arrays_of(graph: CostGraph, send: np.ndarray) -> Arrays:
+def arrays_of(graph: CostGraph, send: np.ndarray, eager: bool) -> Arrays:
     """Return the arrays of a graph, whose edges are sorted by producer."""
     producer, consumer = graph.edges.astype(np.int64).reshape(-1, 2).T
     sizes, count = np.bincount(producer, minlength=len(graph)), np.bincount(consumer, minlength=len(graph))
@@ -54,6 +56,7 @@ def arrays_of(graph: CostGraph, send: np.ndarray) -> Arrays:
         begins=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         consumers=np.ascontiguousarray(consumer),
         inputs=count.astype(np.int64),
+        eager=eager,
     )
 
 
@@ -64,7 +67,8 @@ def simulate(arrays, place, rank, devices):
     Args:
         arrays: The graph.
         place: (N,) int64 device of each operator.
-        rank: (N,) int64 distinct numbers; of the ready operators of a device the lowest starts first.
+        rank: (N,) int64 distinct numbers; of the ready operators of a device the lowest starts first. Where
+            devices are eager, this holds only for operators that are ready at once.
         devices: Number of devices.
 
     Returns:
@@ -88,11 +92,11 @@ def simulate(arrays, place, rank, devices):
     events = [
         (0.0, np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)
     ]  # time, done or arrived, node, device
-    touched, now = np.ones(devices, np.bool_), 0.0
+    touched, now, turn = np.ones(devices, np.bool_), 0.0, np.int64(0)
     while True:
         for device in range(devices):
             if touched[device] and idle[device] and len(ready[device]):
-                node = order[heappop(ready[device])]
+                node = order[heappop(ready[device]) % count]
                 idle[device] = False
                 begun[number] = node
                 number += 1
@@ -101,6 +105,7 @@ def simulate(arrays, place, rank, devices):
         if len(events) == 0:
             break
         now = events[0][0]
+        turn += count * arrays.eager  # in the queue of a device before all that is ready later
         touched[:] = False
         while len(events) and events[0][0] == now:
             _, kind, node, device = heappop(events)
@@ -114,7 +119,7 @@ def simulate(arrays, place, rank, devices):
                 targets[device] = False
                 for target in range(devices):
                     if targets[target]:
-                        begin = max(now, links[device, target])
+                        begin = now if arrays.eager else max(now, links[device, target])
                         end = begin + arrays.send[node]
                         links[device, target] = end
                         routes[sent, 0], routes[sent, 1], routes[sent, 2] = node, device, target
@@ -125,7 +130,7 @@ def simulate(arrays, place, rank, devices):
                 if place[consumer] == device:
                     waiting[consumer] -= 1
                     if waiting[consumer] == 0:
-                        heappush(ready[device], rank[consumer])
+                        heappush(ready[device], turn + rank[consumer])
     return start, finish, begun, routes[:sent], times[:sent]
 
 
@@ -217,7 +222,8 @@ def latest(arrays, place, finish, begun, routes, times, devices):
                 arrivals[there] = min(arrivals[there], operators[consumer])
         for number in by_producer[sent[node] : sent[node + 1]]:
             source, target = routes[number, 1], routes[number, 2]
-            by = min(arrivals[target], link_due[source, target]) - (times[number, 1] - times[number, 0])
+            by = arrivals[target] if arrays.eager else min(arrivals[target], link_due[source, target])
+            by -= times[number, 1] - times[number, 0]
             transfers[number] = link_due[source, target] = by
             due = min(due, by)
         operators[node] = device_due[place[node]] = due - arrays.seconds[node]
