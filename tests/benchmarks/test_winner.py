@@ -25,16 +25,6 @@ STRUCTURE = (
 )
 
 
-def test_pruning_keeps_edges_at_configurable_nodes():
-    graph = make_graph(STRUCTURE)
-    pruned = winner.winner_graph(graph)
-    kept = [0, 2, 3, 5]  # 5 has no edge, but is configurable
-    assert pruned.edge_index.tolist() == [[1, 0], [2, 1]]
-    assert pruned.config_index.tolist() == [1, 3]
-    np.testing.assert_array_equal(pruned.node_feat, graph.node_feat[kept])
-    np.testing.assert_array_equal(pruned.node_opcode, graph.node_opcode[kept])
-
-
 def test_batch_holds_layouts_of_configurable_nodes_alone():
     graph = make_graph(STRUCTURE)
     inputs, codes = winner_inputs(graph), graph.choices.layout_codes()
