@@ -3,7 +3,7 @@
 ``python benchmarks/mixed_searches.py [--runs runs/sample]``, after ``make submit``. Each layout test program
 of the sample has a file of random configurations and one of a search near the compiler's default. Both are
 predicted as one file, by networks and rankers that were trained on both. The same predictions are scored on
-all configurations and on those of one file. OPA is the share of pairs with different runtimes that are
+all configurations and within each file. OPA is the share of pairs with different runtimes that are
 ordered rightly. *Which file* is a rule that knows only the file of a configuration: default is faster.
 """
 
