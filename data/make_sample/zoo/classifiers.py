@@ -22,6 +22,7 @@ from make_sample.zoo.layers import (
     max_pool,
     mlp,
     separable_conv,
+    space_to_depth,
     squeeze_excite,
     transformer_layer,
 )
@@ -88,9 +89,7 @@ def shufflenet(p, x, *, width, depth):
 
 def convnext(p, x, *, width, depth):
     """ConvNeXt: blocks of a depthwise 7x7 convolution, a layer norm and an MLP (arXiv:2201.03545)."""
-    batch, height, breadth, features = x.shape
-    patches = x.reshape(batch, height // 4, 4, breadth // 4, 4, features).swapaxes(2, 3)
-    x = layer_norm(p, dense(p, patches.reshape(batch, height // 4, breadth // 4, -1), width))
+    x = layer_norm(p, dense(p, space_to_depth(x, 4), width))
     for _ in range(depth):
         y = layer_norm(p, depthwise_conv(p, x, 7))
         x = x + dense(p, jax.nn.gelu(dense(p, y, 4 * width)), width)

@@ -18,6 +18,7 @@ from make_sample.zoo.layers import (
     conv,
     conv_transpose,
     dense,
+    depth_to_space,
     frozen_norm,
     instance_norm,
     max_pool,
@@ -43,13 +44,10 @@ def unet(p, x, *, width, depth):
 
 def super_resolution(p, x, *, width, depth, scale=2):
     """Super-resolution: residual blocks (arXiv:1707.02921) and a sub-pixel convolution (arXiv:1609.05158)."""
-    batch, height, breadth, channels = x.shape
     y = conv(p, x, width)
     for _ in range(depth + 1):
         y = y + conv(p, relu(conv(p, y, width)), width)
-    y = conv(p, y, scale * scale * channels).reshape(batch, height, breadth, scale, scale, channels)
-    y = y.transpose(0, 1, 3, 2, 4, 5).reshape(batch, height * scale, breadth * scale, channels)
-    return y + upsample(x, scale)
+    return depth_to_space(conv(p, y, scale * scale * x.shape[-1]), scale) + upsample(x, scale)
 
 
 def detector(p, x, *, width, depth, anchors=3, classes=6):

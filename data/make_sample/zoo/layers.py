@@ -101,6 +101,20 @@ def upsample(x, factor=2):
     return jnp.repeat(jnp.repeat(x, factor, 1), factor, 2)
 
 
+def space_to_depth(x, size=2):
+    """Move squares of pixels into features: (batch, height / size, width / size, features * size ** 2)."""
+    batch, height, width, features = x.shape
+    y = x.reshape(batch, height // size, size, width // size, size, features).transpose(0, 1, 3, 2, 4, 5)
+    return y.reshape(batch, height // size, width // size, -1)
+
+
+def depth_to_space(x, size=2):
+    """Move features into squares of pixels, the inverse of :func:`space_to_depth`: a pixel shuffle."""
+    batch, height, width, features = x.shape
+    y = x.reshape(batch, height, width, size, size, -1).transpose(0, 1, 3, 2, 4, 5)
+    return y.reshape(batch, height * size, width * size, -1)
+
+
 def normalise(p, x, axes):
     """Normalise to zero mean and unit variance over ``axes``, then scale and shift each feature."""
     mean = x.mean(axes, keepdims=True)

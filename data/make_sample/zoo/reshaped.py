@@ -20,10 +20,12 @@ from make_sample.zoo.layers import (
     causal_mask,
     classify,
     conv,
+    depth_to_space,
     embed,
     layer_norm,
     parameter_shapes,
     softmax,
+    space_to_depth,
 )
 
 
@@ -135,20 +137,6 @@ def group_norm(p, x, groups=8):
     mean = y.mean((1, 3), keepdims=True)
     y = (y - mean) * lax.rsqrt(jnp.square(y - mean).mean((1, 3), keepdims=True) + 1e-5)
     return y.reshape(x.shape) * p(x.shape[-1]) + p(x.shape[-1])
-
-
-def space_to_depth(x, size=2):
-    """Move squares of pixels into features: (batch, height / size, width / size, features * size ** 2)."""
-    batch, height, width, features = x.shape
-    y = x.reshape(batch, height // size, size, width // size, size, features).transpose(0, 1, 3, 2, 4, 5)
-    return y.reshape(batch, height // size, width // size, -1)
-
-
-def depth_to_space(x, size=2):
-    """Move features into squares of pixels, the inverse of :func:`space_to_depth`: a pixel shuffle."""
-    batch, height, width, features = x.shape
-    y = x.reshape(batch, height, width, size, size, -1).transpose(0, 1, 3, 2, 4, 5)
-    return y.reshape(batch, height * size, width * size, -1)
 
 
 def diffusion(p, x, times, *, width, depth):
