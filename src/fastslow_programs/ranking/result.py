@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -104,9 +105,7 @@ class Ranking(Shown):
         ]
         if self.rule:
             found.append(self._beside_the_rule(self.rule))
-        if self.trust:
-            found += self.trust.words()
-        found += self._sureness()
+        found += (self.trust.words() if self.trust else []) + self._sureness
         told = ("run", "members", "configurations", "choices", "fastest", "default")
         return found + [f"{name}: {fact}" for name, fact in facts.items() if name not in told]
 
@@ -177,6 +176,7 @@ class Ranking(Shown):
         prediction = self.table.sort_values("config")["prediction"].to_numpy()
         return self.trust.faster(prediction, than) if self.trust else None
 
+    @cached_property
     def _sureness(self) -> list[str]:
         """Say how sure it is that the first configuration is faster than the default and than the others."""
         first, other = int(self.table["config"].iloc[0]), self.compared_with.config
