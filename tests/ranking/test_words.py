@@ -1,4 +1,4 @@
-"""The sentences of a ranking: changes are sure and imposable, effects are sorted, probabilities are told."""
+"""The sentences of a ranking: changes that are sure and possible, sorted effects, and probabilities."""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -122,8 +122,8 @@ class Guided:
     def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
         """Propose the candidates of the largest expected improvement, and a random share.
 
-        Without a trained run Optuna's process proposes half of a batch. Either search alone needs more than
-        twice the evaluations of the other on some space (``benchmarks/own_space.py``).
+        Without a trained run Optuna's process proposes half of a batch: on some spaces it is far ahead of the
+        search here, on others far behind.
         """
         found = [] if self.guide.pretrained else Process().propose(history, (count + 1) // 2, rng)
         history = history.beside([proposal.codes for proposal in found])
