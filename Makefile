@@ -15,11 +15,10 @@ OUT    =
 RUN    =
 KNOWN  =
 SIZE   = small
-LABELS = compiler
 DEVICES =
 
 # a misspelt variable must not be ignored: make submit SEED=5
-VARIABLES := PYTHON DATA PRESET NAME SEEDS JOBS HOURS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE LABELS VENV PY READY TESTED COMPILER TUNING DEVICE PLACER DEVICES
+VARIABLES := PYTHON DATA PRESET NAME SEEDS JOBS HOURS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE VENV PY READY TESTED COMPILER TUNING DEVICE PLACER DEVICES
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
 UNKNOWN := $(filter-out $(VARIABLES),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
@@ -28,7 +27,7 @@ endif
 
 # Values are data: Make must not expand them, and recipes read them from the environment, where no shell does
 as_typed = $(foreach v,$(1),$(eval override $v := $$(value $v))$(eval export $v))
-$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS HOURS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE LABELS DEVICES)
+$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS HOURS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE DEVICES)
 VENV   := .venv
 $(call as_typed,VENV)
 PY     := $(VENV)/bin/python
@@ -123,14 +122,8 @@ measure: $(if $(SRC),$(DEVICE)) ## Measure configurations of a program on this m
 place: $(PLACER) $(if $(findstring .py:,$(SRC)),$(DEVICE)) ## A program on several devices, all methods compared: SRC=program.hlo DEVICES=4 (default: of the zoo)
 	@$(FASTSLOW) place $${SRC:+"$$SRC"} $${DEVICES:+"devices=$$DEVICES"} $${OUT:+"out=$$OUT"} $$SET
 
-sample: $(if $(filter device,$(LABELS)),$(DEVICE),$(COMPILER)) ## Rebuild the sample competition from kept labels, the rest with the TPU compiler (SIZE=more: reshapes; SIZE=large: days; LABELS=device: measured here)
-ifeq ($(LABELS),device)
-	@$(FASTSLOW) measured-sample $$SET
-else ifeq ($(LABELS),compiler)
+sample: $(COMPILER) ## Rebuild the sample competition from kept labels, the rest with the TPU compiler (SIZE=more: reshapes; SIZE=large: days)
 	@$(FASTSLOW) sample "size=$$SIZE" $$SET
-else
-	@echo "LABELS is compiler (estimates of the TPU compiler) or device (measured on this machine)"; exit 2
-endif
 
 data: $(READY) ## Download the real competition into data/raw (resumes where it stopped)
 	@$(FASTSLOW) data $$SET

@@ -1,21 +1,13 @@
-"""Measure CPU time and peak memory of each stage at the real competition's size, and estimate hours.
+"""Estimate the CPU hours of the preset ``kaggle``'s layout networks from training steps on published files.
 
-``python benchmarks/scale.py [--quick] [--file NPZ] [--nodes N] [--configurable K] [--configs C]``. A program
-is repeated side by side and its tied choices are drawn anew (``common/made_graphs.py``), so any size can be
-made; without ``--file`` a program of the sample is repeated. Each stage is a process of its own with one
-thread, on the settings of the preset ``kaggle``: features from the npz, training steps of a network,
-its prediction of all configurations, and the ranker's table of all configurations. Seconds are CPU seconds.
-
-``--hours`` takes training steps with the preset's settings of each layout collection on every published file
-of its source. A straight line over the number of nodes gives the seconds of a program of the published mean
-size; where the line over all files is above it, that one. With the published number of programs these are
-the CPU hours of one network of the collection. Early stopping, features, rankers and tile networks are not
-counted.
+``python benchmarks/scale.py [--quick]`` takes training steps with the preset's settings of each layout
+collection on every published file of its source. A straight line over the number of nodes gives the seconds
+of a program of the published mean size; where the line over all files is above it, that one. With the
+published number of programs these are the CPU hours of one network of the collection. Early stopping,
+features, rankers and tile networks are not counted. Seconds are CPU seconds of one thread.
 """
 
-import resource
 import sys
-import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -26,31 +18,23 @@ import torch
 
 from common import report
 from common.graph_files import REAL, SAMPLE, OneGraph, program_of
-from common.made_graphs import write_repeated
 from common.options import make_parser, network_settings
 from common.real_size import REAL_SIZE
 from fastslow.competition.reader import read_npz
-from fastslow.core.memory import FreedMemory, resident_bytes
+from fastslow.core.memory import FreedMemory
 from fastslow.features.build import build_graph
 from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import Graph, read_graph, write_graph
+from fastslow.features.store import Graph
 from fastslow.networks.model.losses import pairwise_hinge
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network
-from fastslow.rankers.table_features import tabulate
 
 TABLE = {
     "hours": 0.1,
     "needs": ("real",),
     "sample": False,
-    "commands": (
-        (
-            "--steps=6",
-            "--file=../shared/real/npz_all/npz/layout/nlp/default/test/3a0c5517a87df8d82fd637b83298a3ba.npz",
-        ),
-        ("--hours", "--steps=3"),
-    ),
+    "commands": (("--steps=3",),),
 }
 MEAN_NODES = {name.split(":")[1]: size.nodes for name, size in REAL_SIZE.items() if name != "tile:xla"}
 """Mean nodes of a layout program."""
@@ -96,84 +80,6 @@ class Steps:
         together = self.settings.configs_together
         (found,) = predict(self.network, self.dataset, self.slug, "test", together, only).values()
         return found
-
-
-def features(path: Path, folder: Path, options: Namespace) -> dict:
-    """Build the graph's features and write them as a test graph."""
-    program = program_of(path)
-    graph, _ = build_graph(program, FeatureSettings(collection=program.collection.name))
-    write_graph(folder, "test", graph, "")
-    return {"nodes kept": graph.num_nodes, "groups": graph.choices.num_groups, "configs": graph.num_configs}
-
-
-def training(path: Path, folder: Path, options: Namespace) -> dict:
-    """Take steps of changing sizes: half to all of the configurations of a step."""
-    network = Steps(path, read_graph(folder, "test", path.stem), "layout")
-    most, held, seconds = network.settings.configs_per_step, [], []
-    for _ in range(options.steps):
-        seconds.append(network.step(most // 2, most))
-        held.append(resident_bytes() / 2**30)
-    return {"seconds a step": float(np.mean(seconds)), "GB held": max(held)}
-
-
-def inference(path: Path, folder: Path, options: Namespace) -> dict:
-    """Predict all configurations with a network."""
-    return {"configs": len(Steps(path, read_graph(folder, "test", path.stem), "layout").predict())}
-
-
-def ranker(path: Path, folder: Path, options: Namespace) -> dict:
-    """Tabulate all configurations for the LightGBM ranker."""
-    graph = read_graph(folder, "test", path.stem)
-    names = [f"config_feat_{i}" for i in range(graph.config_feat.shape[1])]
-    table, _ = tabulate(graph, "layout", names)
-    return {"columns": table.shape[1], "table GB": table.nbytes / 2**30}
-
-
-STAGES = {"features": features, "training": training, "inference": inference, "ranker": ranker}
-
-
-def run_stage(options: Namespace) -> dict:
-    """Run one stage in this process; return its figures."""
-    torch.set_num_threads(1)
-    path, folder = map(Path, options.made)
-    began = time.process_time()
-    found = STAGES[options.stage](path, folder, options)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return {"CPU s": time.process_time() - began, "peak GB": peak, **found}
-
-
-def make_file(options: Namespace, folder: Path) -> Path:
-    """Write the made graph as a file of the competition."""
-    source = options.file or sorted(SAMPLE.glob("npz_all/npz/layout/nlp/random/*/*.npz"))[0]
-    place = folder.joinpath(*source.resolve().parts[-5:-2], "test")
-    place.mkdir(parents=True)
-    path = place / "made.npz"
-    sizes = options.nodes, options.configurable, options.configs
-    write_repeated(path, read_npz(program_of(source)), *sizes)
-    return path
-
-
-def measure_stages(options: Namespace) -> dict:
-    """Measure every stage on the made graph and print a row for each."""
-    with tempfile.TemporaryDirectory() as place:
-        made = ("--made", str(make_file(options, Path(place))), place)
-        stages = {
-            stage: report.in_process(__file__, "--stage", stage, *made, **report.ONE_THREAD)
-            for stage in STAGES
-        }
-    rows = [
-        {
-            "stage": name,
-            "CPU s": f"{found.pop('CPU s'):.1f}",
-            "peak GB": f"{found.pop('peak GB'):.2f}",
-            "more": ", ".join(f"{key} {value:.4g}" for key, value in found.items()),
-        }
-        for name, found in ((name, dict(own)) for name, own in stages.items())
-    ]
-    made = {key: getattr(options, key) for key in ("nodes", "configurable", "configs", "steps")}
-    print(", ".join(f"{key} {value:,}" for key, value in made.items()) + "\n")
-    print(report.table(rows))
-    return {"made": made, "stages": stages}
 
 
 def seconds_of(path: Path, steps: int) -> dict | None:
@@ -246,30 +152,16 @@ def estimate_hours(options: Namespace) -> dict:
 def parse(arguments: list[str]) -> Namespace:
     """Parse the command line."""
     parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument("--hours", action="store_true", help="estimate the hours of the layout networks")
-    parser.add_argument(
-        "--file", type=Path, metavar="NPZ", help="layout file to repeat, in folders as published"
-    )
-    parser.add_argument("--nodes", type=int, default=43_614, help="N of the made graph")
-    parser.add_argument("--configurable", type=int, default=848, help="K of the made graph")
-    parser.add_argument("--configs", type=int, default=100_040, help="C of the made graph")
     parser.add_argument("--steps", type=int, default=10, help="training steps")
-    parser.add_argument("--stage", choices=STAGES, help="measure one stage of --made in this process only")
-    parser.add_argument("--made", nargs=2, metavar=("NPZ", "FOLDER"), help="the made graph, and its features")
     options = parser.parse_args(arguments)
-    if options.quick:
-        options.nodes, options.configurable, options.configs, options.steps = 900, 40, 2500, 2
+    options.steps = 2 if options.quick else options.steps
     return options
 
 
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     options = parse(arguments)
-    if options.stage:
-        report.finish(run_stage(options))
-        return 0
-    found = estimate_hours(options) if options.hours else measure_stages(options)
-    report.finish({"benchmark": "scale", "environment": report.environment(), **found})
+    report.finish({"benchmark": "scale", "environment": report.environment(), **estimate_hours(options)})
     return 0
 
 

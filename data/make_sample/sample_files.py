@@ -255,16 +255,13 @@ def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
     return packed.getvalue()
 
 
-def write_competition(
-    graphs: list[SampleGraph], readme: str, out: Path, tables: Mapping[str, pd.DataFrame] | None = None
-) -> None:
+def write_competition(graphs: list[SampleGraph], readme: str, out: Path) -> None:
     """Write ``npz_all/``, ``solution.csv``, ``sample_submission.csv`` and ``README.md``.
 
     Args:
         graphs: All graphs, in the order of the submission.
         readme: Text of ``README.md``.
         out: The folder, replaced as a whole once the new one is complete.
-        tables: Further CSV files by name.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as beside:
@@ -280,8 +277,6 @@ def write_competition(
         solution.to_csv(new / "solution.csv", **plain)
         submission = pd.DataFrame(_submission(test), columns=["ID", "TopConfigs"])
         submission.to_csv(new / "sample_submission.csv", **plain)
-        for name, table in (tables or {}).items():
-            table.to_csv(new / name, **plain)
         (new / "README.md").write_text(readme)
         if out.exists():
             os.rename(out, Path(beside, "old"))

@@ -164,12 +164,6 @@ COMMANDS = {
         "make_sample.sample:make_sample",
         repository=True,
     ),
-    "measured-sample": Command(
-        "Make a sample competition of runtimes measured on this machine, which should be idle (half an hour)",
-        "make_sample.measured_sample:MeasuredSampleSettings",
-        "make_sample.measured_sample:make_measured_sample",
-        repository=True,
-    ),
     "data": Command(
         "Download, check and unpack the real competition's data; resumes where it stopped",
         "fastslow.kaggle.download:DownloadSettings",

@@ -1,36 +1,16 @@
-"""The benchmark of real size runs through every stage of one made graph, and estimates hours by files."""
+"""The benchmark of real size estimates hours by files."""
 
 import json
 
 import pytest
 
 import scale
-from common import report
 from common.options import network_settings
 from fastslow.networks.settings.train_settings import TrainSettings
 
 
 def last_line(capsys):
     return json.loads(capsys.readouterr().out.splitlines()[-1])
-
-
-def test_every_stage_runs_on_the_made_graph(monkeypatch, capsys):
-    def in_this_process(script, *arguments, **environment):
-        return scale.run_stage(scale.parse(["--quick", *arguments]))
-
-    monkeypatch.setattr(report, "in_process", in_this_process)
-    assert scale.main(["--quick"]) == 0
-    result = last_line(capsys)
-    made, stages = result["made"], result["stages"]
-    assert list(stages) == ["features", "training", "inference", "ranker"]
-    features = stages["features"]
-    assert 0 < features["nodes kept"] < made["nodes"]
-    assert 0 < features["groups"] <= made["configurable"]
-    # distinct ones are kept, and every one of the file is predicted
-    assert features["configs"] <= stages["inference"]["configs"] == made["configs"]
-    table_bytes = 4 * features["configs"] * stages["ranker"]["columns"]
-    assert stages["ranker"]["table GB"] == pytest.approx(table_bytes / 2**30, rel=1e-3)
-    assert all(found["peak GB"] > 0 for found in stages.values())
 
 
 def test_hours_follow_from_a_line_over_the_nodes(monkeypatch, capsys):
@@ -41,7 +21,7 @@ def test_hours_follow_from_a_line_over_the_nodes(monkeypatch, capsys):
     assert scale.at_mean(rows, "xla", lambda row: row["layout-xla-random"][0]) == pytest.approx(14.105)
     assert scale.at_mean(rows[:1], "xla", lambda row: row["layout-xla-random"][0]) == 1.0
     monkeypatch.setattr(scale, "seconds_of", lambda path, steps: rows.pop(0))
-    assert scale.main(["--hours", "--quick"]) == 0
+    assert scale.main(["--quick"]) == 0
     result = last_line(capsys)
     own = {row["network"]: row["CPU hours"] for row in result["hours"]}
     train, valid = scale.GRAPHS["layout-xla-default"]

@@ -135,7 +135,6 @@ CALLS = {  # what is typed, and what Python is called with; a list where a value
         *("-m", "fastslow", "place", "a b.hlo", "devices=4", "out=/my data", "task=joint", "updates=5")
     ],
     ("sample", "SIZE=large", "SET=processes=4 seed=1"): "-m fastslow sample size=large processes=4 seed=1",
-    ("sample", "LABELS=device", "SET=hours=0.4"): "-m fastslow measured-sample hours=0.4",
     ("tune", "SRC=x.pb", "RUN=none", "OUT=/my data", "SET=evaluations=9"): [
         *("-m", "fastslow", "tune", "x.pb", "run=none", "data_root=/my data", "evaluations=9")
     ],

@@ -1,17 +1,15 @@
 """A zoo of JAX programs to make data from: families of networks in two sources, inference and training steps.
 
-``PROGRAMS``, ``PRODUCTS`` and ``FAMILIES`` are tables and do not import JAX; :attr:`ZooProgram.build` does.
+``PROGRAMS`` and ``FAMILIES`` are tables and do not import JAX; :attr:`ZooProgram.build` does.
 """
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib import import_module
 from typing import NamedTuple
 
-from fastslow.competition.catalog import TEST, TRAIN, VALID
 from make_sample.zoo.families import FAMILIES, FAMILY_SPLIT, MORE
 
-__all__ = ["FAMILIES", "FAMILY_SPLIT", "MORE", "PRODUCTS", "PROGRAMS", "ZooProgram", "in_turns", "split_of"]
+__all__ = ["FAMILIES", "FAMILY_SPLIT", "MORE", "PROGRAMS", "ZooProgram", "in_turns", "split_of"]
 
 
 class ZooProgram(NamedTuple):
@@ -22,7 +20,7 @@ class ZooProgram(NamedTuple):
         source: ``xla`` or ``nlp``, as TpuGraphs names its two sources.
         family: Architecture; all programs of a family are in the same split.
         size: ``small`` for a program of the committed sample, ``large`` for one of the large sample only,
-            ``more`` for one with many reshapes, to train on, ``measured`` for one that is only measured.
+            ``more`` for one with many reshapes to train on.
         build: :meth:`make_sample.zoo.families.Family.build` of its variant.
     """
 
@@ -44,24 +42,10 @@ PROGRAMS = {
 }
 """Programs by name, in the order of the families."""
 
-_PRODUCTS = {"transposed_products": TRAIN, "mixing": VALID, "split_heads": TEST}
-
-
-def _of(family: str, size: int) -> tuple[Callable, tuple]:
-    return getattr(import_module("make_sample.zoo.products"), family)(size)
-
-
-PRODUCTS = {
-    (name := f"{family}_{size}_f32"): ZooProgram(name, "xla", family, "measured", partial(_of, family, size))
-    for family in _PRODUCTS
-    for size in (32, 64)
-}
-"""Programs of transposes, batched dots and reshapes by name, see :mod:`make_sample.zoo.products`."""
-
 
 def split_of(program: ZooProgram) -> str:
     """Return the split of a program, decided by its family."""
-    return _PRODUCTS.get(program.family) or FAMILY_SPLIT[program.source, program.family]
+    return FAMILY_SPLIT[program.source, program.family]
 
 
 def in_turns(programs: Iterable[ZooProgram]) -> list[ZooProgram]:
