@@ -9,7 +9,8 @@ A script takes part if it defines ``TABLE``, a dictionary: ``hours`` of CPU time
 call).
 The first line of a table is a stamp: commit, digests of code and sample, seconds of the measurement. A table
 is stale when the sample changed, the code that its script reaches or, if it reads a run or starts one
-(``needs`` the module ``fastslow``), the code of ``make submit``.
+(``needs`` the module ``fastslow``), the code of ``make submit``. A table of the
+models in the package is stale when they changed, too.
 """
 
 import argparse
@@ -36,6 +37,7 @@ from fastslow.evaluation.ensemble import ENSEMBLE_ENTRY as ENSEMBLE
 from fastslow.features.settings import FEATURES_ENTRY as FEATURES
 from fastslow.networks.settings.train_settings import GNN_ENTRY as NETWORK
 from fastslow.rankers.settings import RANKER_ENTRY as RANKER
+from fastslow_programs.ranking.packaged import ARCHIVE, FOLDER
 
 STAMP = re.compile(
     r"> Commit (?P<commit>\S+), code (?P<code>[0-9a-f]{16}), (?:sample (?P<sample>[0-9a-f]{16})|no sample), "
@@ -46,6 +48,8 @@ CODE = {"run": _OF_RUN, "fastslow": (*_OF_RUN, "fastslow.workflow.budget:plan_ho
 """The code of a run: a table that reads one, or starts one with a budget, is as old as this code."""
 NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "run": (lambda: resolve("runs/sample/submission/manifest.json").is_file(), "make submit"),
+    "more": (lambda: resolve("data/more/npz_all").is_dir(), "make sample SIZE=more"),
+    "package": (lambda: (FOLDER / ARCHIVE).is_file(), "the models in the package"),
     "real": (lambda: (REAL / "npz_all").is_dir(), f"published files in {REAL.relative_to(PROJECT.parent)}"),
     "placement": (lambda: REAL.with_name("placement").is_dir(), "placement problems in shared/placement"),
     "gpu": (lambda: bool(list(Path("/dev").glob("nvidia[0-9]*"))), "a GPU"),
@@ -86,10 +90,11 @@ class Script:
         return shlex.join([".venv/bin/python", f"benchmarks/{self.path.name}", *arguments])
 
     def code(self) -> str:
-        """Return the digest of all code that the script reaches, and that made the run which it reads."""
+        """Return the digest of the code that the script reaches, of its run and of packaged models."""
         own = [entry for name in self.needs for entry in CODE.get(name, ())]
         entries = [f"{self.path.stem}:main", *own]
-        return digest([source_digest(entry, self.path.parent) for entry in entries])
+        models = [file_digest(FOLDER / ARCHIVE)] if "package" in self.needs else []
+        return digest([source_digest(entry, self.path.parent) for entry in entries] + models)
 
     def state(self, sample: str) -> tuple[str, str]:
         """Compare the table's first line with the present code and sample.

@@ -57,7 +57,7 @@ from fastslow_programs.ranking.trust import TOLD
 COMPILER, DEVICE, TPU = LABELS = "compiler", "device", "tpu"
 TABLE = {
     "hours": 0.5,
-    "needs": ("libtpu", "real"),
+    "needs": ("libtpu", "real", "package"),
     "commands": (("--labels", "compiler"), ("--labels", "device"), ("--labels", "tpu")),
 }
 CONFIGS, DRAWS = 64, 5
@@ -176,7 +176,7 @@ def main(arguments: list[str]) -> int:
     parser = make_parser(__doc__.splitlines()[0])
     parser.add_argument("--labels", choices=LABELS, default=DEVICE, help="their kind (default device)")
     options = parser.parse_args(arguments)
-    kept, models, programs = kept_parts(__file__, options), Models(packaged_models()), {}
+    kept, models, programs = kept_parts(__file__, options, packaged_models()), Models(packaged_models()), {}
     configs, draws, most = (8, 1, 1) if options.quick else (CONFIGS, DRAWS, None)
     with tempfile.TemporaryDirectory() as quick:
         folder = Path(quick) if options.quick else report.RESULTS / "does_it_help"
