@@ -79,9 +79,7 @@ no graph with the published data. Every file here, including this one, was made 
 Left out of the layout collections by rule (fewer than 2/3 of the labels, slowest less than {spread} times the
 fastest, or fewer than one in {distinct:.0f} labels distinct): {left_out}.
 
-Not labelled in the time given to this run: {late}.
-Time runs out for the programs that compile slowest, so the labelled ones are a selection: those that compile
-fastest.
+Not labelled in the time given to this run, which runs out for programs that compile slowly: {late}.
 
 ## Contents
 

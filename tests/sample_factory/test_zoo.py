@@ -51,7 +51,7 @@ def test_every_family_is_in_one_split():
 def test_there_are_enough_programs_of_each_split(source):
     counts = Counter({split: len(programs(source, split=split)) for split in SPLITS})
     assert 0.58 <= counts["train"] / counts.total() <= 0.67
-    assert min(counts["valid"], counts["test"]) >= max(12, 0.165 * counts.total())
+    assert min(counts["valid"], counts["test"]) >= max(11, 0.165 * counts.total())
     assert len(programs(source, "large")) >= 2.2 * counts.total()
     for split, size in product(SPLITS, ("small", "large")):
         steps = Counter("_forward_" not in program.name for program in programs(source, size, split))

@@ -96,18 +96,6 @@ def convnext(p, x, *, width, depth):
     return classify(p, x)
 
 
-def densenet(p, x, *, width, depth):
-    """DenseNet: every layer reads the outputs of all layers before it (arXiv:1608.06993)."""
-    x = conv(p, x, 2 * width, 3, 2)
-    for level in range(2):
-        for _ in range(depth + 1):
-            y = conv(p, relu(batch_norm(p, x)), 2 * width, 1)
-            x = jnp.concatenate([x, conv(p, relu(y), width)], -1)
-        if not level:
-            x = average_pool(conv(p, x, x.shape[-1] // 2, 1))
-    return classify(p, x)
-
-
 def vgg(p, x, *, width, depth):
     """VGG: 3x3 convolutions and pooling, then dense layers on the flattened image (arXiv:1409.1556)."""
     for level in range(3):
@@ -171,13 +159,6 @@ def resnet_v2(p, x, features, stride):
     """ResNet v2: normalisation and activation come before each convolution (arXiv:1603.05027)."""
     y = conv(p, relu(frozen_norm(p, x)), features, 3, stride)
     return shortcut(p, x, conv(p, relu(frozen_norm(p, y)), features), stride)
-
-
-def resnext(p, x, features, stride, groups=8):
-    """ResNeXt: a bottleneck with a grouped 3x3 convolution (arXiv:1611.05431)."""
-    y = relu(conv(p, x, features, 1))
-    y = relu(frozen_norm(p, conv(p, y, features, 3, stride, groups=groups)))
-    return relu(shortcut(p, x, conv(p, y, 2 * features, 1), stride))
 
 
 def regnet(p, x, features, stride):
@@ -335,7 +316,7 @@ def conv_mixer(p, x, features, stride):
     return jax.nn.gelu(frozen_norm(p, conv(p, x, features, 1)))
 
 
-def staged(p, x, *, width, depth, block, stages=2, widen=1):
+def staged(p, x, *, width, depth, block, stages=2):
     """Image classifier: a stem, then stages of ``depth`` equal blocks, functions of this module.
 
     Args:
@@ -345,12 +326,11 @@ def staged(p, x, *, width, depth, block, stages=2, widen=1):
         depth: Blocks per stage.
         block: Name of the function that applies a block.
         stages: Number of stages; all but the first halve the image and double the features.
-        widen: Features of the first stage, in multiples of ``width`` (arXiv:1605.07146).
     """
     x = relu(frozen_norm(p, conv(p, x, width, 3, 2)))
     for stage in range(stages):
         for layer in range(depth):
-            x = globals()[block](p, x, widen * width << stage, 2 if stage and not layer else 1)
+            x = globals()[block](p, x, width << stage, 2 if stage and not layer else 1)
     return classify(p, x)
 
 

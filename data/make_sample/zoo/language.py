@@ -21,7 +21,6 @@ from make_sample.zoo.layers import (
     from_heads,
     gated_mlp,
     layer_norm,
-    max_pool,
     mlp,
     parameter_shapes,
     rms_norm,
@@ -105,16 +104,6 @@ def linear_attention(p, x, heads):
     return from_heads(p, jnp.einsum("bthd,bhde->bthe", q, memory) / scale, x.shape[-1])
 
 
-def block_attention(p, x, heads, size=16):
-    """Apply local attention to the same and the previous block, as in Longformer (arXiv:2004.05150)."""
-    batch, time, width = x.shape
-    blocks = x.reshape(batch, time // size, size, width)
-    q, k, v = (to_heads(p, blocks, heads, width) for _ in range(3))
-    k, v = (jnp.concatenate([jnp.roll(y, 1, 1), y], 2) for y in (k, v))
-    weights = softmax(jnp.einsum("bnthd,bnshd->bnhts", q, k) * q.shape[-1] ** -0.5)
-    return from_heads(p, jnp.einsum("bnhts,bnshd->bnthd", weights, v), width).reshape(x.shape)
-
-
 def low_rank_attention(p, x, heads, rank=16):
     """Apply Linformer attention: keys and values are projected along time to ``rank`` (arXiv:2006.04768)."""
     projection, width = p(rank, x.shape[1]), x.shape[-1]
@@ -191,18 +180,6 @@ def transformer(p, tokens, *, width, depth, kind, heads=4):
         x = x + globals()[f"{kind}_attention"](p, layer_norm(p, x), heads)
         x = x + mlp(p, layer_norm(p, x), 2 * width)
     return layer_norm(p, x) @ table.T
-
-
-def perceiver(p, tokens, *, width, depth, heads=4, latents=24):
-    """Perceiver: a few latent vectors attend to the sequence and to each other (arXiv:2103.03206)."""
-    memory, _ = embed(p, tokens, width)
-    memory = memory + p(tokens.shape[1], width)
-    x = jnp.broadcast_to(p(latents, width), (len(tokens), latents, width))
-    for _ in range(depth):
-        for source in (memory, x):
-            x = x + attention(p, layer_norm(p, x), source, heads)
-        x = x + mlp(p, layer_norm(p, x), 2 * width)
-    return dense(p, x.reshape(len(x), -1), 10)
 
 
 def sentence_pair(p, premise, hypothesis, *, width, depth):
@@ -311,16 +288,6 @@ def mixture_of_experts(p, tokens, *, width, depth, heads=4, experts=4):
         outputs = jnp.einsum("beth,ehd->betd", hidden, p(experts, 2 * width, width))
         x = x + jnp.einsum("bte,betd->btd", gates, outputs)
     return dense(p, layer_norm(p, x).mean(1), 20)
-
-
-def text_cnn(p, tokens, *, width, depth):
-    """TextCNN: convolutions of several lengths over a sentence with max pooling (arXiv:1408.5882)."""
-    x, _ = embed(p, tokens, width)
-    image = x[:, :, None]
-    for _ in range(depth):
-        branches = [conv(p, image, width // 2, (length, 1)) for length in (3, 4, 5)]
-        image = max_pool(relu(jnp.concatenate(branches, -1)), 2, 2)
-    return dense(p, image.max((1, 2)), 8)
 
 
 def gmlp(p, tokens, *, width, depth):
@@ -448,13 +415,6 @@ def funnel(p, tokens, *, width, depth, heads=4):
     return dense(p, x[:, 0], 8)
 
 
-def hierarchical(p, tokens, *, width, depth, sentence=16):
-    """Hierarchical transformer: layers within sentences, then between them (arXiv:1905.06566)."""
-    x, _ = embed(p, tokens, width)
-    within = encode(p, x.reshape(-1, sentence, width), depth)
-    return dense(p, encode(p, within.mean(1).reshape(len(x), -1, width), depth), 3)
-
-
 def speech_recogniser(p, spectrum, tokens, *, width, depth, heads=4):
     """Whisper-like: convolutions and an encoder of a spectrum, a decoder of text (arXiv:2212.04356)."""
     x = jax.nn.gelu(conv(p, spectrum[:, :, None], width, (3, 1)))
@@ -464,24 +424,6 @@ def speech_recogniser(p, spectrum, tokens, *, width, depth, heads=4):
         y = transformer_layer(p, y, heads, causal_mask(y.shape[1]))
         y = y + attention(p, layer_norm(p, y), x, heads)
     return layer_norm(p, y) @ table.T
-
-
-def question_answering(p, question, passage, *, width, depth):
-    """QANet: convolutions and self-attention, with attention between two texts (arXiv:1804.09541)."""
-
-    def encoder(p, x):
-        for _ in range(depth):
-            y = conv(p, layer_norm(p, x)[:, :, None], width, (5, 1), groups=width)
-            x = x + relu(conv(p, y, width, 1))[:, :, 0]
-            x = transformer_layer(p, x, 4)
-        return x
-
-    table = p(1000, width)
-    encoder = shared(p, encoder, table[question])
-    x, y = encoder(table[question]), encoder(table[passage])
-    scores = jnp.einsum("btd,bsd->bts", y @ p(width, width), x)
-    to_question = softmax(scores) @ x
-    return dense(p, jnp.concatenate([y, to_question, y * to_question], -1), 2)
 
 
 def biased_attention(p, x, memory, bias, heads, mask=None):

@@ -49,7 +49,7 @@ def describe_packaged(runs: Path, manifest: Mapping) -> str:
     """Return a description of a folder of runs that holds the models in the package; empty for another."""
     if not runs.name.startswith(_PREFIX):
         return ""
-    return f"the models in the package, trained on the sample (commit {manifest['commit']})"
+    return f"the models in the package, trained on the compiler's estimates (commit {manifest['commit']})"
 
 
 def _caches() -> Iterator[Path]:
