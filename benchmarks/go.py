@@ -64,7 +64,7 @@ def new_policy(seed: int) -> Policy:
 
 def learn(problem, updates: int, seed: int = 0, **schedule) -> Found:
     """Train a policy on one problem; return the best decision that it sampled."""
-    return Trainer(new_policy(seed), [problem], Schedule(updates=updates, **schedule), seed).run(updates)[0]
+    return Trainer(new_policy(seed), problem, Schedule(updates=updates, **schedule), seed).run(updates)
 
 
 def zoo(options) -> list[dict]:

@@ -155,7 +155,7 @@ COMMANDS = {
         "fastslow_placement.command:place_program",
         repository=True,
         first="source",
-        main="source devices task device memory policy updates search seed out",
+        main="source devices task device memory updates search seed out",
         examples=("model.py:make devices=4 device=h100", "program.hlo", "zoo:transformer_2 task=joint"),
     ),
     "sample": Command(

@@ -1,12 +1,9 @@
 """Figures of a placed program: devices and links over time, memory over time, learning."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fastslow_placement.base.search import Found
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, memory_profile
 
@@ -100,35 +97,13 @@ def plot_learning(placed) -> Figure:
     curves = {name: one for name, one in found.items() if one.evaluations > 1 and one.history}
     rest = {name: one.cost / baseline for name, one in found.items() if name not in curves}
     rules = {name: cost for name, cost in rest.items() if cost < 2}
-    figure, axes = _learning_axes(curves, dict.fromkeys(curves, baseline), "best cost / default's")
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    axes = figure.add_subplot(xscale="log", xlabel="evaluations", ylabel="best cost / default's")
+    for name, one in curves.items():
+        counts, costs = zip(*one.history, (one.evaluations, one.cost), strict=True)
+        axes.step(counts, np.array(costs) / baseline, where="post", label=name)
     for place, name in enumerate(sorted(rules, key=rules.get)):
         style = {"linestyle": ("--", ":", "-.")[place % 3], "linewidth": 1, "color": f"C{(place + 3) % 10}"}
         axes.axhline(rules[name], label=f"{name}: {rules[name]:.3f}", **style)
     figure.legend(loc="outside right upper", fontsize=7)  # names at the lines would collide
     return figure
-
-
-def plot_training(trained) -> Figure:
-    """Plot the best cost of each program over its evaluations.
-
-    Args:
-        trained: A :class:`fastslow_placement.train_placer.Trained`.
-    """
-    curves = {p.name: found for p, found in zip(trained.problems, trained.found, strict=True)}
-    baselines = {p.name: p.baseline for p in trained.problems}
-    figure, axes = _learning_axes(curves, baselines, "best runtime / split by layers")
-    axes.axhline(1, color="0.7", linewidth=0.8)
-    axes.legend(fontsize=8)
-    return figure
-
-
-def _learning_axes(
-    curves: Mapping[str, Found], baselines: Mapping[str, float], ylabel: str
-) -> tuple[Figure, Axes]:
-    """Return a figure of the best cost over evaluations, by name, each relative to its baseline."""
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    axes = figure.add_subplot(xscale="log", xlabel="evaluations", ylabel=ylabel)
-    for name, found in curves.items():
-        counts, costs = zip(*found.history, (found.evaluations, found.cost), strict=True)
-        axes.step(counts, np.array(costs) / baselines[name], where="post", label=name)
-    return figure, axes

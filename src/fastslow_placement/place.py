@@ -24,7 +24,7 @@ from fastslow_placement.base.search import Found, anneal, best_of, best_random
 from fastslow_placement.baselines import rules_of
 from fastslow_placement.explain import decision_table, device_table, explain, gains
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
-from fastslow_placement.go.policy import Policy, load_policy, torch_threads
+from fastslow_placement.go.policy import Policy, torch_threads
 from fastslow_placement.go.ppo import Trainer, zero_shot
 from fastslow_placement.jax_program import JaxProgram
 from fastslow_placement.programs.fusion import contract
@@ -187,21 +187,18 @@ def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | Non
 
 def _learned(settings: PlaceSettings, problem: Problem) -> Found:
     """Return the best decision that the policy sampled."""
-    if settings.policy:
-        policy = load_policy(resolve(settings.policy))
-    else:
-        torch.manual_seed(settings.seed)
-        policy = Policy()
+    torch.manual_seed(settings.seed)
+    policy = Policy()
     with torch_threads(settings.threads), progress(total=settings.updates, desc="GO", unit="update") as bar:
         if not settings.updates:
             return zero_shot(policy, problem, settings.samples)
 
         def report(trainer: Trainer) -> None:
             bar.update()
-            ratio = trainer.standings[0].found.cost / problem.baseline
+            ratio = trainer.found.cost / problem.baseline
             bar.set_postfix(best=f"{ratio:.3f} of baseline", refresh=False)
 
-        return Trainer(policy, [problem], settings, settings.seed).run(settings.updates, report)[0]
+        return Trainer(policy, problem, settings, settings.seed).run(settings.updates, report)
 
 
 def place_and_write(settings: PlaceSettings) -> Placed:
@@ -209,12 +206,10 @@ def place_and_write(settings: PlaceSettings) -> Placed:
 
     Raises:
         SettingsError: A setting does not fit the program, or no decision is valid.
-        DataError: As for :func:`read_problem`, or the checkpoint is none.
+        DataError: As for :func:`read_problem`.
     """
     program = read_function(settings)
     problem = read_problem(settings, program)
-    if settings.policy:
-        load_policy(resolve(settings.policy))  # refuses a wrong one before anything is computed
     placed = compare(settings, problem, program)
     write_placed(placed, settings)
     return placed
@@ -225,8 +220,6 @@ def write_placed(placed: Placed, settings: PlaceSettings) -> None:
     problem, program, path = placed.problem, placed.program, None if placed.program else settings.path
     inputs = {"source": program.digest if program else file_digest(path) if path else settings.source}
     inputs |= settings.device_inputs
-    if settings.policy:
-        inputs |= {"policy": file_digest(resolve(settings.policy))}
     artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
     with artifact.building():
         artifact.folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Settings of training the policy and of placing one program."""
+"""Settings of placing one program."""
 
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -17,7 +17,7 @@ _KINDS = "Give an HLO file, a competition npz, model.py:FUNCTION, or zoo:NAME"
 
 
 class LearningSettings(Schedule):
-    """Settings of PPO and of the devices that training and placing share."""
+    """Settings of GO's learning and of the devices."""
 
     group_title = "devices"
 
@@ -54,35 +54,11 @@ class LearningSettings(Schedule):
         return {} if self.device in DEVICES else {"device": file_digest(resolve(self.device))}
 
 
-class PolicySettings(LearningSettings):
-    """Settings of training one policy on several programs."""
-
-    main: ClassVar[tuple[str, ...]] = (
-        *("programs", "held_out", "devices", "device", "memory", "folder", "seed"),
-        *("updates", "samples", "lr"),
-    )
-
-    folder: str = unkeyed("runs/placement/policy")
-    """Folder of the checkpoint, the table of programs and the figure."""
-    programs: list[str] = ["rnnlm_2", "transformer_2", "inception_b32"]
-    """Programs of the zoo to learn from, in turn one update each."""
-    held_out: str = "transformer_4"
-    """Program of the zoo that the policy does not learn from, for the zero-shot figure."""
-
-    def check(self) -> None:
-        """Check that the programs exist and that the held-out one is none of them."""
-        super().check()
-        known = f"of {', '.join(PROGRAMS)}"
-        self.require(bool(self.programs) and {*self.programs} <= {*PROGRAMS}, "programs", f"made {known}")
-        self.require(self.held_out in PROGRAMS, "held_out", f"one {known}")
-        self.require(self.held_out not in self.programs, "held_out", "another than the programs")
-
-
 class PlaceSettings(LearningSettings):
     """Settings of placing, scheduling or fusing one program."""
 
     main: ClassVar[tuple[str, ...]] = (
-        *("source", "task", "devices", "device", "memory", "policy", "out", "seed"),
+        *("source", "task", "devices", "device", "memory", "out", "seed"),
         *("updates", "samples", "search"),
     )
 
@@ -91,8 +67,6 @@ class PlaceSettings(LearningSettings):
     JAX function, or ``zoo:NAME`` for a stored program."""
     task: Literal["placement", "scheduling", "fusion", "joint"] = "placement"
     """Decision for each operator; scheduling keeps the placement by layers, joint decides all three."""
-    policy: str = ""
-    """Checkpoint of a trained policy (``policy.pt`` of notebook 60) to start from; a new policy if empty."""
     search: NonNegative = 60_000
     """Evaluations of the search that follows the policy, as a row of its own, and as many more of the
     annealing beside it; 0 leaves both out. Tasks other than placement have a sixtieth, as their evaluations

@@ -26,7 +26,6 @@ UNKEYED = {
     "RankSettings": "data_root hlo_folder",
     "SearchSettings": "budget_seconds seconds attempts processes data_root",
     "LearningSettings": "threads",
-    "PolicySettings": "folder",
     "PlaceSettings": "out",
 }
 """Fields by class of which a result does not depend, or only through the content of the files they name."""

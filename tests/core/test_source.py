@@ -86,7 +86,7 @@ def test_an_edit_that_the_entry_does_not_reach_does_not_count(package):
 def test_imports_inside_functions_and_of_the_package_beside_are_followed():
     training = source_digests(TRAIN)
     assert {"fastslow.networks.published.plain", "fastslow.networks.segments.training"} <= {*training}
-    placer = source_digests("fastslow_placement.train_placer:train_placer")
+    placer = source_digests("fastslow_placement.place:place_and_write")
     assert {"fastslow_placement.base.problem", "fastslow.core.files"} <= {*placer}
 
 

@@ -193,23 +193,8 @@ BY_HAND = {  # parameters, and files that it makes
         {"source": "{home}/small.pb", "evaluations": 9, "run": "runs/smoke", **MEASURE},
         [f"data/converted/tuned/small/{f}" for f in ("best.json", "best.hlo.pb", "study.journal")],
     ),
-    "60_train_placer": (
-        {
-            "programs": ["inception_b32"],
-            "held_out": "amoebanet",
-            "folder": "runs/alone/placer",
-            "updates": 2,
-        },
-        [f"runs/alone/placer/{f}" for f in ("policy.pt", "programs.csv", "training.png")],
-    ),
-    "61_place": (  # after 60
-        {
-            "source": "zoo:inception_b32",
-            "policy": "runs/alone/placer/policy.pt",
-            "updates": 0,
-            "search": 20,
-            "out": "runs/alone",
-        },
+    "61_place": (
+        {"source": "zoo:inception_b32", "updates": 2, "search": 20, "out": "runs/alone"},
         [
             f"runs/alone/inception_b32-placement-4/{f}"
             for f in ("comparison.csv", "decision.json", "memory.png")

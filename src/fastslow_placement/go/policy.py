@@ -13,7 +13,6 @@ there), so one set of weights serves any number of devices. The outcome of the p
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,8 +20,6 @@ from torch import nn
 from torch.nn import functional
 
 from fastslow.competition.opcodes import OPCODES
-from fastslow.core.errors import DataError
-from fastslow.networks.hardware.stored_weights import read_tensors
 from fastslow_placement.base.problem import FEEDBACK_FEATURES, NODE_FEATURES, OPTION_FEATURES, Problem
 
 TASKS = ("fusion", "placement", "scheduling")
@@ -176,23 +173,6 @@ def _of_tasks(make: Callable[[], nn.Module]) -> nn.ModuleDict:
 def _expected(options: torch.Tensor, owners: torch.Tensor, chances: torch.Tensor, count: int) -> torch.Tensor:
     """Return the mean of each unit's option embeddings under probabilities: (count, H)."""
     return torch.zeros(count, options.shape[1]).index_add(0, owners, options * chances[:, None])
-
-
-def load_policy(path: Path) -> Policy:
-    """Return the policy of a checkpoint.
-
-    Raises:
-        DataError: The file is missing, is no checkpoint of this version, or has weights that are not finite.
-    """
-    state = read_tensors(path, "Delete it and train again")
-    try:
-        policy = Policy()
-        policy.load_state_dict(state["policy"])
-    except (KeyError, TypeError, RuntimeError, AttributeError) as error:
-        raise DataError(path, f"is of another version ({type(error).__name__})", "Train again") from None
-    if not all(value.isfinite().all() for value in policy.parameters()):
-        raise DataError(path, "has weights that are not finite", "Delete it and train again")
-    return policy
 
 
 @contextmanager

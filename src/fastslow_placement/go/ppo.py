@@ -1,4 +1,4 @@
-"""Training of the policy with PPO (arXiv:1707.06347) against the cost of its decisions, with exact resume.
+"""Training of the policy with PPO (arXiv:1707.06347) against the cost of its decisions.
 
 The reward is GO's, -sqrt(cost / baseline) or -10. First come the problem's starts and the decisions of the
 policy as it is (:func:`zero_shot`), so training ends with nothing worse. From the best of them on, every
@@ -13,24 +13,19 @@ of a whole graph, a product over all units, would always be out of bounds.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import torch
 from annotated_types import Ge, Le
 
-from fastslow.core.errors import DataError
-from fastslow.core.files import digest
 from fastslow.core.settings import PositiveFloat, Settings
 from fastslow.networks.hardware.adamw import AdamW
-from fastslow.networks.hardware.stored_weights import read_checkpoint, write_tensors
 from fastslow_placement.base.problem import INVALID_REWARD, Outcome, Problem
 from fastslow_placement.base.search import Found, best_of
 from fastslow_placement.go.policy import Inputs, Policy
 from fastslow_placement.go.proposals import Change, Changes, log_chance, log_probability
 
-_FORMAT = 7  # of checkpoints
 _CLIP = 0.2  # bound on the probability ratio of each unit
 _ENTROPY = 0.01  # weight of the entropy at the first update; it falls linearly to 0
 _MEMORY = 0.9  # of the running mean of gains
@@ -96,94 +91,62 @@ class Schedule(Settings):
     """Learning rate of Adam."""
 
 
-class _Standing:
-    """The trainer's state of one problem.
-
-    Attributes:
-        inputs: The problem.
-        changes: Draws changes of its decisions.
-        found: Best decision so far.
-        current: (U,) decision that is changed next.
-        reward: Its reward.
-        heat: First temperature.
-        mean: Running mean of gains.
-        spread: Running size of advantages.
-    """
-
-    _NUMBERS = ("reward", "heat", "mean", "spread")
-
-    def __init__(self, problem: Problem):
-        self.inputs, self.changes, self.current = Inputs(problem), Changes(problem), problem.default.copy()
-        self.found = Found(problem.default.copy())
-        self.reward, self.heat, self.mean, self.spread = INVALID_REWARD, 0.0, 0.0, 0.0
-
-    def state(self) -> dict:
-        """Return what changes, as lists and numbers."""
-        lists = {"current": self.current.tolist(), "decision": self.found.decision.tolist()}
-        numbers = {name: float(getattr(self, name)) for name in self._NUMBERS}
-        found = {name: getattr(self.found, name) for name in ("cost", "evaluations", "history")}
-        return lists | numbers | {"found": found}
-
-    def restore(self, state: dict) -> None:
-        """Take over a :meth:`state`."""
-        self.current = np.array(state["current"], np.int64)
-        self.found = Found(np.array(state["decision"], np.int64), **state["found"])
-        for name in self._NUMBERS:
-            setattr(self, name, state[name])
-
-
 @dataclass
 class Trainer:
-    """The policy in training on some problems, in turn one update each.
+    """The policy in training on a problem.
 
     Args:
         policy: The policy; changed in place.
-        problems: The problems that it learns on.
+        problem: The problem that it learns on.
         schedule: How.
         seed: Seed of the samples.
+
+    Attributes:
+        found: Best decision so far.
+        update: Number of updates so far.
     """
 
     policy: Policy
-    problems: list[Problem]
+    problem: Problem
     schedule: Schedule = field(default_factory=Schedule)
     seed: int = 0
 
     def __post_init__(self):
         self.optimizer = AdamW(self.policy.parameters(), lr=self.schedule.lr, weight_decay=0.0)
         self.generator = torch.Generator().manual_seed(self.seed)
-        self.update = 0
-        self.standings = [_Standing(problem) for problem in self.problems]
+        self.update, self.found = 0, Found(self.problem.default.copy())
+        self._inputs, self._changes = Inputs(self.problem), Changes(self.problem)
+        self._current, self._reward = self.problem.default.copy(), INVALID_REWARD  # what is changed next
+        self._heat = self._mean = self._spread = 0.0  # first temperature; of gains, and of advantages
 
-    def run(self, updates: int, report: Callable[["Trainer"], None] | None = None) -> list[Found]:
-        """Learn until this many updates were made in all; return the best decision of each problem.
+    def run(self, updates: int, report: Callable[["Trainer"], None] | None = None) -> Found:
+        """Learn until this many updates were made in all; return the best decision.
 
         Args:
-            updates: Total number, those before a resume included.
+            updates: Total number, those before included.
             report: Called after every update.
         """
-        while self.update < updates:
-            if not self._learn(self.standings[self.update % len(self.standings)]):
-                break
+        while self.update < updates and self._learn():
             self.update += 1
             if report:
                 report(self)
-        return [standing.found for standing in self.standings]
+        return self.found
 
-    def _learn(self, standing: _Standing) -> bool:
+    def _learn(self) -> bool:
         """Make an update; return False, without one, where no unit has a choice."""
-        inputs, plan, movable = standing.inputs, self.schedule, standing.changes.movable
-        fresh = not standing.found.evaluations
+        inputs, plan, movable = self._inputs, self.schedule, self._changes.movable
+        fresh = not self.found.evaluations
         if fresh:
-            self._begin(standing)
+            self._begin()
             if not movable.any():
                 return False
-        start = standing.current.copy()
+        start = self._current.copy()
         with torch.no_grad():
             before = self.policy(inputs, start)
-        tried = [self._try(standing, before) for _ in range(plan.samples)]
+        tried = [self._try(before) for _ in range(plan.samples)]
         changes, over = zip(*tried, strict=True)
         draws = torch.tensor([len(change.units) for change in changes])
-        gain = self._advantages(standing, torch.tensor(over), fresh).repeat_interleave(draws)
+        gain = self._advantages(torch.tensor(over), fresh).repeat_interleave(draws)
 
         def chance(logs: list[torch.Tensor]) -> torch.Tensor:
             """Return the log-probability of each draw of all changes, one after the other."""
@@ -203,75 +166,38 @@ class Trainer:
 
     def _left(self) -> float:
         """Return the share of the planned updates that is left, 1 to 0."""
-        return max(0.0, 1 - self.update / max(self.schedule.updates * len(self.standings), 1))
+        return max(0.0, 1 - self.update / max(self.schedule.updates, 1))
 
-    def _begin(self, standing: _Standing) -> None:
+    def _begin(self) -> None:
         """Go on from the best of the starts and of the policy's decisions without learning."""
-        problem = standing.inputs.problem
-        standing.found = found = zero_shot(self.policy, problem, self.schedule.samples)
-        standing.reward = float(problem.rewards(Outcome(np.array([found.cost]), np.zeros(1)))[0])
-        standing.current = found.decision.copy()
+        self.found = found = zero_shot(self.policy, self.problem, self.schedule.samples)
+        self._reward = float(self.problem.rewards(Outcome(np.array([found.cost]), np.zeros(1)))[0])
+        self._current = found.decision.copy()
 
-    def _try(self, standing: _Standing, logs: list[torch.Tensor]) -> tuple[Change, float]:
+    def _try(self, logs: list[torch.Tensor]) -> tuple[Change, float]:
         """Draw and evaluate a change; return it and the gain."""
-        change = standing.changes.draw(logs, standing.current, self.generator)
-        problem, decisions = standing.inputs.problem, change.decision[None]
-        outcome = problem.evaluate(decisions)
-        standing.found.see(decisions, outcome.order)
-        reward = float(problem.rewards(outcome)[0])
-        gain = reward - standing.reward
-        heat = standing.heat * _COOLING ** (1 - self._left())
+        change = self._changes.draw(logs, self._current, self.generator)
+        decisions = change.decision[None]
+        outcome = self.problem.evaluate(decisions)
+        self.found.see(decisions, outcome.order)
+        reward = float(self.problem.rewards(outcome)[0])
+        gain = reward - self._reward
+        heat = self._heat * _COOLING ** (1 - self._left())
         chance = float(torch.rand(1, generator=self.generator))
         if reward > INVALID_REWARD and (gain >= 0 or chance < np.exp(gain / max(heat, 1e-300))):
-            standing.current, standing.reward = change.decision, reward
+            self._current, self._reward = change.decision, reward
         return change, gain
 
-    def _advantages(self, standing: _Standing, over: torch.Tensor, fresh: bool) -> torch.Tensor:
+    def _advantages(self, over: torch.Tensor, fresh: bool) -> torch.Tensor:
         """Return advantages by their usual size; the first gains give the first temperature."""
         if fresh:
             losses = -over[(over < 0) & (over > INVALID_REWARD / 2)]
-            standing.heat = _HOT * float(losses.mean()) if len(losses) else 0.0
+            self._heat = _HOT * float(losses.mean()) if len(losses) else 0.0
         keep, over = 0.0 if fresh else _MEMORY, over.clamp(min=_WORST)
-        standing.mean = keep * standing.mean + (1 - keep) * float(over.mean())
-        over = over - standing.mean
-        standing.spread = keep * standing.spread + (1 - keep) * float(over.square().mean().sqrt())
-        return (over / max(standing.spread, 1e-6)).clamp(-1, 3)
-
-    @property
-    def _mark(self) -> str:
-        names = [problem.name for problem in self.problems]
-        plan = self.schedule.model_dump(include={*Schedule.model_fields})  # not of a subclass
-        return digest([_FORMAT, plan, names])
-
-    def save(self, path: Path) -> None:
-        """Write everything that the next update depends on, atomically and with a checksum."""
-        state = {
-            "mark": self._mark,
-            "policy": self.policy.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "generator": self.generator.get_state(),
-            "update": self.update,
-            "standings": [standing.state() for standing in self.standings],
-        }
-        write_tensors(path, state, sealed=True)
-
-    def resume(self, path: Path) -> None:
-        """Continue where :meth:`save` was called; from the beginning if there is no file or it is damaged.
-
-        Raises:
-            DataError: The file belongs to another policy, schedule or other problems.
-        """
-        state = read_checkpoint(path, self._mark)
-        if state is None:
-            if path.exists():
-                raise DataError(path, "is of another training", "Delete it, or choose another folder")
-            return
-        self.policy.load_state_dict(state["policy"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.generator.set_state(state["generator"])
-        self.update = state["update"]
-        for standing, kept in zip(self.standings, state["standings"], strict=True):
-            standing.restore(kept)
+        self._mean = keep * self._mean + (1 - keep) * float(over.mean())
+        over = over - self._mean
+        self._spread = keep * self._spread + (1 - keep) * float(over.square().mean().sqrt())
+        return (over / max(self._spread, 1e-6)).clamp(-1, 3)
 
 
 def _entropy(logs: torch.Tensor) -> torch.Tensor:
