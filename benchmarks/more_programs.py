@@ -8,16 +8,14 @@ is the mean over seeds. Valid programs chose the epochs and the weights of both 
 
 *Genuine* files have runtimes that TpuGraphs measured. *(minimum to maximum)* is over seeds, *rule* the best
 single feature on the train programs, *ceiling* what the noise of repeated configurations leaves possible.
-*Shares* describes the configurable nodes of random files, means over files: how many are reshapes, and how
-many of their outputs and inputs the configurations leave to the compiler (-1).
+*Shares*, means over random files: reshapes among configurable nodes, and outputs and inputs left to the
+compiler (-1).
 """
 
-import argparse
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -26,7 +24,7 @@ from common import report
 from common.graph_files import REAL
 from common.options import make_parser
 from common.pretrained import labelled_files
-from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, TRAIN, VALID, ProgramFile, list_programs
+from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, ProgramFile, list_programs
 from fastslow.competition.data_quality import quality_of
 from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.metrics import ranking_tau
@@ -43,6 +41,8 @@ from fastslow_programs.ranking.rules import best_rule
 TABLE = {"hours": 0.15, "needs": ("fastslow", "run", "real", "more")}
 SAMPLE, MORE, BOTH = "data/sample", "data/more", "data/both"
 RUNS = {"sample": "runs/sample", "both": "runs/more"}
+"""Folder of a run by the data that it was trained on."""
+_ARRAYS = "node_opcode", "node_config_ids", "node_config_feat"
 LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
 
 
@@ -59,9 +59,10 @@ def train() -> None:
 
 def gains(split: str) -> list[dict]:
     """Return the scores of both runs on a split by collection and model, and the gain."""
-    settings = CompareSettings(one=RUNS["both"], other=RUNS["sample"], split=split, data_root=SAMPLE)
     tables: dict[tuple[str, str], list[pd.DataFrame]] = {}
     for collection in LAYOUTS:
+        features = f"features/{RUNS['sample'].removeprefix('runs/')}/{collection.slug}"
+        settings = CompareSettings(one="both", other="sample", split=split, features=features)
         ensembles = [resolve(runs) / f"ensemble-{collection.slug}" for runs in RUNS.values()]
         for (model, *_, other), (*_, one) in zip(*map(list_runs, ensembles), strict=True):
             model = model.removesuffix(f"-{collection.slug}")
@@ -77,9 +78,9 @@ def gains(split: str) -> list[dict]:
     return rows
 
 
-def genuine(real: Path) -> Iterator[dict]:
+def genuine() -> Iterator[dict]:
     """Yield the tau of both runs on each layout file with measured runtimes."""
-    for collection, path in labelled_files(real):
+    for collection, path in labelled_files(REAL):
         if collection.kind != "layout":
             continue
         program = read_npz(ProgramFile(collection, TEST, path))
@@ -97,32 +98,32 @@ def genuine(real: Path) -> Iterator[dict]:
             yield row | {"ceiling": float(quality_of(graph.file_runtime, graph.config_row).ceiling)}
 
 
-def shares(real: Path) -> Iterator[dict]:
+def shares() -> Iterator[dict]:
     """Yield what the random files of a folder have, see the module."""
-    for title, root in {SAMPLE: resolve(SAMPLE), MORE: resolve(MORE), "TpuGraphs": real}.items():
+    for title, root in {SAMPLE: resolve(SAMPLE), MORE: resolve(MORE), "TpuGraphs": REAL}.items():
         for collection in (c for c in LAYOUTS if c.name.endswith(":random")):
-            programs = [p for split in SPLITS for p in list_programs(root, collection, split)]
-            found = np.array([_shares(program.path) for program in programs])
-            row = {"folder": title, "collection": collection.name, "files": len(found)}
-            yield row | dict(zip(("reshapes", "left to the compiler"), found.mean(0).tolist(), strict=True))
-
-
-def _shares(path: Path) -> tuple[float, float]:
-    arrays = read_arrays(path, ["node_opcode", "node_config_ids", "node_config_feat"])
-    values = arrays["node_config_feat"]
-    tensors = values.reshape(*values.shape[:2], -1, LAYOUT_WIDTH)[:, :, :2]
-    reshapes = arrays["node_opcode"][arrays["node_config_ids"]] == RESHAPE
-    return float(reshapes.mean()), float((tensors == -1).all(-1).mean())
+            reshapes, left = [], []
+            for path in collection.folder(root, TRAIN).parent.glob("*/*.npz"):
+                opcode, ids, values = read_arrays(path, _ARRAYS).values()
+                reshapes.append((opcode[ids] == RESHAPE).mean())
+                tensors = values.reshape(*values.shape[:2], -1, LAYOUT_WIDTH)[:, :, :2]
+                left.append((tensors == -1).all(-1).mean())
+            if left:
+                row = {"folder": title, "collection": collection.name, "files": len(left)}
+                yield row | {
+                    "reshapes": float(np.mean(reshapes)),
+                    "left to the compiler": float(np.mean(left)),
+                }
 
 
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
-    parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument("--real", type=Path, default=REAL, help="folder with npz_all of published files")
-    options: argparse.Namespace = parser.parse_args(arguments)
-    train()
+    if make_parser(__doc__.splitlines()[0]).parse_args(arguments).quick:
+        RUNS["both"] = RUNS["sample"]
+    else:
+        train()
     tables = {"Test": gains(TEST), "Valid": gains(VALID)}
-    tables |= {"Genuine files": [*genuine(options.real)], "Shares": [*shares(options.real)]}
+    tables |= {"Genuine files": [*genuine()], "Shares": [*shares()]}
     for title, rows in tables.items():
         print(f"## {title}\n\n{report.table([report.cells(row) for row in rows])}\n")
     report.finish({"benchmark": "more_programs", "environment": report.environment(), **tables})

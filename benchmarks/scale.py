@@ -30,12 +30,7 @@ from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network
 
-TABLE = {
-    "hours": 0.1,
-    "needs": ("real",),
-    "sample": False,
-    "commands": (("--steps=3",),),
-}
+TABLE = {"hours": 0.1, "needs": ("real",), "sample": False, "commands": (("--steps=3",),)}
 MEAN_NODES = {name.split(":")[1]: size.nodes for name, size in REAL_SIZE.items() if name != "tile:xla"}
 """Mean nodes of a layout program."""
 GRAPHS = {name.replace(":", "-"): size.files[:2] for name, size in REAL_SIZE.items() if name != "tile:xla"}
@@ -121,8 +116,7 @@ def at_mean(rows: list[dict], source: str, value: Callable[[dict], float]) -> fl
 
 def estimate_hours(options: Namespace) -> dict:
     """Print the seconds of every file and the CPU hours of one network of each layout collection."""
-    pattern = "npz_all/npz/layout/*/*/*/*.npz"
-    files = sorted(REAL.glob(pattern))
+    files = sorted(REAL.glob("npz_all/npz/layout/*/*/*/*.npz"))
     if options.quick:
         files = [sorted(SAMPLE.glob(f"npz_all/npz/layout/{source}/*/*/*.npz"))[0] for source in MEAN_NODES]
     torch.set_num_threads(1)

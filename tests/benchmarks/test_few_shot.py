@@ -7,6 +7,7 @@ import pytest
 
 import few_shot
 import mixed_searches
+import more_programs
 from common.few_shot import PREDICTORS, Measured
 from fastslow.competition.metrics import ranking_tau
 from helpers.competition_files import layout_arrays, write_npz
@@ -71,3 +72,18 @@ def test_both_searches_are_scored_together_and_apart(home, capsys):
     rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
     assert [row["configurations"] for row in rows[:3]] == ["random", "default", "together"]
     assert all(0 <= row["ensemble, OPA"] <= 1 for row in rows)
+
+
+def test_the_same_models_gain_nothing(home, tmp_path, monkeypatch, capsys):
+    arrays = layout_arrays(1, dots=4, configs=40)
+    write_npz(tmp_path / "npz_all/npz/layout/xla/random/train/measured.npz", arrays)
+    monkeypatch.setattr(more_programs, "REAL", tmp_path)
+    monkeypatch.setattr(more_programs, "MORE", more_programs.SAMPLE)
+    monkeypatch.setitem(more_programs.RUNS, "sample", "runs/smoke")
+    monkeypatch.setitem(more_programs.RUNS, "both", "")
+    assert more_programs.main(["--quick"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert {row["gain"][:6] for row in found["Test"] + found["Valid"]} == {"+0.000"}
+    assert [row["trained on"] for row in found["Genuine files"]] == ["sample", "both"]
+    shares = {(row["folder"], row["collection"]): row["files"] for row in found["Shares"]}
+    assert shares["TpuGraphs", "layout:xla:random"] == 1 and shares["data/sample", "layout:nlp:random"] == 59
