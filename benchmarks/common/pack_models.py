@@ -18,10 +18,11 @@ import pandas as pd
 from fastslow.competition.catalog import COLLECTIONS, TEST
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path
+from fastslow.core.files import atomic_path, read_json
 from fastslow.core.npz_io import write_arrays
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions, read_run_manifest
+from fastslow.evaluation.run_record import RECORD
 from fastslow.evaluation.score_tables import format_overview, pool_seeds
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.features.store import SCALERS, Features
@@ -130,15 +131,14 @@ def _card(name: str, runs: Path, size: int) -> str:
     ]
     return f"""# Models in the package
 
-`{ARCHIVE}` ({size / 1e6:.1f} MB) holds the networks, boosted trees and ensembles with which `fastslow rank`
-and `fastslow tune` predict where you have trained no run of your own.
-`benchmarks/common/pack_models.py` packed it from the run of `fastslow submit data=sample`
-(commit {manifest["commit"]}, {manifest["created"]}) and wrote this card.
+`{ARCHIVE}` ({size / 1e6:.1f} MB) holds the models with which `fastslow rank` and `fastslow tune` predict where
+you have trained none. `benchmarks/common/pack_models.py` packed a run on `{read_json(runs / RECORD)["data"]}`
+(`data/both`: the sample and `make sample SIZE=more`; {manifest["commit"]}, {manifest["created"]}).
 
 ## Data and labels
 
-The train programs of the embedded sample competition: programs of a zoo of JAX networks, compiled for TPU v3.
-The labels of layouts and tiles are the **TPU compiler's own estimates of cycles**, not measured time.
+Train programs of a zoo of JAX networks, compiled for TPU v3. The labels of layouts and tiles are the
+**TPU compiler's own estimates of cycles**, not measured time.
 
 ## Models
 
