@@ -131,7 +131,7 @@ def _card(name: str, runs: Path, size: int) -> str:
     ]
     return f"""# Models in the package
 
-`{ARCHIVE}` ({size / 1e6:.1f} MB) holds the models with which `fastslow rank` and `fastslow tune` predict where
+`{ARCHIVE}` ({size / 1e6:.1f} MB) holds the models with which `fastslow rank` and `tune` predict where
 you have trained none. `benchmarks/common/pack_models.py` packed a run on `{read_json(runs / RECORD)["data"]}`
 (`data/both`: the sample and `make sample SIZE=more`; {manifest["commit"]}, {manifest["created"]}).
 
