@@ -275,7 +275,6 @@ MORE = (
     _vector(_xla, "classifiers.mobilenet", train(32, 2, 4)),
     _vector(_xla, "classifiers.mixer", train(64, 2, 4), floats=PATCHED_IMAGE),
     _vector(_xla, "images.unet", train(16, 1, 2)),
-    _vector(_xla, "decisions.perceptron", train(64, 3, 16), floats=((200,),)),
 )
 """Families of the size ``more``: reshapes are as common in them as in the real files."""
 
