@@ -1,8 +1,8 @@
 """GO's placement of programs against rules and searches.
 
-Sections: ``unseen`` (the sample's test programs on drawn machines), ``zoo`` (the shape of GO's table),
-``latency`` and ``doppler`` (public instances in ``../shared/placement``, the latter with their own costs),
-and ``best`` (long searches, whose costs ``best_known.json`` keeps). Runtimes are computed by the models, not
+Sections: ``unseen`` (the sample's test programs on drawn machines), ``latency`` and ``doppler`` (public
+instances in ``../shared/placement``, the latter with their own costs), and ``best`` (long searches, whose
+costs ``best_known.json`` keeps). Runtimes are computed by the models, not
 measured. Costs are means over the seeds. On unseen programs they are relative to the split by layers
 (*human*). *best start* is the best result of fourteen rules, *learned list* the best of the ten placements of
 the learned list scheduler, and *critical path* DOPPLER's heuristic. *GO* and *GO without learning* start from
@@ -28,11 +28,9 @@ from common.latency_instances import latency_problems
 from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import PLACEMENT_RULES
 from fastslow_placement.go.policy import Policy
-from fastslow_placement.go.ppo import Schedule, Trainer, zero_shot
+from fastslow_placement.go.ppo import Schedule, Trainer
 from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.region_search import anneal_regions
-from fastslow_placement.programs.roofline import DEVICES
-from fastslow_placement.programs.zoo_graphs import PROGRAMS, zoo_placement
 
 TABLE = {
     "hours": 0.7,
@@ -42,7 +40,6 @@ TABLE = {
         ("--sections", "unseen", "latency", "doppler", "--updates=60", "--keep=benchmarks/results/go.json"),
     ),
 }
-DEVICE = DEVICES["p100"]
 SEARCH = 60_000  # evaluations of the search after GO, as ``place`` has by default
 PAIRS = (
     ("learned list", "best start"),
@@ -67,15 +64,8 @@ def learn(problem, updates: int, seed: int = 0, **schedule) -> Found:
     return Trainer(new_policy(seed), problem, Schedule(updates=updates, **schedule), seed).run(updates)
 
 
-def zoo(options) -> list[dict]:
-    """The shape of GO's table on zoo programs, each on its own number of devices."""
-    return options.kept.rows(
-        "zoo", options.programs, lambda name: _compared(zoo_placement(name, DEVICE), options)
-    )
-
-
 def latency(options) -> list[dict]:
-    """The same columns for the latency instances of dnn-partitioning."""
+    """The latency instances of dnn-partitioning."""
     return _public("latency", latency_problems(), options)
 
 
@@ -124,7 +114,7 @@ def without_learned_starts(problem: PlacementProblem) -> PlacementProblem:
 
 def best(options) -> list[dict]:
     """Long searches of every held-out problem and instance; ``best_known.json`` keeps their costs."""
-    found = [*latency_problems(), *held_out(options.programs)][: 4 if options.quick else None]
+    found = [*latency_problems(), *held_out([])][: 4 if options.quick else None]
     costs = {problem.name: problem for problem in found}
     return options.kept.rows("best", [*costs], lambda name: _best(costs[name], options))
 
@@ -164,7 +154,6 @@ def _unseen(problem: PlacementProblem, options) -> dict:
     def mean(search) -> float:
         return fmean(search(seed).cost for seed in options.seeds) / human
 
-    row["zero-shot"] = mean(lambda seed: zero_shot(new_policy(seed), problem, starts=False))
     start = plain.starts[starts.argmin()]
     for count in (50, 200):
         updates = {own: max((count - len(own.starts) - 8) // 8, 1) for own in (problem, plain)}
@@ -191,7 +180,7 @@ def ratios(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-SECTIONS = {f.__name__: f for f in (unseen, zoo, latency, doppler, best)}
+SECTIONS = {f.__name__: f for f in (unseen, latency, doppler, best)}
 
 
 def main() -> None:
@@ -201,16 +190,13 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="only check that everything runs")
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=[*SECTIONS])
-    parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=[*PROGRAMS], metavar="NAME")
     parser.add_argument("--updates", type=int, default=180, help="updates of PPO per program")
     parser.add_argument("--search", type=int, default=2000, help="evaluations of each long search (best)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--keep", type=Path, help="file of the rows, from which a second call goes on")
     options = parser.parse_args()
     if options.quick:
-        options.updates = 2
-        options.search, options.programs = 200, ["inception_b32", "transformer_2"]
-        options.seeds = [0]
+        options.updates, options.search, options.seeds = 2, 200, [0]
     options.kept = Kept(options.keep)
     torch.set_num_threads(1)
     result = {name: SECTIONS[name](options) for name in options.sections}

@@ -172,15 +172,9 @@ def page(results: dict[str, dict], truth: dict[str, list], chosen: dict) -> str:
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status, 1 where the compiler is missing."""
     parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument(
-        "--real", type=Path, default=REAL, help="folder with npz_all/ (default ../shared/real)"
-    )
+    parser.add_argument("--real", type=Path, default=REAL, help="folder with npz_all/")
     parser.add_argument(
         "--programs", type=int, default=PROGRAMS, help=f"compiled programs (default {PROGRAMS})"
-    )
-    parser.add_argument("--processes", type=int, default=2, help="worker processes (default 2)")
-    parser.add_argument(
-        "--labels", type=Path, default=report.RESULTS / "label_truth", help="folder of labels"
     )
     options = parser.parse_args(arguments)
     path = options.real / FILE
@@ -200,8 +194,7 @@ def main(arguments: list[str]) -> int:
 def run(file: Program, options: Namespace) -> None:
     """Score the rules, write the page and print the JSON object."""
     choices = file.choices
-    limits = {"processes": options.processes, "seconds": SECONDS}
-    cache = options.labels / "labels.sqlite"
+    limits, cache = {"seconds": SECONDS}, report.RESULTS / "label_truth" / "labels.sqlite"
     with Labeller(cache, task=program_before_layout, **limits).workers() as label:
         program = match_program(label, file, choices)
     decisive = bound_groups(program, choices)

@@ -1,21 +1,24 @@
-"""What more programs to train on buy: the same models trained on the sample, and on the sample and data/more.
+"""What more programs to train on buy: the same models trained on the sample, and on it and ``data/more``.
 
-``python benchmarks/more_programs.py``, after ``make submit`` and ``make sample SIZE=more``. It trains
-``runs/more`` on ``data/both``: the sample, with the layout files of ``data/more`` among its train files.
-Settings, seeds, valid and test files are as in ``runs/sample``. *gain* is the mean over programs of the
-score with these files minus the score without, plus or minus its standard error; of networks and rankers it
-is the mean over seeds. Valid programs chose the epochs and the weights of both runs.
+``python benchmarks/more_programs.py``, after ``make submit`` and ``make sample SIZE=more``. It trains two
+further runs, whose train files are the sample's and layout files of ``data/more``: ``runs/half`` has every
+other architecture of them, ``runs/more`` has all. Settings, seeds, valid and test files are as in
+``runs/sample``. *gain* is the mean over programs of the score with these files minus the score without, plus
+or minus its standard error; of networks and rankers it is the mean over seeds. Valid programs chose the
+epochs and the weights of all runs.
 
-*Genuine* files have runtimes that TpuGraphs measured. *(minimum to maximum)* is over seeds, *rule* the best
+*Unseen*: programs of ``data/more`` that ``runs/half`` lacks, and genuine files, whose runtimes TpuGraphs
+measured. Means over programs, of networks and rankers *(minimum to maximum)* over seeds; *rule* is the best
 single feature on the train programs, *ceiling* what the noise of repeated configurations leaves possible.
 *Shares*, means over random files: reshapes among configurable nodes, and outputs and inputs left to the
 compiler (-1).
 """
 
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import numpy as np
 import pandas as pd
@@ -38,32 +41,39 @@ from fastslow.features.unseen import build_unseen
 from fastslow_programs.ranking.models import Models
 from fastslow_programs.ranking.rules import best_rule
 
-TABLE = {"hours": 0.15, "needs": ("fastslow", "run", "real", "more")}
-SAMPLE, MORE, BOTH = "data/sample", "data/more", "data/both"
-RUNS = {"sample": "runs/sample", "both": "runs/more"}
-"""Folder of a run by the data that it was trained on."""
+TABLE = {"hours": 0.3, "needs": ("fastslow", "run", "real", "more")}
+SAMPLE, MORE = "data/sample", "data/more"
+RUNS = {"sample": "runs/sample", "half": "runs/half", "more": "runs/more"}  # by what they are trained on
 _ARRAYS = "node_opcode", "node_config_ids", "node_config_feat"
 LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
 
 
-def train() -> None:
-    """Write the folder with the train files of both, and train the second run on it."""
-    shutil.rmtree(resolve(BOTH), ignore_errors=True)
-    shutil.copytree(resolve(SAMPLE), resolve(BOTH))
+def further(collection, parts: Container[int]) -> list[ProgramFile]:
+    """Return the programs of ``data/more`` whose architecture has one of these remainders modulo 2."""
+    programs = list_programs(resolve(MORE), collection, TRAIN)
+    names = sorted({re.split("_(forward|train|adam)_", program.name)[0] for program in programs})
+    return [p for p in programs if names.index(re.split("_(forward|train|adam)_", p.name)[0]) % 2 in parts]
+
+
+def train(title: str, parts: Container[int]) -> None:
+    """Write the sample with some further train files to ``data/sample_and_TITLE``, and train a run on it."""
+    data = f"data/sample_and_{title}"
+    shutil.rmtree(resolve(data), ignore_errors=True)
+    shutil.copytree(resolve(SAMPLE), resolve(data))
     for collection in LAYOUTS:
-        for program in list_programs(resolve(MORE), collection, TRAIN):
-            shutil.copy(program.path, collection.folder(resolve(BOTH), TRAIN))
-    command = [sys.executable, "-m", "fastslow", "submit", f"data={BOTH}", "preset=sample", "name=more"]
+        for program in further(collection, parts):
+            shutil.copy(program.path, collection.folder(resolve(data), TRAIN))
+    command = [sys.executable, "-m", "fastslow", "submit", f"data={data}", "preset=sample", f"name={title}"]
     subprocess.run(command, check=True, cwd=PROJECT, stdout=sys.stderr)
 
 
 def gains(split: str) -> list[dict]:
-    """Return the scores of both runs on a split by collection and model, and the gain."""
+    """Return the scores of the first and the last run on a split by collection and model, and the gain."""
     tables: dict[tuple[str, str], list[pd.DataFrame]] = {}
     for collection in LAYOUTS:
         features = f"features/{RUNS['sample'].removeprefix('runs/')}/{collection.slug}"
-        settings = CompareSettings(one="both", other="sample", split=split, features=features)
-        ensembles = [resolve(runs) / f"ensemble-{collection.slug}" for runs in RUNS.values()]
+        settings = CompareSettings(one="more", other="sample", split=split, features=features)
+        ensembles = [resolve(RUNS[own]) / f"ensemble-{collection.slug}" for own in ("sample", "more")]
         for (model, *_, other), (*_, one) in zip(*map(list_runs, ensembles), strict=True):
             model = model.removesuffix(f"-{collection.slug}")
             for name in (collection.name, "layout, all"):
@@ -73,29 +83,39 @@ def gains(split: str) -> list[dict]:
         table = pd.concat(own).groupby("graph").mean()
         facts = paired_difference(table)
         row = {"collection": collection, "model": model, "programs": len(table)}
-        row |= {"sample": table["other"].mean(), "both": table["one"].mean()}
+        row |= {"sample": table["other"].mean(), "more": table["one"].mean()}
         rows.append(row | {"gain": f"{facts['mean']:+.3f} ± {facts['standard_error']:.3f}"})
     return rows
 
 
-def genuine() -> Iterator[dict]:
-    """Yield the tau of both runs on each layout file with measured runtimes."""
+def unseen() -> Iterator[dict]:
+    """Yield the scores on the programs of ``data/more`` that ``runs/half`` lacks, and on genuine files."""
+    for collection in LAYOUTS:
+        yield from _scores(f"{collection.name}, held out", further(collection, {1}), "half")
     for collection, path in labelled_files(REAL):
-        if collection.kind != "layout":
-            continue
-        program = read_npz(ProgramFile(collection, TEST, path))
-        for title, runs in RUNS.items():
-            run = Models(resolve(runs)).of(collection)
-            graphs = build_unseen(run.folder, [program])
-            graph = graphs.graph(TEST, program.name)
-            orders = {name: own[program.name] for name, own in run.predict_members(graphs).items()}
-            orders["rule"] = best_rule(run, graphs, program.name).prediction
-            tau = {name: ranking_tau(graph.runtime, own[graph.config_ids]) for name, own in orders.items()}
-            row = {"program": program.name, "trained on": title}
-            for name, start in {"networks": "gnn", "rankers": "ranker"}.items():
-                row[name] = report.spread([own for member, own in tau.items() if member.startswith(start)])
-            row |= {"ensemble": tau[run.name], "rule": tau["rule"]}
-            yield row | {"ceiling": float(quality_of(graph.file_runtime, graph.config_row).ceiling)}
+        if collection in LAYOUTS:
+            yield from _scores(path.stem, [ProgramFile(collection, TRAIN, path)], "more")
+
+
+def _scores(what: str, files: list[ProgramFile], other: str) -> Iterator[dict]:
+    """Yield a row of means over some programs for the first run, and for another one."""
+    programs = [read_npz(file, labelled=True) for file in files]
+    for title in ("sample", other) if files else ():
+        run = Models(resolve(RUNS[title])).of(files[0].collection)
+        graphs = build_unseen(run.folder, programs)
+        members, taus, ceilings = run.predict_members(graphs), {}, []
+        for name in (program.name for program in programs):
+            graph = graphs.graph(TEST, name)
+            orders = {model: own[name] for model, own in members.items()}
+            orders["rule"] = best_rule(run, graphs, name).prediction
+            for model, order in orders.items():
+                taus.setdefault(model, []).append(ranking_tau(graph.runtime, order[graph.config_ids]))
+            ceilings.append(quality_of(graph.file_runtime, graph.config_row).ceiling)
+        means = {model: float(np.mean(own)) for model, own in taus.items()}
+        row = {"programs": what, "number": len(programs), "trained on": title}
+        for kind in ("gnn", "ranker"):
+            row[kind] = report.spread([own for model, own in means.items() if model.startswith(kind)])
+        yield row | {"ensemble": means[run.name], "rule": means["rule"], "ceiling": float(np.mean(ceilings))}
 
 
 def shares() -> Iterator[dict]:
@@ -119,11 +139,12 @@ def shares() -> Iterator[dict]:
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     if make_parser(__doc__.splitlines()[0]).parse_args(arguments).quick:
-        RUNS["both"] = RUNS["sample"]
+        RUNS.update(dict.fromkeys(RUNS, RUNS["sample"]))
     else:
-        train()
+        train("half", {0})
+        train("more", {0, 1})
     tables = {"Test": gains(TEST), "Valid": gains(VALID)}
-    tables |= {"Genuine files": [*genuine()], "Shares": [*shares()]}
+    tables |= {"Unseen": [*unseen()], "Shares": [*shares()]}
     for title, rows in tables.items():
         print(f"## {title}\n\n{report.table([report.cells(row) for row in rows])}\n")
     report.finish({"benchmark": "more_programs", "environment": report.environment(), **tables})

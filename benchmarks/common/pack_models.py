@@ -133,7 +133,7 @@ def _card(name: str, runs: Path, size: int) -> str:
 
 `{ARCHIVE}` ({size / 1e6:.1f} MB) holds the models with which `fastslow rank` and `tune` predict where
 you have trained none. `benchmarks/common/pack_models.py` packed a run on `{read_json(runs / RECORD)["data"]}`
-(`data/both`: the sample and `make sample SIZE=more`; {manifest["commit"]}, {manifest["created"]}).
+(`data/sample_and_more`: the sample and `make sample SIZE=more`; {manifest["commit"]}, {manifest["created"]}).
 
 ## Data and labels
 
@@ -155,7 +155,7 @@ fastest. The first rows are trivial rules. Valid programs chose the weights; no 
 
 ## Limits
 
-- On measured programs the models may fail: Kendall's tau 0.69 on AlexNet, 0.10 and 0.25 on two 3-D U-Nets
+- On measured programs the models may fail: Kendall's tau 0.69 on AlexNet, 0.09 and 0.24 on two 3-D U-Nets
   (`benchmarks/tables/few_shot.md`). A single feature fitted to 16 runtimes reaches 0.68, 0.28 and 0.16.
 - The sample's programs are small. `fastslow rank` names opcodes and sizes that no train program has, the
   distance to the nearest one, bands for the score at that distance, and how sure each configuration is.

@@ -79,11 +79,10 @@ def test_the_same_models_gain_nothing(home, tmp_path, monkeypatch, capsys):
     write_npz(tmp_path / "npz_all/npz/layout/xla/random/train/measured.npz", arrays)
     monkeypatch.setattr(more_programs, "REAL", tmp_path)
     monkeypatch.setattr(more_programs, "MORE", more_programs.SAMPLE)
-    monkeypatch.setitem(more_programs.RUNS, "sample", "runs/smoke")
-    monkeypatch.setitem(more_programs.RUNS, "both", "")
+    monkeypatch.setattr(more_programs, "RUNS", dict.fromkeys(more_programs.RUNS, "runs/smoke"))
     assert more_programs.main(["--quick"]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert {row["gain"][:6] for row in found["Test"] + found["Valid"]} == {"+0.000"}
-    assert [row["trained on"] for row in found["Genuine files"]] == ["sample", "both"]
+    assert [row["trained on"] for row in found["Unseen"]][-4:] == ["sample", "half", "sample", "more"]
     shares = {(row["folder"], row["collection"]): row["files"] for row in found["Shares"]}
-    assert shares["TpuGraphs", "layout:xla:random"] == 1 and shares["data/sample", "layout:nlp:random"] == 59
+    assert shares["TpuGraphs", "layout:xla:random"] == 1 <= shares["data/sample", "layout:nlp:random"]

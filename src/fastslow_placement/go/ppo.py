@@ -34,7 +34,7 @@ _HOT, _COOLING = 0.05, 1e-3  # first temperature over the mean loss of the first
 
 
 @torch.no_grad()
-def zero_shot(policy: Policy, problem: Problem, samples: int = 10, starts: bool = True) -> Found:
+def zero_shot(policy: Policy, problem: Problem, samples: int = 10) -> Found:
     """Return the best decision after some steps of the policy, without search.
 
     In each step the policy sees the best decision so far, and the units change of which it is surest. At
@@ -45,11 +45,8 @@ def zero_shot(policy: Policy, problem: Problem, samples: int = 10, starts: bool 
         policy: The policy.
         problem: The problem.
         samples: Number of steps.
-        starts: Whether to step from the best of the problem's starts; else from its default.
     """
-    inputs, share = Inputs(problem), 1.0
-    begins = problem.starts if starts else np.asarray(problem.default)[None]
-    found = best_of(problem, begins)
+    inputs, share, found = Inputs(problem), 1.0, best_of(problem, problem.starts)
     for _ in range(samples):
         likely, order = _surest(policy(inputs, found.decision), found.decision)
         decision, before = found.decision.copy(), found.cost
