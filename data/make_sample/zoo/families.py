@@ -257,11 +257,6 @@ def _vector(source, network, *small, **inputs) -> Family:
     return source("reshaped.one_vector", *small, name=name, inner=network, **inputs)
 
 
-def _large(source, network, *small, name="", **inputs) -> Family:
-    """Return a family of the sizes that real programs have: e^17 elements in a tensor, not e^12."""
-    return source(network, *small, name=f"large_{name or network.split('.')[1]}", **inputs)
-
-
 MORE = (
     _nlp("reshaped.flat_encoder", forward(64, 2, 4), train(96, 1, 4, "float32")),
     _nlp("reshaped.flat_decoder", forward(96, 2, 4, "float32"), train(64, 2, 4)),
@@ -280,24 +275,8 @@ MORE = (
     _vector(_xla, "classifiers.mobilenet", train(32, 2, 4)),
     _vector(_xla, "classifiers.mixer", train(64, 2, 4), floats=PATCHED_IMAGE),
     _vector(_xla, "images.unet", train(16, 1, 2)),
-    _large(_xla, "classifiers.resnet_basic", forward(256, 1, 32), floats=((56, 56, 3),)),
-    _large(
-        _xla, "classifiers.resnet_basic", train(64, 1, 32, "float32"), name="images", floats=((64, 64, 3),)
-    ),
-    _large(_xla, "classifiers.mobilenet", forward(128, 2, 32), floats=((112, 112, 3),)),
-    _large(_xla, "classifiers.mixer", forward(512, 1, 32), floats=((64, 64, 3),)),
-    _large(
-        *(_xla, "classifiers.staged", forward(256, 3, 32)),
-        name="conv_mixer",
-        block="conv_mixer",
-        floats=((64, 64, 3),),
-    ),
-    _large(_xla, "images.plain_video", forward(32, 1, 4), floats=((16, 32, 32, 4),)),
-    _large(_xla, "sequences.lstm", forward(1024, 1, 64), floats=((4, 512),)),
-    _large(_xla, "decisions.perceptron", forward(4096, 3, 1024), floats=((4096,),)),
-    _large(_nlp, "reshaped.flat_encoder", forward(768, 1, 16), tokens=(128,)),
 )
-"""Families of the size ``more``: of many reshapes, as in the real files, or of large tensors."""
+"""Families of the size ``more``: reshapes are as common in them as in the real files."""
 
 HELD_OUT = {
     VALID: (
