@@ -98,9 +98,9 @@ def unseen() -> Iterator[dict]:
 
 
 def _scores(what: str, files: list[ProgramFile], other: str) -> Iterator[dict]:
-    """Yield a row of means over some programs for the first run, and for another one."""
-    programs = [read_npz(file, labelled=True) for file in files]
-    for title in ("sample", other) if files else ():
+    """Yield means over the programs with several configurations for the first run, then for another one."""
+    programs = [p for p in (read_npz(file, labelled=True) for file in files) if len(p.choices.varying)]
+    for title in ("sample", other) if programs else ():
         run = Models(resolve(RUNS[title])).of(files[0].collection)
         graphs = build_unseen(run.folder, programs)
         members, taus, ceilings = run.predict_members(graphs), {}, []
