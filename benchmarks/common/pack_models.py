@@ -155,8 +155,8 @@ fastest. The first rows are trivial rules. Valid programs chose the weights; no 
 
 ## Limits
 
-- On measured programs the models may fail: Kendall's tau 0.69 on AlexNet, 0.09 and 0.24 on two 3-D U-Nets
-  (`benchmarks/tables/few_shot.md`). A single feature fitted to 16 runtimes reaches 0.68, 0.28 and 0.16.
+- On measured programs the models may fail: Kendall's tau 0.65 on AlexNet, 0.09 and 0.24 on two 3-D U-Nets
+  (`benchmarks/tables/more_programs.md`). A single feature fitted to 16 runtimes reaches 0.68, 0.28 and 0.16.
 - The sample's programs are small. `fastslow rank` names opcodes and sizes that no train program has, the
   distance to the nearest one, bands for the score at that distance, and how sure each configuration is.
 - The models rank for TPU v3. No table measures them on other generations.
