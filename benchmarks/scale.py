@@ -1,4 +1,4 @@
-"""Estimate the CPU hours of the preset ``kaggle``'s layout networks from training steps on published files.
+"""Estimate the CPU hours of the layout networks of the preset kaggle from training steps on published files.
 
 ``python benchmarks/scale.py [--quick]`` takes training steps with the preset's settings of each layout
 collection on every published file of its source. A straight line over the number of nodes gives the seconds
