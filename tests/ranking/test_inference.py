@@ -168,12 +168,13 @@ def test_the_newest_run_is_complete_and_meant_for_use(home):
         newest_run()
 
 
-def test_a_run_far_behind_another_on_the_same_data_ranks_only_where_it_is_named(home):
+def test_a_run_far_behind_another_on_the_same_programs_ranks_only_where_it_is_named(home):
     copy_run("sample", "sample", 2031)
     copy_run("toy", "sample", 2032)
     assert newest_run() == resolve("runs/toy"), "a newer one of the same score"
     for path in resolve("runs/toy").glob("ensemble-*/manifest.json"):
         change_json(path, lambda facts: {**facts, "valid": {**facts["valid"], "mean": -0.9}})
+        change_json(path, lambda facts: facts["inputs"].update(data="with further train files"))
         reseal(path.parent)
     assert newest_run() == resolve("runs/sample")
     shutil.rmtree(resolve("runs/toy"))

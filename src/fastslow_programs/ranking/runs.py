@@ -17,10 +17,10 @@ _BEHIND = 0.05  # of the mean valid score: repeated trainings of one recipe diff
 
 
 class _Complete(NamedTuple):
-    """A complete run: when its last ensemble was finished, its data by collection, its mean valid score."""
+    """A complete run: when its last ensemble was finished, its valid programs, their mean score."""
 
     finished: str
-    data: list[str]
+    programs: list[list[str]]
     valid: float
 
 
@@ -83,9 +83,9 @@ def newest_run() -> Path:
     with contextlib.suppress(FileNotFoundError):
         rivals += [_complete(packaged_models())] if complete else []
     for folder, run in [*complete.items()]:
-        best = max(rival.valid for rival in rivals if rival.data == run.data)
+        best = max(rival.valid for rival in rivals if rival.programs == run.programs)
         if run.valid < best - _BEHIND:
-            reached = f"its valid score of {run.valid:.2f} is behind {best:.2f}, reached on the same data"
+            reached = f"its valid score of {run.valid:.2f} is behind {best:.2f}, reached on the same programs"
             left_out.append(f"{folder.name}: {reached}; used only where it is named")
             del complete[folder]
     if not complete:
@@ -112,7 +112,7 @@ def _complete(folder: Path) -> _Complete:
                 raise DataError(ensemble, problem, "Name another run")
     return _Complete(
         max(str(manifest.get("created", "")) for manifest in manifests),
-        [str(manifest["inputs"].get("data", "")) for manifest in manifests],
+        [sorted(manifest["valid"]["per_graph"]) for manifest in manifests],
         sum(manifest["valid"]["mean"] for manifest in manifests) / len(manifests),
     )
 

@@ -130,7 +130,7 @@ class Guided:
         chosen = self.ranked(history, count - len(found), rng)
         chance = rng.binomial(count - len(found), self.explore)
         found += proposals(chosen[: count - len(found) - chance], self.name)
-        taken = history.taken | {key for p in found for key in history.space.keys(np.array([p.codes]))}
+        taken = history.beside([proposal.codes for proposal in found]).taken
         rest = history.space.draw(16 * count, rng)
         return found + proposals(history.space.fresh(rest, taken, count - len(found), rng), RANDOM_SHARE)
 
