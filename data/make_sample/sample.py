@@ -280,7 +280,8 @@ def make_sample(settings: SampleSettings) -> Path:
     write_competition(graphs, readme, settings.folder)
     if settings.folder == resolve(COMMITTED):
         names = {
-            one.program.name: [g.name for g in tiles if g.program == one.program.name] for one in labelled
+            program: [g.name for g in tiles if g.program == program]
+            for program in sorted(one.program.name for one in labelled)  # whatever their turns were
         }
         write_json(settings.kernels, names)
     print(f"{settings.folder}: made; its README.md describes the content")
