@@ -9,8 +9,8 @@ A script takes part if it defines ``TABLE``, a dictionary: ``hours`` of CPU time
 call).
 The first line of a table is a stamp: commit, digests of code and sample, seconds of the measurement. A table
 is stale when the sample changed, the code that its script reaches or, if it reads a run or starts one
-(``needs`` the module ``fastslow``), the code of ``make submit``. A table of the
-models in the package is stale when they changed, too.
+(``needs`` the module ``fastslow``), the code of ``make submit``. A table of packaged models (``needs`` the
+``package``) is stale when they changed, too.
 """
 
 import argparse

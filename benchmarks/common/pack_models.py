@@ -1,6 +1,6 @@
 """Pack a finished run of ``make submit`` into the package: ``python -m common.pack_models [NAME]``.
 
-It is run in ``benchmarks``. NAME is a run with an ensemble of every collection, by default ``sample``.
+It is run in ``benchmarks``. NAME is a run with an ensemble of every collection, by default ``more``.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ _READ = (WEIGHTS, SCALERS, MODEL)
 _PACK = "Train the run again (make submit), then pack it"
 
 
-def pack_models(name: str = "sample", out: str = "src/fastslow_programs/models") -> Path:
+def pack_models(name: str = "more", out: str = "src/fastslow_programs/models") -> Path:
     """Pack a finished run into one archive, and write the card of its models.
 
     The same run gives the same bytes.
@@ -133,12 +133,12 @@ def _card(name: str, runs: Path, size: int) -> str:
 
 `{ARCHIVE}` ({size / 1e6:.1f} MB) holds the models with which `fastslow rank` and `tune` predict where
 you have trained none. `benchmarks/common/pack_models.py` packed a run on `{read_json(runs / RECORD)["data"]}`
-(`data/sample_and_more`: the sample and `make sample SIZE=more`; {manifest["commit"]}, {manifest["created"]}).
+(commit {manifest["commit"]}, {manifest["created"]}).
 
 ## Data and labels
 
-Train programs of a zoo of JAX networks, compiled for TPU v3. The labels of layouts and tiles are the
-**TPU compiler's own estimates of cycles**, not measured time.
+Train programs of a zoo of JAX networks (`data/sample_and_more`: the sample and `make sample SIZE=more`),
+compiled for TPU v3. The labels are the **TPU compiler's own estimates of cycles**, not measured time.
 
 ## Models
 
@@ -155,8 +155,8 @@ fastest. The first rows are trivial rules. Valid programs chose the weights; no 
 
 ## Limits
 
-- On measured programs the models may fail: Kendall's tau 0.65 on AlexNet, 0.09 and 0.24 on two 3-D U-Nets
-  (`benchmarks/tables/more_programs.md`). A single feature fitted to 16 runtimes reaches 0.68, 0.28 and 0.16.
+- On measured programs the models may fail: tau 0.65, 0.09 and 0.24 on AlexNet and two 3-D U-Nets, a trivial
+  rule 0.52, 0.39, 0.16 (`more_programs.md`), a feature fitted to 16 runtimes 0.68, 0.28, 0.16 (`few_shot.md`).
 - The sample's programs are small. `fastslow rank` names opcodes and sizes that no train program has, the
   distance to the nearest one, bands for the score at that distance, and how sure each configuration is.
 - The models rank for TPU v3. No table measures them on other generations.

@@ -22,7 +22,8 @@ from helpers.workspace import SAMPLE
 
 STALE = (
     "features or models changed since these models were trained: pack the models again: "
-    "make submit && PYTHONPATH=benchmarks .venv/bin/python -m common.pack_models"
+    "make submit && make sample SIZE=more && .venv/bin/python benchmarks/more_programs.py"
+    " && PYTHONPATH=benchmarks .venv/bin/python -m common.pack_models"
 )
 
 
