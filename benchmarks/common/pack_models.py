@@ -155,8 +155,8 @@ fastest. The first rows are trivial rules. Valid programs chose the weights; no 
 
 ## Limits
 
-- On measured programs the models may fail: tau 0.65, 0.09 and 0.24 on AlexNet and two 3-D U-Nets, a trivial
-  rule 0.52, 0.39, 0.16 (`more_programs.md`), a feature fitted to 16 runtimes 0.68, 0.28, 0.16 (`few_shot.md`).
+- On measured programs the models may fail: tau 0.65, 0.09 and 0.24 on AlexNet and two 3-D U-Nets; a trivial
+  rule 0.52, 0.39, 0.16 (`more_programs.md`), a feature fitted to 16 known 0.68, 0.28, 0.16 (`few_shot.md`).
 - The sample's programs are small. `fastslow rank` names opcodes and sizes that no train program has, the
   distance to the nearest one, bands for the score at that distance, and how sure each configuration is.
 - The models rank for TPU v3. No table measures them on other generations.
