@@ -1,17 +1,16 @@
 """What more programs to train on buy: the same models trained on the sample, and on it and ``data/more``.
 
 ``python benchmarks/more_programs.py``, after ``make submit`` and ``make sample SIZE=more``. It trains two
-further runs, whose train files are the sample's and layout files of ``data/more``: ``runs/half`` has every
-other architecture of them, ``runs/more`` has all. Settings, seeds, valid and test files are as in
-``runs/sample``. *gain* is the mean over programs of the score with these files minus the score without, plus
-or minus its standard error; of networks and rankers it is the mean over seeds. Valid programs chose the
-epochs and the weights of all runs.
+further runs on the sample's train files and layout files of ``data/more``: ``runs/half`` has every other
+architecture of them, ``runs/more`` has all. Settings, seeds, valid and test files are as in ``runs/sample``.
+*gain* is the mean over programs of the score with these files minus the score without, plus or minus its
+standard error; of networks and rankers it is the mean over seeds. Valid programs chose epochs and weights.
 
-*Unseen*: programs of ``data/more`` that ``runs/half`` lacks, and genuine files, whose runtimes TpuGraphs
-measured. Means over programs, of networks and rankers *(minimum to maximum)* over seeds; *rule* is the best
-single feature on the train programs, *ceiling* what the noise of repeated configurations leaves possible.
-*Shares*, means over random files: reshapes among configurable nodes, and outputs and inputs left to the
-compiler (-1).
+*Unseen*: programs of ``data/more`` that ``runs/half`` lacks, with many *reshapes* or *large* tensors, and
+genuine files with TpuGraphs' runtimes. Means over programs, of networks and rankers *(minimum to maximum)*
+over seeds; *rule* is the best single feature on the train programs, *ceiling* what the noise of repeated
+configurations leaves possible. *Shares*, means over random files: reshapes among configurable nodes, and
+outputs and inputs left to the compiler (-1).
 """
 
 import re
@@ -19,6 +18,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Container, Iterator
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -51,8 +51,9 @@ LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layou
 def further(collection, parts: Container[int]) -> list[ProgramFile]:
     """Return the programs of ``data/more`` whose architecture has one of these remainders modulo 2."""
     programs = list_programs(resolve(MORE), collection, TRAIN)
-    names = sorted({re.split("_(forward|train|adam)_", program.name)[0] for program in programs})
-    return [p for p in programs if names.index(re.split("_(forward|train|adam)_", p.name)[0]) % 2 in parts]
+    architectures = [re.split("_(forward|train|adam)_", program.name)[0] for program in programs]
+    number = {name: number for number, name in enumerate(sorted({*architectures}))}
+    return [p for p, name in zip(programs, architectures, strict=True) if number[name] % 2 in parts]
 
 
 def train(title: str, parts: Container[int]) -> None:
@@ -90,8 +91,9 @@ def gains(split: str) -> list[dict]:
 
 def unseen() -> Iterator[dict]:
     """Yield the scores on the programs of ``data/more`` that ``runs/half`` lacks, and on genuine files."""
-    for collection in LAYOUTS:
-        yield from _scores(f"{collection.name}, held out", further(collection, {1}), "half")
+    for kind, collection in product(("reshapes", "large"), LAYOUTS):
+        own = [p for p in further(collection, {1}) if p.name.startswith("large_") == (kind == "large")]
+        yield from _scores(f"{collection.name}, {kind}", own, "half")
     for collection, path in labelled_files(REAL):
         if collection in LAYOUTS:
             yield from _scores(path.stem, [ProgramFile(collection, TRAIN, path)], "more")
@@ -130,10 +132,8 @@ def shares() -> Iterator[dict]:
                 left.append((tensors == -1).all(-1).mean())
             if left:
                 row = {"folder": title, "collection": collection.name, "files": len(left)}
-                yield row | {
-                    "reshapes": float(np.mean(reshapes)),
-                    "left to the compiler": float(np.mean(left)),
-                }
+                means = {"reshapes": float(np.mean(reshapes)), "left to the compiler": float(np.mean(left))}
+                yield row | means
 
 
 def main(arguments: list[str]) -> int:

@@ -60,8 +60,8 @@ class SampleSettings(Settings):
     """Settings of a sample competition."""
 
     size: Literal[*CONFIGURATIONS] = "small"
-    """Size of the sample: ``small`` is the one in the repository, ``large`` has four times the programs and
-    configurations and takes days on two cores, ``more`` has programs with many reshapes, to train on."""
+    """Size of the sample: ``small`` is in the repository, ``large`` has four times the programs and labels
+    and takes days on two cores, ``more`` has layouts of programs with many reshapes or large tensors."""
     out: str = unkeyed("")
     """Folder to write; if empty ``data/sample``, ``data/large`` or ``data/more`` by size, or
     ``data/selection`` if ``programs`` is set."""
@@ -110,8 +110,7 @@ class SampleSettings(Settings):
         """Return the programs to label, every split and source in its share of any first few of them."""
         names = self.programs.split()
         sizes = ("small", "large") if self.size == "large" else (self.size,)
-        every = PROGRAMS.values()
-        return in_turns(p for p in every if (p.name in names if names else p.size in sizes))
+        return in_turns(p for p in PROGRAMS.values() if (p.name in names if names else p.size in sizes))
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the packages that labels and files depend on."""
@@ -136,7 +135,7 @@ class LabelledProgram:
         nodes: Its configurable nodes, with the compiler's own layouts.
         searches: By name, see :data:`make_sample.layout_search.SEARCHES`.
         tiles: Record of :func:`fastslow_programs.compiler.compile_pool.tile_label`; empty where the committed
-            sample has its kernels.
+            sample has its kernels, and for a program of the size ``more``, which has layouts only.
         compiles: Records of all layout compiles, including failures.
     """
 
@@ -198,7 +197,7 @@ def _label(
         searches = {kind: Search(kind, choices, f"{settings.seed}/{program.name}") for kind in SEARCHES}
         labelled.append(LabelledProgram(program, split_of(program), module, nodes, searches, {}, []))
     with known_first(*stores, task=tile_label, **limits) as label:
-        asked = [one for one in labelled if one.program.name not in kernels]
+        asked = [one for one in labelled if one.program.size != "more" and one.program.name not in kernels]
         serialised = [one.module.SerializeToString(deterministic=True) for one in asked]
         for one, record in zip(asked, label(serialised, "tile candidates"), strict=True):
             one.tiles = record
@@ -249,7 +248,7 @@ def kernel_graphs(
     graphs = [graph for one in labelled for graph in kept.get(one.program.name, [])]
     seen = {structure(graph.arrays): graph.split for graph in graphs}
     for one in sorted(labelled, key=lambda one: -SPLITS.index(one.split)):
-        if one.program.name not in kept and "failure" not in one.tiles:
+        if one.program.name not in kept and "kernels" in one.tiles:
             graphs += tile_graphs(one, kernels, seed, seen)
     return graphs
 

@@ -18,6 +18,7 @@ from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection, li
 from fastslow.competition.opcodes import distance, opcode_shares
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.errors import SettingsError
+from fastslow.core.settings import find_data
 from fastslow.evaluation.scores import read_solution, score_submission
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
@@ -29,7 +30,7 @@ from helpers.dot_module import add, rich_module
 from helpers.workspace import SAMPLE
 from make_sample import compiled, sample, sample_readme
 from make_sample.layout_search import SEARCHES, Search
-from make_sample.sample import LabelledProgram, SampleSettings, make_sample
+from make_sample.sample import CONFIGURATIONS, LabelledProgram, SampleSettings, label_programs, make_sample
 from make_sample.sample_files import (
     MAX_CANDIDATES,
     SampleGraph,
@@ -295,7 +296,7 @@ def compiles(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.0.0")
     monkeypatch.setattr(compiled, "Labeller", Labeller)
     monkeypatch.setattr(sample, "lower", lambda name: name)
-    monkeypatch.setattr(SampleSettings, "zoo", lambda self: fake_zoo())
+    monkeypatch.setattr(SampleSettings, "zoo", lambda self: fake_zoo(self.size))
     return asked
 
 
@@ -304,10 +305,12 @@ def settings_in(folder, name="made", **more):
     return SampleSettings(out=f"{folder}/{name}", labels=str(folder), compiled=f"{folder}/compiled", **more)
 
 
-def fake_zoo():
+def fake_zoo(size):
     families = {program.source: program.family for program in PROGRAMS.values()}
     return [
-        SimpleNamespace(name=name, source=source, family=families[source], build=lambda code=code: (code,))
+        SimpleNamespace(
+            name=name, source=source, family=families[source], size=size, build=lambda code=code: (code,)
+        )
         for name, source, code in (("one", "xla", b"1"), ("two", "nlp", b"2"), ("broken", "nlp", b"bad"))
     ]
 
@@ -326,6 +329,9 @@ def test_a_sample_is_made_and_made_again_without_the_compiler(compiles, tmp_path
     layouts = {name: content for name, content in first.items() if "/layout/" in name}
     other = make_sample(settings_in(tmp_path, "other", seed=1))
     assert layouts and all((other / name).read_bytes() != content for name, content in layouts.items())
+    more = make_sample(settings_in(tmp_path, "more", size="more"))
+    assert {name for name in contents(more) if name.endswith(".npz")} == layouts.keys()
+    assert compiles["tile_label"] == 2, "those of the first two runs"
     monkeypatch.setattr(compiled, "is_installed", lambda: False)
     compiles.clear()
     again = contents(make_sample(settings_in(tmp_path, "again")))
@@ -393,11 +399,17 @@ def test_no_kernel_of_the_committed_sample_is_isomorphic_to_one_of_another_split
     assert not any(first[1] == second[1] or isomorphic(first[2], second[2]) for first, second in pairs)
 
 
-def test_a_program_of_the_committed_sample_is_made_again_from_what_is_kept(tmp_path):
+@pytest.fixture
+def own_versions():
+    """Skip where JAX, or libtpu if it is installed, is not what the committed sample was made with."""
     pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
     readme, versions = (SAMPLE / "README.md").read_text(), SampleSettings().versions()
     if any(f"{name}: {versions[name]}" not in readme for name in ("jax", "libtpu")):
         pytest.skip(f"the committed sample was made with other versions than {versions}")
+    return versions
+
+
+def test_a_program_of_the_committed_sample_is_made_again_from_what_is_kept(own_versions, tmp_path):
     paths = [p for p in (SAMPLE / "npz_all/npz/layout").rglob("*.npz") if "/random/train/" in str(p)]
     tiled = {path.stem[:-17] for path in (SAMPLE / "npz_all/npz/tile/xla/train").iterdir()}
     path = min((path for path in paths if path.stem in tiled), key=lambda path: path.stat().st_size)
@@ -405,3 +417,13 @@ def test_a_program_of_the_committed_sample_is_made_again_from_what_is_kept(tmp_p
     files = {str(file.relative_to(made)): file for file in made.rglob("*.npz")}
     assert sum("/layout/" in name for name in files) == 2 and len(files) > 2, "and tile kernels"
     assert all(members(file) == members(SAMPLE / name) for name, file in files.items())
+
+
+def test_the_compiler_says_again_what_is_kept(own_versions, tmp_path, monkeypatch):
+    pytest.importorskip("libtpu", reason="libtpu, an optional requirement, is not installed")
+    monkeypatch.setitem(CONFIGURATIONS, "small", 2)
+    label_programs(settings_in(tmp_path, programs="perceptron_train_w96_d2_b48"))
+    for name in compiled.MOST:
+        folders = tmp_path / "compiled", find_data("data/compiled")
+        said, kept = (compiled.read_values(folder / own_versions["libtpu"], name) for folder in folders)
+        assert said and said.items() <= kept.items()

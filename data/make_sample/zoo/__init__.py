@@ -20,7 +20,7 @@ class ZooProgram(NamedTuple):
         source: ``xla`` or ``nlp``, as TpuGraphs names its two sources.
         family: Architecture; all programs of a family are in the same split.
         size: ``small`` for a program of the committed sample, ``large`` for one of the large sample only,
-            ``more`` for one with many reshapes to train on.
+            ``more`` for one with many reshapes or large tensors.
         build: :meth:`make_sample.zoo.families.Family.build` of its variant.
     """
 

@@ -90,6 +90,7 @@ SIGNAL = ((48, 8),)
 BOARD = ((9, 9, 17),)
 VOLUME = ((4, 8, 8, 4),)
 PATCHED_IMAGE = ((32, 32, 3),)  # 64 patches of 4 x 4
+PHOTO = ((64, 64, 3),)
 
 
 def _xla(network, *small, name="", widths=(40, 96), floats=IMAGE, tokens=(), **settings) -> Family:
@@ -257,26 +258,52 @@ def _vector(source, network, *small, **inputs) -> Family:
     return source("reshaped.one_vector", *small, name=name, inner=network, **inputs)
 
 
+def _large(source, network, *small, name="", **inputs) -> Family:
+    """Return a family of the sizes that real programs have: e^17 elements in a tensor, not e^12."""
+    return source(network, *small, name=f"large_{name or network.split('.')[1]}", **inputs)
+
+
 MORE = (
-    _nlp("reshaped.flat_encoder", forward(64, 2, 4), train(96, 1, 4, "float32")),
-    _nlp("reshaped.flat_decoder", forward(96, 2, 4, "float32"), train(64, 2, 4)),
-    _nlp("reshaped.flat_translator", forward(64, 1, 8), train(96, 1, 2), tokens=(24, 16)),
-    _nlp("reshaped.token_experts", forward(64, 2, 4, "float32"), train(96, 1, 2)),
-    _vector(_nlp, "language.gpt", forward(96, 2, 4), train(64, 1, 4, "float32")),
+    _nlp("reshaped.flat_encoder", forward(64, 2, 4), train(96, 1, 4, "float32"), forward(128, 3, 8)),
+    _nlp("reshaped.flat_decoder", forward(96, 2, 4, "float32"), train(64, 2, 4), forward(128, 3, 8)),
+    _nlp("reshaped.flat_translator", forward(64, 1, 8), train(96, 1, 2), forward(96, 2, 4), tokens=(24, 16)),
+    _nlp("reshaped.token_experts", forward(64, 2, 4, "float32"), train(96, 1, 2), forward(96, 3, 4)),
+    _vector(_nlp, "language.gpt", forward(96, 2, 4), train(64, 1, 4, "float32"), train(96, 2, 2)),
     _vector(_nlp, "language.mixture_of_experts", train(64, 1, 4)),
     _vector(_nlp, "language.conformer", train(64, 1, 2), forward(96, 2, 4, "float32")),
+    _vector(_nlp, "language.bert", forward(96, 2, 8), train(64, 1, 4)),
+    _vector(_nlp, "language.encoder_decoder", forward(64, 1, 8), tokens=(32, 24)),
+    _vector(_nlp, "language.electra", forward(96, 2, 4)),
+    _vector(_nlp, "language.gmlp", train(64, 2, 8)),
     _xla("reshaped.diffusion", forward(32, 2, 4), train(16, 1, 4, "float32"), floats=(*IMAGE, (32,))),
-    _xla("reshaped.sub_pixel", forward(32, 3, 4), train(16, 2, 4)),
+    _xla("reshaped.sub_pixel", forward(32, 3, 4), train(16, 2, 4), train(32, 1, 8, "float32")),
     _xla("reshaped.masked_autoencoder", forward(96, 2, 4), train(64, 1, 4), floats=PATCHED_IMAGE),
-    _xla("reshaped.axial", forward(64, 2, 4), train(32, 1, 4, "float32")),
-    _xla("reshaped.frames", forward(48, 2, 4), train(24, 1, 4), floats=((6, 16, 16, 4),)),
-    _table("reshaped.interactions", forward(48, 3, 16, "float32"), train(32, 2, 16)),
+    _xla("reshaped.axial", forward(64, 2, 4), train(32, 1, 4, "float32"), forward(96, 1, 8, "float32")),
+    _xla("reshaped.frames", forward(48, 2, 4), train(24, 1, 4), forward(32, 3, 2), floats=((6, 16, 16, 4),)),
+    _table("reshaped.interactions", forward(48, 3, 16, "float32"), train(32, 2, 16), adam(48, 2, 32)),
     _vector(_xla, "classifiers.resnet_basic", train(24, 2, 4), forward(32, 4, 8, "float32")),
-    _vector(_xla, "classifiers.mobilenet", train(32, 2, 4)),
+    _vector(_xla, "classifiers.mobilenet", train(32, 2, 4), forward(48, 3, 8)),
     _vector(_xla, "classifiers.mixer", train(64, 2, 4), floats=PATCHED_IMAGE),
+    _vector(_xla, "classifiers.vision_transformer", train(64, 1, 4), floats=PATCHED_IMAGE),
+    _vector(_xla, "classifiers.convnext", train(48, 2, 4)),
     _vector(_xla, "images.unet", train(16, 1, 2)),
+    _vector(_xla, "images.hourglass", train(32, 2, 8)),
+    _vector(_xla, "images.pixel_cnn", train(32, 2, 4)),
+    _vector(_xla, "sequences.wavenet", train(32, 2, 4), floats=SIGNAL),
+    _vector(_xla, "sequences.lstm", train(64, 2, 16), floats=((16, 40),)),
+    _vector(_xla, "decisions.perceptron", train(64, 3, 16), floats=((200,),)),
+    _vector(_xla, "decisions.point_network", adam(32, 3, 8), floats=((64, 3),)),
+    _vector(_xla, "decisions.contrastive", train(96, 2, 32), floats=((120,), (120,))),
+    _large(_nlp, "reshaped.flat_encoder", forward(768, 1, 16), tokens=(128,)),
+    _large(_xla, "classifiers.resnet_basic", forward(256, 1, 32), train(64, 1, 32, "float32"), floats=PHOTO),
+    _large(_xla, "classifiers.mobilenet", forward(128, 2, 32), floats=((112, 112, 3),)),
+    _large(_xla, "classifiers.mixer", forward(512, 1, 32), floats=PHOTO),
+    _large(_blocks, "conv_mixer", forward(256, 3, 32), name="conv_mixer", floats=PHOTO),
+    _large(_xla, "images.plain_video", forward(32, 1, 4), floats=((16, 32, 32, 4),)),
+    _large(_xla, "sequences.lstm", forward(1024, 1, 64), floats=((4, 512),)),
+    _large(_xla, "decisions.perceptron", forward(4096, 3, 1024), floats=((4096,),)),
 )
-"""Families of the size ``more``: reshapes are as common in them as in the real files."""
+"""Families of the size ``more``: of many reshapes, as in the real files, or of large tensors."""
 
 HELD_OUT = {
     VALID: (
