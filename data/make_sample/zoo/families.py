@@ -291,7 +291,6 @@ MORE = (
     _vector(_xla, "images.pixel_cnn", train(32, 2, 4)),
     _vector(_xla, "sequences.wavenet", train(32, 2, 4), floats=SIGNAL),
     _vector(_xla, "sequences.lstm", train(64, 2, 16), floats=((16, 40),)),
-    _vector(_xla, "decisions.perceptron", train(64, 3, 16), floats=((200,),)),
     _vector(_xla, "decisions.point_network", adam(32, 3, 8), floats=((64, 3),)),
     _vector(_xla, "decisions.contrastive", train(96, 2, 32), floats=((120,), (120,))),
     _large(_nlp, "reshaped.flat_encoder", forward(768, 1, 16), tokens=(128,)),
@@ -301,7 +300,6 @@ MORE = (
     _large(_blocks, "conv_mixer", forward(256, 3, 32), name="conv_mixer", floats=PHOTO),
     _large(_xla, "images.plain_video", forward(32, 1, 4), floats=((16, 32, 32, 4),)),
     _large(_xla, "sequences.lstm", forward(1024, 1, 64), floats=((4, 512),)),
-    _large(_xla, "decisions.perceptron", forward(4096, 3, 1024), floats=((4096,),)),
 )
 """Families of the size ``more``: of many reshapes, as in the real files, or of large tensors."""
 
