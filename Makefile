@@ -122,7 +122,7 @@ measure: $(if $(SRC),$(DEVICE)) ## Measure configurations of a program on this m
 place: $(PLACER) $(if $(findstring .py:,$(SRC)),$(DEVICE)) ## A program on several devices, all methods compared: SRC=program.hlo DEVICES=4 (default: of the zoo)
 	@$(FASTSLOW) place $${SRC:+"$$SRC"} $${DEVICES:+"devices=$$DEVICES"} $${OUT:+"out=$$OUT"} $$SET
 
-sample: $(COMPILER) ## Rebuild the sample competition from kept labels, the rest with the TPU compiler (SIZE=more: reshapes; SIZE=large: days)
+sample: $(COMPILER) ## Rebuild the sample competition from kept labels, the rest with the TPU compiler (SIZE=more: 61 to train on; SIZE=large: days)
 	@$(FASTSLOW) sample "size=$$SIZE" $$SET
 
 data: $(READY) ## Download the real competition into data/raw (resumes where it stopped)

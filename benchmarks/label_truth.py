@@ -9,7 +9,7 @@ program. The commonest programs are compiled. Labels are kept: an interrupted ca
 whose program was compiled; the table is computed on these. *tau*: Kendall's tau-b of estimated cycles with
 measured time. *bound*: the tau of each program's median measured time, an upper bound for any estimate under
 what is imposed. *signs*: tied choices whose estimated effect has the sign of the measured effect, of those
-with a notable measured effect.
+with a notable measured effect. *models*: a model in the package, on all configurations that are covered.
 
 Effect of a tied choice: median time with another than its commonest option, over the median with it, where
 the other choices of outputs and reshapes take their commonest option. In brackets is the tau of the choice
@@ -43,13 +43,16 @@ from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import SettingsError
+from fastslow.features.unseen import build_unseen
 from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
 from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.compiler.libtpu import Compiler, lower, require_compiler
+from fastslow_programs.ranking.models import Models
+from fastslow_programs.ranking.packaged import packaged_models
 
 FILE = "npz_all/npz/layout/xla/default/train/alexnet_train_batch_32.npz"
-TABLE = {"hours": 0.2, "needs": ("real", "libtpu"), "sample": False}
+TABLE = {"hours": 0.2, "needs": ("real", "libtpu", "package"), "sample": False}
 PROGRAMS = 16  # of 27, for 99.7 % of the configurations
 SECONDS = 600.0  # time limit of a compile, which takes 20 to 60
 Label = Callable[[list[bytes], str], list[dict]]
@@ -136,11 +139,18 @@ def score_rule(
     }
 
 
+def score_models(file: Program, estimate: np.ndarray) -> list[dict]:
+    """Return the taus of the models in the package with the estimates of a program and with its runtimes."""
+    run, known = Models(packaged_models()).of(file.file.collection), np.isfinite(estimate)
+    labels = {"tau with estimates": estimate[known], "with measurements": file.runtime[known]}
+    return [
+        {"model": model} | {name: kendall_tau(label, own[file.name][known]) for name, label in labels.items()}
+        for model, own in run.predict_members(build_unseen(run.folder, [file])).items()
+    ]
+
+
 def page(results: dict[str, dict], truth: dict[str, list], chosen: dict) -> str:
     """Return the tables in Markdown."""
-
-    def number(value: float | None) -> str:
-        return "" if value is None else f"{value:.3f}"
 
     def cell(pair: list | None) -> str:
         return f"{pair[0]:+.1%} ({pair[1]:.2f})" if pair else ""
@@ -151,8 +161,8 @@ def page(results: dict[str, dict], truth: dict[str, list], chosen: dict) -> str:
             "cycles": found["rule"],
             "programs": f"{found['programs']} of {found['distinct']:,}",
             "covered": f"{found['covered']:.1%}",
-            "tau": number(found["tau"]),
-            "bound": number(found["bound"]),
+            "tau": found["tau"],
+            "bound": found["bound"],
             "signs": "{} of {}".format(*signs(truth, found["effects"])),
         }
         for name, found in results.items()
@@ -162,11 +172,10 @@ def page(results: dict[str, dict], truth: dict[str, list], chosen: dict) -> str:
         | {rule: cell(found["effects"].get(name)) for rule, found in results.items()}
         for name, pair in truth.items()
     ]
-    parts = [report.table(rows), choice_in_words(chosen), report.table(choices)]
     far = disagreements(truth, results[COMMITTED]["effects"]) or ["none"]
-    off = f"these effects are more than {FAR:.0%} off. {'. '.join(far)}."
-    parts.append(f"Under the rule of the labels, {off}")
-    return "\n\n".join(parts)
+    off = f"Under the rule of the labels, these effects are more than {FAR:.0%} off. {'. '.join(far)}."
+    scores = report.table([report.cells(row) for row in rows])
+    return "\n\n".join([scores, choice_in_words(chosen), report.table(choices), off])
 
 
 def main(arguments: list[str]) -> int:
@@ -205,15 +214,13 @@ def run(file: Program, options: Namespace) -> None:
     estimates = {name: found.pop("estimate") for name, found in results.items()}
     chosen = choose_on_half(estimates, compiled[0], file.runtime)
     truth = effects(choices.varying, measured, measured.runtime)
-    facts = {
-        "configs": len(file.runtime),
-        "matched": len(program.matched),
-        "nodes": len(file.node_config_ids),
-    }
+    facts = {"configs": len(file.runtime), "matched": len(program.matched), "nodes": len(file.node_config_ids)}
     facts |= {"libtpu": Compiler.version(), "chosen": chosen}
+    facts |= {"models": score_models(file, estimates[COMMITTED])}
     print("{configs:,} configurations, half of the published ones; libtpu {libtpu}.".format(**facts))
     print("{matched} of {nodes} configurable nodes match in opcode and shapes.\n".format(**facts))
     print(page(results, truth, chosen))
+    print(f"\nThe models in the package:\n\n{report.table([report.cells(row) for row in facts['models']])}")
     report.finish({"benchmark": "label_truth", **facts, "measured": truth, "rules": results})
 
 

@@ -65,11 +65,6 @@ def filled(costs: Costs) -> int:
     )
 
 
-def estimated_alone(costs: Costs) -> int:
-    """Return the cycles that the compiler estimates; instructions without an estimate count 0."""
-    return sum(times * (own or 0) for _, own, _, times in costs)
-
-
 def without_copies(costs: Costs) -> int:
     """Return all cycles without the cycles of copies."""
     return filled([row for row in costs if row[0] != "copy"])
@@ -78,7 +73,6 @@ def without_copies(costs: Costs) -> int:
 COMMITTED = "committed"
 RULES: dict[str, tuple[str, Callable[[Costs], int]]] = {
     COMMITTED: ("the rule of the labels", filled),
-    "unfilled": ("missing estimates count 0", estimated_alone),
     "no copies": ("copies count 0", without_copies),
 }
 """By short name, the rule in words, and how the costs of a compiled program are summed."""

@@ -76,11 +76,8 @@ def name_groups(file: Program, choices: Choices) -> list[str]:
         )
         what = " and ".join(f"{ROLES[role]}s" for role in np.unique(roles))
         alike = ", ".join(f"{count} {opcode}{'s' * (count > 1)}" for opcode, count in opcodes.items())
-        shape = (
-            tensors.dims[nodes[0], roles[0], : tensors.rank[nodes[0], roles[0]]].tolist()
-            if len(nodes)
-            else []
-        )
+        first = next(zip(nodes, roles, strict=True), None)
+        shape = tensors.dims[first][: tensors.rank[first]].tolist() if first else []
         names.append(f"{what} of {alike} {shape}")
     return names
 

@@ -88,9 +88,9 @@ def test_the_commonest_programs_are_compiled_and_failures_left_out(case):
 
     counts = np.unique(case.program.bound(), axis=0, return_counts=True)[1]
     assert len(counts) > 1
-    one = score(case, "unfilled", label, 1)
+    one = score(case, "no copies", label, 1)
     assert one["covered"] == counts.max() / CONFIGS and one["programs"] == 1
-    none = score(case, "unfilled", fails_first, 1)
+    none = score(case, "no copies", fails_first, 1)
     assert (none["programs"], none["failures"], none["tau"]) == (0, 1, None)
 
 
