@@ -214,8 +214,8 @@ def run(file: Program, options: Namespace) -> None:
     estimates = {name: found.pop("estimate") for name, found in results.items()}
     chosen = choose_on_half(estimates, compiled[0], file.runtime)
     truth = effects(choices.varying, measured, measured.runtime)
-    facts = {"configs": len(file.runtime), "matched": len(program.matched), "nodes": len(file.node_config_ids)}
-    facts |= {"libtpu": Compiler.version(), "chosen": chosen}
+    facts = {"configs": len(file.runtime), "nodes": len(file.node_config_ids)}
+    facts |= {"matched": len(program.matched), "libtpu": Compiler.version(), "chosen": chosen}
     facts |= {"models": score_models(file, estimates[COMMITTED])}
     print("{configs:,} configurations, half of the published ones; libtpu {libtpu}.".format(**facts))
     print("{matched} of {nodes} configurable nodes match in opcode and shapes.\n".format(**facts))
