@@ -114,7 +114,7 @@ def without_learned_starts(problem: PlacementProblem) -> PlacementProblem:
 
 def best(options) -> list[dict]:
     """Long searches of every held-out problem and instance; ``best_known.json`` keeps their costs."""
-    found = [*latency_problems(), *held_out([])][: 4 if options.quick else None]
+    found = [*latency_problems(), *held_out()][: 4 if options.quick else None]
     costs = {problem.name: problem for problem in found}
     return options.kept.rows("best", [*costs], lambda name: _best(costs[name], options))
 
@@ -132,7 +132,7 @@ def _best(problem: PlacementProblem, options) -> dict:
 
 def unseen(options) -> list[dict]:
     """The sample's test programs, each on a drawn machine: cost over the human split, mean over the seeds."""
-    found = held_out([])
+    found = held_out()
     problems = {problem.name: problem for problem in found[: 2 if options.quick else None]}
     return options.kept.rows("unseen", [*problems], lambda name: _unseen(problems[name], options))
 

@@ -142,7 +142,7 @@ def main(arguments: list[str]) -> int:
     learned = [weights_of(problems, seed) for seed in options.seeds]
     names = [*dict.fromkeys(map(program_of, problems))]
     print(f"Learned from {len(problems)} problems of {len(names)} programs, seeds {options.seeds}.\n")
-    reported = {"test programs": held_out([]), "zoo": [zoo_placement(n, DEVICES["p100"]) for n in PROGRAMS]}
+    reported = {"test programs": held_out(), "zoo": [zoo_placement(n, DEVICES["p100"]) for n in PROGRAMS]}
     reported |= {} if options.write else {"valid programs": valid}
     tables = {name: compare(own[: 2 if options.quick else None], learned) for name, own in reported.items()}
     means = [{"problems": name, "number": len(t), **np.exp(t.mean())} for name, t in tables.items()]

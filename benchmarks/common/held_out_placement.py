@@ -21,7 +21,6 @@ from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.programs.region_search import anneal_regions
 from fastslow_placement.programs.roofline import DEVICES
-from fastslow_placement.programs.zoo_graphs import zoo_placement
 
 BEST_KNOWN = Path(__file__).resolve().parents[1] / "best_known.json"
 _COUNTS, _DIVISORS, _MEMORY = (2, 4, 8), (1, 16, 256), 1.25
@@ -32,10 +31,9 @@ _LARGEST = 1500  # units of a problem to learn from
 _RESAMPLES = 10_000
 
 
-def held_out(zoo: list[str]) -> list[PlacementProblem]:
-    """Return the placements of these zoo programs, then of the sample's test programs."""
-    drawn = (problem for path in _programs(TEST) for problem in _on_machines(path, 1))
-    return [*(zoo_placement(name, DEVICES["p100"]) for name in zoo), *drawn]
+def held_out() -> list[PlacementProblem]:
+    """Return the placements of the sample's test programs, each on a drawn machine."""
+    return [problem for path in _programs(TEST) for problem in _on_machines(path, 1)]
 
 
 def to_learn_from(split: str, machines: int = 3) -> list[PlacementProblem]:
