@@ -28,7 +28,7 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
         DataError: The source does not exist or is wrong.
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
-    paths = ["policy", "out"] + ["source"] * (not settings.source.startswith(ZOO))
+    paths = ["out"] + ["source"] * (not settings.source.startswith(ZOO))
     paths += ["device"] * settings.device.endswith(".json")
     settings = settings.from_working_folder(*paths)
     _ = settings.path  # refuses a missing source before a notebook is started

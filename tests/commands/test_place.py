@@ -1,0 +1,25 @@
+"""The command ``place``: a program of the user's is placed, and the result is printed as JSON alone."""
+
+import json
+from pathlib import Path
+
+from fastslow import cli
+from fastslow.hlo.messages import HloProto
+from helpers.dot_module import small_module
+from helpers.workspace import environment
+
+
+def test_a_program_is_placed_where_the_command_runs(tmp_path, monkeypatch, capfd):
+    for name, value in environment(tmp_path / "home").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    proto = HloProto(hlo_module=small_module(2))
+    (tmp_path / "small.hlo.pb").write_bytes(proto.SerializeToString())
+    words = ["place", "small.hlo.pb", "devices=2", "updates=2", "search=20", "out=placed", "--json"]
+    assert cli.main(words) == 0
+    result = json.loads(capfd.readouterr().out)
+    files = {path.name: path for path in map(Path, result["files"])}
+    assert {path.parent.parent for path in files.values()} == {tmp_path / "placed"}
+    assert {"placement.csv", "decision.json", "notebook.ipynb"} <= files.keys()
+    assert all(path.is_file() for path in files.values())
+    assert {"one device", "human"} <= {row["method"] for row in result["table"]} and result["found"]
