@@ -204,6 +204,8 @@ def _tile_table(graphs: list[SampleGraph]) -> pd.DataFrame:
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """Return a table in Markdown."""
+    """Return a table in Markdown, or ``none``."""
+    if table.empty:
+        return "none"
     lines = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy().tolist()]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

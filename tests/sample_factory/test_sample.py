@@ -331,7 +331,8 @@ def test_a_sample_is_made_and_made_again_without_the_compiler(compiles, tmp_path
     assert layouts and all((other / name).read_bytes() != content for name, content in layouts.items())
     more = make_sample(settings_in(tmp_path, "more", size="more"))
     assert {name for name in contents(more) if name.endswith(".npz")} == layouts.keys()
-    assert compiles["tile_label"] == 2, "those of the first two runs"
+    assert compiles["tile_label"] == 2, "of the first two runs"
+    assert "### Tile kernels, by program\n\nnone\n" in (more / "README.md").read_text()
     monkeypatch.setattr(compiled, "is_installed", lambda: False)
     compiles.clear()
     again = contents(make_sample(settings_in(tmp_path, "again")))
