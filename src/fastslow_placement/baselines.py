@@ -1,6 +1,10 @@
 """Rules that learn nothing: one device, the split by hand, METIS, m-ETF."""
 
-from collections.abc import Callable
+import contextlib
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -49,8 +53,26 @@ def metis(problem: Any) -> np.ndarray:
     work = 1 + (problem.work * 1000 / max(problem.work.max(), 1e-300)).astype(int)
     options = pymetis.Options(seed=0)
     adjacency = pymetis.CSRAdjacency(starts, neighbours)
-    _, found = pymetis.part_graph(parts, adjacency, vweights=work.tolist(), eweights=edges, options=options)
+    with _stdout_to_stderr():
+        _, found = pymetis.part_graph(
+            parts, adjacency, vweights=work.tolist(), eweights=edges, options=options
+        )
     return np.array(found, np.int64)
+
+
+@contextlib.contextmanager
+def _stdout_to_stderr() -> Iterator[None]:
+    """Send to stderr what C code prints to stdout: METIS warns there of parts that it leaves empty."""
+    flush, own = ctypes.CDLL(None).fflush, os.dup(1)  # C has a buffer of its own
+    sys.stdout.flush()
+    flush(None)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        flush(None)
+        os.dup2(own, 1)
+        os.close(own)
 
 
 PLACEMENT_RULES: dict[str, Callable[[PlacementProblem], np.ndarray]] = {

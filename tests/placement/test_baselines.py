@@ -1,12 +1,13 @@
 """Rules and searches: legal decisions, and optima against enumeration."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from fastslow_placement.base.search import anneal, best_of, best_random
-from fastslow_placement.baselines import PLACEMENT_RULES
+from fastslow_placement.baselines import PLACEMENT_RULES, metis
 from fastslow_placement.place import POLICY, REGIONS, SEARCHED, compare
 from fastslow_placement.programs.list_placement import M_ETF, WEIGHTS, learned_weights, list_placements, m_etf
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
@@ -143,3 +144,12 @@ def test_a_search_keeps_the_memory_limit_and_repeats_by_its_seed():
     assert problem.evaluate(found.decision[None]).valid[0] and found.cost <= problem.baseline
     assert np.array_equal(found.decision, again.decision) and found.history == again.history
     assert anneal_regions(problem, 400, 1, problem.default).history != found.history
+
+
+def test_what_metis_prints_is_no_output(capfd):
+    """Of two vertices it cannot make eight parts, and C code says so."""
+    pytest.importorskip("pymetis")
+    two = {"edges": np.array([[0, 1]]), "weight": np.ones(1), "work": np.array([1.0, 1000.0])}
+    found = metis(SimpleNamespace(choices=[8, 8], devices=8, **two))
+    said, aside = capfd.readouterr()
+    assert len(found) == 2 and not said and "too many parts" in aside
