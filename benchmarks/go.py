@@ -7,14 +7,13 @@ measured. Costs are means over the seeds. On unseen programs they are relative t
 (*human*). *best start* is the best result of fourteen rules, *learned list* the best of the ten placements of
 the learned list scheduler, and *critical path* DOPPLER's heuristic. *GO* and *GO without learning* start from
 the rules and the learned list, with the same first weights. *without learned starts* does not learn either.
-*regions* and *SA* anneal from the best start. With ``--keep FILE`` every row is kept as soon as it is there,
-and a second call goes on. The last line is one JSON object.
+*regions* and *SA* anneal from the best start. Every row is kept as soon as it is there, and a
+second call goes on. The last line is one JSON object.
 """
 
 import argparse
 import copy
 import json
-from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -23,7 +22,7 @@ import torch
 
 from common.doppler_instances import critical_path, doppler_problems
 from common.held_out_placement import best_known, held_out, long_search, ratio
-from common.kept import Kept, finite
+from common.kept import finite, kept_parts
 from common.latency_instances import latency_problems
 from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import PLACEMENT_RULES
@@ -36,9 +35,7 @@ TABLE = {
     "hours": 0.7,
     "needs": ("placement",),
     "sample": False,
-    "commands": (
-        ("--sections", "unseen", "latency", "doppler", "--updates=60", "--keep=benchmarks/results/go.json"),
-    ),
+    "commands": (("--sections", "unseen", "latency", "doppler", "--updates=60"),),
 }
 SEARCH = 60_000  # evaluations of the search after GO, as ``place`` has by default
 PAIRS = (
@@ -193,11 +190,10 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=180, help="updates of PPO per program")
     parser.add_argument("--search", type=int, default=2000, help="evaluations of each long search (best)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--keep", type=Path, help="file of the rows, from which a second call goes on")
     options = parser.parse_args()
     if options.quick:
         options.updates, options.search, options.seeds = 2, 200, [0]
-    options.kept = Kept(options.keep)
+    options.kept = kept_parts(__file__, options)
     torch.set_num_threads(1)
     result = {name: SECTIONS[name](options) for name in options.sections}
     for name, rows in result.items():
@@ -206,7 +202,7 @@ def main() -> None:
         print(frame.to_markdown(index=False, floatfmt=".4g") if rows else "no instances found")
         if rows:
             print("", ratios(frame).to_markdown(index=False), sep="\n")
-    settings = {key: value for key, value in vars(options).items() if key not in ("keep", "kept")}
+    settings = {key: value for key, value in vars(options).items() if key != "kept"}
     print(json.dumps(finite({"options": settings, **result})))
 
 

@@ -21,12 +21,11 @@ import pandas as pd
 
 from common import report
 from common.held_out_placement import best_known, held_out, ratio, to_learn_from
-from common.kept import Kept
+from common.kept import kept_parts
 from common.options import make_parser
 from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.core.files import write_json
 from fastslow.core.progress import progress
-from fastslow.core.source import source_digest
 from fastslow_placement.baselines import metis
 from fastslow_placement.programs import list_placement
 from fastslow_placement.programs.list_placement import M_ETF, WEIGHTS, list_placements
@@ -37,7 +36,6 @@ from fastslow_placement.programs.zoo_graphs import PROGRAMS, zoo_placement
 TABLE = {
     "hours": 0.1,
     "needs": ("placement",),
-    "commands": (("--keep", "benchmarks/results/list_placement.json"),),
 }
 SETS, TRIES = 10, 16
 _LOW, _HIGH, _USED = -2.0, 1.2, 0.6  # logarithms of the smallest and largest weight; share of weights above 0
@@ -126,18 +124,19 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--drawn", type=int, default=1000, help="random sets of weights (default 1000)")
     parser.add_argument("--steps", type=int, default=50, help="changes that are tried (default 50)")
-    parser.add_argument("--keep", type=Path, help="file of learned weights, with which the next call goes on")
     parser.add_argument("--write", action="store_true", help="write the weights of the first seed")
     options = parser.parse_args(arguments)
     if options.quick:
         options.drawn, options.steps, options.seeds = 30, 2, options.seeds[:1]
     valid = to_learn_from(VALID)
     problems = to_learn_from(TRAIN) + (valid if options.write else [])
-    kept, code = Kept(options.keep), source_digest("list_placement:learn", Path(__file__).parent)
+    kept = kept_parts(__file__, options)
 
     def weights_of(own: list[PlacementProblem], seed: int) -> np.ndarray:
-        key = f"{code} {len(own)} {options.drawn} {options.steps} {seed}"
-        return np.array(kept.part(key, lambda: learn(own, options.drawn, options.steps, seed).tolist()))
+        def make() -> list:
+            return learn(own, options.drawn, options.steps, seed).tolist()
+
+        return np.array(kept.part(f"{len(own)} {seed}", make))
 
     learned = [weights_of(problems, seed) for seed in options.seeds]
     names = [*dict.fromkeys(map(program_of, problems))]
