@@ -9,8 +9,8 @@ standard error; of networks and rankers it is the mean over seeds. Valid program
 *Unseen*: programs of ``data/more`` that ``runs/half`` lacks, with many *reshapes* or *large* tensors, and
 genuine files with TpuGraphs' runtimes. Means over programs, of networks and rankers *(minimum to maximum)*
 over seeds; *rule* is the best single feature on the train programs, *ceiling* what the noise of repeated
-configurations leaves possible. *Shares*, means over random files: reshapes among configurable nodes, and
-outputs and inputs left to the compiler (-1).
+configurations leaves possible. *Shares*, medians over random files: reshapes among configurable nodes, and
+outputs, inputs and kernels left to the compiler (-1), as in ``data/README.md``.
 """
 
 import re
@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections.abc import Container, Iterator
 from itertools import product
+from statistics import median
 
 import numpy as np
 import pandas as pd
@@ -128,12 +129,10 @@ def shares() -> Iterator[dict]:
             for path in collection.folder(root, TRAIN).parent.glob("*/*.npz"):
                 opcode, ids, values = read_arrays(path, _ARRAYS).values()
                 reshapes.append((opcode[ids] == RESHAPE).mean())
-                tensors = values.reshape(*values.shape[:2], -1, LAYOUT_WIDTH)[:, :, :2]
-                left.append((tensors == -1).all(-1).mean())
+                left.append((values.reshape(-1, LAYOUT_WIDTH) == -1).all(-1).mean())
             if left:
                 row = {"folder": title, "collection": collection.name, "files": len(left)}
-                means = {"reshapes": float(np.mean(reshapes)), "left to the compiler": float(np.mean(left))}
-                yield row | means
+                yield row | {"reshapes": median(reshapes), "left to the compiler": median(left)}
 
 
 def main(arguments: list[str]) -> int:
