@@ -159,7 +159,7 @@ COMMANDS = {
         examples=("model.py:make devices=4 device=h100", "program.hlo", "zoo:transformer_2 task=joint"),
     ),
     "sample": Command(
-        "Rebuild the sample competition with the TPU compiler (an hour or two; size=large: days)",
+        "Make a sample competition again: from kept labels, or with the TPU compiler (size=large: days)",
         "make_sample.sample:SampleSettings",
         "make_sample.sample:make_sample",
         repository=True,

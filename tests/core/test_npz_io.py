@@ -47,6 +47,11 @@ def test_arrays_come_back_whole(tmp_path, rng):
     assert list(read_arrays(tmp_path / "x.npz", ["empty"])) == ["empty"]
 
 
+def test_a_zip_archive_of_other_files_is_named_as_one(tmp_path):
+    with pytest.raises(DataError, match="x.npz: is a zip archive without arrays, no npz file. Unpack it"):
+        read_headers(write_member(tmp_path / "x.npz", "program.hlo", b"HloModule m"))
+
+
 @pytest.mark.parametrize("chunk_bytes", [1, 24, 100, 10**6])
 def test_rows_are_streamed_in_order_within_the_chunk(tmp_path, rng, chunk_bytes):
     array = rng.normal(size=(17, 2, 3)).astype(np.float32)

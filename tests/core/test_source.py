@@ -62,7 +62,8 @@ def replace(path, old, new):
 def test_an_edit_of_a_function_that_is_reached_changes_the_digest_of_its_module(package):
     loss = package / "networks" / "model" / "losses.py"
     assert edit(loss, "return ", "return 2 * ") == {"fastslow.networks.model.losses"}
-    assert source_digests(FEATURES).keys().isdisjoint({"fastslow.networks.model.losses"})
+    unread = {"fastslow.networks.model.losses", "fastslow.hlo.forms"}
+    assert source_digests(FEATURES).keys().isdisjoint(unread)
 
 
 def test_prose_and_formatting_do_not_count(package):

@@ -141,7 +141,7 @@ def test_a_protobuf_that_comes_changes_or_goes_rebuilds_its_graph_alone(settings
     build_features(settings)
     assert pairs_and_stamp("v")[0] == 1
     (tmp_path / "pb" / "a.pb").write_bytes(b"")
-    with pytest.raises(DataError, match="a.pb: is empty"):
+    with pytest.raises(DataError, match="a.pb: is no protobuf of one program"):
         build_features(settings)
 
 

@@ -1,6 +1,8 @@
 """Programs in the forms that people have, ``corpus.txt``: what each gives, or the error with the remedy."""
 
+import bz2
 import gzip
+import lzma
 import re
 from pathlib import Path
 
@@ -47,7 +49,13 @@ ENCODINGS = {
     "plain": lambda data: data,
     "crlf": lambda data: data.replace(b"\n", b"\r\n"),
     "bom": lambda data: b"\xef\xbb\xbf" + data,
+    "utf16": lambda data: data.decode().encode("utf-16"),
+    "utf16be": lambda data: b"\xfe\xff" + data.decode().encode("utf-16-be"),
+    "vlog": lambda data: re.sub(rb"^", b"I0612 10:00:00.123456   123 hlo.cc:1] ", data, flags=re.M),
+    "colours": lambda data: data.replace(b"dot(", b"\x1b[01;31m\x1b[Kdot\x1b[m\x1b[K("),
     "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
     "cut": lambda data: data[: len(data) * 2 // 3],
     "proto": lambda data: message(data).SerializeToString(),
     "hloproto": lambda data: HloProto(hlo_module=message(data)).SerializeToString(),
@@ -59,6 +67,7 @@ ENCODINGS = {
     "vhlo": lambda data: mlir(data, portable=True),
     "export": lambda data: exported(mlir(data, portable=True)),
     "xplane": lambda data: b"\x0a\x0d\x08\x01\x12\x09/host:CPU",
+    "zstd": lambda data: b"\x28\xb5\x2f\xfd" + bytes(40),
     "zip": lambda data: b"PK\x03\x04" + bytes(40),
     "noise": lambda data: np.random.default_rng(0).bytes(500),
 }

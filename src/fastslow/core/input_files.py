@@ -1,5 +1,6 @@
 """Input files are regular files: no pipe is waited for, and no device fills the memory."""
 
+import codecs
 import errno
 import json
 import os
@@ -22,6 +23,7 @@ MAX_TEXT_BYTES = 1 << 28
 """Largest text file that is read whole: a submission has 32 MB, a record or manifest less than 1 MB."""
 SMALL_BYTES = 1 << 23
 """Largest file that a user writes: credentials, a table of measured runtimes."""
+_UTF_16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -67,7 +69,7 @@ def is_there(path: Path, max_bytes: int | None = None) -> bool:
 
 
 def read_text(path: Path, remedy: str, max_bytes: int = SMALL_BYTES, missing: str = "") -> str:
-    """Return the text of a file from outside: UTF-8, with or without a byte-order mark.
+    """Return the text of a file from outside, see :func:`decode`.
 
     Args:
         path: The file.
@@ -76,22 +78,36 @@ def read_text(path: Path, remedy: str, max_bytes: int = SMALL_BYTES, missing: st
         missing: Advice where it is missing, if it differs.
 
     Raises:
-        DataError: As for :func:`check_regular`, or it is missing or not UTF-8.
+        DataError: As for :func:`read_bytes`, or it is no text.
+    """
+    try:
+        return decode(read_bytes(path, missing or remedy, max_bytes))
+    except UnicodeDecodeError as error:
+        raise DataError(path, f"is no UTF-8 text (byte {error.start})", remedy) from None
+
+
+def read_bytes(path: Path, missing: str, max_bytes: int) -> bytes:
+    """Return the content of a file from outside; ``missing`` is the advice where there is none.
+
+    Raises:
+        DataError: As for :func:`check_regular`, or it is missing.
     """
     check_regular(path, max_bytes)
     try:
         with open(path, "rb") as file:
             # what grows meanwhile is cut off; a buffer of the largest size would be made for every file
-            data = file.read(min(max_bytes, os.fstat(file.fileno()).st_size))
-        return data.decode("utf-8-sig")
+            return file.read(min(max_bytes, os.fstat(file.fileno()).st_size))
     except FileNotFoundError:
-        raise DataError(path, "no such file", missing or remedy) from None
+        raise DataError(path, "no such file", missing) from None
     except OSError as error:
         if explained := storage_error(error, path):
             raise explained from None
         raise
-    except UnicodeDecodeError as error:
-        raise DataError(path, f"is no UTF-8 text (byte {error.start})", remedy) from None
+
+
+def decode(data: bytes) -> str:
+    """Return the text of UTF-8, or of UTF-16 that begins with its mark, as Windows' PowerShell writes it."""
+    return data.decode("utf-16" if data.startswith(_UTF_16) else "utf-8-sig")
 
 
 def parse_json(path: Path, text: str, remedy: str) -> Any:

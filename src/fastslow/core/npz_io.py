@@ -69,6 +69,8 @@ def _opened(path: Path, remedy: str) -> Iterator[zipfile.ZipFile]:
         name, times = Counter(archive.namelist()).most_common(1)[0] if archive.namelist() else ("", 1)
         if times > 1:
             raise DataError(path, f"{name} is in it {times} times, and it is unclear which counts", remedy)
+        if not any(member.endswith(".npy") for member in archive.namelist() or [".npy"]):
+            raise DataError(path, "is a zip archive without arrays, no npz file", "Unpack it")
         yield archive
 
 

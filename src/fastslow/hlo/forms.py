@@ -4,27 +4,31 @@ XLA's own parser and converter, which jaxlib has, read text and StableHLO. They 
 some inputs fail a check of theirs, which ends the process; others take any amount of memory.
 """
 
+import bz2
 import gzip
+import lzma
 import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from fastslow.core.errors import DataError
-from fastslow.core.input_files import check_regular
+from fastslow.core.input_files import decode, read_bytes
 from fastslow.core.isolated import TIMED_OUT, Killed, call_isolated
-from fastslow.hlo.messages import Module
+from fastslow.hlo.messages import MAX_BYTES, Module
 from fastslow.hlo.module_checks import WRITE_AGAIN
 
-FORMS = "A program is an HloModuleProto, an HloProto, HLO text, StableHLO, or a TpuGraphs .pb"
+FORMS = "A program is an HloModuleProto, an HloProto, HLO text, StableHLO, or a TpuGraphs .pb, packed or not"
 DUMP = "Dump the program with XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto' and use a *.hlo.pb"
-MAX_BYTES = 1 << 31  # protobuf's own limit
 _PARSER_BYTES = 8 << 30  # a text of 100 MB takes 2 GB
 _PARSER_SECONDS = 300.0
 _STAGES = ("before_layout", "before_optimizations", "")  # in the names of dumps, the one that we want first
 # attributes of other versions that change nothing of what is computed
 _NOTES = re.compile(r", (original_value|origin|statistics|api_version)=(\{.*?\}(?=$|, \w+=)|\w+)", re.M)
-_GZIP, _BYTECODE = b"\x1f\x8b", b"ML\xefR"
+# colours, and what a log begins its lines with
+_NOISE = re.compile(r"\x1b\[[\d;]*[mK]|^[IWEF]\d{4} [^]\n]*\] ?", re.M)
+_PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+_BYTECODE = b"ML\xefR"
 _SECTION = re.compile(r"^\*\*\* Begin (.*) \*\*\*$", re.M)  # of --xla_dump_to=-
 _HEADER = re.compile(r"^HloModule\s", re.M)
 _WITHOUT_HEADER = re.compile(r"^(ENTRY )?%?[\w.-]+ (\(.*\) -> .*)?\{$", re.M)
@@ -37,23 +41,24 @@ def earliest(names: Sequence[str]) -> list[int]:
     return next(filter(None, stages), [])
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return the content of a file, uncompressed where it is a gzip file.
+def unpacked_name(path: Path) -> str:
+    """Return the name that a packed file has after unpacking."""
+    return re.sub(r"\.(gz|bz2|xz)$", "", path.name)
+
+
+def read_unpacked(path: Path) -> bytes:
+    """Return the content of a file, unpacked where gzip, bzip2 or xz packed it.
 
     Raises:
-        DataError: It is missing, empty, no regular file, too large, or a broken gzip file.
+        DataError: It is missing, empty, no regular file, too large, or packed and broken.
     """
-    check_regular(path, MAX_BYTES)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(path, error.strerror.lower(), "Check the path") from None
-    if data.startswith(_GZIP):
+    data = read_bytes(path, "Check the path", MAX_BYTES)
+    if unpacked := next((opened for start, opened in _PACKED.items() if data.startswith(start)), None):
         try:
-            with gzip.open(path) as file:
+            with unpacked(path) as file:
                 data = file.read(MAX_BYTES + 1)
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(path, f"is a broken gzip file ({error})", WRITE_AGAIN) from None
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            raise DataError(path, f"is a broken {unpacked.__module__} file ({error})", WRITE_AGAIN) from None
         if len(data) > MAX_BYTES:
             raise DataError(path, f"unpacks to more than {MAX_BYTES:,} bytes", "Check where it comes from")
     if not data:
@@ -62,12 +67,15 @@ def read_bytes(path: Path) -> bytes:
 
 
 def as_text(data: bytes) -> str | None:
-    """Return the file as text, None if binary: a protobuf of HLO holds control characters (field tags)."""
+    """Return the file as text, None if binary: a protobuf of HLO holds control characters (field tags).
+
+    It is without what a log adds to its lines.
+    """
     try:
-        text = data.decode("utf-8-sig")
+        text = decode(data)
     except UnicodeDecodeError:
         return None
-    return None if re.search(r"[\x00-\x08]", text) else text.replace("\r\n", "\n")
+    return None if re.search(r"[\x00-\x08]", text) else _NOISE.sub("", text.replace("\r\n", "\n"))
 
 
 def split_text(text: str) -> list[str]:
@@ -140,7 +148,7 @@ def to_hlo(source: str | bytes) -> bytes:
 def _convert(path: Path) -> list[bytes]:
     """Return the serialised modules of a file; run in a process of its own."""
     try:
-        return [to_hlo(source) for source in sources_in(read_bytes(path))]
+        return [to_hlo(source) for source in sources_in(read_unpacked(path))]
     except (MemoryError, ImportError):
         raise
     except Exception as error:  # of a type that only jaxlib can unpickle

@@ -16,6 +16,8 @@ PRIMITIVE_TYPES = dict(
 )
 """Number of each element type in XLA's ``PrimitiveType``."""
 
+MAX_BYTES = 1 << 31
+"""Size of the largest message that protobuf reads."""
 _SCHEMA = """
 message Layout { repeated int64 minor_to_major = 1; }
 message Shape {

@@ -13,6 +13,7 @@ from fastslow.hlo.messages import PRIMITIVE_TYPES, Instruction, Module
 
 WRITE_AGAIN = "Write or download the file again"
 _LARGEST_TYPE = 63  # XLA numbers its element types up to 36 and adds a few a year
+_LARGEST_SIZE = 2**31 - 1  # of a dimension in a competition file
 _TUPLE = PRIMITIVE_TYPES["tuple"]
 _ELEMENTWISE = {  # by number of operands, all of the output's sizes
     1: """abs cbrt ceil convert copy cosine count-leading-zeros exponential exponential-minus-one floor imag
@@ -111,6 +112,8 @@ def _odd_shape(shape) -> str:
         return f"has {len(shape.tuple_shapes)} tuple_shapes and the element type {kind}, which is no tuple"
     if any(size < 0 for size in shape.dimensions) and not any(shape.is_dynamic_dimension):
         return "has a size below 0"
+    if max(shape.dimensions, default=0) > _LARGEST_SIZE:
+        return f"has the size {max(shape.dimensions)}, at most {_LARGEST_SIZE} wanted"
     if order and sorted(order) != list(range(rank)):
         return f"has the layout {list(order)}, an order of {rank} axes wanted"
     return next((problem for part in shape.tuple_shapes if (problem := _odd_shape(part))), "")
@@ -166,6 +169,7 @@ def _misfit(inst: Instruction, shapes: list) -> str:
             (numbers.kernel_input_feature, numbers.kernel_output_feature),
         ]
         fits = all(_are_axes(own, len(sizes)) for own, sizes in zip(named, [out, *sources], strict=True))
+        fits = fits and out[numbers.output_feature] == sources[1][numbers.kernel_output_feature]
     else:
         return ""
     return "" if fits else f"has the sizes {out}, its operands {sources} and its axes are {axes}"

@@ -14,7 +14,7 @@ ModuleTuningData    TpuGraphs: a layout program with its measurements
 TuningData          TpuGraphs: tile kernels with their measurements
 ==================  ==================================================================================
 
-Each may be compressed with gzip. :mod:`fastslow.hlo.forms` reads what is no protobuf.
+Each may be packed with gzip, bzip2 or xz. :mod:`fastslow.hlo.forms` reads what is no protobuf.
 """
 
 import re
@@ -27,9 +27,10 @@ from google.protobuf.message import DecodeError
 
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.core.errors import DataError
-from fastslow.hlo.forms import DUMP, FORMS, as_text, parse, read_bytes
+from fastslow.core.input_files import read_bytes
+from fastslow.hlo.forms import DUMP, FORMS, as_text, parse, read_unpacked
 from fastslow.hlo.graph_arrays import tile_config_feat
-from fastslow.hlo.messages import Module, ModuleTuningData, TuningData
+from fastslow.hlo.messages import MAX_BYTES, Module, ModuleTuningData, TuningData
 from fastslow.hlo.module_checks import WRITE_AGAIN, check_module
 
 _OPCODE = re.compile(r"[a-z][a-z0-9-]*")
@@ -37,6 +38,9 @@ _LISTED = 20  # names of kernels in a message
 _OTHERS = {  # by their first bytes
     rb"(?s).{0,99}/(host|device):": "a profile (xplane)",
     rb"PK\x03\x04": "a zip archive, such as a PyTorch, Keras or npz file",
+    rb"\x28\xb5\x2f\xfd": "packed with zstd (zstd -d unpacks it)",
+    rb"version https://git-lfs": "a pointer of Git LFS (git lfs pull fetches the file)",
+    rb"(?i)\s*<(!doctype )?html": "a page of HTML",
 }
 
 
@@ -111,16 +115,33 @@ def read_hlo_modules(path: Path) -> list[HloProgram]:
             (:func:`fastslow.hlo.module_checks.check_module`); or jaxlib is missing.
     """
     path = Path(path)
-    data = read_bytes(path)
+    data = read_unpacked(path)
     found = [] if as_text(data) else _parse(data)
     found = found or [ModuleTuningData(module=module) for module in parse(path, data)]
     if not found:
         other = next((name for start, name in _OTHERS.items() if re.match(start, data)), "")
-        problem = f"is {other}, which holds no program" if other else "is not HLO, or is truncated"
+        problem = f"is {other}; a program is wanted" if other else "is not HLO, or is truncated"
         raise DataError(path, problem, f"{FORMS}. {DUMP}" if other else FORMS)
-    for tuned in found:
-        check_module(path, tuned.module)
-    return [HloProgram(tuned.module, _runs(path, tuned)) for tuned in found]
+    return [_checked(path, tuned) for tuned in found]
+
+
+def read_protobuf(path: Path) -> HloProgram:
+    """Read the program of a protobuf, such as TpuGraphs' of a layout program, and no other form.
+
+    Features are made from this form only, so a change in how others are read does not make them stale.
+
+    Raises:
+        DataError: The file is missing, or holds no sound module or several.
+    """
+    found = _parse(read_bytes(path, WRITE_AGAIN, MAX_BYTES))
+    if len(found) != 1:
+        raise DataError(path, "is no protobuf of one program, or is truncated", WRITE_AGAIN)
+    return _checked(path, found[0])
+
+
+def _checked(path: Path, tuned: ModuleTuningData) -> HloProgram:
+    check_module(path, tuned.module)
+    return HloProgram(tuned.module, _runs(path, tuned))
 
 
 def _parse(data: bytes) -> list[ModuleTuningData]:

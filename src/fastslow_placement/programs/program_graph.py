@@ -9,6 +9,7 @@ from fastslow.competition.node_columns import ELEMENT_BYTES
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import read_graph_arrays
 from fastslow.core.errors import DataError
+from fastslow.hlo.forms import unpacked_name
 from fastslow.hlo.reader import read_hlo
 from fastslow_placement.programs.cost_graph import CostGraph, topological_order
 from fastslow_placement.programs.hlo_graph import graph_of_module
@@ -94,4 +95,4 @@ def read_cost_graph(path: Path, device: Device) -> CostGraph:
     path = Path(path)
     if path.suffix == ".npz":
         return graph_of_arrays(_read_arrays(path), path, path.stem, device)
-    return graph_of_module(read_hlo(path).module, path, path.stem, device)
+    return graph_of_module(read_hlo(path).module, path, Path(unpacked_name(path)).stem, device)

@@ -4,17 +4,15 @@ They are training steps (float32) of the families of GO's table: recurrent netwo
 unrolled when they are read. ``data/make_sample/placement_graphs.py`` made the files.
 """
 
-import lzma
 from pathlib import Path
 from typing import NamedTuple
 
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import SettingsError
 from fastslow.core.settings import PROJECT
-from fastslow.hlo.messages import Module
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.fusion import contract
-from fastslow_placement.programs.hlo_graph import graph_of_module
 from fastslow_placement.programs.problems import PlacementProblem
+from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.programs.roofline import Device
 
 FOLDER = PROJECT / "data" / "placement"
@@ -60,12 +58,7 @@ def read_zoo_graph(name: str, device: Device) -> CostGraph:
     """
     if name not in PROGRAMS:
         raise SettingsError(f"source: no zoo program {name!r}; known are {', '.join(PROGRAMS)}")
-    path = program_path(name)
-    try:
-        module = Module.FromString(lzma.decompress(path.read_bytes()))
-    except (OSError, lzma.LZMAError) as error:
-        raise DataError(path, f"cannot be read ({error})", "Restore it with git checkout") from None
-    return graph_of_module(module, path, name, device)
+    return read_cost_graph(program_path(name), device)
 
 
 def zoo_placement(name: str, device: Device, devices: int = 0, memory: float = 0.0) -> PlacementProblem:

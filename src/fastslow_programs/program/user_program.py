@@ -24,7 +24,7 @@ from pathlib import Path
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.input_files import check_regular
 from fastslow.core.settings import find_typed
-from fastslow.hlo.forms import earliest
+from fastslow.hlo.forms import earliest, unpacked_name
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram, choose_module, read_hlo, read_hlo_modules
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
@@ -78,12 +78,13 @@ class Source:
     @property
     def name(self) -> str:
         """File stem, followed by the name of the function, or of the chosen kernel, if there is one."""
-        return "-".join(part for part in (self.path.stem, self.function, self.kernel) if part)
+        stem = Path(unpacked_name(self.path)).stem
+        return "-".join(part for part in (stem, self.function, self.kernel) if part)
 
     @property
     def measured(self) -> str:
         """``layout`` or ``tile`` for a TpuGraphs ``.pb`` with measurements of that kind, otherwise empty."""
-        if self.function or self.path.suffix != ".pb":
+        if self.function or not unpacked_name(self.path).endswith(".pb"):
             return ""
         return _measured(self.path, self.kernel, self.path.stat().st_mtime_ns)
 
@@ -191,10 +192,10 @@ def dump_in(folder: Path) -> Path:
     Raises:
         DataError: The folder holds no dump, or dumps of several modules.
     """
-    dumps = sorted(path for path in folder.iterdir() if re.search(r"\.(pb|txt|hlo|mlir)(\.gz)?$", path.name))
+    dumps = sorted(p for p in folder.iterdir() if re.search(r"\.(pb|txt|hlo|mlir)$", unpacked_name(p)))
     chosen = [dumps[n] for n in earliest([path.name for path in dumps])]
     # a proto and the text of one module
-    stems = {re.sub(r"\.(hlo\.pb|txt)(\.gz)?$", "", path.name): path for path in reversed(chosen)}
+    stems = {re.sub(r"\.(hlo\.pb|txt)$", "", unpacked_name(path)): path for path in reversed(chosen)}
     if len(stems) == 1:
         return next(iter(stems.values()))
     names = f" ({', '.join(sorted(stems)[:_LISTED])})" if stems else ""

@@ -11,7 +11,7 @@ from fastslow.competition.reader import Program
 from fastslow.core.errors import DataError
 from fastslow.features.nodes.list_padding import PADDING
 from fastslow.hlo.graph_arrays import graph_arrays, operand_nodes
-from fastslow.hlo.reader import read_hlo
+from fastslow.hlo.reader import read_protobuf
 
 _REMEDY = "Take TpuGraphs' .pb of the same name and collection, or leave it out: then the npz alone is used"
 
@@ -52,7 +52,7 @@ def read_exact_graph(path: Path, program: Program) -> ExactGraph:
     Raises:
         DataError: The protobuf is broken or belongs to another program.
     """
-    hlo = read_hlo(path)
+    hlo = read_protobuf(path)
     arrays = graph_arrays(hlo.module)
     edges = np.unique(program.edge_index, axis=0)
     wanted = {"node_opcode": program.node_opcode, "edge_index": edges, "node_feat": program.node_feat}
