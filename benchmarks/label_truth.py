@@ -9,7 +9,8 @@ program. The commonest programs are compiled. Labels are kept: an interrupted ca
 whose program was compiled; the table is computed on these. *tau*: Kendall's tau-b of estimated cycles with
 measured time. *bound*: the tau of each program's median measured time, an upper bound for any estimate under
 what is imposed. *signs*: tied choices whose estimated effect has the sign of the measured effect, of those
-with a notable measured effect. *models*: a model in the package, on all configurations that are covered.
+with a notable measured effect. *models*: a model in the package, and the rule of one column that scored best
+on its valid programs, on all configurations that are covered.
 
 Effect of a tied choice: median time with another than its commonest option, over the median with it, where
 the other choices of outputs and reshapes take their commonest option. In brackets is the tau of the choice
@@ -50,6 +51,7 @@ from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.compiler.libtpu import Compiler, lower, require_compiler
 from fastslow_programs.ranking.models import Models
 from fastslow_programs.ranking.packaged import packaged_models
+from fastslow_programs.ranking.rules import best_rule
 
 FILE = "npz_all/npz/layout/xla/default/train/alexnet_train_batch_32.npz"
 TABLE = {"hours": 0.2, "needs": ("real", "libtpu", "package"), "sample": False}
@@ -143,9 +145,12 @@ def score_models(file: Program, estimate: np.ndarray) -> list[dict]:
     """Return the taus of the models in the package with the estimates of a program and with its runtimes."""
     run, known = Models(packaged_models()).of(file.file.collection), np.isfinite(estimate)
     labels = {"tau with estimates": estimate[known], "with measurements": file.runtime[known]}
+    graphs = build_unseen(run.folder, [file])
+    orders = {model: own[file.name] for model, own in run.predict_members(graphs).items()}
+    orders["trivial rule"] = best_rule(run, graphs, file.name).prediction
     return [
-        {"model": model} | {name: kendall_tau(label, own[file.name][known]) for name, label in labels.items()}
-        for model, own in run.predict_members(build_unseen(run.folder, [file])).items()
+        {"model": model} | {name: kendall_tau(label, own[known]) for name, label in labels.items()}
+        for model, own in orders.items()
     ]
 
 
