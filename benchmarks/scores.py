@@ -1,0 +1,132 @@
+"""Scores of the sample run, and their spread when it is trained again as on another machine.
+
+``python benchmarks/scores.py``, after ``make submit``. It trains the same settings and seeds twice more:
+``runs/threads`` runs one step at a time, so that each network's sums are shared among all cores, and
+``runs/avx2`` may use no instruction newer than AVX2, and another kernel of OpenBLAS. Sums are rounded
+differently then, and a training is a long chain of sums: the scores differ as much as those of other seeds.
+
+A score is the mean over the programs of a collection (tile: 1 - slowdown of the five best configurations;
+layout: Kendall's tau), and over all trainings and seeds of the model. ± is half the range over these. Rules
+are not trained. *Lowest and highest program* and *By distance* are of the run of ``make submit``.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+
+from common import report
+from common.options import make_parser
+from fastslow.competition.catalog import COLLECTIONS, TEST, VALID
+from fastslow.core.settings import PROJECT, resolve
+from fastslow.evaluation.score_tables import pool_seeds, readable_distances
+from fastslow.evaluation.submission_record import read_submission_record
+
+TABLE = {"hours": 0.3, "needs": ("fastslow", "run")}
+SAMPLE = "sample"
+_OLDER = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}
+TRAININGS: dict[str, tuple[list[str], dict[str, str]]] = {
+    "threads": (["jobs=1"], {}),
+    "avx2": ([], {**_OLDER, "MKL_ENABLE_INSTRUCTIONS": "AVX2"}),
+}
+"""By name of the run, arguments and environment that differ from the run of ``make submit``."""
+SCOPES = {
+    **{collection.name: [collection.name] for collection in COLLECTIONS},
+    "mean of layouts": [collection.name for collection in COLLECTIONS if collection.kind == "layout"],
+    "mean of five": [collection.name for collection in COLLECTIONS],
+}
+
+
+def train_again(name: str) -> None:
+    """Train the sample run again under another name, from nothing, as ``TRAININGS`` says."""
+    arguments, environment = TRAININGS[name]
+    for folder in ("features", "runs"):
+        shutil.rmtree(resolve(f"{folder}/{name}"), ignore_errors=True)
+    command = [sys.executable, "-m", "fastslow", "submission", "data=sample", f"name={name}", *arguments]
+    subprocess.run(command, check=True, cwd=PROJECT, stdout=sys.stderr, env=os.environ | environment)
+
+
+def scores_of(names: list[str]) -> pd.DataFrame:
+    """Return one row per training, collection, model and seed, with the columns of the record's table."""
+    tables = []
+    for name in names:
+        record = read_submission_record(resolve(f"submissions/{name}.csv"), "table")
+        tables.append(pd.DataFrame(record["table"]).assign(training=name))
+    return pd.concat(tables, ignore_index=True)
+
+
+def overview(scores: pd.DataFrame, split: str) -> list[dict]:
+    """Return one row per model: the score of each collection and of their means, with its half range.
+
+    Args:
+        scores: As :func:`scores_of` returns them.
+        split: ``valid`` or ``test``.
+    """
+    rows = []
+    for model, table in scores.groupby("model", sort=False):
+        row = {"model": model}
+        for scope, collections in SCOPES.items():
+            part = table[table["collection"].isin(collections)]
+            whole = set(collections) == {*part["collection"]}
+            row[scope] = _with_half_range(part, split, len(collections) == 1) if whole else ""
+        rows.append(row)
+    return sorted(rows, key=lambda row: row["model"] == "ensemble")
+
+
+def _with_half_range(part: pd.DataFrame, split: str, one_collection: bool) -> str:
+    """Return the mean score of a model; of one collection with half the range over trainings and seeds."""
+    mean = part.groupby("collection")[split].mean().mean()
+    half = (part[split].max() - part[split].min()) / 2
+    trained = part["weight"].notna().any()
+    return f"{mean:.3f} ± {half:.3f}" if trained and one_collection else f"{mean:.3f}"
+
+
+def by_training(scores: pd.DataFrame) -> list[dict]:
+    """Return one row per trained model: its mean of five on test in each training, seeds averaged."""
+    rows = []
+    for model, table in scores[scores["weight"].notna()].groupby("model", sort=False):
+        means = table.groupby(["training", "collection"], sort=False)[TEST].mean()
+        rows.append({"model": model} | means.groupby("training", sort=False).mean().to_dict())
+    return rows
+
+
+def programs(scores: pd.DataFrame) -> list[dict]:
+    """Return one row per collection and model of the first training: lowest and highest program, weight."""
+    pooled = pool_seeds(scores[scores["training"] == SAMPLE])
+    rows = []
+    for row in pooled.to_dict("records"):
+        facts = {"collection": row["collection"], "model": row["model"]}
+        facts["weight"] = "" if np.isnan(row["weight"]) else f"{row['weight']:.2f}"
+        for split in (VALID, TEST):
+            facts[split] = f"{row[split]:.3f} [{row[f'{split}_min']:.2f}, {row[f'{split}_max']:.2f}]"
+        facts["top 1, test"] = "" if np.isnan(row["test_top1"]) else f"{row['test_top1']:.3f}"
+        rows.append(facts)
+    return rows
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line and return the exit status."""
+    quick = make_parser(__doc__.splitlines()[0]).parse_args(arguments).quick
+    if not quick:
+        for name in TRAININGS:
+            train_again(name)
+    scores = scores_of([SAMPLE] if quick else [SAMPLE, *TRAININGS])
+    record = read_submission_record(resolve(f"submissions/{SAMPLE}.csv"), "table")
+    tables = {
+        "Test": overview(scores, TEST),
+        "Valid": overview(scores, VALID),
+        "Mean of five on test, by training": by_training(scores),
+        "Lowest and highest program": programs(scores),
+        "By distance": readable_distances(record["distances"]).to_dict("records"),
+    }
+    for title, rows in tables.items():
+        print(f"## {title}\n\n{report.table([report.cells(row) for row in rows])}\n")
+    report.finish({"benchmark": "scores", "environment": report.environment(), **tables})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
