@@ -6,7 +6,7 @@ the names of these inputs. Interrupt it at any time: the same command resumes.
 
 A script takes part if it defines ``TABLE``, a dictionary: ``hours`` of CPU time, ``needs`` (names of
 ``NEEDS`` or Python modules), ``sample`` (whether it reads the sample) and ``commands`` (the arguments of each
-call). A ``record`` that is stale is made again only where ``--only`` names it.
+call).
 The first line of a table is a stamp: commit, digests of code and sample, seconds of the measurement. A table
 is stale when the sample changed, the code that its script reaches or, if it reads a run or starts one
 (``needs`` the module ``fastslow``), the code of ``make submit``. A table of packaged models (``needs`` the
@@ -54,7 +54,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "placement": (lambda: REAL.with_name("placement").is_dir(), "placement problems in shared/placement"),
     "gpu": (lambda: bool(list(Path("/dev").glob("nvidia[0-9]*"))), "a GPU"),
 }
-PRESENT, STALE, RECORD, ABSENT = "present", "stale", "record", "missing"
+PRESENT, STALE, ABSENT = "present", "stale", "missing"
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,6 @@ class Script:
         needs: Inputs besides the code, see ``TABLE``.
         sample: Whether it reads the sample.
         commands: Arguments of each call.
-        record: Whether its table stays, as a record of its commit, where others are made again.
     """
 
     path: Path
@@ -75,7 +74,6 @@ class Script:
     needs: Sequence[str] = ()
     sample: bool = True
     commands: Sequence[Sequence[str]] = ((),)
-    record: bool = False
 
     @property
     def table(self) -> Path:
@@ -105,7 +103,7 @@ class Script:
             sample: Digest of the sample.
 
         Returns:
-            The state, and the reason for a stale table or a record.
+            The state, and the reason for a stale table.
         """
         if not self.first_line:
             return ABSENT, ""
@@ -114,7 +112,7 @@ class Script:
             return STALE, "no stamp"
         now = {"code": self.code(), "sample": sample if self.sample else None}
         changed = [what for what in now if made[what] != now[what]]
-        return (RECORD if self.record else STALE, " and ".join(changed)) if changed else (PRESENT, "")
+        return (STALE, " and ".join(changed)) if changed else (PRESENT, "")
 
     def expected_hours(self) -> float:
         """Return the hours of the last measurement, or the estimate."""
@@ -240,8 +238,7 @@ def main(arguments: list[str]) -> int:
     sample = sample_digest()
     if options.list:
         print(table(rows(options.scripts, sample)))
-    kept = {PRESENT} if options.only else {PRESENT, RECORD}
-    due = [script for script in options.scripts if options.quick or script.state(sample)[0] not in kept]
+    due = [script for script in options.scripts if options.quick or script.state(sample)[0] != PRESENT]
     for script in [s for s in due if s.missing()]:
         print(f"{script.path.stem}: left out, needs {', '.join(script.missing())}")
     due = sorted((s for s in due if not s.missing()), key=Script.expected_hours)

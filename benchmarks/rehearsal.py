@@ -28,13 +28,6 @@ from fastslow.core.files import read_json, write_json
 from fastslow.evaluation.run_record import read_run_record
 from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds
 
-TABLE = {
-    "hours": 6,
-    "needs": ("real", "fastslow"),
-    "sample": False,
-    "commands": (("--hours", "2.5"),),
-    "record": True,
-}
 _POLL, _STDERR = 2.0, 2  # seconds; file descriptor
 _PAGE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 

@@ -108,10 +108,6 @@ def test_what_makes_a_table_stale(folder, run):
     assert states(run)["fast"] == "stale: code" and states(run)["slow"] == "stale: code and sample"
     assert run("--only", "slow")[0] == 0 and "slow 7" in table.read_text()
     assert states(run) == {"fast": "stale: code", "none": "missing", "slow": "present"}
-    fast, marked = folder / "fast.py", '"record": True, "hours"'
-    fast.write_text(fast.read_text().replace('"hours"', marked, 1))
-    assert states(run)["fast"] == "record: code" and "0 to make" in run()[1]
-    assert "1 to make" in run("--only", "fast")[1] and states(run)["fast"] == "present"
     table.write_text("> Commit 1234567: a line of another form.\n")
     assert states(run)["slow"] == "stale: no stamp"
     with pytest.raises(SystemExit, match="2"):
