@@ -239,7 +239,7 @@ def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> lis
         seed: Seed of the draw.
 
     Returns:
-        The configurations, as :func:`fastslow_programs.compiler.layout_space.draw` makes them.
+        Distinct ones, from :func:`fastslow_programs.compiler.layout_choices.draw_configuration`.
     """
     rng = random.Random(seed)
     found = {default_configuration(choices): None}  # a set in the order drawn

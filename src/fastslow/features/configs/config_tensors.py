@@ -20,7 +20,7 @@ _OPERANDS = {CONVOLUTION: 2, DOT: 2, RESHAPE: 1}
 
 @dataclass(frozen=True)
 class ConfigTensors:
-    """Output, input and kernel tensor (axis 1, in the order of ``schema.ROLES``) of K configurable nodes.
+    """Output, input and kernel tensor (axis 1, in the order of ``layouts.ROLES``) of K configurable nodes.
 
     A tensor is not known where it is the kernel of a reshape, a tuple, without elements or of more than six
     dimensions, or an operand that fits the node in neither order.

@@ -72,7 +72,7 @@ class LayoutStates:
         return len(self.item)
 
     def per_class(self, table: np.ndarray) -> np.ndarray:
-        """Sum the rows of the states of each class, for :meth:`Classes.sum`.
+        """Sum the rows of the states of each class, for :meth:`fastslow.competition.group_sets.Classes.sum`.
 
         Args:
             table: ``(S, F)`` float64.

@@ -67,7 +67,7 @@ def tensor_extents(
     """Return the extents of the tensors that the bounds divide; arguments as :func:`tile_features`.
 
     Returns:
-        For each of ``schema.ROLES`` ``(6,)`` int64, see :func:`extents`; 0 where there is no such tensor.
+        For each of ``layouts.ROLES`` ``(6,)`` int64, see :func:`extents`; 0 where there is no such tensor.
     """
     node = output_node(node_feat, node_opcode, edge_index)
     tensors = config_tensors(node_feat, node_opcode, edge_index, np.array([node]), operands)

@@ -21,7 +21,7 @@ def node_extras(edge_index: np.ndarray, num_nodes: int, attributes: np.ndarray |
     Args:
         edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
         num_nodes: N.
-        attributes: ``(N, X)`` attributes of a protobuf, see ``xla.graph_arrays.EXTRA_NAMES``; None: -1.
+        attributes: ``(N, X)`` attributes of a protobuf, see ``hlo.graph_arrays.EXTRA_NAMES``; None: -1.
     """
     if attributes is None:
         attributes = np.full((num_nodes, len(EXTRA_NAMES)), PADDING, np.float32)

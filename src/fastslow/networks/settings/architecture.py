@@ -53,7 +53,7 @@ class Architecture:
 
 
 def unread_layers(settings: Any) -> Unread:
-    """Return the settings of blocks and edges that a :class:`TrainSettings` without blocks does not read."""
+    """Return the settings of blocks and edges that a ``TrainSettings`` without blocks does not read."""
     if settings.num_layers:
         return {}
     names = ["cross_config"] * (settings.block != "unit")  # which must switch it off for layout
@@ -64,7 +64,7 @@ def unread_layers(settings: Any) -> Unread:
 
 
 def check_layers(settings: Any) -> None:
-    """Check what a :class:`TrainSettings` sets beside ``block`` and ``kind``.
+    """Check what a ``TrainSettings`` sets beside ``block`` and ``kind``.
 
     Raises:
         SettingsError: The chosen structure or kind does not read a setting; it is named.

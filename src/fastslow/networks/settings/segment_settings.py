@@ -42,7 +42,7 @@ def unread_segments(settings: Any) -> Unread:
     """Return the segment settings that the variant does not read, each with the reason and a remedy.
 
     Args:
-        settings: A :class:`TrainSettings`; only its ``segment_training`` is read.
+        settings: A ``TrainSettings``; only its ``segment_training`` is read.
     """
     name, variant = settings.segment_training, VARIANTS.get(settings.segment_training)
     read = variant and {"segment_border": variant.others != EDGES, "head_epochs": variant.head}
@@ -51,7 +51,7 @@ def unread_segments(settings: Any) -> Unread:
 
 
 def check_segments(settings: Any) -> None:
-    """Check the settings of segments of a :class:`TrainSettings`.
+    """Check the settings of segments of a ``TrainSettings``.
 
     Raises:
         SettingsError: One does not fit together with another one; it is named.
@@ -81,7 +81,7 @@ def check_segments(settings: Any) -> None:
 
 
 def head_epochs(settings: Any) -> range:
-    """Return the number of last epochs of a :class:`TrainSettings` in which only the head learns."""
+    """Return the number of last epochs of a ``TrainSettings`` in which only the head learns."""
     variant = VARIANTS[settings.segment_training]
     last = settings.head_epochs if variant and variant.head else 0
     return range(settings.epochs - last, settings.epochs)
