@@ -1,8 +1,9 @@
 """What more programs to train on buy: the same models trained on the sample, and on it and ``data/more``.
 
-``python benchmarks/more_programs.py``, after ``make submit`` and ``make sample SIZE=more``. It trains two
+``python benchmarks/more_programs.py``, after ``make submit`` and ``make sample SIZE=more``. It trains three
 further runs on the sample's train files and layout files of ``data/more``: ``runs/half`` has every other
-architecture of them, ``runs/more`` has all. Settings, seeds, valid and test files are as in ``runs/sample``.
+architecture of the latter, ``runs/more`` has all, ``runs/smaller`` has the half of all these files whose
+tensors are smaller. Settings, seeds, valid and test files are as in ``runs/sample``.
 *gain* is the mean over programs of the score with these files minus the score without, plus or minus its
 standard error; of networks and rankers it is the mean over seeds. Valid programs chose epochs and weights.
 
@@ -11,14 +12,20 @@ genuine files with TpuGraphs' runtimes. Means over programs, of networks and ran
 over seeds; *rule* is the best single feature on the train programs, *ceiling* what the noise of repeated
 configurations leaves possible. *Shares*, medians over random files: reshapes among configurable nodes, and
 outputs, inputs and kernels left to the compiler (-1), as in ``data/README.md``.
+
+*By size*: the larger half, ranked by ``runs/smaller``, by how many standard deviations their tensors are
+larger than those of its train programs (``FinishedRun.size_shift``). *networks* and *rankers* are the mean of
+three seeds. *searched* joins them with the ensemble's weights, *equal* with the same weight for both, *as
+ranked* as ``fastslow rank`` does. ± is the standard error over programs, both searches of one together.
 """
 
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Container, Iterator
-from itertools import product
+from collections.abc import Callable, Container, Iterator
+from itertools import pairwise, product
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -32,11 +39,13 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, Progra
 from fastslow.competition.data_quality import quality_of
 from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.metrics import ranking_tau
+from fastslow.competition.node_columns import SHAPE_PRODUCT
 from fastslow.competition.opcodes import RESHAPE
 from fastslow.competition.reader import read_npz
 from fastslow.core.npz_io import read_arrays
 from fastslow.core.settings import PROJECT, resolve
 from fastslow.evaluation.compare import CompareSettings, compare_table, paired_difference
+from fastslow.evaluation.ensemble_weights import combine, equal_weights
 from fastslow.evaluation.scores import list_runs
 from fastslow.features.unseen import build_unseen
 from fastslow_programs.ranking.models import Models
@@ -44,7 +53,8 @@ from fastslow_programs.ranking.rules import best_rule
 
 TABLE = {"hours": 0.3, "needs": ("fastslow", "run", "real", "more")}
 SAMPLE, MORE = "data/sample", "data/more"
-RUNS = {"sample": "runs/sample", "half": "runs/half", "more": "runs/more"}  # by what they are trained on
+RUNS = {name: f"runs/{name}" for name in ("sample", "half", "more", "smaller")}  # by what they are trained on
+_SHIFTS = (-np.inf, 0.5, 1.0, 1.5, np.inf)  # bounds of the size shift of a row of *By size*
 _ARRAYS = "node_opcode", "node_config_ids", "node_config_feat"
 LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
 
@@ -57,14 +67,35 @@ def further(collection, parts: Container[int]) -> list[ProgramFile]:
     return [p for p, name in zip(programs, architectures, strict=True) if number[name] % 2 in parts]
 
 
-def train(title: str, parts: Container[int]) -> None:
-    """Write the sample with some further train files to ``data/sample_and_TITLE``, and train a run on it."""
+def larger_half(collection) -> set[str]:
+    """Return the train programs of sample and ``data/more`` whose tensors are larger than the median."""
+    programs = list_programs(resolve(SAMPLE), collection, TRAIN) + further(collection, {0, 1})
+    sizes = {program.name: _mean_log_size(program.path) for program in programs}
+    return {name for name, size in sizes.items() if size > median(sizes.values())}
+
+
+def _mean_log_size(path: Path) -> float:
+    elements = read_arrays(path, ["node_feat"])["node_feat"][:, SHAPE_PRODUCT]
+    return float(np.log1p(np.maximum(elements, 0)).mean())
+
+
+def train(title: str, parts: Container[int], left_out: Callable[..., Container[str]] = lambda _: ()) -> None:
+    """Write the sample with some further train files to a folder of ``data``, and train a run on it.
+
+    Args:
+        title: Name of the run; the folder is ``sample_and_TITLE``.
+        parts: Of the further programs, see :func:`further`.
+        left_out: Returns the names of the train programs of a collection that are left out.
+    """
     data = f"data/sample_and_{title}"
     shutil.rmtree(resolve(data), ignore_errors=True)
     shutil.copytree(resolve(SAMPLE), resolve(data))
     for collection in LAYOUTS:
+        folder, names = collection.folder(resolve(data), TRAIN), left_out(collection)
         for program in further(collection, parts):
-            shutil.copy(program.path, collection.folder(resolve(data), TRAIN))
+            shutil.copy(program.path, folder)
+        for path in [path for path in folder.glob("*.npz") if path.stem in names]:
+            path.unlink()
     command = [sys.executable, "-m", "fastslow", "submit", f"data={data}", "preset=sample", f"name={title}"]
     subprocess.run(command, check=True, cwd=PROJECT, stdout=sys.stderr)
 
@@ -121,6 +152,45 @@ def _scores(what: str, files: list[ProgramFile], other: str) -> Iterator[dict]:
         yield row | {"ensemble": means[run.name], "rule": means["rule"], "ceiling": float(np.mean(ceilings))}
 
 
+def by_size() -> list[dict]:
+    """Return the scores of ``runs/smaller`` on the larger half, by size shift."""
+    scores = pd.DataFrame([row for collection in LAYOUTS for row in _larger(collection)])
+    rows = []
+    for low, high in pairwise(_SHIFTS):
+        part = scores[(scores["shift"] > low) & (scores["shift"] <= high)].drop(columns="shift")
+        if len(part):
+            gain = (part["rankers"] - part["searched"]).groupby(part.pop("program")).mean()
+            row = {"size shift": f"{low:g} to {high:g}", "rankings": len(part), "programs": len(gain)}
+            row |= part.mean().to_dict()
+            error = gain.std() / len(gain) ** 0.5
+            rows.append(row | {"rankers - searched": f"{gain.mean():+.3f} ± {error:.3f}"})
+    return rows
+
+
+def _larger(collection) -> Iterator[dict]:
+    """Yield the scores on each program of the larger half with several configurations."""
+    run, names = Models(resolve(RUNS["smaller"])).of(collection), larger_half(collection)
+    files = list_programs(resolve(SAMPLE), collection, TRAIN) + further(collection, {0, 1})
+    for program in (read_npz(file, labelled=True) for file in files if file.name in names):
+        if not len(program.choices.varying):
+            continue
+        graphs = build_unseen(run.folder, [program])
+        graph, predictions = graphs.graph(TEST, program.name), run.predict_members(graphs)
+        members = {name: {TEST: own} for name, own in predictions.items() if name != run.name}
+        networks, rankers = (
+            [name for name in members if name.startswith(kind)] for kind in ("gnn", "ranker")
+        )
+        searched = {name: member["weight"] for name, member in run.manifest["members"].items()}
+        weights = {"networks": equal_weights([networks]), "rankers": equal_weights([rankers])}
+        weights |= {"searched": searched, "equal": equal_weights([networks, rankers])}
+        weights["as ranked"] = run.weights(graph)
+        row = {"program": program.name, "shift": run.size_shift(graph)}
+        for way, shares in weights.items():
+            joined = combine(members, TEST, "min_max", shares)[program.name]
+            row[way] = ranking_tau(graph.runtime, joined[graph.config_ids])
+        yield row
+
+
 def shares() -> Iterator[dict]:
     """Yield what the random files of a folder have, see the module."""
     for title, root in {SAMPLE: resolve(SAMPLE), MORE: resolve(MORE), "TpuGraphs": REAL}.items():
@@ -142,8 +212,9 @@ def main(arguments: list[str]) -> int:
     else:
         train("half", {0})
         train("more", {0, 1})
+        train("smaller", {0, 1}, larger_half)
     tables = {"Test": gains(TEST), "Valid": gains(VALID)}
-    tables |= {"Unseen": [*unseen()], "Shares": [*shares()]}
+    tables |= {"Unseen": [*unseen()], "By size": by_size(), "Shares": [*shares()]}
     for title, rows in tables.items():
         print(f"## {title}\n\n{report.table([report.cells(row) for row in rows])}\n")
     report.finish({"benchmark": "more_programs", "environment": report.environment(), **tables})

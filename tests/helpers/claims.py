@@ -1,8 +1,8 @@
 """Numbers of documents, and the cells of benchmark tables that they are quoted from.
 
 A line of ``benchmarks/claims.txt`` below ``# DOCUMENT`` repeats words of the document. The source of each
-number stands in its place, in braces: ``{TABLE: SECTION; COLUMN=VALUE, ...; COLUMN}`` is the first number of a
-cell (``COLUMN#2``: the second one), ``{=NUMBER; SOURCE}`` is a number that no table of ours has.
+number stands in its place, in braces: ``{TABLE: SECTION; COLUMN=VALUE, ...; COLUMN}`` is the first number of
+a cell (``COLUMN#2``: the second one), ``{=NUMBER; SOURCE}`` is a number that no table of ours has.
 """
 
 import re

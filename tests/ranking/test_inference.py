@@ -1,11 +1,13 @@
 """A finished run applied to files: to its own test files it says what is stored, bit by bit for trees."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
+from fastslow.competition.node_columns import SHAPE_PRODUCT
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import resolve
@@ -13,9 +15,10 @@ from fastslow.evaluation.predictions import read_predictions, write_run
 from fastslow.evaluation.run_record import record_run
 from fastslow.features.build import build_features
 from fastslow.features.configs.default_layouts import default_file
+from fastslow.features.scaling import read_scaler
 from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import Features
-from fastslow.features.unseen import read_unseen
+from fastslow.features.store import SCALERS, Features
+from fastslow.features.unseen import UnseenGraphs, read_unseen
 from fastslow.workflow.steps import MODELS
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.runs import find_run, newest_run
@@ -44,6 +47,27 @@ def test_on_its_own_test_files_a_run_says_what_is_stored(home, collection):
                 np.testing.assert_allclose(values, stored[graph], rtol=1e-5, atol=1e-6)
             else:
                 np.testing.assert_array_equal(values, stored[graph])
+
+
+def test_networks_have_no_weight_where_tensors_are_far_larger(home):
+    """All sizes of a program are scaled up: beyond one standard deviation the rankers decide, equally."""
+    slug = "layout-nlp-random"
+    run, graphs = FinishedRun(resolve(f"runs/smoke/ensemble-{slug}")), unseen(slug)
+    (name, *_) = graphs.names(TEST)
+    graph = graphs.graph(TEST, name)
+    searched = {member: facts["weight"] for member, facts in run.manifest["members"].items()}
+    assert run.weights(graph) == searched and not run.is_far(graph)
+    sizes = graph.node_feat.copy()
+    sizes[:, SHAPE_PRODUCT] = np.exp(20.0)
+    large = replace(graph, node_feat=sizes)
+    scaler = read_scaler(run.members[f"gnn-{slug}-s0"].folder / SCALERS, "node")
+    expected = (20.0 - scaler.mean[SHAPE_PRODUCT]) / scaler.std[SHAPE_PRODUCT]
+    assert run.size_shift(large) == pytest.approx(expected, rel=1e-5) and run.is_far(large)
+    assert run.weights(large) == {f"gnn-{slug}-s0": 0.0, f"ranker-{slug}-s0": 1.0}
+    predictions = run.predict_members(UnseenGraphs(graphs.folder, [large]))
+    np.testing.assert_array_equal(predictions[run.name][name], predictions[f"ranker-{slug}-s0"][name])
+    tile = FinishedRun(resolve("runs/smoke/ensemble-tile-xla"))
+    assert not tile.is_far(large)
 
 
 def test_what_a_file_says_of_runtimes_changes_nothing(home, tmp_path):

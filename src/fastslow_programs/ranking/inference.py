@@ -7,27 +7,38 @@ run folder is all that is needed: neither data nor features::
     run = FinishedRun(resolve("runs/sample/ensemble-layout-xla-default"))
     programs = read_unseen(run.folder, ["program.npz"])
     run.predict(programs)["program"]  # one value per configuration of the file, lower = predicted faster
+
+Where a program's tensors are much larger than those of the train programs, networks have no weight: there
+they gain nothing over rankers (``benchmarks/more_programs.py``), whose columns weigh choices by formulas of
+bytes and work.
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from fastslow.competition.catalog import TEST, Collection, get_collection
+from fastslow.competition.node_columns import SHAPE_PRODUCT
+from fastslow.core.artifacts import finished_file
 from fastslow.core.errors import DataError
-from fastslow.evaluation.ensemble_weights import combine
+from fastslow.evaluation.ensemble_weights import combine, equal_weights
 from fastslow.evaluation.predictions import Predictor, read_run_manifest
-from fastslow.features.store import Features
+from fastslow.features.scaling import Scaler, expand_node_features, read_scaler
+from fastslow.features.store import SCALERS, Features, Graph
 from fastslow.networks.training.trained import TrainedNetwork
 from fastslow.rankers.train import read_ranker
 from fastslow_programs.ranking.runs import find_members
 
+_AGAIN = "Train this model again"
 MODELS: dict[str, Callable[[Path], Predictor]] = {
     "gnn": TrainedNetwork,
     "ranker": lambda folder: read_ranker(folder).predict_split,
 }
 """By ``model`` of a run's manifest, the function that reads its folder as a predictor."""
+FAR = 1.0
+"""Size shift of a program, see :meth:`FinishedRun.size_shift`, from which networks have no weight."""
 
 
 class FinishedRun:
@@ -52,11 +63,17 @@ class FinishedRun:
             name: FinishedRun(folder) for name, folder in find_members(self.folder, self.manifest).items()
         }
         self._predictor = None if self.members else self._read()
+        self._networks = [name for name, member in self.members.items() if member.model == "gnn"]
 
     @property
     def name(self) -> str:
         """Name of the run folder."""
         return self.folder.name
+
+    @property
+    def model(self) -> str | None:
+        """What it is, as its manifest names it: a key of ``MODELS`` or ``ensemble``."""
+        return self.manifest["settings"].get("model")
 
     @property
     def collection(self) -> Collection:
@@ -93,19 +110,51 @@ class FinishedRun:
                 raise DataError(self.folder, problem, "Give the features of the same run, or train it again")
             return {self.name: self._predictor(features, split)}
         predictions = {name: run.predict(features, split) for name, run in self.members.items()}
-        return {**predictions, self.name: self.combine(predictions)}
+        combined = {}
+        for name in features.names(split):
+            weights = self.weights(features.graph(split, name))
+            members = {member: {split: {name: own[name]}} for member, own in predictions.items()}
+            combined |= combine(members, split, self.manifest.get("normalisation", "raw"), weights)
+        return {**predictions, self.name: combined}
 
-    def combine(self, predictions: dict[str, dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Return an ensemble's predictions per graph from its members' predictions, with its weights."""
-        weights = {name: member["weight"] for name, member in self.manifest["members"].items()}
-        splits = {name: {TEST: own} for name, own in predictions.items()}
-        return combine(splits, TEST, self.manifest.get("normalisation", "raw"), weights)
+    def weights(self, graph: Graph) -> dict[str, float]:
+        """Return the weight of each member of an ensemble for a graph: as searched, or without networks.
+
+        Where the graph is far from the train programs by size, the rankers share equally. An ensemble without
+        rankers, or without networks, keeps its weights.
+        """
+        rankers = [name for name, member in self.members.items() if member.model == "ranker"]
+        if rankers and self.is_far(graph):
+            return dict.fromkeys(self.members, 0.0) | equal_weights([rankers])
+        return {name: member["weight"] for name, member in self.manifest["members"].items()}
+
+    def is_far(self, graph: Graph) -> bool:
+        """Return whether a graph's tensors are so large that networks have no weight; of tiles never."""
+        shift = self.size_shift(graph) if self.collection.kind == "layout" else None
+        return shift is not None and shift > FAR
+
+    def size_shift(self, graph: Graph) -> float | None:
+        """Return how much larger a graph's tensors are than those of the train programs.
+
+        It is None without networks, and otherwise the mean over nodes of the logarithm of the number of
+        elements, minus its mean over the train programs, in standard deviations of their nodes. These moments
+        scale the inputs of the first network.
+        """
+        if not self._networks:
+            return None
+        sizes = expand_node_features(graph.node_feat, graph.node_extra)[:, SHAPE_PRODUCT]
+        scaler = self._size_scaler
+        return float((sizes.mean() - scaler.mean[SHAPE_PRODUCT]) / scaler.std[SHAPE_PRODUCT])
+
+    @cached_property
+    def _size_scaler(self) -> Scaler:
+        network = self.members[self._networks[0]]
+        return read_scaler(finished_file(network.folder, SCALERS, _AGAIN), "node")
 
     def _read(self) -> Predictor:
-        model = self.manifest["settings"].get("model")
-        if model not in MODELS:
-            problem = f"a run of {model!r}, whose model is not kept"
+        if self.model not in MODELS:
+            problem = f"a run of {self.model!r}, whose model is not kept"
             raise DataError(
                 self.folder, problem, f"Name a run of {', '.join(MODELS)}, or an ensemble of them"
             )
-        return MODELS[model](self.folder)
+        return MODELS[self.model](self.folder)
