@@ -1,12 +1,13 @@
-"""Pack a finished run of ``make submit`` into the package: ``python -m common.pack_models [NAME]``.
+"""Pack a finished run of ``make submit`` into the package: ``python -m common.pack_models``.
 
-It is run in ``benchmarks``. NAME is a run with an ensemble of every collection, by default ``more``.
+It is run in ``benchmarks`` and packs ``runs/more``. The rankers of ``runs/sample`` are members of its layout
+ensembles, too. They have no weight but for programs whose tensors are far larger than those of the train
+programs, where all rankers share equally (``FinishedRun.weights``).
 """
 
 import hashlib
 import io
 import lzma
-import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, TEST
-from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
+from fastslow.core.artifacts import CHECKSUM, MANIFEST, finished_file, read_manifest, write_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, read_json
 from fastslow.core.npz_io import write_arrays
@@ -44,13 +45,14 @@ _READ = (WEIGHTS, SCALERS, MODEL)
 _PACK = "Train the run again (make submit), then pack it"
 
 
-def pack_models(name: str = "more", out: str = "src/fastslow_programs/models") -> Path:
+def pack_models(name: str, rankers: str = "", out: str = "src/fastslow_programs/models") -> Path:
     """Pack a finished run into one archive, and write the card of its models.
 
     The same run gives the same bytes.
 
     Args:
         name: Name of a finished run of ``make submit`` with an ensemble of every collection.
+        rankers: Name of another one, whose rankers are added to the layout ensembles; none by default.
         out: Folder to write the archive and its card to.
 
     Returns:
@@ -62,11 +64,10 @@ def pack_models(name: str = "more", out: str = "src/fastslow_programs/models") -
     runs = resolve(f"runs/{name}")
     files = {}
     for folder in _folders(runs):
-        manifest = read_manifest(folder)
-        kept = [file for file in _READ if file in (manifest.get("outputs") or {})]
-        files |= {f"{folder.name}/{file}": finished_file(folder, file, _PACK, manifest) for file in kept}
-        files[f"{folder.name}/{MANIFEST}"] = folder / MANIFEST
+        files |= _kept_files(folder, folder.name)
     with tempfile.TemporaryDirectory() as temporary:
+        if rankers:
+            files |= _added_rankers(runs, resolve(f"runs/{rankers}"), Path(temporary))
         for kind in ("layout", "tile"):
             pairs = {
                 runs / f"ensemble-{c.slug}": Features(resolve(f"features/{name}/{c.slug}"))
@@ -84,9 +85,38 @@ def pack_models(name: str = "more", out: str = "src/fastslow_programs/models") -
     with atomic_path(path) as temporary:
         temporary.write_bytes(packed)
     with atomic_path(path.with_name(CARD)) as temporary:
-        temporary.write_text(_card(name, runs, len(packed)))
+        temporary.write_text(_card(name, rankers, runs, len(packed)))
     print(f"{path}: {len(packed):,} bytes, {len(files)} files")
     return path
+
+
+def _kept_files(folder: Path, packed_as: str) -> dict[str, Path]:
+    """Return the files of a run folder that predicting needs, by their names in the archive."""
+    manifest = read_manifest(folder)
+    kept = [file for file in _READ if file in (manifest.get("outputs") or {})]
+    files = {f"{packed_as}/{file}": finished_file(folder, file, _PACK, manifest) for file in kept}
+    return files | {f"{packed_as}/{MANIFEST}": folder / MANIFEST}
+
+
+def _added_rankers(runs: Path, others: Path, temporary: Path) -> dict[str, Path]:
+    """Return the files of another run's layout rankers, and of manifests that name them as members."""
+    files = {}
+    for collection in (collection for collection in COLLECTIONS if collection.kind == "layout"):
+        name = f"ensemble-{collection.slug}"
+        manifest = read_manifest(runs / name)
+        del manifest[CHECKSUM]
+        members = read_manifest(others / name)["members"]
+        for member, folder in find_members(others / name, read_manifest(others / name)).items():
+            if members[member]["model"] != "ranker":
+                continue
+            packed_as = f"{others.name}-{member}"
+            files |= _kept_files(folder, packed_as)
+            facts = {"weight": 0.0, "folder": packed_as, "model": f"ranker of {others.name}"}
+            manifest["members"][packed_as] = members[member] | facts
+            manifest["inputs"][packed_as] = read_manifest(folder)["fingerprint"]
+        write_manifest(temporary / name, manifest)
+        files[f"{name}/{MANIFEST}"] = temporary / name / MANIFEST
+    return files
 
 
 def _expected(runs: Path) -> dict[str, np.ndarray]:
@@ -118,7 +148,7 @@ def _archive(files: dict[str, Path]) -> bytes:
     return buffer.getvalue()
 
 
-def _card(name: str, runs: Path, size: int) -> str:
+def _card(name: str, rankers: str, runs: Path, size: int) -> str:
     record = read_submission_record(resolve(f"submissions/{name}.csv"), "table")
     table = pd.DataFrame(record["table"])
     manifest = read_run_manifest(runs / f"ensemble-{COLLECTIONS[0].slug}")
@@ -144,6 +174,9 @@ compiled for TPU v3. The labels are the **TPU compiler's own estimates of cycles
 
 {chr(10).join(members)}
 
+Further rankers, of `runs/{rankers}`, have no weight. Where the tensors of a program are far larger than those of
+the train programs, networks have none: all rankers share equally (`FinishedRun.weights`; `more_programs.md`).
+
 Settings, inputs, code and scores per program are in the `{MANIFEST}` of each folder of the archive.
 
 ## Scores
@@ -155,8 +188,8 @@ fastest. The first rows are trivial rules. Valid programs chose the weights; no 
 
 ## Limits
 
-- On measured programs the models may fail: tau 0.60, 0.07 and 0.22 on AlexNet and two 3-D U-Nets; a trivial
-  rule 0.54, 0.09, 0.27 (`more_programs.md`), a feature fitted to 16 known 0.68, 0.28, 0.16 (`few_shot.md`).
+- On measured programs the models may be no better than a trivial rule: `does_it_help.md` has both, and what
+  known runtimes add.
 - Most train programs are small. `fastslow rank` names opcodes and sizes that no train program has, the
   distance to the nearest one, bands for the score at that distance, and how sure each configuration is.
 - The models rank for TPU v3. No table measures them on other generations.
@@ -168,4 +201,4 @@ MIT, as the code. The sample competition was made by this project; no file of Tp
 
 
 if __name__ == "__main__":
-    pack_models(*sys.argv[1:2])
+    pack_models("more", rankers="sample")

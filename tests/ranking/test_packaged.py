@@ -32,9 +32,9 @@ def packed(home, tmp_path, monkeypatch):
     """The smoke run, packed in place of the models in the package; the run itself is gone."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(packaged, "FOLDER", tmp_path / "models")
-    archive = pack_models("smoke", str(tmp_path / "models"))
+    archive = pack_models("smoke", out=str(tmp_path / "models"))
     before = archive.read_bytes()
-    pack_models("smoke", str(tmp_path / "models"))
+    pack_models("smoke", out=str(tmp_path / "models"))
     assert archive.read_bytes() == before, "the same run gives the same bytes"
     stored = {c.slug: read_predictions(resolve(f"runs/smoke/ensemble-{c.slug}"))[TEST] for c in COLLECTIONS}
     seen = {kind: Seen.of(resolve("runs/smoke"), kind) for kind in ("layout", "tile")}
@@ -57,6 +57,26 @@ def test_they_predict_as_the_run_did(packed):
     for kind, own in seen.items():
         again = read_models().seen(kind)
         assert all(np.array_equal(vars(own)[key], vars(again)[key]) for key in vars(own))
+
+
+def test_rankers_of_another_run_decide_where_networks_have_no_weight(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(packaged, "FOLDER", tmp_path / "models")
+    pack_models("smoke", rankers="smoke", out=str(tmp_path / "models"))
+    collection = get_collection("layout-xla-random")
+    whole, run = (
+        FinishedRun(folder / f"ensemble-{collection.slug}")
+        for folder in (resolve("runs/smoke"), packaged.packaged_models())
+    )
+    (program, *_) = list_programs(resolve("data/sample"), collection, TEST)
+    graphs = read_unseen(run.folder, [program.path])
+    name, added = program.path.stem, f"smoke-ranker-{collection.slug}-s0"
+    np.testing.assert_array_equal(run.predict(graphs)[name], whole.predict(graphs)[name])
+    assert run.weights(graphs.graph(TEST, name))[added] == 0
+    monkeypatch.setattr(FinishedRun, "is_far", lambda *_: True)
+    weights = run.weights(graphs.graph(TEST, name))
+    assert weights == {f"gnn-{collection.slug}-s0": 0, f"ranker-{collection.slug}-s0": 0.5, added: 0.5}
+    assert "1 gnn, 1 ranker, 1 ranker of smoke" in " ".join(read_models(packaged.packaged_models()).words())
 
 
 def test_the_solution_of_other_data_than_the_run_is_left_out(home):

@@ -105,7 +105,7 @@ class FinishedRun:
             Predictions per graph, by member and last by the run's own name.
         """
         if self._predictor:
-            if self.manifest["inputs"].get("features") != features.fingerprint:
+            if not self._reads(features):
                 problem = f"trained on features other than {features.folder}"
                 raise DataError(self.folder, problem, "Give the features of the same run, or train it again")
             return {self.name: self._predictor(features, split)}
@@ -150,6 +150,12 @@ class FinishedRun:
     def _size_scaler(self) -> Scaler:
         network = self.members[self._networks[0]]
         return read_scaler(finished_file(network.folder, SCALERS, _AGAIN), "node")
+
+    def _reads(self, features: Features) -> bool:
+        """Return whether it learned from these features, or from others that were built alike."""
+        recipe = self.manifest.get("features", {})
+        alike = [recipe.get(key) == features.recipe[key] for key in ("settings", "config_columns")]
+        return all(alike) or self.manifest["inputs"].get("features") == features.fingerprint
 
     def _read(self) -> Predictor:
         if self.model not in MODELS:
