@@ -3,11 +3,11 @@
 ``python benchmarks/scores.py``, after ``make submit``. It trains the same settings and seeds twice more:
 ``runs/threads`` runs one step at a time, so that each network's sums are shared among all cores, and
 ``runs/avx2`` may use no instruction newer than AVX2, and another kernel of OpenBLAS. Sums are rounded
-differently then, and a training is a long chain of sums: the scores differ as much as those of other seeds.
+differently then, and a training is a long chain of sums: its scores differ as if it had another seed.
 
 A score is the mean over the programs of a collection (tile: 1 - slowdown of the five best configurations;
 layout: Kendall's tau), and over all trainings and seeds of the model. ± is half the range over these. Rules
-are not trained. *Lowest and highest program* and *By distance* are of the run of ``make submit``.
+are not trained. *Lowest and highest program* and *By distance* show the run of ``make submit``.
 """
 
 import os
@@ -41,7 +41,7 @@ SCOPES = {
 
 
 def train_again(name: str) -> None:
-    """Train the sample run again under another name, from nothing, as ``TRAININGS`` says."""
+    """Train the sample run again under another name, from nothing, with the arguments and the environment of ``TRAININGS``."""
     arguments, environment = TRAININGS[name]
     for folder in ("features", "runs"):
         shutil.rmtree(resolve(f"{folder}/{name}"), ignore_errors=True)

@@ -1,8 +1,8 @@
 """Pack a finished run of ``make submit`` into the package: ``python -m common.pack_models``.
 
 It is run in ``benchmarks`` and packs ``runs/more``. The rankers of ``runs/sample`` are members of its layout
-ensembles, too. They have no weight but for programs whose tensors are far larger than those of the train
-programs, where all rankers share equally (``FinishedRun.weights``).
+ensembles, too. They have no weight, except for programs whose tensors are far larger than a train
+program's, where all rankers share equally (``FinishedRun.weights``).
 """
 
 import hashlib
@@ -174,8 +174,8 @@ compiled for TPU v3. The labels are the **TPU compiler's own estimates of cycles
 
 {chr(10).join(members)}
 
-Further rankers, of `runs/{rankers}`, have no weight. Where the tensors of a program are far larger than those of
-the train programs, networks have none: all rankers share equally (`FinishedRun.weights`; `more_programs.md`).
+The rankers of `runs/{rankers}` have no weight. Where a program's tensors are far larger than a train program's,
+networks have none, and all rankers share equally (`FinishedRun.weights`, `more_programs.md`).
 
 Settings, inputs, code and scores per program are in the `{MANIFEST}` of each folder of the archive.
 

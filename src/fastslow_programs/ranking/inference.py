@@ -8,9 +8,8 @@ run folder is all that is needed: neither data nor features::
     programs = read_unseen(run.folder, ["program.npz"])
     run.predict(programs)["program"]  # one value per configuration of the file, lower = predicted faster
 
-Where a program's tensors are much larger than those of the train programs, networks have no weight: there
-they gain nothing over rankers (``benchmarks/more_programs.py``), whose columns weigh choices by formulas of
-bytes and work.
+Networks have no weight where a program's tensors are much larger than a train program's. They gain nothing
+there over rankers, whose columns weigh choices by formulas of bytes and work (``benchmarks/more_programs.py``).
 """
 
 from collections.abc import Callable
@@ -134,7 +133,7 @@ class FinishedRun:
         return shift is not None and shift > FAR
 
     def size_shift(self, graph: Graph) -> float | None:
-        """Return how much larger a graph's tensors are than those of the train programs.
+        """Return how much larger a graph's tensors are than the train programs' tensors.
 
         It is None without networks, and otherwise the mean over nodes of the logarithm of the number of
         elements, minus its mean over the train programs, in standard deviations of their nodes. These moments
