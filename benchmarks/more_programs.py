@@ -14,9 +14,10 @@ configurations leaves possible. *Shares*, medians over random files: reshapes am
 outputs, inputs and kernels left to the compiler (-1), as in ``data/README.md``.
 
 *By size*: the larger half, ranked by ``runs/smaller``. *size shift* is the number of standard deviations by
-which their tensors are larger than its train programs' (``FinishedRun.size_shift``). *networks* and *rankers* are the mean of
-three seeds. *searched* joins them with the ensemble's weights, *equal* with the same weight for both, *as
-ranked* as ``fastslow rank`` does. ± is the standard error over programs, both searches of one together.
+which their tensors are larger than its train programs' (``FinishedRun.size_shift``). *networks* and
+*rankers* are the mean of three seeds. *searched* joins them with the ensemble's weights, *equal* with the
+same weight for both, *as ranked* as ``fastslow rank`` does. ± is the standard error over programs, both
+searches of one together.
 """
 
 import re

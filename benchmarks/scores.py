@@ -41,7 +41,7 @@ SCOPES = {
 
 
 def train_again(name: str) -> None:
-    """Train the sample run again under another name, from nothing, with the arguments and the environment of ``TRAININGS``."""
+    """Train the sample run again, from nothing, under a name of ``TRAININGS``."""
     arguments, environment = TRAININGS[name]
     for folder in ("features", "runs"):
         shutil.rmtree(resolve(f"{folder}/{name}"), ignore_errors=True)

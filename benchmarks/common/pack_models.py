@@ -174,8 +174,8 @@ compiled for TPU v3. The labels are the **TPU compiler's own estimates of cycles
 
 {chr(10).join(members)}
 
-The rankers of `runs/{rankers}` have no weight. Where a program's tensors are far larger than a train program's,
-networks have none, and all rankers share equally (`FinishedRun.weights`, `more_programs.md`).
+The rankers of `runs/{rankers}` have no weight. Where a program's tensors are far larger than a train
+program's, networks have none, and all rankers share equally (`FinishedRun.weights`, `more_programs.md`).
 
 Settings, inputs, code and scores per program are in the `{MANIFEST}` of each folder of the archive.
 

@@ -9,7 +9,7 @@ run folder is all that is needed: neither data nor features::
     run.predict(programs)["program"]  # one value per configuration of the file, lower = predicted faster
 
 Networks have no weight where a program's tensors are much larger than a train program's. They gain nothing
-there over rankers, whose columns weigh choices by formulas of bytes and work (``benchmarks/more_programs.py``).
+there over rankers, whose columns weigh choices by formulas (``benchmarks/more_programs.py``).
 """
 
 from collections.abc import Callable
