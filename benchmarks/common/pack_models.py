@@ -157,8 +157,8 @@ fastest. The first rows are trivial rules. Valid programs chose the weights; no 
 
 - On measured programs the models may fail: tau 0.60, 0.07 and 0.22 on AlexNet and two 3-D U-Nets; a trivial
   rule 0.54, 0.09, 0.27 (`more_programs.md`), a feature fitted to 16 known 0.68, 0.28, 0.16 (`few_shot.md`).
-- Most train programs are small. `fastslow rank` names opcodes and sizes that no train program has, the
-  distance to the nearest one, bands for the score at that distance, and how sure each configuration is.
+- Most train programs are small. `fastslow rank` names the distance to the nearest one and opcodes that none
+  has. Bands for the score and probabilities are there where a program like yours was scored.
 - The models rank for TPU v3. No table measures them on other generations.
 
 ## Licence
