@@ -11,8 +11,9 @@ the others. *top k*: how much slower than the best is the fastest of the known o
 order. On a device the even rounds choose and are known, the odd rounds score, so that luck in a measurement
 is no gain; *ceiling* is the tau between them. *rule* is the best single feature on the sample's train
 programs, which ``fastslow rank`` prints; *ridge* is fitted to the choices of the known ones. *default* is the
-compiler's own configuration, of a device the unconstrained program. *expected* is what ``fastslow rank``
-states: a band of tau for 80 % of programs if nothing is known, else a tau.
+compiler's own configuration, of a device the unconstrained program. *expected* is the tau that ``fastslow
+rank`` states. With nothing known it states a band of tau for 80 % of programs (*low*, *high*), unless no
+program like it was scored. Programs that made the bands have none here: their own score is in it.
 """
 
 import contextlib
@@ -110,14 +111,15 @@ def evaluate(case: Case, models: Models, draws: int) -> dict:
     graph = graphs.graph(TEST, program.name)
     if graph.num_configs == 1:
         return {}
-    trust, default = models.seen(run.collection.kind).judge(run.collection, graph), find_default(program)
+    kind, default = run.collection.kind, find_default(program)
+    trust = models.seen(kind).judge(kind, graph)
     members = {name: own[program.name] for name, own in run.predict_members(graphs).items()}
     orders = {MODEL: members.pop(run.name), RULE: best_rule(run, graphs, program.name).prediction}
     own = np.stack([graph.runtime] * 2) if labels is None else labels[:, graph.config_ids]
     ranked = np.flatnonzero(np.isfinite(own).all(0))
     chooses, scores = own[:, ranked]
     orders = {name: prediction[graph.config_ids[ranked]] for name, prediction in orders.items()}
-    choices, kind, columns = name_choices(program, default), run.collection.kind, graphs.config_columns
+    choices, columns = name_choices(program, default), graphs.config_columns
     given = configurations_of(graph, kind, columns, choices, members).take(ranked)
     taken = np.concatenate([given.choices == option for option in range(given.choices.max() + 1)], 1)
     options, best, rows = standardise(taken), scores[chooses.argmin()], []
@@ -140,7 +142,8 @@ def evaluate(case: Case, models: Models, draws: int) -> dict:
     facts = {"configurations": len(ranked), "within 1 %": np.mean(scores <= 1.01 * best)}
     facts |= {"ceiling": kendall_tau(scores, chooses), "trained on": str(trust.trained_on)}
     facts |= {"distance": trust.nearest, "low": np.nan, "high": np.nan, "default": np.nan}
-    facts |= dict(zip(("low", "high"), trust.band(TOLD) or (), strict=False))
+    if not trust.scored_on:
+        facts |= dict(zip(("low", "high"), trust.band(TOLD) or (), strict=False))
     if default.config is not None:
         facts["default"] = scores[ranked == graph.config_row[default.config]][0] / best - 1
     facts |= {

@@ -4,11 +4,17 @@
 model was trained on, make them. Each program is held out in turn with every other one of its architecture (a
 test kernel, whose name does not tell it, by itself). What the others promise is compared with what it has.
 
-*in N%*: share of the programs whose score is in the band of this level. *said 80%*: of the pairs of
-configurations whose likelier order is said to have a probability of 75 to 85 %, the share that has this
-order; a pair of equal runtimes counts half, every program counts as much as another. *50%* is 50 to 55 %,
-*90%* is 86 to 94 %. *default*: the same of the pairs with the compiler's default, or with the configuration
-nearest to it.
+*part*: thirds of the programs by their distance to the train programs, *smallest* to *largest*. *in 80%*:
+share of the scores that are in the band of this level. It is made of the 39 programs of all layout
+collections whose distance is most alike. *whole 80%*: the same of the simplest band, of all of them whatever
+their distance. *width*, *whole width*: of the bands of 80 %. A program has no band if no other
+one was scored that is as large, as small or as far. A third of one collection has 6 to 14 bands: chance
+alone moves its shares by 10 to 20 points.
+
+*said 80%*: of the pairs of configurations whose likelier order is said to have a probability of 75 to 85 %,
+the share that has this order; a pair of equal runtimes counts half, every program counts as much as another.
+*50%* is 50 to 55 %, *90%* is 86 to 94 %. *default*: the same of the pairs with the compiler's default, or
+with the configuration nearest to it.
 """
 
 import argparse
@@ -23,11 +29,12 @@ import numpy as np
 
 from common import report
 from common.options import make_parser
-from fastslow.competition.catalog import COLLECTIONS, Collection, list_programs
+from fastslow.competition.catalog import COLLECTIONS, list_programs
 from fastslow.competition.reader import read_npz
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT, resolve
 from fastslow.evaluation.predictions import read_predictions
+from fastslow.evaluation.score_tables import PARTS
 from fastslow.evaluation.scores import read_solution, truth_of
 from fastslow.features.store import Features
 from fastslow_programs.program.default import find_default
@@ -39,17 +46,21 @@ TABLE = {"hours": 0.02, "needs": ("run",)}
 DATA = "data/sample"
 SAID = {"50%": (0.5, 0.55), "80%": (0.75, 0.85), "90%": (0.86, 0.94)}
 _MOST = 50  # configurations of a kernel whose pairs are compared
-_SCORED = "collection", "distance", "score", "steepness"
+_SCORED = "scored", "largest", "score", "steepness"
+Bands = list[tuple[float, float] | None]
 
 
 class Held(NamedTuple):
-    """A program that was held out: its score, the bands by level, its pairs and those with the default.
+    """A program that was held out: what it has, and what the others promise.
 
     Pairs are ``(2, n)``: the probability of the likelier order, and 1 where runtimes have it, 0.5 if equal.
     """
 
+    collection: str
+    distance: float
     score: float
-    bands: list[tuple[float, float] | None]
+    bands: Bands  # by level
+    whole: Bands  # the same whatever the distance
     pairs: np.ndarray
     default: np.ndarray
 
@@ -67,32 +78,55 @@ def architectures() -> dict[str, str]:
 def pairs_of(trust: Trust, prediction: np.ndarray, runtime: np.ndarray, of: Iterable[int]) -> np.ndarray:
     """Return the pairs of some configurations with all others, see :class:`Held`."""
     rows = [np.zeros((2, 0))]
-    for one in of if trust.band(TOLD) else ():
-        faster = np.delete(trust.faster(prediction, one), one)
-        has = np.delete(0.5 + 0.5 * np.sign(runtime[one] - runtime), one)
-        rows.append(np.array([np.maximum(faster, 1 - faster), np.where(faster > 0.5, has, 1 - has)]))
+    for one in of:
+        faster = trust.faster(prediction, one)
+        if faster is not None:
+            faster = np.delete(faster, one)
+            has = np.delete(0.5 + 0.5 * np.sign(runtime[one] - runtime), one)
+            rows.append(np.array([np.maximum(faster, 1 - faster), np.where(faster > 0.5, has, 1 - has)]))
     return np.concatenate(rows, 1)
 
 
-def hold_out(models: Models, runs: Path, collection: Collection, solution: dict) -> dict[str, list[Held]]:
-    """Return the programs of a collection by split, each with what all other architectures promise."""
-    seen, zoo = models.seen(collection.kind), architectures()
-    truth = truth_of(Features(resolve(f"features/{runs.name}/{collection.slug}")), solution)
-    predictions = read_predictions(find_run(runs, collection))
-    programs = [(split, name) for split, own in truth.items() for name in own]
-    kinds = np.array([zoo.get(name, zoo.get(name.rpartition("_")[0], name)) for _, name in programs])
-    own, found = np.flatnonzero(seen.collection == COLLECTIONS.index(collection)), {}
-    files = {p.name: p for split in truth for p in list_programs(resolve(DATA), collection, split)}
-    for row, kind, (split, name) in zip(own, kinds, programs, strict=True):
-        others = replace(seen, **{key: getattr(seen, key)[own[kinds != kind]] for key in _SCORED})
-        near, given = seen.distance[row], (predictions[split][name], truth[split][name])
-        trust = Trust(collection.kind, near, *others.at(collection, near), [])
-        default = find_default(read_npz(files[name])).config
-        pairs = pairs_of(trust, *given, range(min(len(given[0]), _MOST)))
-        beside = pairs_of(trust, *given, [] if default is None else [default])
+def whole_band(scores: np.ndarray, level: float) -> tuple[float, float]:
+    """Return the simplest band: the scores of all, less the same share at either end."""
+    low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def hold_out(models: Models, runs: Path, kind: str, solution: dict) -> list[Held]:
+    """Return the programs of a kind of collection, each with what all other architectures promise."""
+    seen, zoo, programs = models.seen(kind), architectures(), []
+    for collection in (own for own in COLLECTIONS if own.kind == kind):
+        features = Features(resolve(f"features/{runs.name}/{collection.slug}"))
+        predictions = read_predictions(find_run(runs, collection))
+        for split, truth in truth_of(features, solution).items():
+            files = {program.name: program for program in list_programs(resolve(DATA), collection, split)}
+            for name, runtime in truth.items():
+                given = predictions[split][name], runtime
+                programs.append((features.graph(split, name), given, files[name]))
+    names = [file.name for _, _, file in programs]
+    kinds = np.array([zoo.get(name, zoo.get(name.rpartition("_")[0], name)) for name in names])
+    held = []
+    for number, (graph, given, file) in enumerate(programs):
+        others = replace(seen, **{key: getattr(seen, key)[kinds != kinds[number]] for key in _SCORED})
+        trust = others.judge(kind, graph)
+        default = find_default(read_npz(file)).config
         bands = [trust.band(level) for level in LEVELS]
-        found.setdefault(split, []).append(Held(float(seen.score[row]), bands, pairs, beside))
-    return found
+        held.append(
+            Held(
+                collection=file.collection.name,
+                distance=seen.distance[number],
+                score=float(seen.score[number]),
+                bands=bands,
+                whole=[
+                    band and whole_band(others.score, level)
+                    for band, level in zip(bands, LEVELS, strict=True)
+                ],
+                pairs=pairs_of(trust, *given, range(min(len(given[0]), _MOST))),
+                default=pairs_of(trust, *given, [] if default is None else [default]),
+            )
+        )
+    return held
 
 
 def share_right(pairs: list[np.ndarray], low: float, high: float) -> float:
@@ -104,31 +138,50 @@ def share_right(pairs: list[np.ndarray], low: float, high: float) -> float:
     return right / count if count else np.nan
 
 
-def row_of(collection: str, split: str, held: list[Held]) -> dict:
-    """Return how often bands and probabilities hold."""
-    row = {"collection": collection, "held out": split, "programs": len(held)}
-    row |= {"mean score": np.mean([own.score for own in held])}
+def coverage(held: list[Held], which: str) -> dict:
+    """Return the share of programs whose score is in their bands, by level, and a width."""
+    row = {}
     for place, level in enumerate(LEVELS):
-        known = np.array([(own.score, *own.bands[place]) for own in held if own.bands[place]]).reshape(-1, 3)
-        score, low, high = known.T
-        row[f"in {level:.0%}"] = np.mean((low <= score) & (score <= high)) if len(known) else np.nan
+        known = [(own.score, *getattr(own, which)[place]) for own in held if getattr(own, which)[place]]
+        score, low, high = np.array(known).reshape(-1, 3).T
+        row[f"{level:.0%}"] = np.mean((low <= score) & (score <= high)) if known else np.nan
         if level == TOLD:
-            row |= {"width": np.mean(high - low), "without a band": len(held) - len(known)}
+            row["width"] = np.mean(high - low) if known else np.nan
+    return row
+
+
+def row_of(collection: str, part: str, held: list[Held]) -> dict:
+    """Return how often bands and probabilities hold."""
+    row = {"collection": collection, "part": part, "programs": len(held)}
+    row |= {"with a band": sum(own.bands[0] is not None for own in held)}
+    row |= {"smallest": min(own.distance for own in held), "largest": max(own.distance for own in held)}
+    row |= {"mean score": np.mean([own.score for own in held])}
+    row |= {f"in {name}".replace("in width", "width"): own for name, own in coverage(held, "bands").items()}
+    row |= {f"whole {name}": own for name, own in coverage(held, "whole").items()}
     row |= {f"said {name}": share_right([own.pairs for own in held], *ends) for name, ends in SAID.items()}
     beside = [own.default for own in held]
     return row | {f"default {name}": share_right(beside, *ends) for name, ends in SAID.items()}
 
 
+def rows_of(collection: str, held: list[Held]) -> list[dict]:
+    """Return a row of all programs and of each third of them by distance."""
+    order = sorted(held, key=lambda own: own.distance)
+    thirds = np.array_split(np.arange(len(order)), len(PARTS))
+    rows = [row_of(collection, "all", order)]
+    return rows + [
+        row_of(collection, part, [order[number] for number in third])
+        for part, third in zip(PARTS, thirds, strict=True)
+    ]
+
+
 def measure(runs: Path, solution: dict) -> list[dict]:
-    """Return a row for each collection and split, and of all layout programs."""
-    models, rows, layouts = read_models(runs), [], {}
-    for collection in COLLECTIONS:
-        for split, held in hold_out(models, runs, collection, solution).items():
-            rows.append(row_of(collection.name, split, held))
-            if collection.kind == "layout":
-                layouts.setdefault(split, []).extend(held)
-    layouts["both"] = [own for held in layouts.values() for own in held]
-    return rows + [row_of("layout, all", split, held) for split, held in layouts.items()]
+    """Return rows of the tiles, of all layout programs, and of each layout collection."""
+    models = read_models(runs)
+    layouts = hold_out(models, runs, "layout", solution)
+    rows = rows_of("tile:xla", hold_out(models, runs, "tile", solution)) + rows_of("layout, all", layouts)
+    for name in dict.fromkeys(own.collection for own in layouts):
+        rows += rows_of(name, [own for own in layouts if own.collection == name])
+    return rows
 
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:

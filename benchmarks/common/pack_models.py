@@ -190,8 +190,8 @@ fastest. The first rows are trivial rules. Valid programs chose the weights; no 
 
 - On measured programs the models may be no better than a trivial rule: `does_it_help.md` has both, and what
   known runtimes add.
-- Most train programs are small. `fastslow rank` names opcodes and sizes that no train program has, the
-  distance to the nearest one, bands for the score at that distance, and how sure each configuration is.
+- Most train programs are small. `fastslow rank` names the distance to the nearest one and opcodes that none
+  has. Bands for the score and probabilities are there where a program like yours was scored.
 - The models rank for TPU v3. No table measures them on other generations.
 
 ## Licence

@@ -1,6 +1,7 @@
 """Regrets and taus of orders, by known labels; a program is compiled, measured and ranked."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import pytest
 pytest.importorskip("jax", reason="jax is not installed (pip install -e '.[test]')")
 
 import does_it_help  # noqa: E402
-from fastslow.competition.catalog import TEST, get_collection  # noqa: E402
+from fastslow.competition.catalog import TEST, get_collection, list_programs  # noqa: E402
+from fastslow.competition.reader import read_npz  # noqa: E402
+from fastslow.core.settings import PROJECT  # noqa: E402
 from fastslow.features.unseen import build_unseen  # noqa: E402
 from fastslow_programs.ranking.models import Models  # noqa: E402
 from fastslow_programs.ranking.packaged import packaged_models  # noqa: E402
@@ -38,6 +41,20 @@ def test_an_order_is_scored_by_its_tau_and_by_what_its_first_ones_lose(models, t
         assert 0 <= row["top 10"] <= row["top 5"] <= row["top 1"]
         assert (row["expected"] is None) == (row["known"] == 0 or row["order"] != does_it_help.MODEL)
     assert own["ceiling"] == pytest.approx(1) and found["ceiling"] < 0.9
+
+
+def test_a_program_that_made_the_bands_is_not_counted_as_covered(models, monkeypatch):
+    """A test program of the sample has a band, in which its own score is; another one's does count."""
+    collection = get_collection("layout:xla:random")
+    program = read_npz(next(iter(list_programs(PROJECT / "data/sample", collection, TEST))))
+    rng = np.random.default_rng(0)
+    labels = rng.random((2, len(program.runtime)))
+    found = does_it_help.evaluate((program, labels), models, 1)
+    assert found["low"] is found["high"] is None
+    seen = models.seen("layout")
+    monkeypatch.setitem(models._seen, "layout", replace(seen, scored=seen.scored[:, ::-1]))
+    found = does_it_help.evaluate((program, labels), models, 1)
+    assert found["low"] < found["high"]
 
 
 def test_a_function_is_measured_here_and_ranked(capsys):

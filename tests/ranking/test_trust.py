@@ -1,4 +1,4 @@
-"""How far to trust a ranking: bands of scores, sure pairs, and what no train program has."""
+"""How far to trust a ranking: bands of scores, sure pairs, and when neither is said."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -6,48 +6,74 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fastslow.competition.catalog import COLLECTIONS
+from fastslow.competition.node_columns import SHAPE_PRODUCT
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
-from fastslow_programs.ranking.trust import LEVELS, NEAREST, TOLD, Seen, Trust, _steepness
+from fastslow_programs.ranking.trust import LEVELS, NEAREST, TOLD, Seen, _steepness
 from helpers.cases import cases
 
-TILE, LAYOUT = COLLECTIONS[0], COLLECTIONS[-1]
+NODES, LARGEST = 1000, 64.0
 
 
-def seen(distance, score, collection=LAYOUT):
-    """Models that learned from two programs and were scored on others."""
-    shares = np.zeros((2, 256))
-    shares[0, DOT], shares[1, [DOT, RESHAPE]] = 1, 0.5
-    number = np.full(len(score), COLLECTIONS.index(collection))
-    given = np.asarray(distance), np.asarray(score), np.full(len(score), 4.0)
-    return Seen(shares, np.array([4, 6]), number, *given)
+def opcodes(far):
+    """The opcodes of a program at a distance to the train programs, which have products only."""
+    changed = round(far * NODES)
+    return [DOT] * (NODES - changed) + [RESHAPE] * changed
 
 
-def at(own, near, collection=LAYOUT):
-    """What is expected at a distance."""
-    return Trust(collection.kind, near, *own.at(collection, near), [])
+def counts(*programs):
+    return np.array([np.bincount(program, minlength=256) for program in programs])
 
 
-def graph(*opcodes):
+def seen(distance, score):
+    """Models that learned from one program and were scored on others, of one size."""
+    scored = counts(*map(opcodes, distance))
+    largest, steepness = np.full(len(score), LARGEST), np.full(len(score), 4.0)
+    return Seen(
+        counts([DOT] * 10, [DOT] * 10 + [CONVOLUTION] * 10), scored, largest, np.array(score), steepness
+    )
+
+
+def graph(opcodes, largest=LARGEST, layout=0):
     """A program with only what is read of it."""
-    return SimpleNamespace(node_opcode=np.array(opcodes, np.uint8), num_nodes=len(opcodes))
+    node_feat = np.zeros((1, SHAPE_PRODUCT + 1))
+    node_feat[0, SHAPE_PRODUCT] = largest
+    layouts = np.full((1, 3, 6), layout, np.int8)
+    code = np.array(opcodes, np.uint8)
+    return SimpleNamespace(
+        node_opcode=code, num_nodes=len(code), node_feat=node_feat, default_layouts=layouts
+    )
 
 
-@cases(("count", "level"), [(3, 0.5), (9, 0.8), (19, 0.9), (39, 0.5), (60, 0.8), (60, 0.9)])
+def at(own, far, kind="layout"):
+    """What is expected at a distance."""
+    return own.judge(kind, graph(opcodes(far)))
+
+
+@cases(("count", "level"), [(39, 0.5), (39, 0.8), (39, 0.9), (60, 0.5), (60, 0.8), (60, 0.9)])
 def test_the_band_holds_new_programs_as_often_as_it_says(count, level):
     """Scores that depend on the distance: the mean over draws of programs and of a new one."""
     rng, inside = np.random.default_rng(count), []
-    for _ in range(1500):
+    for _ in range(600):
         distance = rng.uniform(0, 0.4, count + 1)
         score = rng.normal(0.8 - distance, 0.05 + 0.2 * distance)
         order = np.argsort(distance)[:-1]  # the new one is not the farthest
         new = rng.choice(order)
-        own = seen(np.delete(distance, new), np.delete(score, new))
-        low, high = at(own, distance[new]).band(level)
+        low, high = at(seen(np.delete(distance, new), np.delete(score, new)), distance[new]).band(level)
         inside.append(low <= score[new] <= high)
-    assert level - 0.04 < np.mean(inside) < level + 0.08
-    few = seen(np.zeros(count), np.zeros(count))
-    assert [at(few, 0.0).band(own) is None for own in LEVELS] == [count < least for least in (3, 9, 19)]
+    assert level - 0.06 < np.mean(inside) < level + 0.08
+
+
+def test_the_band_of_a_far_program_is_of_far_programs():
+    """Scores fall with the distance: a band of all programs would be right in the middle only."""
+    rng, level, inside = np.random.default_rng(0), 0.8, []
+    distance = np.sort(rng.uniform(0, 0.4, 400))
+    score = rng.normal(0.9 - distance, 0.03)
+    for number in range(0, 399, 3):
+        own = seen(np.delete(distance, number), np.delete(score, number))
+        low, high = at(own, distance[number]).band(level)
+        inside.append(low <= score[number] <= high)
+    for third in np.array_split(inside, 3):
+        assert abs(np.mean(third) - level) < 0.15
 
 
 def test_pairs_are_ordered_as_they_are_said_to_be():
@@ -59,7 +85,7 @@ def test_pairs_are_ordered_as_they_are_said_to_be():
     steepness = np.array([_steepness(*program) for program in programs])
     said, has = [], []
     for number, (prediction, runtime) in enumerate(programs):
-        own = Trust("layout", 0.0, np.zeros(39), np.delete(steepness, number), [])
+        own = replace(at(seen([0.0], [0.0]), 0.0), unlike=[], steepness=np.delete(steepness, number))
         for one in range(40):
             said.append(np.delete(own.faster(prediction, one), one))
             has.append(np.delete(0.5 + 0.5 * np.sign(runtime[one] - runtime), one))
@@ -70,13 +96,13 @@ def test_pairs_are_ordered_as_they_are_said_to_be():
 
 
 def test_the_probability_of_a_pair_knows_no_unit_and_has_two_sides():
-    prediction, own = np.array([3.0, 1.0, 2.0, 3.0]), at(seen(np.zeros(9), np.zeros(9)), 0.0)
+    prediction, own = np.array([3.0, 1.0, 2.0, 3.0]), at(seen(np.zeros(39), np.zeros(39)), 0.0)
     each = np.array([own.faster(prediction, than) for than in range(4)])
     np.testing.assert_allclose(each + each.T, 1)
     assert each[0, 1] > each[0, 2] > each[0, 3] == each[0, 0] == 0.5
     np.testing.assert_allclose(own.faster(7 + 100 * prediction, 1), each[1])
     np.testing.assert_allclose(own.faster(np.ones(3), 1), 0.5)
-    assert at(seen(np.zeros(8), np.zeros(8)), 0.0).faster(prediction, 0) is None
+    assert at(seen(np.zeros(38), np.zeros(38)), 0.0).faster(prediction, 0) is None
     ordered, tied = np.arange(30.0), np.repeat([1.0, 2.0], 15)
     assert _steepness(ordered, ordered) > 10 > _steepness(ordered, tied) > 0 > _steepness(ordered, -ordered)
     assert abs(_steepness(np.ones(1), np.ones(1))) < 1e-3, "without a pair it is chance"
@@ -88,35 +114,67 @@ def test_it_is_of_the_programs_at_most_like_distance():
     assert low < 0.2 < high and high - low == pytest.approx((NEAREST - 7) * 0.4 / 99, abs=1e-9)
 
 
-def test_without_programs_at_such_a_distance_nothing_is_expected():
-    own = seen(np.linspace(0, 0.3, 20), np.linspace(0.5, 0.9, 20))
-    assert at(own, 0.3 + 1e-6).band(0.5) is None and at(own, 0.1, TILE).band(0.5) is None
-    words = own.judge(LAYOUT, graph(*[CONVOLUTION] * 7)).words()
-    assert words[0].startswith("trust: 100% of its nodes would need another opcode")
-    assert words[1].startswith("expected Kendall's tau: unknown (50%, 80%, 90%: too few")
-    assert words[2] == "no train program has: convolution (100% of its nodes); 7 nodes, at most 6 there"
+@cases(
+    ("program", "said"),
+    [
+        (graph(opcodes(0.301)), "every program that was scored is nearer, at most 30%"),
+        (graph(opcodes(0.1) * 2), "it has 2,000 nodes, programs that were scored 1,000 to 1,000"),
+        (graph(opcodes(0.1)[::2]), "it has 500 nodes, programs that were scored 1,000 to 1,000"),
+        (graph(opcodes(0.1), 1e6), "1,000,000 elements in its largest tensor, programs that were scored 64"),
+        (graph(opcodes(0.1), layout=-1), "the compiler's own layouts are not known"),
+    ],
+)
+def test_where_nothing_like_it_was_scored_nothing_is_expected(program, said):
+    own = seen(np.linspace(0, 0.3, 60), np.linspace(0.5, 0.9, 60))
+    for kind in ("layout", "tile"):
+        trust = own.judge(kind, program)
+        assert trust.faster(np.arange(3.0), 0) is None and trust.facts()["unlike"] == trust.unlike
+        assert [trust.band(level) for level in LEVELS] == [None] * len(LEVELS)
+        (reason,) = trust.unlike
+        assert said in reason and trust.words()[1].startswith(f"no score is expected: {reason}; measure some")
+    assert at(own, 0.1).unlike == [] and at(own, 0.1).band(TOLD)
 
 
-def test_a_familiar_program_has_nothing_unfamiliar():
-    own = seen(np.linspace(0, 0.3, 20), np.linspace(0.5, 0.9, 20))
-    trust = own.judge(LAYOUT, graph(DOT, DOT, DOT, RESHAPE))
-    assert trust.nearest == 0.25 and not trust.unfamiliar and len(trust.words()) == 2
-    told = "0.58 to 0.82 for 50%, 0.52 to 0.88 for 80%, 0.50 to 0.90 for 90% of such programs, with labels"
-    assert trust.words()[1].startswith(f"expected Kendall's tau: {told}")
-    few = replace(trust, scores=trust.scores[:9])
-    assert "for 80% of such programs (90%: too few programs this far" in few.words()[1]
-    assert replace(trust, kind="tile").words()[1].startswith("expected 1 - slowdown of the top 5: 0.5")
-    assert few.facts()["bands"]["90%"] is None and few.facts()["bands"]["80%"] == (0.5, few.scores[-1])
+def test_a_band_needs_as_many_scored_programs_as_it_is_made_of():
+    few = seen(np.zeros(NEAREST - 1), np.zeros(NEAREST - 1))
+    assert at(few, 0.0).unlike == ["38 programs were scored, 39 are needed"]
+    assert at(seen(np.zeros(NEAREST), np.zeros(NEAREST)), 0.0).band(0.9) == (0, 0)
+
+
+def test_what_is_expected_is_told_in_words():
+    own = seen(np.linspace(0, 0.3, 39), np.linspace(0.51, 0.89, 39))
+    words = at(own, 0.1).words()
+    assert words[0] == "trust: 10% of its nodes would need another opcode to be as in a train program"
+    told = (
+        "0.60 to 0.80 for 50%, 0.54 to 0.86 for 80%, 0.52 to 0.88 for 90% of programs that are as far, with"
+    )
+    assert words[1].startswith(f"expected Kendall's tau: {told} labels like those")
+    best = seen(np.linspace(0, 0.3, 60), np.repeat([0.9, 1.0], [15, 45]))
+    assert (
+        at(best, 0.1, "tile")
+        .words()[1]
+        .startswith("expected: the fastest is among the first five, as in 75% of 60 kernels, with labels")
+    )
+    assert (
+        at(best, 0.1, "tile").band(TOLD) is None and at(best, 0.1, "tile").faster(np.ones(2), 0) is not None
+    )
+
+
+def test_opcodes_that_no_train_program_has_are_named():
+    own = seen(np.linspace(0, 0.3, 60), np.linspace(0.5, 0.9, 60))
+    assert at(own, 0.1).words()[-1] == "no train program has: reshape"
+    assert not own.judge("layout", graph([DOT, CONVOLUTION])).new_opcodes
 
 
 def test_a_train_program_is_told_from_one_that_has_more_nodes_of_the_same_opcodes():
-    own = seen(np.linspace(0, 0.3, 20), np.linspace(0.5, 0.9, 20))
-    for opcodes, trained_on in (
-        ([DOT] * 4, True),
-        ([DOT, RESHAPE] * 3, True),
+    own = seen(np.linspace(0, 0.3, 60), np.linspace(0.5, 0.9, 60))
+    for program, trained_on in (
+        ([DOT] * 10, True),
+        ([DOT, CONVOLUTION] * 10, True),
         ([DOT] * 5, False),
-        ([DOT] * 3 + [RESHAPE], False),
+        ([DOT] * 9 + [RESHAPE], False),
     ):
-        trust = own.judge(LAYOUT, graph(*opcodes))
+        trust = own.judge("layout", graph(program))
         said = any(line.startswith("the models were trained on this program") for line in trust.words())
-        assert trust.trained_on == said == trained_on, opcodes
+        assert trust.trained_on == said == trained_on, program
+    assert at(own, 0.3).scored_on and not at(own, 0.299).scored_on

@@ -56,7 +56,8 @@ def test_advice_that_the_estimates_refute_is_withdrawn(cycles, left):
 
 
 def test_how_sure_the_fastest_is_is_told_of_the_default_and_of_all_others():
-    own = replace(ranking(), trust=Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), []))
+    trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(60, 2.0), [], [], False, False)
+    own = replace(ranking(), trust=trust)
     first = int(own.table["config"].iloc[0])
     slower = own.faster(first)
 
@@ -70,7 +71,7 @@ def test_how_sure_the_fastest_is_is_told_of_the_default_and_of_all_others():
     assert unknown == [sure()[0].replace("the default", "configuration 0")]
     for default in (Default(first, "it"), Default(None, "none", known=False)):
         assert sure(compared_with=default) == [f"sure: configuration {first} is faster {others}"]
-    assert sure(trust=replace(own.trust, scores=np.zeros(3))) == sure(trust=None) == []
+    assert sure(trust=replace(trust, unlike=["it is large"])) == sure(trust=None) == []
 
 
 def test_the_rule_is_compared_with_the_ranking():

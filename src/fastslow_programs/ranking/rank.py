@@ -108,7 +108,7 @@ def rank_source(
         learnt=learnt,
         known_from=converted.known_from if converted and not given else "",
         rule=best_rule(run, graphs, name),
-        trust=seen and seen.judge(run.collection, graphs.graph(TEST, name)),
+        trust=seen and seen.judge(run.collection.kind, graphs.graph(TEST, name)),
     )
     if default.config is not None and (faster := ranking.faster(default.config)) is not None:
         table["faster"] = faster[table["config"]]

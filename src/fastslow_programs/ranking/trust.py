@@ -1,29 +1,29 @@
-"""How far to trust a ranking: bands for its score, how sure a pair is, what no train program has.
+"""How far to trust a ranking: bands for its score, how sure a pair is, and when neither can be said.
 
-Both are read from programs that no model was trained on: the valid programs of a collection, and its test
-programs where their runtimes are known. The ``NEAREST`` count whose distance to the train programs is most
-like the program's. A band is split-conformal (Lei et al., JASA 2018): it holds the score of a new one of such
-programs with the probability of its level, or a higher one. A pair of configurations is as sure as pairs of
-these programs that are predicted as far apart. The distance of two programs is the share of nodes that would
-need another opcode (:func:`fastslow.competition.opcodes.distance`).
-``benchmarks/trust.py`` measures how often both hold.
+Both are read from programs that no model was trained on: the valid programs of a kind of collection, and its
+test programs where their runtimes are known. A band of a layout program is split-conformal (Lei et al., JASA
+2018) over the ``NEAREST`` of these whose distance to the train programs is most like the program's. A tile
+has no band, as nearly every kernel scores 1, but the share of kernels that do. A pair of configurations is as
+sure as pairs of these programs that are predicted as far apart. The distance of two programs is the share of
+nodes that would need another opcode (:func:`fastslow.competition.opcodes.distance`). Neither band nor
+probability is given where no program like it was scored. ``benchmarks/trust.py`` measures both.
 """
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, TRAIN, Collection
+from fastslow.competition.catalog import COLLECTIONS, TRAIN
 from fastslow.competition.metrics import collection_score
-from fastslow.competition.opcodes import distance, opcode_name, opcode_shares
+from fastslow.competition.node_columns import SHAPE_PRODUCT
+from fastslow.competition.opcodes import distance, opcode_name
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import find_data, resolve
-from fastslow.evaluation.distances import nearest_train
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.evaluation.run_record import read_run_record
 from fastslow.evaluation.scores import solution_of, truth_of
@@ -32,10 +32,10 @@ from fastslow.features.store import Features, Graph
 FILE = "experience-{kind}.npz"
 """By kind of collection, the file in a folder of runs that keeps a :class:`Seen`."""
 LEVELS = 0.5, 0.8, 0.9
-TOLD = 0.8  # the level of what is said of pairs
+TOLD = 0.8  # the least probability that counts as sure
 NEAREST = 39  # of 39 scores the tenth, fourth and second at either end bound exactly 50, 80 and 90 %
 _PAIRED, _STEEPEST = 300, 20.0  # configurations of a program whose pairs are taken, drawn at random
-_ROUNDING = 1e-9  # of a distance between equal programs
+_OPCODES = 256  # values of the type of ``node_opcode``
 _AGAIN = "Delete it, or pack the models again"
 
 
@@ -44,18 +44,16 @@ class Seen:
     """What the models of one kind of collection, layout or tile, were trained and scored on.
 
     Args:
-        shares: ``(T, 256)`` opcode shares of the train programs.
-        nodes: ``(T,)`` their nodes, after pruning.
-        collection: ``(P,)`` number in ``COLLECTIONS`` of each program that was scored.
-        distance: ``(P,)`` its distance to the nearest train program, 0 to 1.
+        train: ``(T, 256)`` nodes of each opcode of the train programs, after pruning.
+        scored: ``(P, 256)`` the same of the programs that were scored, in each collection again.
+        largest: ``(P,)`` elements of the largest tensor of each program that was scored.
         score: ``(P,)`` the ensemble's score on it.
         steepness: ``(P,)`` how fast its pairs become sure, see :func:`_steepness`.
     """
 
-    shares: np.ndarray
-    nodes: np.ndarray
-    collection: np.ndarray
-    distance: np.ndarray
+    train: np.ndarray
+    scored: np.ndarray
+    largest: np.ndarray
     score: np.ndarray
     steepness: np.ndarray
 
@@ -69,26 +67,27 @@ class Seen:
         Raises:
             DataError: A folder is not finished, or a graph's file is missing or broken.
         """
-        stores, record = list(pairs.values()), read_run_record(next(iter(pairs)).parent)
+        record = read_run_record(next(iter(pairs)).parent)
         solution = solution_of(find_data(record["data"])) if record else None
         train = {
             graph.node_opcode.tobytes(): graph
-            for features in stores
+            for features in pairs.values()
             for graph in (features.graph(TRAIN, name) for name in features.names(TRAIN))
-        }.values()
-        distances, rows = {split: nearest_train(stores, split) for split in PREDICTED_SPLITS}, []
+        }
+        graphs, rows = [], []
         for folder, features in pairs.items():
-            collection, predictions = features.collection, read_predictions(folder)
+            predictions = read_predictions(folder)
             for split, runtimes in truth_of(features, solution).items():
                 if {name: len(own) for name, own in runtimes.items()} != features.num_configs(split):
                     continue  # the solution is of other data than the run
-                own, near = predictions[split], distances[split][collection.name]
-                for name, score in collection_score(collection.kind, runtimes, own)["per_graph"].items():
-                    steepness = _steepness(own[name], runtimes[name])
-                    rows.append((COLLECTIONS.index(collection), near[name], score, steepness))
-        nodes = np.array([graph.num_nodes for graph in train])
-        shares = opcode_shares(graph.node_opcode for graph in train)
-        return cls(shares, nodes, *map(np.array, zip(*rows, strict=True)))
+                predicted = predictions[split]
+                scores = collection_score(features.collection.kind, runtimes, predicted)["per_graph"]
+                for name, score in scores.items():
+                    graph = features.graph(split, name)
+                    graphs.append(graph)
+                    rows.append((_largest(graph), score, _steepness(predicted[name], runtimes[name])))
+        largest, score, steepness = map(np.array, zip(*rows, strict=True))
+        return cls(_opcode_counts(train.values()), _opcode_counts(graphs), largest, score, steepness)
 
     @classmethod
     def of(cls, runs: Path, kind: str) -> "Seen | None":
@@ -102,7 +101,7 @@ class Seen:
         """
         path = runs / FILE.format(kind=kind)
         if path.is_file():
-            return cls(**read_arrays(path, list(cls.__dataclass_fields__), _AGAIN))
+            return cls(**read_arrays(path, [field.name for field in fields(cls)], _AGAIN))
         collections = [collection for collection in COLLECTIONS if collection.kind == kind]
         folders = {
             runs / f"ensemble-{c.slug}": resolve(f"features/{runs.name}/{c.slug}") for c in collections
@@ -112,31 +111,49 @@ class Seen:
 
     def write(self, folder: Path, kind: str) -> None:
         """Write the file that :meth:`of` reads."""
-        write_arrays(folder / FILE.format(kind=kind), vars(self))
+        write_arrays(folder / FILE.format(kind=kind), asdict(self))
 
-    def at(self, collection: Collection, near: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return scores, the lowest first, and steepness ``(n,)`` of the programs at most like distance.
+    @cached_property
+    def distance(self) -> np.ndarray:
+        """``(P,)`` distance of each program that was scored to the nearest train program, 0 to 1."""
+        return distance(_shares(self.scored), _shares(self.train)).min(1)
 
-        There are none where every program of the collection that was scored is nearer.
-        """
-        own = np.flatnonzero(self.collection == COLLECTIONS.index(collection))
-        like = own[np.argsort(np.abs(self.distance[own] - near), kind="stable")[:NEAREST]]
-        if near > self.distance[own].max(initial=-1.0):
-            like = like[:0]
-        return np.sort(self.score[like]), self.steepness[like]
+    def judge(self, kind: str, graph: Graph) -> "Trust":
+        """Return how far to trust a ranking of a program by the models of a kind of collection."""
+        counts = _opcode_counts([graph])
+        near = float(distance(_shares(counts), _shares(self.train)).min())
+        scores = self.score
+        if kind == "layout":
+            scores = scores[np.argsort(np.abs(self.distance - near), kind="stable")[:NEAREST]]
+        return Trust(
+            kind=kind,
+            nearest=near,
+            scores=np.sort(scores),
+            steepness=self.steepness,
+            unlike=self._unlike(graph, near),
+            new_opcodes=np.flatnonzero((counts[0] > 0) & (self.train == 0).all(0)).tolist(),
+            trained_on=_has(self.train, counts),
+            scored_on=_has(self.scored, counts),
+        )
 
-    def judge(self, collection: Collection, graph: Graph) -> "Trust":
-        """Return how far to trust a ranking of a program by the models of a collection."""
-        apart = distance(opcode_shares([graph.node_opcode]), self.shares)
-        near, same = float(apart.min()), (apart < _ROUNDING) & (self.nodes == graph.num_nodes)
-        known: np.ndarray = (self.shares > 0).any(0)
-        unknown, found = np.unique(graph.node_opcode[~known[graph.node_opcode]]), []
-        if len(unknown):
-            names = ", ".join(opcode_name(int(code)) for code in unknown)
-            found.append(f"{names} ({np.mean(~known[graph.node_opcode]):.0%} of its nodes)")
-        if graph.num_nodes > self.nodes.max():
-            found.append(f"{graph.num_nodes:,} nodes, at most {self.nodes.max():,} there")
-        return Trust(collection.kind, near, *self.at(collection, near), found, bool(same.any()))
+    def _unlike(self, graph: Graph, near: float) -> list[str]:
+        """Return in words why no program like this one was scored; empty where some were."""
+        found = []
+        sizes = {
+            "nodes": (graph.num_nodes, self.scored.sum(1)),
+            "elements in its largest tensor": (_largest(graph), self.largest),
+        }
+        for name, (size, scored) in sizes.items():
+            if not scored.min() <= size <= scored.max():
+                others = f"programs that were scored {scored.min():,.0f} to {scored.max():,.0f}"
+                found.append(f"it has {size:,.0f} {name}, {others}")
+        if near > self.distance.max():
+            found.append(f"every program that was scored is nearer, at most {self.distance.max():.0%}")
+        if graph.default_layouts.size and (graph.default_layouts < 0).all():
+            found.append("the compiler's own layouts are not known")
+        if len(self.score) < NEAREST:
+            found.append(f"{len(self.score)} programs were scored, {NEAREST} are needed")
+        return found
 
 
 @dataclass(frozen=True)
@@ -146,54 +163,98 @@ class Trust:
     Args:
         kind: Kind of its collection, which decides the score.
         nearest: Distance to the nearest train program, 0 to 1.
-        scores: ``(n,)`` of the programs at most like distance, the lowest first.
-        steepness: ``(n,)`` of these, see :class:`Seen`.
-        unfamiliar: In words, what no train program has.
+        scores: ``(n,)`` of the programs at most like distance, of a tile of all, the lowest first.
+        steepness: ``(P,)`` of all programs that were scored, see :class:`Seen`.
+        unlike: In words, why no program like it was scored; then nothing is expected of it.
+        new_opcodes: Its opcodes that no train program has.
         trained_on: Whether a train program has as many nodes of each opcode, as the program itself has.
+        scored_on: The same of the programs that were scored, of which ``scores`` is made.
     """
 
     kind: str
     nearest: float
     scores: np.ndarray
     steepness: np.ndarray
-    unfamiliar: list[str]
-    trained_on: bool = False
+    unlike: list[str]
+    new_opcodes: list[int]
+    trained_on: bool
+    scored_on: bool
 
     def band(self, level: float) -> tuple[float, float] | None:
-        """Return the lowest and the highest score to expect; None where such programs are too few."""
-        left_out = math.floor((1 - level) / 2 * (len(self.scores) + 1) + 1e-9)  # at either end, and its bound
-        return (float(self.scores[left_out - 1]), float(self.scores[-left_out])) if left_out else None
+        """Return the lowest and the highest Kendall's tau to expect; None where it is not known, or a tile.
+
+        Args:
+            level: Probability that the score is in it, one of ``LEVELS``.
+        """
+        if self.unlike or self.kind == "tile":
+            return None
+        place = round((1 - level) / 2 * (NEAREST + 1))  # of either bound, counted from its end
+        return float(self.scores[place - 1]), float(self.scores[-place])
 
     def faster(self, prediction: np.ndarray, than: int) -> np.ndarray | None:
         """Return the probability that each configuration is faster than one, by its position.
 
-        It is ``(C,)`` as the predictions, equal runtimes counted half; None without a band of level ``TOLD``.
+        It is ``(C,)`` as the predictions, equal runtimes counted half; None where no program like it was
+        scored.
         """
+        if self.unlike:
+            return None
         gap = (prediction[than] - prediction) / (prediction.std() or 1.0)
-        return expit(np.multiply.outer(self.steepness, gap)).mean(0) if self.band(TOLD) else None
+        return expit(np.multiply.outer(self.steepness, gap)).mean(0)
 
     def facts(self) -> dict:
-        """Return distance, bands by level (None: not known) and whether it was trained on, for JSON."""
+        """Return distance, bands by level (None: not known), ``trained_on`` and ``unlike``, for JSON."""
         bands = {f"{level:.0%}": self.band(level) for level in LEVELS}
-        return {"distance": self.nearest, "bands": bands, "trained_on": self.trained_on}
+        facts = {"distance": self.nearest, "bands": bands, "trained_on": self.trained_on}
+        return facts | {"unlike": self.unlike}
 
     def words(self) -> list[str]:
         """Return the same as sentences."""
-        score = {"layout": "Kendall's tau", "tile": "1 - slowdown of the top 5"}[self.kind]
-        bands = {level: self.band(level) for level in LEVELS}
-        told = ["{:.2f} to {:.2f} for {:.0%}".format(*own, level) for level, own in bands.items() if own]
-        expected = f"{', '.join(told)} of such programs" if told else "unknown"
-        if few := [f"{level:.0%}" for level, own in bands.items() if not own]:
-            expected += f" ({', '.join(few)}: too few programs this far from the train programs were scored)"
         found = [
             f"trust: {self.nearest:.0%} of its nodes would need another opcode to be as in a train program",
-            f"expected {score}: {expected}, with labels like those that the models learned; for others, as "
-            "of a device, measure some (fastslow measure) and rank with known=",
+            self._expected(),
         ]
         if self.trained_on:
             seen = "the models were trained on this program, or on one with as many nodes of each opcode"
             found.append(f"{seen}: their score here is no measure of their score on new programs")
-        return found + [f"no train program has: {'; '.join(self.unfamiliar)}"] * bool(self.unfamiliar)
+        if self.new_opcodes:
+            found.append(f"no train program has: {', '.join(map(opcode_name, self.new_opcodes))}")
+        return found
+
+    def _expected(self) -> str:
+        if self.unlike:
+            remedy = "measure some configurations (fastslow measure) and rank with known="
+            return f"no score is expected: {'; '.join(self.unlike)}; {remedy}"
+        labels = (
+            "with labels like those that the models learned; for others, as of a device, measure some "
+            "(fastslow measure) and rank with known="
+        )
+        if self.kind == "tile":
+            best = f"{(self.scores == 1).mean():.0%} of {len(self.scores)} kernels"
+            return f"expected: the fastest is among the first five, as in {best}, {labels}"
+        bands = {level: self.band(level) for level in LEVELS}
+        told = ["{:.2f} to {:.2f} for {:.0%}".format(*own, level) for level, own in bands.items() if own]
+        return f"expected Kendall's tau: {', '.join(told)} of programs that are as far, {labels}"
+
+
+def _opcode_counts(graphs: Iterable[Graph]) -> np.ndarray:
+    """Return the number of nodes of each opcode, ``(graphs, 256)``."""
+    counts = [np.bincount(graph.node_opcode, minlength=_OPCODES) for graph in graphs]
+    return np.array(counts, np.int32).reshape(-1, _OPCODES)
+
+
+def _shares(counts: np.ndarray) -> np.ndarray:
+    return counts / counts.sum(1, keepdims=True)
+
+
+def _has(programs: np.ndarray, counts: np.ndarray) -> bool:
+    """Return whether one of the programs ``(n, 256)`` has the counts ``(1, 256)``."""
+    return bool((programs == counts).all(1).any())
+
+
+def _largest(graph: Graph) -> float:
+    """Return the number of elements of a program's largest tensor."""
+    return float(graph.node_feat[:, SHAPE_PRODUCT].max())
 
 
 def _steepness(prediction: np.ndarray, runtime: np.ndarray) -> float:
