@@ -116,6 +116,21 @@ class FinishedRun:
             combined |= combine(members, split, self.manifest.get("normalisation", "raw"), weights)
         return {**predictions, self.name: combined}
 
+    def predict_program(self, features: Features, name: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Predict one program of the split ``test``.
+
+        Returns:
+            ``(C_file,)`` of each member, or of the run itself where it is a single model, and of the run.
+            Networks are left out where they have no weight because the program is far.
+        """
+        predictions = {member: own[name] for member, own in self.predict_members(features).items()}
+        if not self.members:
+            return predictions, predictions[self.name]
+        joined = predictions.pop(self.name)
+        if self.is_far(features.graph(TEST, name)):
+            predictions = {member: own for member, own in predictions.items() if member not in self._networks}
+        return predictions, joined
+
     def weights(self, graph: Graph) -> dict[str, float]:
         """Return the weight of each member of an ensemble for a graph: as searched, or without networks.
 
