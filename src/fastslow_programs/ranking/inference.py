@@ -132,11 +132,13 @@ class FinishedRun:
         return predictions, joined
 
     def weights(self, graph: Graph) -> dict[str, float]:
-        """Return the weight of each member of an ensemble for a graph: as searched, or without networks.
+        """Return the weight of each member for a graph: as searched, or without networks; of one model 1.
 
         Where the graph is far from the train programs by size, the rankers share equally. An ensemble without
         rankers, or without networks, keeps its weights.
         """
+        if not self.members:
+            return {self.name: 1.0}
         rankers = [name for name, member in self.members.items() if member.model == "ranker"]
         if rankers and self.is_far(graph):
             return dict.fromkeys(self.members, 0.0) | equal_weights([rankers])
