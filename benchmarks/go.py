@@ -7,7 +7,7 @@ measured. Costs are means over the seeds. On unseen programs they are relative t
 (*human*). *best start* is the best result of fourteen rules, *learned list* the best of the ten placements of
 the learned list scheduler, and *critical path* DOPPLER's heuristic. *GO* and *GO without learning* start from
 the rules and the learned list, with the same first weights. *without learned starts* does not learn either.
-*regions* and *SA* anneal from the best start. Every row is kept as soon as it is there, and a
+*regions* anneals from the best start. Every row is kept as soon as it is there, and a
 second call goes on. The last line is one JSON object.
 """
 
@@ -24,7 +24,7 @@ from common.doppler_instances import critical_path, doppler_problems
 from common.held_out_placement import best_known, held_out, long_search, ratio
 from common.kept import finite, kept_parts
 from common.latency_instances import latency_problems
-from fastslow_placement.base.search import Found, anneal, best_of
+from fastslow_placement.base.search import Found, best_of
 from fastslow_placement.baselines import PLACEMENT_RULES
 from fastslow_placement.go.policy import Policy
 from fastslow_placement.go.ppo import Schedule, Trainer
@@ -44,7 +44,6 @@ PAIRS = (
     ("GO", "GO without learning"),
     ("GO without learning", "without learned starts"),
     ("GO without learning", "regions"),
-    ("GO without learning", "SA"),
     ("GO, then search", "GO"),
     ("best known", "GO without learning"),
 )
@@ -96,7 +95,6 @@ def _compared(problem: PlacementProblem, options) -> dict:
     row["GO without learning"] = mean(lambda seed: learn(problem, options.updates, seed, epochs=0))
     row["without learned starts"] = mean(lambda seed: learn(plain, options.updates, seed, epochs=0))
     row["regions"] = mean(lambda seed: anneal_regions(plain, count, seed))
-    row["SA"] = mean(lambda seed: anneal(plain, count - len(starts), seed, plain.starts[starts.argmin()]))
     decisions = dict(zip(options.seeds, (own.decision for own in found), strict=True))
     row["GO, then search"] = mean(lambda seed: anneal_regions(problem, SEARCH, seed, decisions[seed]))
     return row
@@ -151,14 +149,12 @@ def _unseen(problem: PlacementProblem, options) -> dict:
     def mean(search) -> float:
         return fmean(search(seed).cost for seed in options.seeds) / human
 
-    start = plain.starts[starts.argmin()]
     for count in (50, 200):
         updates = {own: max((count - len(own.starts) - 8) // 8, 1) for own in (problem, plain)}
         row[f"GO {count}"] = mean(lambda seed, n=updates[problem]: learn(problem, n, seed))
         for name, own in (("GO without learning", problem), ("without learned starts", plain)):
             row[f"{name} {count}"] = mean(lambda seed, own=own, n=updates[own]: learn(own, n, seed, epochs=0))
         row[f"regions {count}"] = mean(lambda seed, count=count: anneal_regions(plain, count, seed))
-        row[f"SA {count}"] = mean(lambda seed, count=count: anneal(plain, count - len(starts), seed, start))
     return row
 
 

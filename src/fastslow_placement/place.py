@@ -20,7 +20,7 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.core.shown import Shown
 from fastslow_placement.base.problem import Problem
-from fastslow_placement.base.search import Found, anneal, best_of, best_random
+from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import rules_of
 from fastslow_placement.explain import decision_table, device_table, explain, gains
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
@@ -153,8 +153,7 @@ def read_problem(settings: PlaceSettings, program: JaxProgram | None = None) -> 
 def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | None = None) -> Placed:
     """Run every rule, search and the policy on a problem.
 
-    Random decisions and annealing have as many evaluations as the policy; where a search follows the policy,
-    the annealing of its kind has as many as both together.
+    The annealing of regions of a placement has as many evaluations as the policy and the search after it.
     """
     found: dict[str, Found] = {}
     seconds: dict[str, float] = {}
@@ -170,13 +169,11 @@ def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | Non
         keep(LEARNED, lambda: best_of(problem, problem.learned_starts))
     keep(POLICY, lambda: _learned(settings, problem))
     learned = found[POLICY]
-    evaluations, seed = max(learned.evaluations, 1), settings.seed
-    keep("best random", lambda: best_random(problem, evaluations, seed))
-    placed = isinstance(problem, PlacementProblem)
+    seed, placed = settings.seed, isinstance(problem, PlacementProblem)
     search = settings.search if placed else -(-settings.search // _SLOWER)
-    keep("simulated annealing", lambda: anneal(problem, evaluations + (0 if placed else search), seed))
     if placed:
-        keep(REGIONS, lambda: anneal_regions(problem, evaluations + search, seed))
+        evaluations = max(learned.evaluations, 1) + search
+        keep(REGIONS, lambda: anneal_regions(problem, evaluations, seed))
     if search:
         method = anneal_regions if placed else anneal
         keep(SEARCHED, lambda: method(problem, search, seed, learned.decision))

@@ -68,9 +68,9 @@ class PlaceSettings(LearningSettings):
     task: Literal["placement", "scheduling", "fusion", "joint"] = "placement"
     """Decision for each operator; scheduling keeps the placement by layers, joint decides all three."""
     search: NonNegative = 60_000
-    """Evaluations of the search that follows the policy, as a row of its own, and as many more of the
-    annealing beside it; 0 leaves both out. Tasks other than placement have a sixtieth, as their evaluations
-    take longer."""
+    """Evaluations of the search that follows the policy, as a row of its own, and of a placement as many more
+    of the annealing beside it; 0 leaves both out. Tasks other than placement have a sixtieth, as their
+    evaluations take longer."""
     out: str = unkeyed("runs/placement")
     """Folder under which the result has a folder of its own."""
 

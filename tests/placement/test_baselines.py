@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fastslow_placement.base.search import anneal, best_of, best_random
+from fastslow_placement.base.search import anneal, best_of
 from fastslow_placement.baselines import PLACEMENT_RULES, metis
 from fastslow_placement.place import POLICY, REGIONS, SEARCHED, compare
 from fastslow_placement.programs.list_placement import M_ETF, WEIGHTS, learned_weights, list_placements, m_etf
@@ -22,16 +22,15 @@ def every(problem):
 
 
 @pytest.mark.parametrize("task", ["placement", "scheduling"])
-def test_a_search_stands_beside_an_annealing_of_as_many_evaluations(task):
+def test_the_search_of_a_placement_stands_beside_an_annealing_of_as_many_evaluations(task):
     settings = PlaceSettings(task=task, updates=1, samples=8, search=120)
     graph = random_graph(0, 8)
     problem = PlacementProblem(graph, 2, DEVICE)
     if task == "scheduling":
         problem = SchedulingProblem(graph, problem.place(problem.default), 2, DEVICE)
     count = {name: found.evaluations for name, found in compare(settings, problem).found.items()}
-    rival = REGIONS if task == "placement" else "simulated annealing"
-    assert count[SEARCHED] > 0 and count[rival] == count[POLICY] + count[SEARCHED]
-    assert count["best random"] == count[POLICY]
+    assert count[SEARCHED] > 0
+    assert count.get(REGIONS) == (count[POLICY] + count[SEARCHED] if task == "placement" else None)
 
 
 @cases("rule", PLACEMENT_RULES)
@@ -125,7 +124,6 @@ def test_searches_count_keep_the_best_and_find_the_best_of_all(search, seed):
         assert found.cost == problem.evaluate(found.decision[None]).order[0]
         costs = [cost for _, cost in found.history]
         assert costs == sorted(costs, reverse=True) and costs[-1] == found.cost
-    assert best_random(problem, 5, seed).cost >= optimum
 
 
 def test_regions_move_together_where_single_units_are_for_the_worse():

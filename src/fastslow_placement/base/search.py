@@ -42,19 +42,6 @@ def best_of(problem: Problem, decisions: np.ndarray) -> Found:
     return found
 
 
-def best_random(problem: Problem, evaluations: int, seed: int = 0) -> Found:
-    """Return the best of random decisions, one or more; the first where none is valid.
-
-    The arguments are the same as for :func:`anneal`.
-    """
-    rng, found = np.random.default_rng(seed), None
-    for begin in range(0, evaluations, _BATCH):
-        decisions = problem.draw(min(_BATCH, evaluations - begin), rng)
-        found = found or Found(decisions[0].copy())
-        found.see(decisions, problem.evaluate(decisions).order)
-    return found
-
-
 def anneal(problem: Problem, evaluations: int, seed: int = 0, start: np.ndarray | None = None) -> Found:
     """Return the best decision of simulated annealing (Kirkpatrick et al. 1983).
 

@@ -1,10 +1,7 @@
 """The policy of GO (Zhou et al., "Transferable graph optimizers for ML compilers", NeurIPS 2020).
 
-All units of a problem decide at once. GraphSAGE with max pooling embeds the graph (arXiv:1706.02216). The
-input features modulate the states. Each task has an attention layer of its own, in which segments of the
-topologically ordered units attend to themselves and to the cached states of the segment before
-(Transformer-XL, arXiv:1901.02860, without positional encoding). A task sees the actions of the tasks before
-it, and the previous decision, which it changes.
+All units of a problem decide at once. GraphSAGE with max pooling embeds the graph (arXiv:1706.02216). A task
+sees the actions of the tasks before it, and the previous decision, which it changes.
 
 Options have features of their own (such as the share of a unit's neighbours that the previous decision put
 there), so one set of weights serves any number of devices. The outcome of the previous decision is seen, too
@@ -23,8 +20,7 @@ from fastslow.competition.opcodes import OPCODES
 from fastslow_placement.base.problem import FEEDBACK_FEATURES, NODE_FEATURES, OPTION_FEATURES, Problem
 
 TASKS = ("fusion", "placement", "scheduling")
-_WIDTH, _HEADS = 16, 4  # learning does not pay at any size that was tried: see the README of the package
-_SEGMENT = 128  # units that attend to each other at once; memory grows with its square
+_WIDTH = 16  # learning does not pay at any size that was tried: see the README of the package
 _PRIOR = {  # features of options and the weights at which they start, so that the first decision is a rule
     "placement": {1: -1.0, 2: 4.0, 8: 10.0},  # the slot, where the neighbours are, what fits the schedule
 }
@@ -67,38 +63,6 @@ class Inputs:
         return self._last[1]
 
 
-class RecurrentAttention(nn.Module):
-    """Attention of each segment to itself and to the states of the segment before, which get no gradient.
-
-    Shapes: (N, H) to (N, H). Memory grows with N * H and segment ** 2, not with N ** 2.
-    """
-
-    def __init__(self, hidden: int, heads: int, segment: int):
-        super().__init__()
-        self.heads, self.segment = heads, segment
-        self.norm, self.norm_out = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
-        self.query, self.both = nn.Linear(hidden, hidden), nn.Linear(hidden, 2 * hidden)
-        self.out = nn.Linear(hidden, hidden)
-        self.feed = nn.Sequential(nn.Linear(hidden, 2 * hidden), nn.ReLU(), nn.Linear(2 * hidden, hidden))
-
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """Return the states after attention and a feed-forward layer, each with a residual connection."""
-        segments = states.split(self.segment)
-        cached = [states[:0], *(segment.detach() for segment in segments[:-1])]
-        return torch.cat([self._one(*pair) for pair in zip(segments, cached, strict=True)])
-
-    def _one(self, segment: torch.Tensor, cached: torch.Tensor) -> torch.Tensor:
-        seen = self.norm(torch.cat([cached, segment]))
-        keys, values = self.both(seen).chunk(2, -1)
-        query, keys, values = (self._split(x) for x in (self.query(self.norm(segment)), keys, values))
-        mixed = functional.scaled_dot_product_attention(query, keys, values)
-        states = segment + self.out(mixed.transpose(0, 1).flatten(1))
-        return states + self.feed(self.norm_out(states))
-
-    def _split(self, x: torch.Tensor) -> torch.Tensor:
-        return x.view(len(x), self.heads, -1).transpose(0, 1)
-
-
 class Sage(nn.Module):
     """GraphSAGE: the maximum over neighbours of relu(W h + b), joined with the own state."""
 
@@ -122,8 +86,6 @@ class Policy(nn.Module):
         self.kind = nn.Embedding(max(OPCODES.values()) + 2, _WIDTH)
         self.node = nn.Linear(NODE_FEATURES, _WIDTH)
         self.sage = Sage(_WIDTH)
-        self.condition = nn.Linear(_WIDTH, _WIDTH)
-        self.attention = _of_tasks(lambda: RecurrentAttention(_WIDTH, _HEADS, _SEGMENT))
         seen = OPTION_FEATURES + FEEDBACK_FEATURES
         self.option = _of_tasks(lambda: nn.Linear(seen, _WIDTH))
         self.state = _of_tasks(lambda: nn.Linear(_WIDTH, _WIDTH))
@@ -151,12 +113,10 @@ class Policy(nn.Module):
         chances = previous.split([len(owners) for owners in inputs.owners])
         for own, owners, chance in zip(embedded, inputs.owners, chances, strict=True):
             states = states + _expected(own, owners, chance, len(states))
-        states = states * (2 * torch.sigmoid(self.condition(first)))
         found = []
         for (task, _), own, raw, owners, mask in zip(
             inputs.parts, embedded, options, inputs.owners, inputs.masks, strict=True
         ):
-            states = self.attention[task](states)
             mixed = functional.relu(self.state[task](states)[owners] + own)
             flat = (self.score[task](mixed) + self.direct[task](raw)).squeeze(1)
             logits = torch.full(mask.shape, -torch.inf).masked_scatter(mask, flat)

@@ -3,7 +3,7 @@
 The reward is GO's, -sqrt(cost / baseline) or -10. First come the problem's starts and the decisions of the
 policy as it is (:func:`zero_shot`), so training ends with nothing worse. From the best of them on, every
 sample changes a few units of the current decision, which the policy sees as the previous one. The sample
-takes the place of the decision if it is better, or by the rule of simulated annealing. The policy learns
+takes the place of the decision if it is not worse. The policy learns
 which units to change and to what. Most changes make the decision worse, so the probability of any change at
 all could vanish. The probability of a unit among all units cannot vanish for all of them. The ratio is exact:
 it scores each draw with the mixture that made it (:func:`log_chance`). The advantage is the gain over the
@@ -19,18 +19,17 @@ import numpy as np
 import torch
 from annotated_types import Ge, Le
 
-from fastslow.core.settings import PositiveFloat, Settings
+from fastslow.core.settings import Settings
 from fastslow.networks.hardware.adamw import AdamW
 from fastslow_placement.base.problem import INVALID_REWARD, Outcome, Problem
 from fastslow_placement.base.search import Found, best_of
 from fastslow_placement.go.policy import Inputs, Policy
 from fastslow_placement.go.proposals import Change, Changes, log_chance, log_probability
 
+_RATE = 3e-3  # of Adam
 _CLIP = 0.2  # bound on the probability ratio of each unit
-_ENTROPY = 0.01  # weight of the entropy at the first update; it falls linearly to 0
 _MEMORY = 0.9  # of the running mean of gains
 _WORST = -2.0  # gains below, of invalid decisions, count as this
-_HOT, _COOLING = 0.05, 1e-3  # first temperature over the mean loss of the first changes; last over first
 
 
 @torch.no_grad()
@@ -84,8 +83,6 @@ class Schedule(Settings):
     """Decisions evaluated per update."""
     epochs: Annotated[int, Ge(0), Le(1000)] = 2
     """Gradient steps per update; 0 learns nothing (*untrained* in the tables)."""
-    lr: PositiveFloat = 3e-3
-    """Learning rate of Adam."""
 
 
 @dataclass
@@ -109,12 +106,12 @@ class Trainer:
     seed: int = 0
 
     def __post_init__(self):
-        self.optimizer = AdamW(self.policy.parameters(), lr=self.schedule.lr, weight_decay=0.0)
+        self.optimizer = AdamW(self.policy.parameters(), lr=_RATE, weight_decay=0.0)
         self.generator = torch.Generator().manual_seed(self.seed)
         self.update, self.found = 0, Found(self.problem.default.copy())
         self._inputs, self._changes = Inputs(self.problem), Changes(self.problem)
         self._current, self._reward = self.problem.default.copy(), INVALID_REWARD  # what is changed next
-        self._heat = self._mean = self._spread = 0.0  # first temperature; of gains, and of advantages
+        self._mean = self._spread = 0.0  # of gains, and of advantages
 
     def run(self, updates: int, report: Callable[["Trainer"], None] | None = None) -> Found:
         """Learn until this many updates were made in all; return the best decision.
@@ -154,16 +151,11 @@ class Trainer:
             now = self.policy(inputs, start)
             ratio = (chance(now) - was).exp()
             loss = -torch.minimum(ratio * gain, ratio.clamp(1 - _CLIP, 1 + _CLIP) * gain).mean()
-            loss = loss - _ENTROPY * self._left() * sum(_entropy(one) for one in now)
             self.optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 0.5)
             self.optimizer.step()
         return True
-
-    def _left(self) -> float:
-        """Return the share of the planned updates that is left, 1 to 0."""
-        return max(0.0, 1 - self.update / max(self.schedule.updates, 1))
 
     def _begin(self) -> None:
         """Go on from the best of the starts and of the policy's decisions without learning."""
@@ -179,25 +171,14 @@ class Trainer:
         self.found.see(decisions, outcome.order)
         reward = float(self.problem.rewards(outcome)[0])
         gain = reward - self._reward
-        heat = self._heat * _COOLING ** (1 - self._left())
-        chance = float(torch.rand(1, generator=self.generator))
-        if reward > INVALID_REWARD and (gain >= 0 or chance < np.exp(gain / max(heat, 1e-300))):
+        if reward > INVALID_REWARD and gain >= 0:
             self._current, self._reward = change.decision, reward
         return change, gain
 
     def _advantages(self, over: torch.Tensor, fresh: bool) -> torch.Tensor:
-        """Return advantages by their usual size; the first gains give the first temperature."""
-        if fresh:
-            losses = -over[(over < 0) & (over > INVALID_REWARD / 2)]
-            self._heat = _HOT * float(losses.mean()) if len(losses) else 0.0
+        """Return advantages by their usual size."""
         keep, over = 0.0 if fresh else _MEMORY, over.clamp(min=_WORST)
         self._mean = keep * self._mean + (1 - keep) * float(over.mean())
         over = over - self._mean
         self._spread = keep * self._spread + (1 - keep) * float(over.square().mean().sqrt())
         return (over / max(self._spread, 1e-6)).clamp(-1, 3)
-
-
-def _entropy(logs: torch.Tensor) -> torch.Tensor:
-    """Return the mean entropy of a unit's options."""
-    finite = torch.where(torch.isfinite(logs), logs, 0.0)
-    return -(finite.exp() * torch.isfinite(logs) * finite).sum(1).mean()
