@@ -87,7 +87,7 @@ ifeq ($(SRC),)
 	@echo "make rank SRC=program.npz          a competition file with configurations (layout or tile)"
 	@echo "make rank SRC=program.hlo          an HLO file, as for make convert; configurations are drawn"
 	@echo "make rank SRC=model.py:make        a JAX function, as for make convert"
-	@echo "             KNOWN=measured.csv    runtimes that you measured: a CSV with the columns config, runtime"
+	@echo "             KNOWN=measured.csv    runtimes that you measured: a CSV with the columns id (of an npz also config), runtime"
 	@echo "             RUN=runs/sample       a run of make submit, or the folder of one model; default: the newest complete, else the models in the package"
 	@echo "             OUT=FOLDER            a folder of your own instead of data/converted"
 	@echo "             SET='configs=5000 collection=layout:nlp:random estimate=10'"

@@ -7,12 +7,15 @@ lacks (``common/unseen_programs.py``), beside the sample's test programs with th
 The kind ``tpu``: TpuGraphs' own runs.
 
 The labels of n configurations drawn at random are known, the others are ranked. *tau* is Kendall's tau on
-the others. *top k*: how much slower than the best is the fastest of the known ones and the first k of the
-order. On a device the even rounds choose and are known, the odd rounds score, so that luck in a measurement
-is no gain; *ceiling* is the tau between them. *rule* is the best single feature on the sample's train
-programs, which ``fastslow rank`` prints; *ridge* is fitted to the choices of the known ones. *default* is the
-compiler's own configuration, of a device the unconstrained program. *expected* is what ``fastslow rank``
-states: a band of tau for 80 % of programs if nothing is known, else a tau.
+the others, *opa* the share of their pairs in the right order. *top k*: how much slower than the best is the
+fastest of the known ones and the first k of the order; the order *default* has the default only. On a device
+the even rounds choose and are known, the odd rounds score, so that luck in a measurement is no gain;
+*ceiling* is the tau between them. *rule* is the best single feature on the sample's train programs, which
+``fastslow rank`` prints; *ridge* is fitted to the choices of the known ones. *default* is the compiler's own
+configuration, of a device the unconstrained program. *expected* is what ``fastslow rank`` states: a band of
+tau for 80 % of programs if nothing is known, else a tau.
+
+The kind ``device`` also writes ``device.json`` into the package, whose figures ``fastslow rank`` prints.
 """
 
 import contextlib
@@ -35,18 +38,21 @@ from common.options import make_parser
 from common.pretrained import labelled_files
 from common.unseen_programs import held_out, own_programs
 from fastslow.competition.catalog import TEST, ProgramFile
-from fastslow.competition.metrics import kendall_tau, ranking_tau
+from fastslow.competition.metrics import kendall_tau, ordered_pair_accuracy, ranking_tau
 from fastslow.competition.reader import Program, read_npz
+from fastslow.core.files import write_json
 from fastslow.core.progress import progress
 from fastslow.evaluation.baselines import GraphRows, fit_ridge
 from fastslow.features.scaling import standardise
 from fastslow.features.unseen import build_unseen
 from fastslow_programs.commands.measure import measure_program
-from fastslow_programs.compiler.device import lower_function
+from fastslow_programs.compiler.device import device_name, lower_function
 from fastslow_programs.program.convert import make_program
 from fastslow_programs.program.default import find_default
+from fastslow_programs.program.identity import identify
 from fastslow_programs.program.program_settings import ConvertSettings
 from fastslow_programs.program.user_program import FunctionSource
+from fastslow_programs.ranking.advice import ADVISED, FIGURES
 from fastslow_programs.ranking.known_runtimes import configurations_of, learn
 from fastslow_programs.ranking.models import Models
 from fastslow_programs.ranking.named_choices import name_choices
@@ -61,8 +67,8 @@ TABLE = {
     "commands": (("--labels", "compiler"), ("--labels", "device"), ("--labels", "tpu")),
 }
 CONFIGS, DRAWS = 64, 5
-KNOWN, TOPS = (0, 8, 16, 32), (1, 5, 10)
-MODEL, RULE, RIDGE, RANDOM = "fastslow rank", "rule", "ridge", "random"
+KNOWN, TOPS = (0, ADVISED, 16, 32), (1, 5, 10, 100)
+MODEL, RULE, RIDGE, RANDOM, DEFAULT = "fastslow rank", "rule", "ridge", "random", "default"
 NEAR = 0.01  # a slowdown that does not count
 Case = tuple[Program, np.ndarray | None]
 """A program, and ``(2, C_file)`` labels that choose and that score; None where they are in its file."""
@@ -82,8 +88,8 @@ def measured(call: tuple, name: str, folder: Path, configs: int) -> Case:
     with contextlib.redirect_stdout(sys.stderr):
         rows = pd.read_csv(measure_program(settings)["table"])
     program = make_program(settings)
-    halves = rows.groupby([rows["round"] % 2, "config"])["runtime"].median().unstack()
-    return program, halves.reindex(columns=range(len(program.runtime))).to_numpy()
+    halves = rows.groupby([rows["round"] % 2, "id"])["runtime"].median().unstack()
+    return program, halves.reindex(columns=identify(program)).to_numpy()
 
 
 def cases(labels: str, folder: Path, configs: int) -> Iterator[tuple[str, Callable[[], Case]]]:
@@ -134,27 +140,51 @@ def evaluate(case: Case, models: Models, draws: int) -> dict:
                 first = rest[np.argsort(order[rest], kind="stable")]
                 picks = {f"top {k}": np.r_[known, first[:k]] for k in TOPS}
                 row = {"known": n, "order": name, "tau": ranking_tau(scores[rest], order[rest])}
+                row["opa"] = ordered_pair_accuracy(scores[rest], order[rest])
                 row |= {top: scores[own[chooses[own].argmin()]] / best - 1 for top, own in picks.items()}
                 rows.append(row | {"expected": expected if name == MODEL else None})
+    slower = np.nan
+    if default.config is not None:
+        slower = scores[ranked == graph.config_row[default.config]][0] / best - 1
+        rows.append({"known": 0, "order": DEFAULT, "top 1": slower})
     means = pd.DataFrame(rows).astype({"expected": float}).groupby(["known", "order"], sort=False).mean()
     facts = {"configurations": len(ranked), "within 1 %": np.mean(scores <= 1.01 * best)}
     facts |= {"ceiling": kendall_tau(scores, chooses), "trained on": str(trust.trained_on)}
-    facts |= {"distance": trust.nearest, "low": np.nan, "high": np.nan, "default": np.nan}
+    facts |= {"distance": trust.nearest, "low": np.nan, "high": np.nan, "default": slower}
     facts |= dict(zip(("low", "high"), trust.band(TOLD) or (), strict=False))
-    if default.config is not None:
-        facts["default"] = scores[ranked == graph.config_row[default.config]][0] / best - 1
     facts |= {
         f"{key}, {order}": means.loc[(0, order), key] for order in (MODEL, RULE) for key in ("tau", "top 1")
     }
     return finite(facts | {"rows": means.reset_index().to_dict("records")})
 
 
+def mean_rows(programs: dict[str, dict]) -> pd.DataFrame:
+    """Return the means over programs by number of known labels and order."""
+    rows = pd.DataFrame([row for own in programs.values() for row in own["rows"]]).astype({"expected": float})
+    rows["place"] = rows["order"].map([MODEL, DEFAULT, RULE, RIDGE, RANDOM].index)
+    return rows.groupby(["known", "place", "order"]).mean().reset_index().drop(columns="place")
+
+
+def figures(programs: dict[str, dict]) -> dict[str, str | float]:
+    """Return what ``fastslow rank`` prints, see :data:`fastslow_programs.ranking.advice.FIGURES`."""
+    top = mean_rows(programs).set_index(["known", "order"])["top 1"].round(4)
+    return {
+        "device": device_name(),
+        "programs": len(programs),
+        "measured": ADVISED,
+        "default": top[0, DEFAULT],
+        "first": top[0, MODEL],
+        "rule": top[0, RULE],
+        "first_learnt": top[ADVISED, MODEL],
+        "first_at_random": top[ADVISED, RANDOM],
+    }
+
+
 def make_page(programs: dict[str, dict]) -> str:
     """Return the tables of one kind of labels in Markdown."""
-    each = pd.DataFrame([{"program": name, **own} for name, own in programs.items()])
+    each = pd.DataFrame([{"program": name, **own} for name, own in programs.items()]).drop(columns="rows")
     each = each.astype(dict.fromkeys(("low", "high", "default"), float))
-    rows = pd.DataFrame([row for own in each.pop("rows") for row in own]).astype({"expected": float})
-    means = rows.groupby(["known", "order"], sort=False).mean().reset_index()
+    means = mean_rows(programs)
     first, tau = each[f"top 1, {MODEL}"] - each["default"], each[f"tau, {MODEL}"]
     counts = {
         "programs": len(each),
@@ -186,6 +216,8 @@ def main(arguments: list[str]) -> int:
             programs[name] = kept.part(name, lambda make=make: evaluate(make(), models, draws))
     programs = {name: own for name, own in programs.items() if own}
     print(f"## Labels: {options.labels}\n\n{make_page(programs)}")
+    if options.labels == DEVICE and not options.quick:
+        write_json(FIGURES, figures(programs))
     report.finish({"benchmark": "does_it_help", "environment": report.environment(), "programs": programs})
     return 0
 

@@ -132,8 +132,9 @@ def rank(
     Args:
         source: A competition file (npz), an HLO file, ``model.py:make``, or a function for ``jax.jit``.
         *arguments: Arguments of the function: arrays or ``jax.ShapeDtypeStruct``; nothing is computed.
-        known: Runtimes that you measured: a table or a CSV file with the columns ``config`` (position, from
-            0) and ``runtime``; repeated rows are repeated measurements.
+        known: Runtimes that you measured: a table or a CSV file with the columns ``id`` (of the ranking's
+            table; for an npz also ``config``, the position from 0) and ``runtime``; repeated rows are
+            repeated measurements.
         models: As returned by :func:`load_models`, or their path.
         out: Folder to write tables, figures and a page to; by default nothing is written.
         **settings: Settings of ``fastslow rank``, such as ``configs=5000``.
@@ -146,6 +147,7 @@ def rank(
         SettingsError: A setting is wrong, or a compiler is needed and not installed.
         DataError: The source is missing or broken, or the models do not fit.
     """
+    _refuse_run(settings)
     with _data_root(out) as data_root:
         measured = None
         if isinstance(known, str | Path):
@@ -177,6 +179,7 @@ def convert(source: AnySource, *arguments: Any, out: str | Path | None = None, *
     """
     with _data_root(out) as data_root:
         own = _settings(ConvertSettings, source, arguments, data_root=data_root, **settings)
+        own.require_read()
         return Converted(write_conversion(own) if out else make_program(own))
 
 
@@ -208,6 +211,7 @@ def tune(
     from fastslow_programs.tuning.settings import NO_RUN, TuneSettings
     from fastslow_programs.tuning.tune import complete_study
 
+    _refuse_run(settings)
     run = str(models) if models in (None, NO_RUN) else str(Path(models).expanduser().absolute())
     with _data_root(out) as data_root:
         own = _settings(
@@ -222,6 +226,12 @@ def tune(
         if out:
             write_result(study)
     return Tuned(study)
+
+
+def _refuse_run(settings: dict[str, Any]) -> None:
+    """Raise :class:`SettingsError` for a run that is named as a setting, as a command has it."""
+    if "run" in settings:
+        raise SettingsError(f"run: name it as models={settings['run']!r}, or read it with load_models()")
 
 
 @contextmanager

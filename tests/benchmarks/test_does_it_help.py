@@ -1,6 +1,8 @@
 """Regrets and taus of orders, by known labels; a program is compiled, measured and ranked."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ pytest.importorskip("jax", reason="jax is not installed (pip install -e '.[test]
 
 import does_it_help  # noqa: E402
 from fastslow.competition.catalog import TEST, get_collection  # noqa: E402
+from fastslow.core.files import read_json  # noqa: E402
 from fastslow.features.unseen import build_unseen  # noqa: E402
+from fastslow_programs.ranking.advice import FIGURES  # noqa: E402
 from fastslow_programs.ranking.models import Models  # noqa: E402
 from fastslow_programs.ranking.packaged import packaged_models  # noqa: E402
 from fastslow_programs.ranking.rules import best_rule  # noqa: E402
@@ -34,8 +38,10 @@ def test_an_order_is_scored_by_its_tau_and_by_what_its_first_ones_lose(models, t
     own = does_it_help.evaluate((program, np.stack([chooses] * 2)), models, 2)
     for row in (row for row in own["rows"] if row["order"] == does_it_help.RULE):
         assert row["tau"] > 0.8 and row["top 1"] == 0, "only ties are left to chance"
-    for row in own["rows"]:
-        assert 0 <= row["top 10"] <= row["top 5"] <= row["top 1"]
+    (default,) = [row for row in own["rows"] if row["order"] == does_it_help.DEFAULT]
+    assert default["top 1"] == own["default"] >= 0 and default["known"] == 0
+    for row in (row for row in own["rows"] if row is not default):
+        assert 0 == row["top 100"] <= row["top 10"] <= row["top 5"] <= row["top 1"] and 0 <= row["opa"] <= 1
         assert (row["expected"] is None) == (row["known"] == 0 or row["order"] != does_it_help.MODEL)
     assert own["ceiling"] == pytest.approx(1) and found["ceiling"] < 0.9
 
@@ -45,5 +51,31 @@ def test_a_function_is_measured_here_and_ranked(capsys):
     page, last = capsys.readouterr().out.rsplit("\n", 2)[:2]
     (program,) = json.loads(last)["programs"].values()
     assert program["configurations"] == 8 and program["trained on"] == "False"
-    assert {row["order"] for row in program["rows"]} == {"fastslow rank", "rule", "random"}
-    assert all(-1 <= row["tau"] <= 1 for row in program["rows"]) and "| products " in page
+    orders = {row["order"]: row for row in program["rows"]}
+    assert set(orders) == {"fastslow rank", "rule", "random", "default"}
+    assert orders.pop("default")["top 1"] == program["default"]
+    assert all(-1 <= row["tau"] <= 1 for row in orders.values()) and "| products " in page
+
+
+def cells(table):
+    """Return the rows of a table in Markdown, each as a dictionary."""
+    lines = [[cell.strip() for cell in line.strip("| ").split("|")] for line in table.strip().splitlines()]
+    return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
+
+
+def test_what_rank_says_of_a_device_is_in_the_table():
+    """The package's file of figures is made with the table's section of the device."""
+    said = read_json(FIGURES)
+    page = (Path(does_it_help.__file__).parent / "tables" / "does_it_help.md").read_text()
+    section = page.partition("## Labels: device")[2].partition("```")[0]
+    (counts,), means, each = (cells(table) for table in re.split(r"\n\n(?=\|)", section)[1:])
+    top = {(row["known"], row["order"]): float(row["top 1"]) for row in means}
+    found = {
+        "default": np.mean([float(row["default"]) for row in each]),
+        "first": top["0", "fastslow rank"],
+        "rule": top["0", "rule"],
+        "first_learnt": top["8", "fastslow rank"],
+        "first_at_random": top["8", "random"],
+    }
+    assert (said["programs"], said["measured"]) == (int(counts["programs"]), 8)
+    assert {name: said[name] for name in found} == pytest.approx(found, abs=0.001)

@@ -8,7 +8,7 @@ from fastslow_programs.commands import convert as convert_command
 from fastslow_programs.commands.convert import convert_program
 from fastslow_programs.program.convert import ConvertSettings
 from helpers.competition_files import npz_program
-from helpers.dot_module import small_module
+from helpers.dot_module import varied_module
 from helpers.workspace import environment
 
 
@@ -18,7 +18,7 @@ def home(tmp_path, monkeypatch):
     for name, value in environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
-    proto = HloProto(hlo_module=small_module(2))
+    proto = HloProto(hlo_module=varied_module(2))
     (tmp_path / "small.hlo.pb").write_bytes(proto.SerializeToString())
     return tmp_path
 
@@ -30,7 +30,7 @@ def test_what_was_found_is_written_and_printed(home, capsys):
     assert len(npz_program(npz, "layout").runtime) == 10
     said = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line[0] != "c")
     assert said["npz"] == str(npz) and said["picture"] == str(folder / "graph.png")
-    assert said["nodes"] == "10" and (folder / "graph.png").is_file() and (folder / "nodes.csv").is_file()
+    assert said["nodes"] == "12" and (folder / "graph.png").is_file() and (folder / "nodes.csv").is_file()
 
 
 @pytest.mark.parametrize(

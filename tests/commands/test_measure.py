@@ -13,13 +13,16 @@ from fastslow_programs.program.identity import identify  # noqa: E402
 from fastslow_programs.program.program_settings import ConvertSettings  # noqa: E402
 from fastslow_programs.ranking.known_runtimes import read_known  # noqa: E402
 from fastslow_programs.tuning.evaluators import ROUNDS  # noqa: E402
+from helpers.cases import cases  # noqa: E402
 
 TEXT = """
 ENTRY e {
   x = f32[64,128] parameter(0)
   w = f32[128,256] parameter(1)
   d = f32[64,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT r = f32[8,8,256] reshape(d)
+  f = f32[4,16,4,64] reshape(d)
+  t = f32[4,16,4,64] tanh(f)
+  ROOT r = f32[4,4,4,4,64] reshape(t)
 }
 """
 
@@ -30,14 +33,24 @@ def test_runtimes_are_known_to_a_ranking_of_a_larger_draw(tmp_path):
     settings = ConvertSettings(source=str(source), configs=5, data_root=str(tmp_path))
     facts = measure_program(settings)
     table = pd.read_csv(facts["table"])
-    assert table.groupby("config").size().tolist() == [ROUNDS] * 5 and facts["configurations"] == 5
+    assert table.groupby("id").size().tolist() == [ROUNDS] * 5 and facts["configurations"] == 5
     larger = make_program(settings.replace(configs=12))
-    known = read_known(facts["table"], len(larger.runtime), identify(larger))
-    assert np.array_equal(known["config"], table["config"]) and (known["runtime"] == table["runtime"]).all()
-    kept = make_program(settings.replace(cache=True)).known  # by what is imposed: operands count not
+    known = read_known(facts["table"], len(larger.runtime), identify(larger), of_file=False)
+    assert np.array_equal(known["config"], np.repeat(np.arange(5), ROUNDS))
+    assert (known["runtime"] == table["runtime"]).all()
+    kept = make_program(settings.replace(cache=True)).known
     assert sum(map(len, kept.values())) == 5 and str(facts["kept for rank and tune"]).endswith(".json")
     own = facts["unconstrained program, ns"]
     assert 0.2 * own < table["runtime"].median() < 5 * own
+
+
+@cases("setting", [{"label": True}, {"generation": "v4"}, {"collection": "layout:nlp:random"}])
+def test_what_a_measurement_does_not_read_is_refused(tmp_path, setting):
+    (tmp_path / "small.hlo").write_text(TEXT)
+    with pytest.raises(SettingsError, match=f"{next(iter(setting))}: .* has no effect on what this machine"):
+        measure_program(
+            ConvertSettings(source=str(tmp_path / "small.hlo"), data_root=str(tmp_path), **setting)
+        )
 
 
 def test_a_function_is_no_hlo_file(tmp_path):

@@ -5,13 +5,13 @@ import pytest
 
 from fastslow_programs.commands.rank import rank_program
 from fastslow_programs.ranking.settings import RankSettings
-from helpers.dot_module import small_module
+from helpers.dot_module import varied_module
 
 
 @pytest.fixture
 def dots(home, monkeypatch):
     """A home with a trained run as the working folder, a program in it."""
-    (home / "dots.pb").write_bytes(small_module(2).SerializeToString())
+    (home / "dots.pb").write_bytes(varied_module(2).SerializeToString())
     monkeypatch.chdir(home)
     return "dots.pb"
 

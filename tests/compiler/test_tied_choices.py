@@ -1,5 +1,6 @@
 """Tied choices of a program: which nodes share them, their defaults, and configurations drawn from them."""
 
+import itertools
 import random
 from collections import Counter
 
@@ -11,10 +12,12 @@ from fastslow_programs.compiler.layout_choices import (
     TiedChoice,
     default_configuration,
     draw_configuration,
+    imposable,
     layouts_of,
     mutate,
     tie,
 )
+from fastslow_programs.compiler.layout_constraints import constrain, is_default
 from fastslow_programs.compiler.layout_space import (
     INPUT,
     KERNEL,
@@ -157,3 +160,51 @@ def test_a_mutation_draws_each_choice_again_at_its_rate():
     # drawn again, a choice of n equal options stays as it is once in n; the operands' left option in one of 8
     expected = 0.4 * np.array([1 / 2, 7 / 8, 1 / 2, 1 / 2])
     assert np.abs(changed.mean(0) - expected).max() < 0.04
+
+
+def every_configuration(choices):
+    """Every configuration of choices."""
+    return itertools.product(*(range(len(choice.options)) for choice in choices))
+
+
+def known_defaults(module, seed):
+    """Return the nodes of a module with the compiler's own layouts, drawn at random."""
+    rng, names, defaults = random.Random(seed), operand_shapes(module), {}
+    for name, ranks in names.items():
+        defaults[name] = [rng.sample(range(rank), rank) for rank in ranks]
+    return configurable_nodes(module, defaults)
+
+
+def operand_shapes(module):
+    """Return the ranks of output and operands of every instruction, by name."""
+    found = {}
+    for computation in module.computations:
+        by_id = {i.id: i for i in computation.instructions}
+        for i in computation.instructions:
+            tensors = [i, *(by_id[number] for number in i.operand_ids)]
+            found[i.name] = [len(tensor.shape.dimensions) for tensor in tensors]
+    return found
+
+
+@cases("seed", [None, 0, 1, 2, 3])
+@cases("make", [rich_module, small_module])
+def test_configurations_that_the_compiler_cannot_tell_apart_are_one(make, seed):
+    """Against all configurations of the whole space, each put into the program for the compiler."""
+    module = make()
+    nodes = configurable_nodes(module) if seed is None else known_defaults(module, seed)
+
+    def program(configuration, choices):
+        layouts, taken = layouts_of(configuration, choices), {}
+        for node in nodes:  # a constraint on the compiler's own layout, without a barrier, changes nothing
+            own = (*layouts.get(node.node, ()), (), ())
+            roles = (0, 1) if node.opcode == "reshape" else (0,)
+            same = all(is_default(node, role, own[role]) for role in roles)
+            taken[node.node] = () if same else tuple(own[role] for role in roles)
+        return constrain(module, taken, nodes).SerializeToString(deterministic=True)
+
+    whole, left = tie(nodes), imposable(nodes)
+    programs = {program(configuration, whole) for configuration in every_configuration(whole)}
+    found = [program(configuration, left) for configuration in every_configuration(left)]
+    assert len(found) == len(set(found)), "two configurations are two programs"
+    assert set(found) == programs, "and none is lost"
+    assert program(default_configuration(left), left) == program(default_configuration(whole), whole)

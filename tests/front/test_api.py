@@ -12,7 +12,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.program.user_program import FunctionSource
 from helpers.competition_files import ROOT
-from helpers.dot_module import small_module
+from helpers.dot_module import varied_module
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def folder(tmp_path, monkeypatch):
     """A working folder with the repository's data and a program, where no run was trained."""
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "data").symlink_to(ROOT / "data")
-    (tmp_path / "work" / "program.pb").write_bytes(small_module(3).SerializeToString())
+    (tmp_path / "work" / "program.pb").write_bytes(varied_module(3).SerializeToString())
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path / "home"))
@@ -73,9 +73,9 @@ def test_wrong_arguments_are_refused(folder):
         (lambda: fastslow.load_models("nothing"), DataError, "nothing: no such folder"),
         (lambda: fastslow.load_models("."), DataError, "holds no finished ensemble"),
         (
-            lambda: fastslow.rank("program.pb", known=pd.DataFrame({"config": [10**6], "runtime": [1.0]})),
+            lambda: fastslow.rank("program.pb", known=pd.DataFrame({"config": [1], "runtime": [1.0]})),
             DataError,
-            "known: row 1 has config",
+            "known: names configurations by config alone.*Give the column id",
         ),
         (lambda: fastslow.rank("program.pb", known="none.csv"), DataError, r"none\.csv: no such file"),
     ):

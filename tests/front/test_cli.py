@@ -15,7 +15,7 @@ from fastslow.core.settings import Settings
 from fastslow.evaluation.compare import CompareSettings
 from fastslow.workflow.presets import SECTIONS
 from fastslow.workflow.published_presets import PUBLISHED
-from helpers.dot_module import small_module
+from helpers.dot_module import varied_module
 
 
 def load(entry):
@@ -138,7 +138,7 @@ def test_a_closed_pipe_ends_a_command_without_a_word():
 
 
 def test_json_alone_and_nothing_at_all(tmp_path, capsys):
-    (tmp_path / "a.pb").write_bytes(small_module().SerializeToString())
+    (tmp_path / "a.pb").write_bytes(varied_module().SerializeToString())
     words = ["convert", str(tmp_path / "a.pb"), "--json", "configs=3", f"data_root={tmp_path}"]
     assert cli.main(words) == 0
     said, aside = capsys.readouterr()

@@ -24,7 +24,7 @@ from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.workflow.steps import Plan
 from helpers.cases import cases
 from helpers.competition_files import ROOT
-from helpers.dot_module import small_module
+from helpers.dot_module import varied_module
 from helpers.workspace import environment
 from notebook_parameters import FOLDER, NOTEBOOKS, OWN_MODEL, code_cells, python, read, render, settings_class
 
@@ -171,7 +171,7 @@ def shown_by(name, **parameters):
 def own_home(finished, tmp_path_factory):
     """One copy of the finished home for all notebooks, which write folders of their own, ``alone``."""
     home = shutil.copytree(finished[0], tmp_path_factory.mktemp("notebooks") / "home")
-    (home / "small.pb").write_bytes(small_module(3).SerializeToString())
+    (home / "small.pb").write_bytes(varied_module(3).SerializeToString())
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(home).items():
             patch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""Small HLO modules: dots and reshapes; a loop, a convolution and a batched dot."""
+"""Small HLO modules: dots and reshapes, one with many configurations; a loop and a convolution."""
 
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, ModuleTuningData
 
@@ -25,6 +25,24 @@ def small_module(layers=1):
         last = add(main, "reshape", (2, 4, 4), last)
         last = add(main, "reshape", (8, 4), last)
     main.root_id = add(main, "tanh", (8, 4), last)
+    return module
+
+
+def varied_module(layers=1):
+    """Return a chain of dots, 2 x 3 by 4 x 4 by 4 x 4, each with two reshapes and a tanh between.
+
+    The compiler can be made to take 2 x 24 x 24 configurations: of the dots, and of both kinds of reshapes.
+    """
+    module = Module(name="varied", entry_computation_name="main", entry_computation_id=1)
+    main = module.computations.add(name="main", id=1)
+    last = add(main, "parameter", (2, 3, 4, 4))
+    for layer in range(layers):
+        weight = add(main, "parameter", (4, 4), parameter_number=1 + layer)
+        contract = {"lhs_contracting": [3], "rhs_contracting": [0]}
+        last = add(main, "dot", (2, 3, 4, 4), last, weight, dot=contract)
+        last = add(main, "tanh", (2, 3, 4, 2, 2), add(main, "reshape", (2, 3, 4, 2, 2), last))
+        last = add(main, "reshape", (2, 3, 4, 4), last)
+    main.root_id = add(main, "tanh", (2, 3, 4, 4), last)
     return module
 
 

@@ -27,6 +27,6 @@ class StubLabeller:
     def label(self, modules, title=""):
         if self.task:
             module = base64.b64encode(modules[0]).decode()
-            return [{"module": module, "layouts": {"dot.3": [[0, 1], [1, 0], [1, 0]]}}]
+            return [{"module": module, "layouts": {"dot.3": [[2, 3, 1, 0], [3, 2, 1, 0], [1, 0]]}}]
         refused = {"failure": "refused", "message": "no", "compiler": "libtpu 1", "topology": "v3"}
         return [refused if n % 3 == 1 else {"cycles": 100 + n} for n in range(len(modules))]

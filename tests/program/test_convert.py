@@ -17,7 +17,7 @@ from fastslow.features.build import build_graph
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.features.settings import FeatureSettings
 from fastslow.hlo.messages import Module
-from fastslow_programs.compiler.layout_choices import default_configuration, layouts_of, tie
+from fastslow_programs.compiler.layout_choices import default_configuration, imposable, layouts_of
 from fastslow_programs.compiler.layout_space import configurable_nodes, encode
 from fastslow_programs.compiler.libtpu import lower
 from fastslow_programs.program.convert import (
@@ -26,12 +26,13 @@ from fastslow_programs.program.convert import (
     summarise,
     write_conversion,
 )
+from fastslow_programs.program.identity import identify
 from fastslow_programs.program.program_tables import list_configurable
 from fastslow_programs.program.user_program import Source, dump_in
 from fastslow_programs.tuning.target import read_local
 from helpers.cases import cases
 from helpers.competition_files import npz_program
-from helpers.dot_module import add, measured_module, rich_module, small_module
+from helpers.dot_module import add, measured_module, small_module, varied_module
 from helpers.stub_labeller import StubLabeller
 
 compiler = pytest.mark.skipif(
@@ -47,7 +48,7 @@ def write(path, module):
 
 @pytest.fixture
 def source(tmp_path):
-    return write(tmp_path / "small.pb", small_module(3))
+    return write(tmp_path / "small.pb", varied_module(3))
 
 
 def settings_of(source, root, **more):
@@ -71,11 +72,12 @@ def test_the_file_is_one_of_the_competition(source, tmp_path):
     assert not file.runtime.any()
     with np.load(program.path, allow_pickle=False) as arrays:
         layouts = arrays["node_config_feat"]
-    # all nodes alike are tied: 2 outputs x 5 operands of the dots, 2 for each of two shapes of reshapes
-    assert layouts.shape == (2 * 5 * 2 * 2, 9, 18)
-    assert len(np.unique(layouts.reshape(len(layouts), -1), axis=0)) == len(layouts)
+    assert layouts.shape == (64, 9, 18)
+    assert len(np.unique(layouts[..., :6].reshape(len(layouts), -1), axis=0)) == 64, "outputs tell them apart"
     assert (layouts[:, 0::3] == layouts[:, :1]).all(), "the dots agree in every configuration"
-    assert layouts[0, 0].tolist() == [1, 0, *[-1] * 16], "the default comes first, row-major if not known"
+    operands = layouts[:, 0::3, 6:]
+    assert (operands == operands[0]).all(), "which cannot be imposed"
+    assert layouts[0, 0, :6].tolist() == [3, 2, -1, -1, -1, -1], "row-major is the default"
 
 
 def test_features_of_the_file_can_be_built_and_know_every_configured_tensor(source, tmp_path):
@@ -84,14 +86,14 @@ def test_features_of_the_file_can_be_built_and_know_every_configured_tensor(sour
     nodes = write_conversion(settings).nodes
     (program,) = list_programs(tmp_path, get_collection("layout:xla:random"), "test")
     graph, _ = build_graph(program, FeatureSettings(data_root=str(tmp_path), workers=1))
-    assert graph.num_configs == 40 and np.isfinite(graph.config_feat).all()
+    assert graph.num_configs == 64 and np.isfinite(graph.config_feat).all()
     file = npz_program(settings.npz, "layout")
     tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
     assert tensors.known.tolist() == [[True, True, node.opcode == "dot"] for node in nodes]
 
 
 def test_the_seed_alone_decides_what_is_drawn():
-    choices = tie(configurable_nodes(rich_module()))
+    choices = imposable(configurable_nodes(varied_module()))
     one, same, other = (draw_configurations(choices, 50, seed) for seed in (0, 0, 1))
     assert one == same and one != other and one[0] == default_configuration(choices)
     assert len(set(one)) == 50
@@ -102,28 +104,30 @@ def test_a_small_space_is_drawn_whole():
     module = small_module()
     del module.computations[0].instructions[3:]
     module.computations[0].root_id = 3
-    choices = tie(configurable_nodes(module))
-    rows = draw_configurations(choices, 100, 0)
-    # the output both ways; the operands both ways, or left to the compiler
-    assert len(rows) == 2 * (2 * 2 + 1)
+    rows = draw_configurations(imposable(configurable_nodes(module)), 100, 0)
+    assert len(rows) == 2, "the output both ways; operands cannot be imposed"
     scalar = add(module.computations[0], "constant", ())
     add(module.computations[0], "reshape", (), scalar)
     node = configurable_nodes(module)[-1]  # it has no choice
     assert node.node == scalar
-    assert draw_configurations(tie([node]), 10, 0) == [(0,)]
+    assert draw_configurations(imposable([node]), 10, 0) == [(0,)]
 
 
 def test_a_folder_has_a_picture_and_tables_of_what_was_found(source, tmp_path):
     conversion = write_conversion(settings_of(source, tmp_path))
     summary = summarise(conversion)
-    assert summary["nodes"] == 14 and summary["configurable nodes"] == 9 and summary["computations"] == 1
-    assert summary["possible configurations"] == f"10^{np.log10(40):.1f}"
+    assert summary["nodes"] == 17 and summary["configurable nodes"] == 9 and summary["computations"] == 1
+    assert summary["possible configurations"] == f"10^{np.log10(2 * 24 * 24):.1f}"
     first, second = list_configurable(conversion.module, conversion.nodes).to_dict("records")[:2]
     assert first["name"] == "dot.3" and first["node"] == 2
-    assert [first[role] for role in ("output", "input", "kernel")] == ["f32[8,4]", "f32[8,4]", "f32[4,4]"]
-    assert [second[role] for role in ("output", "input")] == ["f32[2,4,4]", "f32[8,4]"]
+    assert [first[role] for role in ("output", "input", "kernel")] == [
+        "f32[2,3,4,4]",
+        "f32[2,3,4,4]",
+        "f32[4,4]",
+    ]
+    assert [second[role] for role in ("output", "input")] == ["f32[2,3,4,2,2]", "f32[2,3,4,4]"]
     assert [first[f"{role}_layouts"] for role in ("output", "input", "kernel")] == [2, 2, 2]
-    assert (second["output_layouts"], second["kernel"], second["kernel_layouts"]) == (2, "", 0)
+    assert (second["output_layouts"], second["kernel"], second["kernel_layouts"]) == (24, "", 0)
     folder = tmp_path / "programs" / "small"
     assert (folder / "graph.png").read_bytes().startswith(b"\x89PNG")
     assert len((folder / "nodes.csv").read_text().splitlines()) == 1 + 9
@@ -136,7 +140,7 @@ def test_settings_reach_the_file_and_a_program_that_is_converted_again_replaces_
     write_conversion(settings)
     assert settings.npz.parent == get_collection("layout:nlp:default").folder(tmp_path, "test")
     assert settings.npz.stem == "other" and len(npz_program(settings.npz, "layout").runtime) == 5
-    write(source, small_module(1))
+    write(source, varied_module(1))
     write_conversion(settings)
     assert len(npz_program(settings.npz, "layout").node_config_ids) == 3
 
@@ -156,18 +160,37 @@ def test_an_hlo_file_is_labelled_from_the_compilers_own_layouts(source, tmp_path
     monkeypatch.setattr("fastslow_programs.program.program_settings.Labeller", StubLabeller)
     monkeypatch.setattr("fastslow_programs.program.user_program.require_compiler", lambda: None)
     conversion = write_conversion(settings_of(source, tmp_path, configs=8, label=True))
-    choices = tie(conversion.nodes)
-    assert {(2,), (6, 10)} < {c.nodes for c in choices}, "its default sets one dot apart"
+    choices = imposable(conversion.nodes)
+    assert {(2,), (7, 12)} < {c.nodes for c in choices}, "its default sets one dot apart"
     drawn = [layouts_of(c, choices) for c in draw_configurations(choices, 8, 0)]
     kept = [n for n in range(8) if n % 3 != 1]
     rows = np.stack([encode(drawn[n], conversion.nodes) for n in kept])
     assert np.array_equal(conversion.arrays["node_config_feat"], rows), "refused ones are dropped"
     assert conversion.arrays["config_runtime"].tolist() == [100 + n for n in kept]
     assert summarise(conversion)["labels"].endswith("; 3 of 8 configurations have none (3 refused: no)")
-    assert rows[0, 0, :2].tolist() == [0, 1], "the compiler's own first"
+    assert rows[0, 0, :2].tolist() == [2, 3], "the compiler's own first"
     named = npz_program(conversion.path, "layout").default_layouts.reshape(len(rows[0]), -1)
-    assert named[0, :2].tolist() == [0, 1] and (named[1:] == -1).all(), "and named"
+    assert named[0, :2].tolist() == [2, 3] and (named[1:] == -1).all(), "and named"
     assert DEFAULTS not in write_conversion(settings_of(source, tmp_path)).arrays, "an HLO file does not tell"
+
+
+def test_an_identity_does_not_depend_on_what_is_known_of_the_compiler(source, tmp_path, monkeypatch):
+    """The compiler's own layouts change the options of operands, the ties of nodes and so every position."""
+    plain = write_conversion(settings_of(source, tmp_path, configs=1152))
+    monkeypatch.setattr("fastslow_programs.program.program_settings.Labeller", StubLabeller)
+    monkeypatch.setattr("fastslow_programs.program.user_program.require_compiler", lambda: None)
+    labelled = write_conversion(settings_of(source, tmp_path, configs=200, label=True, name="labelled"))
+    named = [
+        {
+            row[:, :6].tobytes(): own
+            for row, own in zip(p.arrays["node_config_feat"], identify(p), strict=True)
+        }
+        for p in (plain, labelled)
+    ]
+    both = named[0].keys() & named[1].keys()
+    assert len(both) > 20 and all(named[0][outputs] == named[1][outputs] for outputs in both)
+    assert len({*named[0].values(), *named[1].values()}) == len(named[0].keys() | named[1].keys())
+    np.testing.assert_array_equal(identify(npz_program(plain.path, "layout")), identify(plain))
 
 
 def test_a_file_without_measured_runs_has_none_to_take(source, tmp_path):
@@ -276,7 +299,7 @@ def test_a_jax_function_is_taken_before_layouts_are_assigned(model, tmp_path):
     assert opcodes["parameter"] == 2 and opcodes["tanh"] == 1 and opcodes["reshape"] >= 1
     assert opcodes.get("dot", 0) + opcodes.get("convolution", 0) == 1
     assert not {"fusion", "copy"} & opcodes.keys()
-    assert len(npz_program(conversion.path, "layout").runtime) == 20
+    assert len(npz_program(conversion.path, "layout").runtime) == 4
     assert all(node.default for node in conversion.nodes), "the compiler's own layouts are known"
 
 

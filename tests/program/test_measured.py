@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from fastslow_programs.compiler.layout_choices import draw_configuration, layouts_of, tie
-from fastslow_programs.compiler.layout_constraints import is_imposed
+from fastslow_programs.compiler.layout_choices import draw_configuration, imposable, layouts_of
 from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.program import measured
 from fastslow_programs.program.measured import Measured, find_measured
@@ -18,7 +17,7 @@ from helpers.stub_labeller import StubLabeller
 
 MODULE = rich_module()
 NODES = configurable_nodes(MODULE)
-CHOICES = tie(NODES)
+CHOICES = imposable(NODES)
 
 
 def kept(folder, evaluator="compiler v3 1", module=MODULE):
@@ -27,11 +26,10 @@ def kept(folder, evaluator="compiler v3 1", module=MODULE):
 
 @pytest.fixture
 def values():
-    """Six configurations whose operands are as by default, and their layouts."""
+    """Six configurations and their layouts."""
     found, rng = {}, random.Random(0)
     while len(found) < 6:
-        options = draw_configuration(CHOICES, rng)
-        own = tuple(o if is_imposed(c.roles) else c.default for o, c in zip(options, CHOICES, strict=True))
+        own = draw_configuration(CHOICES, rng)
         found[own] = layouts_of(own, CHOICES)
     return found
 

@@ -1,12 +1,14 @@
 """A module is simplified as the compiler does before layout assignment."""
 
 import numpy as np
+import pytest
 
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
+from fastslow.hlo.reader import read_hlo
 from fastslow_programs.program.simplify import simplify
 from helpers.cases import cases
-from helpers.dot_module import add, rich_module, small_module
+from helpers.dot_module import add, varied_module
 
 CONTRACT = {"dot": {"lhs_contracting": [1], "rhs_contracting": [0]}}
 
@@ -27,14 +29,57 @@ def module(form):
         if form == "calls":
             last = add(main, "call", (8, 8), last, weight, called_computation_ids=[2])
             continue
-        if form == "nothing":
-            last = add(main, "transpose", (8, 8), add(main, "reshape", (8, 8), last), dimensions=[0, 1])
+        if form in NOTHING:
+            last = NOTHING[form](main, last)
         last = add(main, "tanh", (8, 8), add(main, "dot", (8, 8), last, weight, **CONTRACT))
-    main.root_id = add(main, "reshape", (8, 8), last) if form == "nothing" else last
+    main.root_id = last
     return own
 
 
-@cases("form", ["nothing", "calls"])
+def pair(main, last):
+    """The second part of a tuple, and a tuple of it alone."""
+    both = add(main, "tuple", (), add(main, "tanh", (8, 8), last), last)
+    part = add(main, "get-tuple-element", (8, 8), both, tuple_index=1)
+    return add(main, "get-tuple-element", (8, 8), add(main, "tuple", (), part))
+
+
+def dead(main, last):
+    """A dot, a reshape of it and a loop over that: nobody uses them."""
+    product = add(main, "dot", (8, 8), last, last, **CONTRACT)
+    add(main, "while", (64,), add(main, "reshape", (64,), product))
+    return last
+
+
+def turned(main, last):
+    """Three transposes that bring every dimension back."""
+    for sizes, order in (((8, 2, 4), [2, 0, 1]), ((4, 8, 2), [2, 0, 1]), ((2, 4, 8), [2, 0, 1])):
+        last = add(main, "transpose", sizes, last, dimensions=order)
+    return last
+
+
+NOTHING = {
+    "reshape": lambda main, last: add(main, "reshape", (8, 8), last),
+    "transpose": lambda main, last: add(main, "transpose", (8, 8), last, dimensions=[0, 1]),
+    "there and back": lambda main, last: add(main, "reshape", (8, 8), add(main, "reshape", (64,), last)),
+    "three reshapes": lambda main, last: add(
+        main, "reshape", (8, 8), add(main, "reshape", (2, 32), add(main, "reshape", (64,), last))
+    ),
+    "turned": lambda main, last: add(
+        main, "reshape", (8, 8), turned(main, add(main, "reshape", (2, 4, 8), last))
+    ),
+    "copies": lambda main, last: add(main, "copy", (8, 8), add(main, "copy", (8, 8), last)),
+    "convert": lambda main, last: add(main, "convert", (8, 8), last),
+    "bitcast": lambda main, last: add(main, "bitcast", (8, 8), last),
+    "bitcast-convert": lambda main, last: add(main, "bitcast-convert", (8, 8), last),
+    "broadcast": lambda main, last: add(main, "broadcast", (8, 8), last, dimensions=[0, 1]),
+    "slice": lambda main, last: add(main, "slice", (8, 8), last),
+    "concatenate": lambda main, last: add(main, "concatenate", (8, 8), last, dimensions=[1]),
+    "a part of a tuple": pair,
+    "dead": dead,
+}
+
+
+@cases("form", [*NOTHING, "calls"])
 def test_what_does_nothing_leaves_the_graph_of_the_program_without_it(form):
     found, wanted = graph_arrays(simplify(module(form))), graph_arrays(module("plain"))
     assert len(graph_arrays(module(form))["node_opcode"]) > len(wanted["node_opcode"])
@@ -44,8 +89,70 @@ def test_what_does_nothing_leaves_the_graph_of_the_program_without_it(form):
     assert len(set(names)) == len(names)
 
 
-@cases("make", [rich_module, small_module])
+def test_a_reshape_in_a_call_undoes_one_before_it():
+    own = Module(name="m", entry_computation_name="main", entry_computation_id=9)
+    inner = own.computations.add(name="inner", id=1)
+    inner.root_id = add(inner, "reshape", (8, 8), add(inner, "parameter", (64,)))
+    main = own.computations.add(name="main", id=9)
+    flat = add(main, "reshape", (64,), add(main, "parameter", (8, 8)))
+    main.root_id = add(main, "tanh", (8, 8), add(main, "call", (8, 8), flat, called_computation_ids=[1]))
+    (left,) = simplify(own).computations
+    assert [i.opcode for i in left.instructions] == ["parameter", "tanh"]
+
+
+def looped():
+    """Return a module whose result is that of a loop, which calls two computations."""
+    own = varied_module()
+    main = own.computations[0]
+    for number in (5, 6):
+        called = own.computations.add(name=f"called {number}", id=number)
+        called.root_id = add(called, "tanh", (2, 3, 4, 4), add(called, "parameter", (2, 3, 4, 4)))
+    main.root_id = add(main, "while", (2, 3, 4, 4), main.root_id, called_computation_ids=[5, 6])
+    return own
+
+
+@cases("make", [varied_module, looped])
 def test_nothing_else_is_changed(make):
     """Reshapes and transposes that move something, and computations that a loop calls."""
     before = make()
     assert simplify(before) == make() == before
+
+
+def test_what_only_dead_code_calls_goes_with_it():
+    own = looped()
+    own.computations[0].root_id = 1
+    (left,) = simplify(own).computations
+    assert [i.opcode for i in left.instructions] == ["parameter", "parameter"], "parameters stay"
+
+
+TEXT = """HloModule m
+inner { ROOT p = f32[8] parameter(0) }
+sends {
+  x = f32[8] parameter(0)
+  t = token[] after-all()
+  o = token[] outfeed(x, t)
+  ROOT y = f32[8] add(x, x)
+}
+ENTRY main {
+  x = f32[8] parameter(0)
+  unused = f32[8] parameter(1)
+  pure = f32[8] custom-call(x), custom_call_target="pure"
+  told = f32[8] custom-call(x), custom_call_target="told", custom_call_has_side_effect=true
+  first = f32[8] copy(x)
+  second = f32[8] negate(x), control-predecessors={first}
+  idle = f32[8] call(x), to_apply=inner
+  c = pred[] constant(true)
+  sent = f32[8] conditional(c, x, x), true_computation=sends, false_computation=sends
+  ROOT z = f32[8] tanh(x)
+}
+"""
+
+
+def test_what_has_an_effect_stays_though_nobody_uses_its_value(tmp_path):
+    pytest.importorskip("jaxlib", reason="jaxlib reads the text of HLO")
+    (tmp_path / "m.hlo").write_text(TEXT)
+    found = simplify(read_hlo(tmp_path / "m.hlo").module)
+    names = {c.name: [i.name for i in c.instructions] for c in found.computations}
+    left = {"x", "unused", "told", "first", "second", "c", "sent", "z"}
+    assert {name.partition(".")[0] for name in names["main"]} == left
+    assert set(names) == {"sends", "main"} and len(names["sends"]) == 4

@@ -186,6 +186,9 @@ BAD = [
     ("config,runtime\n,1\n", "row 1 has config nothing"),
     ("config,runtime\n1,2\n1,2,3,4\n", "line 3 has 4 cells, the header 2"),
     ("config,runtime,config\n0,1,2\n", "has the column config twice"),
+    ("config,runtime,note\n0,1,x\n", "has the unknown column note. Write"),
+    ("config;runtime\n0;1\n", "separated by a semicolon, a comma is wanted"),
+    ("config\truntime\n0\t1\n", "separated by a tab, a comma is wanted"),
 ]
 
 
@@ -200,7 +203,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path, text, said):
 
 def test_known_files_are_read(tmp_path):
     path = tmp_path / "measured.csv"
-    path.write_text("runtime, config, note\n2.5, 3, x\n1e3, 0, y\n2.75, 3, z\n")
+    path.write_text("runtime, config, round\n2.5, 3, 0\n1e3, 0, 0\n2.75, 3, 1\n")
     known = read_known(path, 4)
     assert known["config"].tolist() == [3, 0, 3] and known["runtime"].tolist() == [2.5, 1000.0, 2.75]
     with pytest.raises(DataError, match="no such file"):
@@ -219,3 +222,42 @@ def test_known_files_are_read(tmp_path):
         read_known(path, 4)
     with pytest.raises(DataError, match="row 1 has config True"):
         check_known(pd.DataFrame({"config": [True], "runtime": [1.0]}), 4)
+
+
+IDS = np.array(["c0", "c1", "c2", "c1"])  # the second and the last one are equal
+
+
+def named(**columns):
+    return pd.DataFrame({"runtime": 1.0, **columns})
+
+
+@cases(
+    "given, said",
+    [
+        (named(config=[0, 2], id=["c0", "c1"]), "row 2 has config 2 and id c1, which are two configurations"),
+        (named(config=[9], id=["c1"]), "row 1 has config 9 and id c1"),
+        (named(config=[""], id=["c1"]), "row 1 has config nothing and id c1"),
+        (named(config=[0.5], id=["c0"]), "row 1 has config 0.5 and id c0"),
+    ],
+)
+def test_a_position_and_an_identity_that_contradict_each_other_are_refused(given, said):
+    with pytest.raises(DataError, match=said):
+        check_known(given, 4, ids=IDS)
+
+
+def test_an_identity_names_a_configuration_and_a_position_only_one_of_a_file():
+    both = named(config=["3", "1"], id=["c1", "c1"])
+    assert check_known(both, 4, ids=IDS)["config"].tolist() == [1, 1], "equal configurations are one"
+    assert check_known(named(id=["c2"]), 4, ids=IDS, of_file=False)["config"].tolist() == [2]
+    assert check_known(named(config=[2]), 4, ids=IDS)["config"].tolist() == [2]
+    with pytest.raises(DataError, match="by config alone.*Give the column id"):
+        check_known(named(config=[2]), 4, ids=IDS, of_file=False)
+
+
+def test_a_header_of_many_columns_is_read_in_no_time(tmp_path):
+    """Where each column is counted among all, this test takes a minute."""
+    names = ["config", "runtime", *(f"c{n}" for n in range(60_000))]
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join(names) + "\n" + ",".join("1" for _ in names) + "\n")
+    with pytest.raises(DataError, match="has the unknown column c0, c1, c2, c3, c4 and 59995 more"):
+        read_known(path, 4)

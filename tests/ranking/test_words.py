@@ -6,15 +6,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fastslow.core.files import read_json
 from fastslow_programs.program.default import Default
+from fastslow_programs.ranking.advice import FIGURES, advise
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.named_choices import NamedChoice
-from fastslow_programs.ranking.result import Imposed, Ranking, make_table
+from fastslow_programs.ranking.result import Ranking, make_table
 from fastslow_programs.ranking.rules import Rule, best_rule
 from fastslow_programs.ranking.trust import Trust
 
 
-def ranking(imposed=(0, 1), known=True):
+def ranking(known=True, **more):
     """All combinations of three choices: the first decides, the second helps, the third does not."""
     values = np.array([(a, b, c) for a in (0, 1) for b in (0, 1) for c in (0, 1)] * 20)
     rng = np.random.default_rng(0)
@@ -26,21 +28,19 @@ def ranking(imposed=(0, 1), known=True):
     members = {"gnn-x-s0": prediction, "ranker-x-s0": -prediction}
     table = make_table(prediction, members, np.zeros(len(values)), {})
     weights = {"gnn-x-s0": 0.5, "ranker-x-s0": 0.5}
-    bound = Imposed(3, len(imposed), frozenset(imposed), table)
     rule = Rule("copies, ascending", 0.7, 0.8, prediction)
     own = effects(choices, prediction)
-    return Ranking(
-        "p", "r", "m", table, weights, choices, own, Default(0, "configuration 0"), imposed=bound, rule=rule
-    )
+    default = Default(0, "configuration 0")
+    return Ranking("p", "r", "m", table, weights, choices, own, default, rule=rule, **more)
 
 
-def test_changes_are_the_sure_and_imposable_ones_fastest_first():
+def test_changes_are_the_sure_ones_fastest_first():
     assert ranking().changes()["where"].tolist() == ["first: output", "second: output"]
-    assert ranking([1]).changes()["where"].tolist() == ["second: output"]
     words = ranking().words()
     change = [sentence for sentence in words if sentence.startswith("to change: ")]
     assert change[0].startswith("to change: first: output {0,1} instead of {1,0}, 50 points faster")
-    assert [w for w in ranking([]).words() if w.startswith("to change")][0].startswith("to change: nothing")
+    same = replace(ranking(), effects=ranking().effects.assign(effect=1.0))
+    assert [w for w in same.words() if w.startswith("to change")][0].startswith("to change: nothing")
     assert "to change: no advice, since the compiler's default is not known" in ranking(known=False).words()
 
 
@@ -102,3 +102,40 @@ def test_the_rule_is_read_from_the_records_of_a_manifest_and_not_from_its_words(
     np.testing.assert_array_equal(rule.prediction, -(values[:, 0] + values[:, 1]))
     run.manifest["baselines"] = {"z": ridge}
     assert best_rule(run, graphs, "p") is None
+
+
+def test_what_is_advised_while_nothing_is_known_is_not_contradicted():
+    """The figures are those of the package's file, and no sentence says to change what is to be kept."""
+    figures = read_json(FIGURES)
+    own = ranking(advice=advise("How: measure."))
+    keep, gain = own.words()[2:4]
+    assert keep.startswith("to keep: the compiler's default, while no runtime is known. On ")
+    for name in ("default", "first", "rule"):
+        assert f"{figures[name]:.1%}" in keep
+    assert f"measure {figures['measured']} configurations" in gain and gain.endswith(" How: measure.")
+    for name in ("first_learnt", "first_at_random"):
+        assert f"{figures[name]:.1%}" in gain
+    assert not any(said.startswith("to change: first") for said in own.words())
+    assert any(said.startswith("to measure first: first: output {0,1} instead") for said in own.words())
+    trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), [])
+    (sure,) = [said for said in replace(own, trust=trust).words() if said.startswith("sure: ")]
+    assert sure.endswith("by labels like those that the models learned")
+
+
+def test_the_scores_of_a_file_with_runtimes_are_those_of_every_pair_and_every_k():
+    rng = np.random.default_rng(5)
+    runtime, prediction = rng.integers(50, 90, 150), rng.permutation(150).astype(float)
+    table = make_table(prediction, {}, runtime, {})
+    own = replace(ranking(), table=table)
+    order = sorted(range(150), key=lambda config: prediction[config])
+    pairs = [(a, b) for a in range(150) for b in range(150) if runtime[a] < runtime[b]]
+    right = sum(prediction[a] < prediction[b] for a, b in pairs)
+    scores = own.scores()
+    assert scores["opa"] == pytest.approx(right / len(pairs))
+    every = 150 * 149 / 2
+    assert scores["tau"] == pytest.approx((2 * right - len(pairs)) / (len(pairs) * every) ** 0.5)
+    slower = [min(runtime[c] for c in order[:k]) / min(runtime) - 1 for k in (1, 5, 10, 100)]
+    assert [scores[f"top_{k}_error"] for k in (1, 5, 10, 100)] == pytest.approx(slower)
+    said = ", ".join(f"{s:.1%} of the first {k}" for s, k in zip(slower, (1, 5, 10, 100), strict=True))
+    assert f"slowdown: {said}" in own.words() and f"ordered pair accuracy: {scores['opa']:.3f}" in own.words()
+    assert ranking().scores() == {} and not any("slowdown" in said for said in ranking().words())

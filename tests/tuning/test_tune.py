@@ -22,7 +22,7 @@ from fastslow_programs.tuning.target import read_target
 from fastslow_programs.tuning.tune import complete_study
 from helpers.cases import cases
 from helpers.competition_files import layout_arrays, tile_arrays, write_npz
-from helpers.dot_module import add, measured_module, small_module
+from helpers.dot_module import add, measured_module, varied_module
 from helpers.stub_labeller import StubLabeller
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
@@ -39,7 +39,7 @@ def npz(tmp_path):
 @pytest.fixture
 def dots(tmp_path):
     path = tmp_path / "dots.pb"
-    path.write_bytes(small_module(3).SerializeToString())
+    path.write_bytes(varied_module(3).SerializeToString())
     return path
 
 
@@ -98,7 +98,7 @@ def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, t
     assert best["value"] == 1 and set(best["options"]) == {0} and best["program"] == "dots"
     default, own = ((folder / f"{name}.hlo.pb").read_bytes() for name in ("default", "best"))
     assert HloProto.FromString(own).hlo_module == study.target.module_of(study.history.best[0].codes)
-    assert HloProto.FromString(default).hlo_module.name == "small"
+    assert HloProto.FromString(default).hlo_module.name == "varied"
     table = list_evaluations(study)
     assert len(table) == len(study.history) and table["best"].iloc[-1] == 1
     assert (folder / "curve.png").is_file()

@@ -20,14 +20,17 @@ from fastslow_programs.program.measured import Measured
 from fastslow_programs.program.program_settings import ConvertSettings
 from fastslow_programs.tuning.target import read_local
 
+_UNREAD = dict.fromkeys(
+    ("label", "collection", "generation"), ("on what this machine measures", "convert the program")
+)
 _BATCH = 8  # configurations that are compiled and timed together
 
 
 def measure_program(settings: ConvertSettings) -> dict[str, Any]:
     """Measure configurations of an HLO file, write a table of their runtimes, and print where it is.
 
-    A row of the table is a configuration in a round: ``config`` (position in the draw), ``id``, ``round`` and
-    ``runtime`` in nanoseconds. It is the time over the unconstrained program's in the same round, times the
+    A row of the table is a configuration in a round: ``id``, as in a ranking, ``round`` and ``runtime`` in
+    nanoseconds. It is the time over the unconstrained program's in the same round, times the
     median of the latter, so a machine that becomes slower in between changes no order.
 
     Raises:
@@ -35,6 +38,7 @@ def measure_program(settings: ConvertSettings) -> dict[str, Any]:
         DataError: As :func:`make_program`; or no configuration runs.
     """
     settings = settings.from_working_folder("source", "data_root")
+    settings.require_defaults(settings.unread_by_source() | _UNREAD)
     source = settings.origin
     if source.function:
         remedy = "write jax.jit(function).lower(...).compiler_ir('hlo').as_hlo_text() into one"
@@ -55,7 +59,7 @@ def measure_program(settings: ConvertSettings) -> dict[str, Any]:
     kept.add(zip([drawn[number] for number in sound], np.median(ratios[:, sound], 0).tolist(), strict=True))
     runtime = ratios * own
     config, number = np.nonzero(~np.isnan(runtime.T))
-    columns = {"config": config, "id": identify(program)[config], "round": number}
+    columns = {"id": identify(program)[config], "round": number}
     path = kept.path.with_name(f"{settings.program}.csv")
     with atomic_path(path) as temporary:
         pd.DataFrame(columns | {"runtime": runtime.T[config, number]}).to_csv(temporary, index=False)

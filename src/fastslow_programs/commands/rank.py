@@ -5,7 +5,7 @@ from typing import Any
 
 from fastslow_programs.commands.facts import print_facts
 from fastslow_programs.program.user_program import Source
-from fastslow_programs.ranking.rank import EFFECTS, ENDS, IMPOSED, PAGE, TABLE, rank_source, write_ranking
+from fastslow_programs.ranking.rank import EFFECTS, ENDS, PAGE, TABLE, rank_source, write_ranking
 from fastslow_programs.ranking.runs import describe_run
 from fastslow_programs.ranking.settings import RankSettings
 
@@ -35,11 +35,10 @@ def rank_program(settings: RankSettings) -> dict[str, Any]:
     print(*ranking.words()[1:], "", sep="\n")
     table = ranking.table
     print(table[[name for name in _SHOWN if name in table]].head(_ROWS).to_string(index=False), "\n")
-    if ranking.imposed:
-        print(ranking.imposed.table.head(_ROWS).to_string(index=False), "\n")
-    files = {"ranking": TABLE, "effects of the choices": EFFECTS, "what can be imposed": IMPOSED}
-    files |= {"fastest and slowest": ENDS, "page with figures": PAGE}
-    written = {what: folder / name for what, name in files.items() if (folder / name).is_file()}
+    files = {"ranking": TABLE, "effects of the choices": EFFECTS, "fastest and slowest": ENDS}
+    files |= {"page with figures": PAGE}
+    written = {what: folder / name for what, name in files.items()}
     print_facts(written)
     found = {"found": ranking.words(), "trust": ranking.trust and ranking.trust.facts()}
+    found["scores"] = ranking.scores()
     return {**found, "table": json.loads(table.to_json(orient="records")), **written}

@@ -4,16 +4,20 @@ Convolutions and dots that agree in opcode, in the options of each tensor and in
 of each tensor share one choice per tensor; reshapes that agree in their options share one choice. Read off
 the public files, whose groups of columns (:mod:`fastslow.competition.tied_choices`) this rule gives; where a
 file does not name the compiler's default, its commonest layout is taken for it.
+
+The compiler does not take all of them (:func:`fastslow_programs.compiler.layout_constraints.taken`). A user's
+program has the choices of :func:`imposable`, in which any two configurations are two programs.
 """
 
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fastslow.competition.layouts import ROLES
 from fastslow.competition.schema import DEFAULTS
-from fastslow_programs.compiler.layout_constraints import is_default
+from fastslow_programs.compiler.layout_constraints import is_default, taken
 from fastslow_programs.compiler.layout_space import ConfigurableNode, Layout, Layouts, NodeChoice, encode
 
 Configuration = tuple[int, ...]
@@ -51,6 +55,28 @@ def tie(nodes: list[ConfigurableNode]) -> list[TiedChoice]:
         for group in alike.values()
         for choice in group[0].choices
     ]
+
+
+def imposable(nodes: list[ConfigurableNode]) -> list[TiedChoice]:
+    """Return the tied choices of a program, with options that differ in what the compiler takes.
+
+    :func:`tie` gives them with more options. Of options that make the same program only one is left, the
+    default where it is among them. So a choice of operands of convolutions or dots has only its default.
+    """
+    by_number = {node.node: node for node in nodes}
+    return [_imposable(choice, [by_number[number] for number in choice.nodes]) for choice in tie(nodes)]
+
+
+def _imposable(choice: TiedChoice, nodes: Sequence[ConfigurableNode]) -> TiedChoice:
+    places: dict[tuple, int] = {}  # of what the compiler takes, the option that is left
+    for place in (choice.default, *range(len(choice.options))):
+        layouts: list[Layout] = [()] * len(ROLES)
+        for role, layout in zip(choice.roles, choice.options[place], strict=True):
+            layouts[role] = layout
+        places.setdefault(tuple(taken(node, layouts) for node in nodes), place)
+    left = sorted(places.values())
+    options = tuple(choice.options[place] for place in left)
+    return replace(choice, options=options, default=left.index(choice.default))
 
 
 def _defaults(node: ConfigurableNode) -> tuple[tuple[bool, ...], ...]:

@@ -53,9 +53,24 @@ def _rewrite(module: Module, layouts: Layouts, nodes: list[ConfigurableNode], bi
     return rewritten
 
 
-def is_imposed(roles: Sequence[int]) -> bool:
-    """Return whether a choice of these tensors is imposed; others are left to the compiler."""
-    return OUTPUT in roles
+def taken(node: ConfigurableNode, layouts: Sequence[Layout]) -> tuple[Layout, ...]:
+    """Return what the compiler is made to take of the layouts of a node.
+
+    Two configurations that agree in this at every node are one program to it. The operands of convolutions
+    and dots are left to the compiler, and a layout of its own is as good as none.
+
+    Args:
+        node: The node.
+        layouts: Of output, input and kernel; missing ones are left to the compiler.
+
+    Returns:
+        The layout of the output, and of a reshape of the operand too; nothing where all of these are the
+        compiler's own.
+    """
+    output, operand = (*layouts, (), ())[:2]
+    bound = {OUTPUT: output, INPUT: operand} if node.opcode == "reshape" else {OUTPUT: output}
+    by_default = all(is_default(node, role, layout) for role, layout in bound.items())
+    return () if by_default else tuple(bound.values())
 
 
 def is_default(node: ConfigurableNode, role: int, layout: Layout) -> bool:
@@ -106,17 +121,15 @@ class _Edit:
     def bind(self, instruction: Instruction, node: ConfigurableNode, layouts: tuple[Layout, ...]) -> None:
         """Append a configurable instruction with constraints on its output and on a reshape's operand."""
         output, operand = (*layouts, (), ())[:2]
-        is_reshape = node.opcode == "reshape"
-        bound = {OUTPUT: output, INPUT: operand} if is_reshape else {OUTPUT: output}
-        by_default = all(is_default(node, role, layout) for role, layout in bound.items())
+        is_reshape, bound = node.opcode == "reshape", taken(node, layouts)
         self._read_moved(instruction)
-        if is_reshape and not by_default:
+        if is_reshape and bound:
             source = self._constraint(self._by_id[instruction.operand_ids[0]], default_layout(node, INPUT))
             instruction.operand_ids[0] = self._constraint(self._barrier(source), operand).id
         self._append(instruction)
         if output:
             last = self._constraint(instruction, output)
-            if not by_default:
+            if bound:
                 last = self._barrier(last)
                 if is_reshape:
                     last = self._constraint(last, default_layout(node, OUTPUT))

@@ -35,8 +35,8 @@ from fastslow_programs.compiler.layout_choices import (
     default_configuration,
     draw_configuration,
     encode_defaults,
+    imposable,
     layouts_of,
-    tie,
 )
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import ConfigurableNode, configurable_nodes, encode
@@ -121,7 +121,7 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
         arrays |= _measured(source.path, hlo.runs, collection.kind)
         labels = "measured runtime, ns"
     else:
-        choices = tie(nodes)
+        choices = imposable(nodes)
         if settings.cache:
             values, known_from = find_measured(resolve(settings.data_root), labeller, module, nodes)
         own = [*dict.fromkeys([*draw_configurations(choices, settings.configs, settings.seed), *values])]
@@ -157,6 +157,7 @@ def write_conversion(settings: ConvertSettings) -> ConvertedProgram:
 
     Errors are as for :func:`make_program`.
     """
+    settings.require_read()
     program = make_program(settings)
     write_npz(program)
     _write_report(program, settings)
@@ -234,12 +235,13 @@ def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> lis
     """Sample distinct configurations of tied choices, the default first.
 
     Args:
-        choices: The choices of the program.
+        choices: The choices of the program, see
+            :func:`fastslow_programs.compiler.layout_choices.imposable`.
         count: Maximum number of configurations. There are fewer where the space is small.
         seed: Seed of the draw.
 
     Returns:
-        The configurations, as :func:`fastslow_programs.compiler.layout_space.draw` makes them.
+        The configurations, the option of each choice.
     """
     rng = random.Random(seed)
     found = {default_configuration(choices): None}  # a set in the order drawn
@@ -287,13 +289,14 @@ def summarise(program: ConvertedProgram) -> pd.Series:
     """Return the sizes of the graph, of its configuration space and of the file, named after the npz."""
     arrays, nodes = program.arrays, program.nodes
     opcodes = (i.opcode for c in program.module.computations for i in c.instructions)
+    possible = sum(np.log10(len(choice.options)) for choice in imposable(nodes))
     facts = {
         "nodes": len(arrays["node_opcode"]),
         "edges": len(arrays["edge_index"]),
         "computations": len(program.module.computations),
         "newer opcodes": newer_opcodes(opcodes) or "none",
         "configurable nodes": len(nodes),
-        "possible configurations": f"10^{sum(np.log10(len(choice.options)) for choice in tie(nodes)):.1f}",
+        "possible configurations": f"10^{possible:.1f}",
         "configurations written": len(arrays["config_runtime"]),
         "labels": program.labels,
     }

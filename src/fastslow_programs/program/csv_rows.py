@@ -2,10 +2,14 @@
 
 import csv
 import io
+from collections import Counter
 from pathlib import Path
 
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import read_text
+
+_OTHERS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
+"""Other separators of cells, and their names."""
 
 
 def read_rows(path: Path, remedy: str) -> list[dict[str, str]]:
@@ -16,8 +20,8 @@ def read_rows(path: Path, remedy: str) -> list[dict[str, str]]:
         remedy: What a message advises: the form of the file.
 
     Raises:
-        DataError: The file is missing, no CSV or without a row, a column is there twice, or a row has another
-            number of cells than the header.
+        DataError: The file is missing, no CSV or without a row, another separator than a comma divides its
+            cells, a column is there twice, or a row has another number of cells than the header.
     """
     try:
         lines = csv.reader(io.StringIO(read_text(path, remedy)), skipinitialspace=True)
@@ -25,7 +29,10 @@ def read_rows(path: Path, remedy: str) -> list[dict[str, str]]:
     except csv.Error as error:
         raise DataError(path, f"cannot be read ({error})", remedy) from None
     (_, header), *rows = numbered or [(1, [])]
-    if repeated := sorted({name for name in header if header.count(name) > 1}):
+    for separator, name in _OTHERS.items():
+        if len(header) == 1 and separator in header[0]:
+            raise DataError(path, f"has its cells separated by {name}, a comma is wanted", remedy)
+    if repeated := sorted(name for name, count in Counter(header).items() if count > 1):
         raise DataError(path, f"has the column {', '.join(repeated)} twice", remedy)
     for number, row in rows:
         if len(row) != len(header):

@@ -15,7 +15,7 @@ from fastslow.core.files import digest, read_json, write_json, writer_lock
 from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.device import device_identity
-from fastslow_programs.compiler.layout_choices import Configuration, TiedChoice, tie
+from fastslow_programs.compiler.layout_choices import Configuration, TiedChoice, imposable
 from fastslow_programs.compiler.layout_space import OUTPUT, ConfigurableNode, Layout, Layouts
 
 MEASURED_FOLDER = "measured"
@@ -28,7 +28,7 @@ class Measured:
     Args:
         data_root: Root of the data folder, which has the files in ``measured/``.
         module: The program.
-        nodes: Its configurable nodes, whose tied choices a configuration is made of.
+        nodes: Its configurable nodes, whose imposable choices a configuration is made of.
         evaluator: Identity of the evaluator.
 
     Attributes:
@@ -36,7 +36,7 @@ class Measured:
     """
 
     def __init__(self, data_root: Path, module: Module, nodes: list[ConfigurableNode], evaluator: str):
-        self.evaluator, self._nodes, self._choices = evaluator, nodes, tie(nodes)
+        self.evaluator, self._nodes, self._choices = evaluator, nodes, imposable(nodes)
         program, (kind, _, _) = _digest(module), evaluator.partition(" ")
         self._head = {"program": program, "evaluator": evaluator}
         self.path = data_root / MEASURED_FOLDER / f"{program}-{kind}-{digest(evaluator)}.json"

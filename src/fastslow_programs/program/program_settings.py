@@ -3,13 +3,21 @@
 import re
 import zipfile
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from annotated_types import Le
 from pydantic import BaseModel, PrivateAttr
 
 from fastslow.competition.catalog import TEST, get_collection
-from fastslow.core.settings import NonNegative, PositiveFloat, Settings, find_typed, resolve, unkeyed
+from fastslow.core.settings import (
+    NonNegative,
+    PositiveFloat,
+    Settings,
+    Unread,
+    find_typed,
+    resolve,
+    unkeyed,
+)
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.libtpu import TOPOLOGIES
 from fastslow_programs.program.user_program import Source
@@ -100,6 +108,48 @@ class ProgramSettings(SourceSettings):
         """Name of the program: the setting, or the source's name."""
         return self.name or clean_name(self.origin.name)
 
+    def require_read(self) -> None:
+        """Refuse settings that a source of this kind does not read.
+
+        A command or a function asks this once, at its beginning: the settings of a step inside it also carry
+        what another step reads.
+
+        Raises:
+            SettingsError: There is one, and its value is not its default.
+        """
+        self.require_defaults(self.unread_by_source())
+
+    def unread_by_source(self) -> Unread:
+        """Return the settings that a source of this kind does not read, as :meth:`unread` does."""
+        unread: dict[str, tuple[str, str]] = {}
+        if self.is_npz:
+            why = "on an npz, whose configurations are there already", "give the program's HLO"
+            unread |= dict.fromkeys(("kernel", "configs", "seed", "cache", "generation", "seconds"), why)
+        elif self.is_measured:
+            why = "on measured configurations", "draw some: configs=100"
+            unread |= dict.fromkeys(("seed", "cache"), why)
+        if self.origin.function:
+            unread["kernel"] = "on a function, which is one program", "name another function"
+        if not self.compiles and not self.is_npz:
+            why = "where nothing is compiled for a TPU", f"compile: {self.to_compile}"
+            unread |= dict.fromkeys(("generation", "seconds"), why)
+            if self.cache and not self.is_measured:  # it looks for what the compiler of that one estimated
+                del unread["generation"]
+        return unread
+
+    to_compile: ClassVar[str] = ""
+    """The setting with which configurations are compiled for a TPU."""
+
+    @property
+    def compiles(self) -> bool:
+        """Whether something is compiled for a TPU."""
+        return bool(self.origin.function)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the configurations are those that a TpuGraphs ``.pb`` measured."""
+        return self.configs == MEASURED
+
     def labeller(self) -> Labeller:
         """Return what compiles for the generation; results are kept under ``data_root``."""
         cache = resolve(self.data_root) / "labels.sqlite"
@@ -114,6 +164,12 @@ class ConvertSettings(ProgramSettings):
     label: bool = False
     """Fill ``config_runtime`` with the compiler's estimated cycles instead of 0 (takes minutes to hours);
     configurations that the compiler refuses are dropped."""
+    to_compile: ClassVar[str] = "label=True"
+
+    @property
+    def compiles(self) -> bool:
+        """Whether something is compiled for a TPU."""
+        return super().compiles or self.label
 
     def check(self) -> None:
         """Check what the types of the fields do not express."""

@@ -1,26 +1,40 @@
 """Simplify an HLO module as the compiler does before layout assignment, where that is simple and sure.
 
-A call gives way to the instructions of its computation. A reshape to the same sizes, and a transpose that
-moves no dimension, give way to their operands. A dynamic dimension has its bound as size.
+A call gives way to the instructions of its computation. What changes neither type nor order of the elements
+gives way to its operand: a copy, a reshape or conversion to what is there already, a slice of everything, a
+part of a tuple that is put together before. Of reshapes or transposes in a row the last remains, unless it
+undoes the others. What nobody uses is left out. A dynamic dimension has its bound as size.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from fastslow.hlo.messages import Instruction, Module, message_classes
 
-_Whole = message_classes(  # a module's shapes, those of whole programs included
+_Whole = message_classes(  # what else a module has: shapes of whole programs, and what an order depends on
     "fastslow.shapes",
     """
 message Shape {
   repeated int64 dimensions = 3; repeated Shape tuple_shapes = 4; repeated bool is_dynamic_dimension = 6;
 }
-message Instruction { Shape shape = 3; }
+message Instruction {
+  Shape shape = 3; int64 id = 35; repeated int64 control_predecessor_ids = 37;
+  bool custom_call_has_side_effect = 65;
+}
 message ProgramShape { repeated Shape parameters = 1; Shape result = 2; }
 message Computation { repeated Instruction instructions = 2; ProgramShape program_shape = 4; }
 message Module { repeated Computation computations = 3; ProgramShape program_shape = 4; }
 """,
 )["Module"]
+
+_EFFECTS = {"parameter", "infeed", "outfeed", "send", "send-done", "recv", "recv-done"}
+_EFFECTS |= {"rng", "rng-get-and-update-state"}
+_EFFECTS |= {f"{name}-{end}" for name in ("all-reduce", "all-gather") for end in ("start", "done")}
+_EFFECTS |= {"collective-permute-start", "collective-permute-done"}
+"""Opcodes of instructions that stay where nobody uses them, as XLA's ``HasSideEffect`` has it."""
+_MAY_DO_NOTHING = {"bitcast", "bitcast-convert", "broadcast", "concatenate", "convert", "copy", "reshape"}
+_MAY_DO_NOTHING |= {"set-dimension-size", "slice", "transpose"}
+"""Opcodes that do nothing where the result has the type and the sizes of the first operand."""
 
 
 def simplify(module: Module) -> Module:
@@ -39,23 +53,31 @@ class _Simplifier:
         instructions = [i for computation in module.computations for i in computation.instructions]
         self._new_ids = itertools.count(1 + max((i.id for i in instructions), default=0))
         self._done: set[int] = set()
-        self._inlined: set[int] = set()
         self._names: set[str] = set()
+        self._fixed = _fixed(module)
 
     def run(self) -> Module:
-        """Simplify every computation, and drop those that were inlined everywhere."""
+        """Simplify every computation, and drop those that are inlined everywhere or that nobody calls now."""
+        called = self._called()
         for computation in self._module.computations:
-            self._simplify(computation)
-        rest = (i for computation in self._module.computations for i in computation.instructions)
-        called = {number for instruction in rest for number in instruction.called_computation_ids}
-        kept = [c for c in self._module.computations if c.id in called or c.id not in self._inlined]
-        if len(kept) < len(self._module.computations):
-            copies = [type(c).FromString(c.SerializeToString()) for c in kept]
-            del self._module.computations[:]
-            self._module.computations.extend(copies)
-        return self._module
+            self._inline(computation)
+        for computation in self._module.computations:
+            self._shorten(computation)
+            self._drop_unused(computation)
+        while True:  # a computation that goes may have called others
+            uncalled = called - self._called()
+            left = [c for c in self._module.computations if c.id not in uncalled]
+            if len(left) == len(self._module.computations):
+                return self._module
+            _replace(self._module.computations, left)
 
-    def _simplify(self, computation) -> None:
+    def _called(self) -> set[int]:
+        """Return the computations that some instruction calls."""
+        every = (i for computation in self._module.computations for i in computation.instructions)
+        return {number for instruction in every for number in instruction.called_computation_ids}
+
+    def _inline(self, computation) -> None:
+        """Put the instructions of called computations in the place of calls."""
         if computation.id in self._done:
             return
         self._done.add(computation.id)
@@ -65,17 +87,48 @@ class _Simplifier:
             instruction.operand_ids[:] = [moved.get(i, i) for i in instruction.operand_ids]
             callee = self._callee(instruction)
             if callee is not None:
-                self._simplify(callee)
+                self._inline(callee)
                 numbers = dict(self._copies(callee, instruction.operand_ids, kept))
                 moved[instruction.id] = numbers[callee.root_id]
-            elif _does_nothing(instruction, kept):
-                moved[instruction.id] = instruction.operand_ids[0]
             else:
                 kept[instruction.id] = instruction
         computation.root_id = moved.get(computation.root_id, computation.root_id)
-        copies = [Instruction.FromString(i.SerializeToString()) for i in kept.values()]
-        del computation.instructions[:]
-        computation.instructions.extend(copies)
+        _replace(computation.instructions, kept.values())
+
+    def _shorten(self, computation) -> None:
+        """Leave out what changes nothing, and read past what the next instruction undoes."""
+        kept: dict[int, Instruction] = {}
+        moved: dict[int, int] = {}
+        for instruction in computation.instructions:
+            instruction.operand_ids[:] = [moved.get(i, i) for i in instruction.operand_ids]
+            kept[instruction.id] = instruction
+            if instruction.id not in self._fixed:
+                _read_past(instruction, kept)
+                if (source := _equal_value(instruction, kept)) is not None:
+                    moved[instruction.id] = source
+                    del kept[instruction.id]
+        computation.root_id = moved.get(computation.root_id, computation.root_id)
+        _replace(computation.instructions, kept.values())
+
+    def _drop_unused(self, computation) -> None:
+        """Drop the instructions that no other one uses, and that have no effect of their own."""
+        by_id = {instruction.id: instruction for instruction in computation.instructions}
+        used: set[int] = set()
+        ahead = [computation.root_id, *(i.id for i in computation.instructions if self._has_effect(i))]
+        while ahead:
+            number = ahead.pop()
+            if number not in used:
+                used.add(number)
+                ahead.extend(by_id[number].operand_ids)
+        if len(used) < len(by_id):
+            _replace(computation.instructions, [i for i in computation.instructions if i.id in used])
+
+    def _has_effect(self, instruction: Instruction) -> bool:
+        if instruction.opcode in _EFFECTS or instruction.id in self._fixed:
+            return True
+        called = (self._computations.get(number) for number in instruction.called_computation_ids)
+        inner = (i for computation in called if computation for i in computation.instructions)
+        return any(i.opcode != "parameter" and self._has_effect(i) for i in inner)
 
     def _callee(self, instruction: Instruction):
         """Return the computation that a call calls; None for any other instruction and a broken call."""
@@ -89,7 +142,6 @@ class _Simplifier:
 
     def _copies(self, callee, operands, kept: dict[int, Instruction]) -> Iterator[tuple[int, int]]:
         """Copy a computation to the end of another one; yield the old and new id of each instruction."""
-        self._inlined.add(callee.id)
         numbers: dict[int, int] = {}
         for instruction in callee.instructions:
             if instruction.opcode == "parameter":
@@ -97,6 +149,8 @@ class _Simplifier:
             else:
                 number = next(self._new_ids)
                 own = kept[number] = Instruction.FromString(instruction.SerializeToString())
+                if own.id in self._fixed:
+                    self._fixed.add(number)
                 own.id = number
                 own.operand_ids[:] = [numbers[i] for i in own.operand_ids]
                 if own.name in self._names:
@@ -130,10 +184,44 @@ def _take_bounds(shape) -> None:
         _take_bounds(part)
 
 
-def _does_nothing(instruction: Instruction, kept: dict[int, Instruction]) -> bool:
+def _fixed(module: Module) -> set[int]:
+    """Return the instructions that stay as they are: custom calls with effects, and what others wait for."""
+    fixed: set[int] = set()
+    for computation in _Whole.FromString(module.SerializeToString()).computations:
+        for instruction in computation.instructions:
+            if instruction.custom_call_has_side_effect or instruction.control_predecessor_ids:
+                fixed |= {instruction.id, *instruction.control_predecessor_ids}
+    return fixed
+
+
+def _read_past(instruction: Instruction, kept: dict[int, Instruction]) -> None:
+    """Let a reshape of a reshape, and a transpose of a transpose, read what the first of them reads."""
+    source = kept.get(instruction.operand_ids[0]) if instruction.operand_ids else None
+    if source is None or source.opcode != instruction.opcode:
+        return
     if instruction.opcode == "transpose":
-        return list(instruction.dimensions) == sorted(instruction.dimensions)
-    if instruction.opcode not in ("reshape", "set-dimension-size"):
-        return False
-    source = kept.get(instruction.operand_ids[0])
-    return source is not None and instruction.shape.dimensions == source.shape.dimensions
+        instruction.dimensions[:] = [source.dimensions[d] for d in instruction.dimensions]
+    if instruction.opcode in ("reshape", "transpose"):
+        instruction.operand_ids[0] = source.operand_ids[0]
+
+
+def _equal_value(instruction: Instruction, kept: dict[int, Instruction]) -> int | None:
+    """Return the instruction whose value this one repeats; None where it is another value."""
+    source = kept.get(instruction.operand_ids[0]) if instruction.operand_ids else None
+    if source is None:
+        return None
+    if instruction.opcode == "get-tuple-element" and source.opcode == "tuple":
+        return source.operand_ids[instruction.tuple_index]
+    same = (
+        instruction.shape.element_type == source.shape.element_type
+        and instruction.shape.dimensions == source.shape.dimensions
+    )
+    in_order = list(instruction.dimensions) == sorted(instruction.dimensions)  # of transpose and broadcast
+    return source.id if same and in_order and instruction.opcode in _MAY_DO_NOTHING else None
+
+
+def _replace(field, messages: Iterable) -> None:
+    """Put copies of messages, some of which are in it now, into a repeated field."""
+    copies = [type(message).FromString(message.SerializeToString()) for message in messages]
+    del field[:]
+    field.extend(copies)

@@ -1,8 +1,8 @@
 """Known runtimes of a program's own configurations: read them, and learn all others from them.
 
-A compiler engineer who measured some configurations of a program has a CSV file with the columns ``config``
-and ``runtime``. :func:`learn` joins it with knowledge from elsewhere: the predictions of trained models, the
-columns of the ranker's table, and the choices::
+A compiler engineer who measured some configurations of a program has a CSV file with the columns ``id`` or
+``config``, and ``runtime``. :func:`learn` joins it with knowledge from elsewhere: the predictions of trained
+models, the columns of the ranker's table, and the choices::
 
     known = read_known("measured.csv", num_configs)
     found = learn(Configurations(choices, columns, predictions), known)
@@ -25,41 +25,66 @@ from fastslow_programs.ranking.known_models import Configurations, Encoder, Inpu
 from fastslow_programs.ranking.named_choices import NamedChoice
 
 KNOWN_COLUMNS = ("config", "runtime")
+_READ = (*KNOWN_COLUMNS, "id", "round")  # the last one is of `fastslow measure`
 _BLOCK = 500  # configurations of one covariance matrix
-_FORM = "Write a CSV file with the columns config (position, from 0) or id, and runtime (above 0)"
+_NAMED = 5  # unknown columns that a message names
+_FORM = (
+    "Write a CSV file with the columns id (of ranking.csv; or for a competition file config, the position "
+    "from 0) and runtime (above 0)"
+)
 
 
-def read_known(path: str | Path, num_configs: int, ids: np.ndarray | None = None) -> pd.DataFrame:
+def read_known(
+    path: str | Path, num_configs: int, ids: np.ndarray | None = None, of_file: bool = True
+) -> pd.DataFrame:
     """Read measured runtimes.
 
     Args:
-        path: CSV file with the columns ``config``, the position of a configuration, or ``id``, its identity,
-            and ``runtime``, in any unit. Rows of the same configuration are repeated measurements; other
-            columns are not read.
+        path: CSV file with the columns ``id``, the identity of a configuration, or ``config``, its position,
+            and ``runtime``, in any unit; a column ``round`` may be there. Rows of the same configuration are
+            repeated measurements.
         num_configs: Number of configurations of the program.
         ids: ``(C,)`` their identities, see :func:`fastslow_programs.program.identity.identify`.
+        of_file: Whether a file lists the configurations. The positions of drawn ones depend on the settings,
+            so that these need ``id``.
 
     Returns:
         ``config`` int64 and ``runtime`` float64, in the order of the file, at least one row.
 
     Raises:
-        DataError: The file is missing, no table, empty, lacks a column, or a row is no measurement of a
-            configuration; the message names the row.
+        DataError: The file is missing, no table, empty, lacks a column or has an unknown one, or a row is no
+            measurement of a configuration, or names two; the message names the row.
     """
     path = Path(path)
-    return check_known(pd.DataFrame(read_rows(path, _FORM)), num_configs, path, ids)
+    return check_known(pd.DataFrame(read_rows(path, _FORM)), num_configs, path, ids, of_file)
 
 
 def check_known(
-    known: pd.DataFrame, num_configs: int, source: object = "known", ids: np.ndarray | None = None
+    known: pd.DataFrame,
+    num_configs: int,
+    source: object = "known",
+    ids: np.ndarray | None = None,
+    of_file: bool = True,
 ) -> pd.DataFrame:
     """Return measured runtimes as :func:`read_known` does, of a table; ``source`` is what a message names."""
-    if twice := sorted(set(known.columns[known.columns.duplicated()])):
+    if twice := sorted({str(name) for name in known.columns[known.columns.duplicated()]}):
         raise DataError(source, f"has the column {', '.join(twice)} twice", _FORM)
-    if ids is not None and "id" in known.columns:
-        known = known.assign(config=_positions(known["id"], ids, source))
-    if missing := [name for name in KNOWN_COLUMNS if name not in known.columns]:
+    by_id = ids is not None and "id" in known.columns
+    needed = ("id" if by_id else "config", "runtime")
+    if missing := [name for name in needed if name not in known.columns]:
         raise DataError(source, f"has no column {' or '.join(missing)}", _FORM)
+    if unknown := [str(name) for name in known.columns if name not in _READ]:
+        more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+        problem = f"has the unknown column {', '.join(unknown[:_NAMED])}{more}"
+        raise DataError(source, problem, _FORM)
+    if not of_file and not by_id:
+        problem = "names configurations by config alone, but another draw of the program has other positions"
+        raise DataError(source, problem, "Give the column id, as in ranking.csv and in what `measure` writes")
+    if by_id:
+        positions = _positions(known["id"], ids, source)
+        if "config" in known.columns:
+            _refuse_contradiction(known, ids, source)
+        known = known.assign(config=positions)
     if not len(known):
         raise DataError(source, "holds no measurement", _FORM)
     config, runtime = (_numbers(known[name]) for name in KNOWN_COLUMNS)
@@ -80,6 +105,19 @@ def _numbers(column: pd.Series) -> np.ndarray:
     logical = column.map(lambda value: isinstance(value, bool | np.bool_)).to_numpy(bool)
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
     return np.where(logical, np.nan, numbers)
+
+
+def _refuse_contradiction(known: pd.DataFrame, ids: np.ndarray, source: object) -> None:
+    """Raise :class:`DataError` for a row whose ``config`` is another configuration than its ``id``."""
+    numbers = _numbers(known["config"]).tolist()
+    for row, (config, identity) in enumerate(zip(numbers, known["id"], strict=True), 1):
+        is_position = 0 <= config < len(ids) and config.is_integer()
+        if not is_position or ids[int(config)] != identity:
+            given = str(known["config"].iloc[row - 1]) or "nothing"
+            problem = f"row {row} has config {given} and id {identity!s}, which are two configurations"
+            raise DataError(
+                source, problem, "Leave out the column config: id names a configuration in any draw"
+            )
 
 
 def _positions(own: pd.Series, ids: np.ndarray, source: object) -> list[int]:

@@ -110,17 +110,3 @@ def _tile_choices(program: Program) -> Iterator[NamedChoice]:
 def differences(choices: Sequence[NamedChoice], config: int) -> list[NamedChoice]:
     """Return the choices in which a configuration differs from the default."""
     return [choice for choice in choices if choice.values[config] != choice.default]
-
-
-def in_words(choices: Sequence[NamedChoice], config: int, most: int) -> str:
-    """Describe how a configuration differs from the default, in a sentence.
-
-    Args:
-        choices: The choices of its file.
-        config: Its position in the file.
-        most: Maximum number of differences to spell out.
-    """
-    own = differences(choices, config)
-    spelled_out = [choice.change(choice.values[config]) for choice in own[:most]]
-    rest = [f"and {len(own) - most} more"] if len(own) > most else []
-    return "; ".join(spelled_out + rest) or "as the default"

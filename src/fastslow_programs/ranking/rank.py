@@ -3,6 +3,7 @@
 ``fastslow.rank``, ``make rank`` and notebook 52 call it.
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,27 +12,27 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import TEST
-from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.metrics import fastest_first
 from fastslow.competition.reader import Program
 from fastslow.core.artifacts import commit
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow.features.configs.default_layouts import knows_default_layouts
+from fastslow.features.nodes.protobuf import find_protobuf
 from fastslow.features.unseen import UnseenGraphs, build_unseen, read_recipe
-from fastslow_programs.compiler.layout_choices import tie
-from fastslow_programs.compiler.layout_constraints import constrain, is_imposed
-from fastslow_programs.compiler.layout_space import OUTPUT, decode
+from fastslow_programs.compiler.layout_constraints import constrain
+from fastslow_programs.compiler.layout_space import decode
 from fastslow_programs.compiler.libtpu import require_compiler
 from fastslow_programs.program.convert import ConvertedProgram, estimate_cycles, read_program, write_npz
 from fastslow_programs.program.default import Default, find_default
 from fastslow_programs.program.identity import identify
+from fastslow_programs.ranking.advice import ADVISED, advise
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.known_runtimes import Learnt, check_known, configurations_of, learn, read_known
 from fastslow_programs.ranking.models import Models, read_models
 from fastslow_programs.ranking.named_choices import NamedChoice, name_choices
-from fastslow_programs.ranking.result import Imposed, Ranking, make_table, rank_groups
+from fastslow_programs.ranking.result import Ranking, make_table
 from fastslow_programs.ranking.rules import best_rule
 from fastslow_programs.ranking.runs import describe_run
 from fastslow_programs.ranking.settings import RankSettings
@@ -40,7 +41,7 @@ _DESCRIBED = 10  # configurations of either end of the ranking
 _FROM_COMPILER = "with SET=estimate=10 the compiler names them"
 _FROM_FILE = "they are read from default/SPLIT/NAME.npz beside a random/SPLIT/NAME.npz"
 
-TABLE, EFFECTS, ENDS, IMPOSED = "ranking.csv", "effects.csv", "ends.csv", "imposed.csv"
+TABLE, EFFECTS, ENDS = "ranking.csv", "effects.csv", "ends.csv"
 PAGE, FACTS = "ranking.html", "ranking.json"
 
 
@@ -59,12 +60,16 @@ def rank_source(
         DataError: The source is missing or broken, no run was trained, or the run belongs to another
             collection.
     """
+    settings.require_read()
     if settings.estimate:
         require_compiler()
     models = models or read_models(settings.run)
     collection = settings.find_collection()
     run = models.of(collection)  # before a conversion, which may take minutes
     program = read_program(settings.conversion(), settings.estimate > 0)
+    if settings.hlo_folder:
+        protobuf = find_protobuf(resolve(settings.hlo_folder), program.file)
+        settings.require(protobuf is not None, "hlo_folder", f"a folder with {program.name}.pb")
     converted = program if isinstance(program, ConvertedProgram) else None
     if converted:
         write_npz(converted)  # it says which configuration each row of the ranking is
@@ -104,7 +109,7 @@ def rank_source(
         default_cycles=default_cycles,
         failures=failures,
         defaults_remedy=_defaults_remedy(run, program),
-        imposed=_imposed(converted, choices, prediction) if converted else None,
+        advice=_advice(settings, program) if known is None else (),
         learnt=learnt,
         known_from=converted.known_from if converted and not given else "",
         rule=best_rule(run, graphs, name),
@@ -118,10 +123,11 @@ def rank_source(
 def _known(
     settings: RankSettings, known: pd.DataFrame | None, program: ConvertedProgram | None, ids: np.ndarray
 ) -> pd.DataFrame | None:
+    of_file = program is None or program.measured
     if known is not None:
-        return check_known(known, len(ids), ids=ids)
+        return check_known(known, len(ids), ids=ids, of_file=of_file)
     if settings.known:
-        return read_known(resolve(settings.known), len(ids), ids)
+        return read_known(resolve(settings.known), len(ids), ids, of_file)
     before = program.known.items() if program else ()
     rows = [(config, value) for config, values in before for value in values]
     return pd.DataFrame(rows, columns=["config", "runtime"]) if rows else None
@@ -143,18 +149,27 @@ def _learn(
     return replace(found, mean=graph.expand(found.mean), inputs=found.inputs.take(row))
 
 
-def _imposed(
-    program: ConvertedProgram, choices: Sequence[NamedChoice], prediction: np.ndarray
-) -> Imposed | None:
-    """Rank the configurations that differ in what can be imposed; None for measured ones."""
-    if program.measured:
-        return None
-    outputs = program.arrays["node_config_feat"][:, :, :LAYOUT_WIDTH]
-    tied = [choice for choice in tie(program.nodes) if len(choice.options) > 1]
-    bound = [number for number, choice in enumerate(choices) if ROLES[OUTPUT] in choice.tensors]
-    own = [choices[number] for number in bound]
-    table = rank_groups(outputs.reshape(len(outputs), -1), prediction, choices, own)
-    return Imposed(len(tied), sum(is_imposed(choice.roles) for choice in tied), frozenset(bound), table)
+def _advice(settings: RankSettings, program: Program) -> Sequence[str]:
+    """Return what to do while no runtime is known; nothing for a tile or a file with runtimes."""
+    if program.choices is None or program.runtime.any():
+        return ()
+    if not len(program.choices.varying):
+        return ["to keep: the compiler's default; there is no other configuration"]
+    return advise(_to_measure(settings))
+
+
+def _to_measure(settings: RankSettings) -> str:
+    """Return how to measure configurations of a source, in words."""
+    if settings.is_npz:
+        return "Write the id and the runtime of those that you measured into a CSV file, and rank with known="
+    first, source = "", shlex.quote(settings.source)
+    if settings.origin.function:
+        first = (
+            "write jax.jit(function).lower(*arguments).compiler_ir('hlo').as_hlo_text() into program.hlo; "
+        )
+        source = "program.hlo"
+    make = f"make measure SRC={source} SET=configs={ADVISED}"
+    return f"How: {first}{make}, or fastslow measure {source} configs={ADVISED}; rank {source} with known="
 
 
 def _defaults_remedy(run: FinishedRun, program: Program) -> str:
@@ -178,9 +193,10 @@ def _estimate(
     settings: RankSettings, program: ConvertedProgram, default: int | None, configs: list[int]
 ) -> tuple[list[int | None], list[str]]:
     """Return the compiler's cycles of its own default, which must compile, and of some; and the failures."""
-    rows = program.arrays["node_config_feat"]
-    own = {} if default is None else decode(rows[default], program.nodes)
-    layouts = [own, *(decode(rows[number], program.nodes) for number in configs)]
+    rows, by_number = program.arrays["node_config_feat"], {node.node: node for node in program.nodes}
+    nodes = [by_number[number] for number in program.arrays["node_config_ids"].tolist()]  # measured: some
+    own = {} if default is None else decode(rows[default], nodes)
+    layouts = [own, *(decode(rows[number], nodes) for number in configs)]
     programs = [constrain(program.module, own, program.nodes) for own in layouts]
     return estimate_cycles(settings.origin.path, programs, settings.labeller())
 
@@ -189,13 +205,11 @@ def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:
     """Write the tables and a page of a ranking.
 
     Returns:
-        The folder: ``ranking.csv``, ``effects.csv``, ``ends.csv``, of a program whose configurations were
-        drawn ``imposed.csv``, ``ranking.html`` with sentences and two figures, ``ranking.json``.
+        The folder: ``ranking.csv``, ``effects.csv``, ``ends.csv``, ``ranking.html`` with sentences and two
+        figures, ``ranking.json``.
     """
     folder = resolve(settings.folder)
     tables = {TABLE: ranking.table, EFFECTS: ranking.effects, ENDS: ranking.differences(_DESCRIBED)}
-    if ranking.imposed:
-        tables[IMPOSED] = ranking.imposed.table
     for name, table in tables.items():
         with atomic_path(folder / name) as temporary:
             table.to_csv(temporary, index=False)
@@ -203,6 +217,6 @@ def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:
         temporary.write_text(ranking.page(ranking.program))
     summary = {name: str(value) for name, value in ranking.summary().items()}
     facts = {"settings": settings.asdict(), "commit": commit(), "summary": summary, "words": ranking.words()}
-    facts["trust"] = ranking.trust and ranking.trust.facts()
+    facts["trust"], facts["scores"] = ranking.trust and ranking.trust.facts(), ranking.scores()
     write_json(folder / FACTS, facts)
     return folder

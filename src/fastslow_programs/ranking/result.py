@@ -9,37 +9,27 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fastslow.competition.metrics import TOP_K, fastest_first, kendall_tau, ranking_tau, tile_score
+from fastslow.competition.metrics import (
+    ALL_METRICS,
+    TOP_K,
+    fastest_first,
+    kendall_tau,
+    ranking_tau,
+    tile_score,
+)
 from fastslow.core.shown import Shown
 from fastslow_programs.program.convert import count_failures
 from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.known_runtimes import Learnt
-from fastslow_programs.ranking.named_choices import NamedChoice, differences, in_words
+from fastslow_programs.ranking.named_choices import NamedChoice, differences
 from fastslow_programs.ranking.rules import Rule
 from fastslow_programs.ranking.trust import TOLD, Trust
 
 _SENTENCES = 5  # of effects, and of changes
 _SURE = 2  # standard errors
-_SPELLED_OUT = 6  # differences of a configuration in its sentence
+_FIRST = 1, 5, 10, 100  # configurations whose fastest is compared with the fastest of all
 LABEL_TAU = "0.70 on AlexNet, between 0.40 and 0.88"
 """Kendall's tau of the compiler's estimates with measured runs, see ``benchmarks/label_truth.py``."""
-
-
-@dataclass(frozen=True)
-class Imposed:
-    """What the compiler can be made to take, ranked; layouts of other tensors it chooses itself.
-
-    Args:
-        choices: Number of choices of the program.
-        bound: Number of those that can be imposed, which a search proposes.
-        numbers: Positions of those among the choices in which configurations differ.
-        table: One row per group of configurations equal in these, see :func:`rank_groups`.
-    """
-
-    choices: int
-    bound: int
-    numbers: frozenset[int]
-    table: pd.DataFrame
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +53,7 @@ class Ranking(Shown):
         failures: Why the compiler gave no estimate, an entry for each configuration without one.
         defaults_remedy: Advice to make the compiler's own layouts known, where models read them and the
             program names none.
-        imposed: The ranking of what can be imposed, None where configurations were not drawn.
+        advice: What to do while no runtime is known, in sentences; none otherwise.
         learnt: What measured runtimes added, None without any.
         known_from: Where these were kept and who measured them, empty where the user gave them.
         rule: The best trivial rule and its ranking, None for a single model.
@@ -81,7 +71,7 @@ class Ranking(Shown):
     default_cycles: int | None = None
     failures: Sequence[str] = ()
     defaults_remedy: str = ""
-    imposed: Imposed | None = None
+    advice: Sequence[str] = ()
     learnt: Learnt | None = None
     known_from: str = ""
     rule: Rule | None = None
@@ -100,6 +90,7 @@ class Ranking(Shown):
             f"models: {self.models}",
             f"{start}; default: {facts['default']}",
             *([self.learnt.words()] if self.learnt else []),
+            *self.advice,
             *self._changes(),
             *self._largest_effects(),
         ]
@@ -121,15 +112,13 @@ class Ranking(Shown):
         """Return the options that are faster than the default's by more than two standard errors.
 
         Returns:
-            Rows of ``effects``, the fastest first, one per choice, only of choices whose default is known.
-            Where configurations were drawn, only choices that can be imposed on the compiler. An option is
-            left out if the compiler estimates no configuration that takes it below the default's cycles.
+            Rows of ``effects``, the fastest first, one per choice, only of choices whose default is known. An
+            option is left out if the compiler estimates no configuration that takes it below the default's
+            cycles.
         """
         known = [number for number, choice in enumerate(self.choices) if choice.known]
         own = self.effects[self.effects["choice"].isin(known)]
         rows = own[own["effect"] + _SURE * own["standard_error"] < 0].sort_values("effect", kind="stable")
-        if self.imposed:
-            rows = rows[rows["choice"].isin(self.imposed.numbers)]
         refuted = [self._is_refuted(row.choice, row.option) for row in rows.itertuples()]
         rows = rows[~np.array(refuted, bool)]
         return rows.drop_duplicates("choice").reset_index(drop=True)
@@ -145,10 +134,10 @@ class Ranking(Shown):
         if self.choices and not any(choice.known for choice in self.choices):
             return ["to change: no advice, since the compiler's default is not known"]
         if rows.empty:
-            can = " that can be imposed" if self.imposed else ""
             also = ", or the compiler's estimates refute it" if self.default_cycles else ""
-            return [f"to change: nothing; no option{can} is surely predicted faster than the default's{also}"]
-        return [f"to change: {_effect_in_words(row)}" for row in rows.head(_SENTENCES).itertuples()]
+            return [f"to change: nothing; no option is surely predicted faster than the default's{also}"]
+        to_do = "to measure first" if self.advice else "to change"
+        return [f"{to_do}: {_effect_in_words(row)}" for row in rows.head(_SENTENCES).itertuples()]
 
     def _largest_effects(self) -> list[str]:
         order = (-self.effects["effect"].abs()).sort_values(kind="stable").index[:_SENTENCES]
@@ -187,7 +176,8 @@ class Ranking(Shown):
         if other not in (None, first):
             name = "the default" if self.compared_with.known else f"configuration {other}"
             told = f"than {name} with a probability of {1 - slower[other]:.0%}, and {told}"
-        return [f"sure: configuration {first} is faster {told}; equal runtimes count half"]
+        of = ", by labels like those that the models learned" if self.advice else ""
+        return [f"sure: configuration {first} is faster {told}; equal runtimes count half{of}"]
 
     def differences(self, count: int = 10) -> pd.DataFrame:
         """Return the choices in which the ``count`` fastest and as many slowest differ from the default.
@@ -217,6 +207,19 @@ class Ranking(Shown):
         rows = self.table.assign(vs_default=ratio)[columns].dropna()
         return rows.sort_values("estimated_cycles", kind="stable", ignore_index=True)
 
+    def scores(self) -> dict[str, float]:
+        """Return how well the ranking agrees with the runtimes of the file; nothing where it has none.
+
+        Returns:
+            Every metric of :data:`fastslow.competition.metrics.ALL_METRICS` by name, such as ``tau``, ``opa``
+            and ``top_1_error``; of a tile of its runtimes over the default's.
+        """
+        if "runtime" not in self.table:
+            return {}
+        runtime = self.table["over_default" if "over_default" in self.table else "runtime"].to_numpy()
+        prediction = self.table["prediction"].to_numpy()
+        return {name: metric(runtime, prediction) for name, metric in ALL_METRICS.items()}
+
     def summary(self) -> pd.Series:
         """Return what was ranked by what, one value per fact."""
         table = self.table
@@ -224,7 +227,7 @@ class Ranking(Shown):
             "run": self.run,
             "members": f"{sum(w > 0 for w in self.weights.values())} of {len(self.weights)} with a weight",
             "configurations": len(table),
-            "choices": self.imposed.choices if self.imposed else len(self.choices),
+            "choices": len(self.choices),
             "fastest": f"configuration {table['config'].iloc[0]}",
         }
         facts["default"] = self.compared_with.words
@@ -237,18 +240,15 @@ class Ranking(Shown):
         if self.defaults_remedy:
             remedy = self.defaults_remedy
             facts["compiler's own layouts"] = f"not known, which makes the ranking worse; {remedy}"
-        if self.imposed:
-            facts["can be imposed"] = (
-                f"of {self.imposed.choices} choices the compiler can be made to take {self.imposed.bound}: "
-                f"{len(self.imposed.table)} distinct configurations"
-            )
         if "over_default" in table:
             for k in (TOP_K, 1):
                 score = tile_score(table["over_default"].to_numpy(), table["prediction"].to_numpy(), k)
                 facts[f"1 - slowdown of the top {k}"] = f"{score:.3f}"
-        if "runtime" in table:
-            tau = ranking_tau(table["runtime"].to_numpy(), table["prediction"].to_numpy())
-            facts["Kendall's tau with runtime"] = f"{tau:.3f}"
+        if scores := self.scores():
+            facts["Kendall's tau with runtime"] = f"{scores['tau']:.3f}"
+            facts["ordered pair accuracy"] = f"{scores['opa']:.3f}"
+            slowdowns = [f"{scores[f'top_{k}_error']:.1%} of the first {k}" for k in _FIRST]
+            facts["slowdown"] = ", ".join(slowdowns)
         if len(estimates := self.estimates()):
             best = estimates.iloc[0]
             words = f"configuration {best['config']:.0f}, {best['vs_default']:.3f} of the default's cycles"
@@ -292,35 +292,3 @@ def make_table(
     if cycles:
         columns["estimated_cycles"] = [cycles.get(config) for config in order.tolist()]
     return pd.DataFrame(columns).astype({"estimated_cycles": float} if cycles else {})
-
-
-def rank_groups(
-    imposed: np.ndarray, prediction: np.ndarray, choices: Sequence[NamedChoice], bound: Sequence[NamedChoice]
-) -> pd.DataFrame:
-    """Rank groups of configurations that are equal in what can be imposed.
-
-    Args:
-        imposed: ``(C, n)`` what can be imposed of each configuration.
-        prediction: ``(C,)`` lower = predicted faster.
-        choices: The choices of the configurations.
-        bound: Those that can be imposed.
-
-    Returns:
-        One row per group, fastest first: ``rank`` from 1, ``config`` (the one nearest to the default in the
-        other choices), ``configs`` (their number), ``prediction`` (their mean) and ``differs`` in words.
-    """
-    _, group, counts = np.unique(imposed, axis=0, return_inverse=True, return_counts=True)
-    group = group.reshape(-1)
-    mean = np.bincount(group, prediction) / counts
-    order = fastest_first(mean, "layout")
-    off = sum((choice.values != choice.default).astype(int) for choice in choices) + np.zeros(len(group))
-    nearest = [int(np.where(group == own, off, np.inf).argmin()) for own in order]
-    return pd.DataFrame(
-        {
-            "rank": np.arange(1, len(order) + 1),
-            "config": nearest,
-            "configs": counts[order],
-            "prediction": mean[order],
-            "differs": [in_words(bound, config, _SPELLED_OUT) for config in nearest],
-        }
-    )

@@ -1,13 +1,13 @@
 """Settings of a ranking, and the program's file, the collection and the run that they name."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Le
 
 from fastslow.competition.catalog import COLLECTIONS, Collection, get_collection
 from fastslow.core.npz_io import read_headers
-from fastslow.core.settings import NonNegative, unkeyed
+from fastslow.core.settings import NonNegative, Unread, unkeyed
 from fastslow_programs.program.program_settings import MEASURED, ConvertSettings, ProgramSettings
 
 _LAYOUT, _TILE = "layout:xla:random", "tile:xla"  # of a file whose folder does not tell
@@ -40,10 +40,29 @@ class RankSettings(ProgramSettings):
     """Compile this many of the fastest configurations for a TPU and give the compiler's estimated cycles
     beside the prediction (seconds to a minute each; needs the program's HLO and the TPU compiler)."""
     known: str = ""
-    """CSV file of runtimes that you measured, columns ``config`` (position, from 0) or ``id`` (of
-    ``ranking.csv``), and ``runtime``; repeated rows are repeated measurements. The ranking learns from it."""
+    """CSV file of runtimes that you measured, columns ``id`` (of ``ranking.csv``) and ``runtime``; of a
+    competition file ``config``, the position from 0, may replace ``id``. Repeated rows are repeated
+    measurements. The ranking learns from it."""
     hlo_folder: str = unkeyed("")
     """As the setting of the features: folder of TpuGraphs' ``.pb`` files, if the run learned from them."""
+    to_compile: ClassVar[str] = "estimate=10"
+
+    @property
+    def compiles(self) -> bool:
+        """Whether something is compiled for a TPU."""
+        return super().compiles or self.estimate > 0
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the configurations are those that a TpuGraphs ``.pb`` measured."""
+        return super().is_measured or self.origin.measured == "tile"
+
+    def unread_by_source(self) -> Unread:
+        """See :class:`fastslow_programs.program.program_settings.ProgramSettings`."""
+        unread = dict(super().unread_by_source())
+        if not self.is_npz and self.origin.measured == "tile" and self.configs != MEASURED:
+            unread["configs"] = "on a tile kernel, whose configurations are measured", "set it to 0"
+        return unread
 
     def check(self) -> None:
         """Check what the types of the fields do not express."""
@@ -55,6 +74,8 @@ class RankSettings(ProgramSettings):
         converted = not self.source or not self.is_npz
         self.require(converted or not self.kernel, "kernel", "empty for an npz, which is one program")
         self.require(converted or not self.estimate, "estimate", "0 for an npz, whose HLO is not known")
+        tile = bool(self.source) and converted and self.origin.measured == "tile"
+        self.require(not tile or not self.estimate, "estimate", "0 for a tile kernel, which has no layouts")
 
     @property
     def folder(self) -> str:

@@ -18,8 +18,8 @@ from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram
 from fastslow_programs.compiler.device import LocalProgram, draw_inputs, lower_function, require_jax
-from fastslow_programs.compiler.layout_choices import TiedChoice, encode_defaults, layouts_of, tie
-from fastslow_programs.compiler.layout_constraints import bind_differences, constrain, is_imposed
+from fastslow_programs.compiler.layout_choices import TiedChoice, encode_defaults, imposable, layouts_of, tie
+from fastslow_programs.compiler.layout_constraints import bind_differences, constrain
 from fastslow_programs.compiler.layout_space import ConfigurableNode, Layouts, encode
 from fastslow_programs.compiler.libtpu import is_staged, require_compiler
 from fastslow_programs.program.convert import ConvertedProgram, checked_nodes, read_program, write_npz
@@ -192,9 +192,8 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     program = HloProgram(local.module, {}) if local else source.read(labeller, ask_compiler=kind.compiles)
     impose = bind_differences if local else constrain
     nodes = checked_nodes(source.path, program)
-    tied = tie(nodes)
-    # operands of convolutions and dots are left to the compiler, see compiler/layout_constraints.py
-    free = [g for g, c in enumerate(tied) if is_imposed(c.roles) and len(c.options) > 1]
+    tied = imposable(nodes)
+    free = [g for g, choice in enumerate(tied) if len(choice.options) > 1]
     if not free:
         problem = "has no convolution, dot or reshape whose output has two layouts"
         raise DataError(source.path, problem, "There is nothing to choose")
@@ -213,7 +212,7 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     code = program.module.SerializeToString(deterministic=True)
     own = digest([code.hex(), [list(map(list, node.default)) for node in nodes]])
     pretrained = _pretrained_of_program(run, program.module, nodes, tied, free, space) if run else None
-    every = sum(len(choice.options) > 1 for choice in tied)
+    every = sum(len(choice.options) > 1 for choice in tie(nodes))
     target = Target(settings.program, own, space, None, pretrained, module_of, tied=every, local=local)
     if not any(node.default for node in nodes):
         target = replace(target, default_is=ROW_MAJOR)

@@ -1,0 +1,35 @@
+"""What to do with a ranking while no runtime of the program is known, and what that is worth on a device.
+
+The figures are in one file of the package, which ``benchmarks/does_it_help.py --labels device`` writes beside
+its table.
+"""
+
+from fastslow.core.files import read_json
+from fastslow_programs.ranking.packaged import FOLDER
+
+FIGURES = FOLDER / "device.json"
+"""Means over ``programs`` programs that no model saw, measured on ``device``. A figure is how much slower a
+configuration is than the best one; 0.1 is 10 % slower. ``default``, ``first`` and ``rule`` are the default
+and the first of the ranking and of the trivial rule. With ``measured`` configurations measured,
+``first_learnt`` is the fastest of these and of the first of the ranking that learnt from them;
+``first_at_random`` takes one more at random instead."""
+ADVISED = 8
+"""Number of measurements that are advised."""
+
+
+def advise(to_measure: str) -> list[str]:
+    """Return as sentences that the default is the choice to keep, and what measurements bring.
+
+    Args:
+        to_measure: How to measure configurations of the program, in words.
+    """
+    figures = read_json(FIGURES)
+    return [
+        "to keep: the compiler's default, while no runtime is known. On {programs} programs measured on a "
+        "device ({device}) it is {default:.1%} slower than the best configuration, the first of the ranking "
+        "{first:.1%}, the first of the trivial rule {rule:.1%}".format(**figures),
+        "to gain: measure {measured} configurations. The fastest of {measured} and of the first that is "
+        "ranked then is {first_learnt:.1%} slower than the best, of {measured} and one more at random "
+        "{first_at_random:.1%}. ".format(**figures)
+        + to_measure,
+    ]
