@@ -234,8 +234,14 @@ def test_the_compiler_evaluates_its_own_default_first(dots, tmp_path, monkeypatc
     assert summarise_study(study)["value"] == "the v3 compiler's estimated cycles"
 
 
-def test_only_what_a_constraint_binds_is_a_choice(dots, tmp_path):
-    target = read_target(measuring(dots, tmp_path))
+@cases("evaluator", ["command", "device"])
+def test_only_what_a_constraint_binds_is_a_choice(tmp_path, evaluator):
+    if evaluator == "device":
+        pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
+    path = tmp_path / "dots.pb"
+    path.write_bytes(varied_module(2).SerializeToString())
+    more = {"command": f"{PYTHON} -c 'print(1)'"} if evaluator == "command" else {}
+    target = read_target(settings_of(path, tmp_path, evaluator=evaluator, **more))
     assert all("output" in choice.where for choice in target.space.choices)
     codes = {
         target.module_of(tuple(row)).SerializeToString(deterministic=True) for row in target.space.listed

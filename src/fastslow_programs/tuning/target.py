@@ -19,7 +19,7 @@ from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram
 from fastslow_programs.compiler.device import LocalProgram, draw_inputs, lower_function, require_jax
 from fastslow_programs.compiler.layout_choices import TiedChoice, encode_defaults, imposable, layouts_of, tie
-from fastslow_programs.compiler.layout_constraints import bind_differences, constrain
+from fastslow_programs.compiler.layout_constraints import bind_differences, constrain, taken, taken_here
 from fastslow_programs.compiler.layout_space import ConfigurableNode, Layouts, encode
 from fastslow_programs.compiler.libtpu import is_staged, require_compiler
 from fastslow_programs.program.convert import ConvertedProgram, checked_nodes, read_program, write_npz
@@ -192,7 +192,7 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     program = HloProgram(local.module, {}) if local else source.read(labeller, ask_compiler=kind.compiles)
     impose = bind_differences if local else constrain
     nodes = checked_nodes(source.path, program)
-    tied = imposable(nodes)
+    tied = imposable(nodes, taken_here if local else taken)
     free = [g for g, choice in enumerate(tied) if len(choice.options) > 1]
     if not free:
         problem = "has no convolution, dot or reshape whose output has two layouts"
@@ -220,7 +220,7 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
         target = replace(target, default_value=1.0, default_is="the unconstrained program")
     evaluator, measured = kind(settings, target, labeller), None
     if settings.cache and kind.kept:
-        measured = Measured(resolve(settings.data_root), program.module, nodes, evaluator.identity)
+        measured = Measured(resolve(settings.data_root), program.module, nodes, evaluator.identity, tied)
     return replace(target, evaluator=evaluator, measured=measured, layouts=layouts, free=free)
 
 
