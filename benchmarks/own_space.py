@@ -1,10 +1,11 @@
 """Compare searches of a space of tiles, a loop order and unrolling, measured whole on this CPU.
 
-``python benchmarks/own_space.py [--quick] [--seeds N]``. Each configuration of two matrix products, compiled
-by numba, is measured in rounds of random order; its time is the least of the rounds. A search looks times up.
-That Optuna's process proposes half of a guided batch was chosen on the first product and a convolution; the
-second, whose left operand is transposed, only reports. Optuna's samplers know the order of numbers. Every
-search starts from the same random configuration of its seed.
+``python benchmarks/own_space.py [--quick] [--seeds N] [--chosen]``. Each configuration of two matrix
+products, compiled by numba, is measured in rounds of random order; its time is the least of the rounds. A
+search looks times up, four at a time. What ``tune`` does in a space of the user's (*guided*: Optuna's TPE)
+was chosen on two other products (``--chosen``), whose left operand is not transposed. Optuna's samplers know
+the order of numbers. *Nearest* tries the nearest to the fastest, as ``tune`` does with layouts without a run.
+Every search starts from the same random configuration of its seed.
 """
 
 import json
@@ -23,19 +24,33 @@ from common import report
 from common.kept import kept_parts
 from common.needs import GUIDED, needs_of, summarise
 from common.options import make_parser
-from common.samplers import SAMPLERS
+from common.samplers import Sampler
 from common.searches import search
 from fastslow.core.progress import progress
+from fastslow_programs.tuning.search.guided import Guided
 from fastslow_programs.tuning.search.space import Space
-from fastslow_programs.tuning.target import Target
+from fastslow_programs.tuning.search.strategies import Random, Tpe
 from fastslow_programs.tuning.user_space import UserSpace
 from tune import searches_page
 
 TABLE = {"hours": 0.3, "needs": ("optuna", "numba"), "sample": False, "commands": ((),)}
-STRATEGIES = (GUIDED, "random", *SAMPLERS)
-BUDGET, BATCH, ROUNDS = 100, 4, 16
-PRODUCTS = {"A matrix product": "a[i, {k}]", "A product with a transposed operand": "a[{k}, i]"}
-"""By title, an element of the left operand."""
+SEARCHES: dict[str, Callable] = {
+    GUIDED: lambda space, seed: Tpe(),
+    "nearest": lambda space, seed: Guided(space),
+    "random": lambda space, seed: Random(),
+    "Optuna's process": lambda space, seed: Sampler("gp", space, seed),
+    "NSGA-II": lambda space, seed: Sampler("nsga2", space, seed),
+}
+BUDGET, BATCH, ROUNDS = 100, 4, 12
+PRODUCTS = {
+    "A product with a transposed operand": ("a[{k}, i]", "b[{k}, {j}]"),
+    "A product with both operands transposed": ("a[{k}, i]", "b[{j}, {k}]"),
+}
+CHOSEN = {
+    "A matrix product": ("a[i, {k}]", "b[{k}, {j}]"),
+    "A product with a transposed right operand": ("a[i, {k}]", "b[{j}, {k}]"),
+}
+"""By title, an element of the left and one of the right operand."""
 SPACE = {
     "choices": {
         **dict.fromkeys(("tile_i", "tile_j", "tile_k"), [8, 16, 32, 64, 192]),
@@ -59,9 +74,9 @@ def product(a, b, c, ti, tj, tk):
 def variant(product: str, order: str, unroll: int, fastmath: bool) -> Callable:
     """Return the kernel, which takes two inputs, the output and three tiles; its first call compiles it."""
     parts, names = range(unroll), {"np": np}
-    left = PRODUCTS[product]
+    left, right = (PRODUCTS | CHOSEN)[product]
     if order == "ikj":
-        each = " + ".join(f"{left.format(k=f'k + {u}')} * b[k + {u}, j]" for u in parts)
+        each = " + ".join(f"{left.format(k=f'k + {u}')} * {right.format(k=f'k + {u}', j='j')}" for u in parts)
         lines = [
             f"for k in range(k0, min(k0 + tk, n), {unroll}):",
             "    for j in range(j0, min(j0 + tj, n)):",
@@ -72,7 +87,7 @@ def variant(product: str, order: str, unroll: int, fastmath: bool) -> Callable:
             f"for j in range(j0, min(j0 + tj, n), {unroll}):",
             *(f"    s{u} = np.float32(0)" for u in parts),
             "    for k in range(k0, min(k0 + tk, n)):",
-            *(f"        s{u} += {left.format(k='k')} * b[k, j + {u}]" for u in parts),
+            *(f"        s{u} += {left.format(k='k')} * {right.format(k='k', j=f'j + {u}')}" for u in parts),
             *(f"    c[i, j + {u}] += s{u}" for u in parts),
         ]
     exec(_CODE.format(body=("\n" + " " * 20).join(lines)), names)
@@ -89,7 +104,8 @@ def measure_all(product: str, configurations: list[dict], rounds: int) -> list[f
     a, b, c = rng.standard_normal((3, 192, 192)).astype(np.float32)
     keys = [(own["order"], own["unroll"], own["fastmath"]) for own in configurations]
     compiled = {key: variant(product, *key) for key in {*keys}}
-    wanted = (a if product == next(iter(PRODUCTS)) else a.T) @ b
+    left, right = (PRODUCTS | CHOSEN)[product]
+    wanted = (a if left.startswith("a[i") else a.T) @ (b.T if right.startswith("b[{j}") else b)
     seconds = np.full(len(keys), np.inf)
     for number in progress(range(rounds), desc="measuring", unit="round"):
         for place in rng.permutation(len(keys)):
@@ -106,19 +122,21 @@ def measure_all(product: str, configurations: list[dict], rounds: int) -> list[f
 
 
 def searched(space: Space, seconds: list[float], name: str, seeds: int) -> list[dict[str, int]]:
-    """Return the evaluations that a strategy needs with each seed."""
-    labels = np.array(seconds)
-    target = Target("product", "", space, None, None, labels=labels)
+    """Return the evaluations that a search needs with each seed."""
+    labels, counts = np.array(seconds), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what is experimental in Optuna
-        curves = [search(target, name, BUDGET, BATCH, s).curve / labels.min() - 1 for s in range(seeds)]
-    return [needs_of(curve) for curve in curves]
+        for seed in range(seeds):
+            history = search(space, labels, SEARCHES[name](space, seed), BUDGET, BATCH, seed)
+            counts.append(needs_of(history.curve / labels.min() - 1))
+    return counts
 
 
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     parser = make_parser(__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10, help="searches of each strategy (default 10)")
+    parser.add_argument("--chosen", action="store_true", help="the products on which the search was chosen")
     options = parser.parse_args(arguments)
     kept = kept_parts(__file__, options)
     seeds, step, rounds = (1, 97, 2) if options.quick else (options.seeds, 1, ROUNDS)
@@ -128,11 +146,11 @@ def main(arguments: list[str]) -> int:
     space = Space(own.space.choices, own.space.listed[::step])
     every = [own.values(codes) for codes in space.listed]
     found = {}
-    for title in PRODUCTS:
+    for title in CHOSEN if options.chosen else PRODUCTS:
         seconds = kept.part(f"{title}: seconds", partial(measure_all, title, every, rounds))
         searches = {
             name: kept.part(f"{title}: {name}", partial(searched, space, seconds, name, seeds))
-            for name in progress(STRATEGIES, desc="searching", unit="strategy")
+            for name in progress(SEARCHES, desc="searching", unit="search")
         }
         near = float((np.array(seconds) <= 1.01 * min(seconds)).mean())
         low, middle, high = 1e3 * np.quantile(seconds, [0, 0.5, 1])

@@ -1,13 +1,15 @@
-"""Samplers of Optuna to compare searches with: TPE, NSGA-II and a Gaussian process."""
+"""Optuna's samplers and a process on what a prediction missed, to compare searches with."""
 
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 
+from fastslow_programs.ranking.known_models import Configurations, Encoder, Known, Stack
 from fastslow_programs.tuning.history import History, Proposal
 from fastslow_programs.tuning.kept_study import import_optuna
-from fastslow_programs.tuning.search.space import CODE
-from fastslow_programs.tuning.search.strategies import Random
+from fastslow_programs.tuning.search.space import CODE, Space
+from fastslow_programs.tuning.search.strategies import Random, proposals
 
 SAMPLERS = {"tpe": "TPESampler", "nsga2": "NSGAIISampler", "gp": "GPSampler"}
 """By name; Bergstra et al. 2011, Deb et al. 2002, and Optuna's process with expected improvement."""
@@ -20,7 +22,7 @@ class Sampler:
     for, and is reported to the sampler with its value.
     """
 
-    def __init__(self, name: str, space, seed: int):
+    def __init__(self, name: str, space: Space, seed: int):
         self.name, self._told, self._optuna = name, 0, import_optuna()
         own = self._optuna.distributions
         self._space = {
@@ -53,3 +55,29 @@ class Sampler:
             taken |= set(history.space.keys(fresh))
             found += [Proposal(tuple(map(int, row)), self.name, notes) for row in fresh]
         return found or Random().propose(history, count, rng)
+
+
+class Learner:
+    """The prediction joined with a process and trees that are fitted to every value (``KNOWN=`` of ``rank``).
+
+    Args:
+        space: The listed configurations.
+        pretrained: The prediction of configurations.
+        columns: ``(C, F)`` features of the listed configurations.
+    """
+
+    name = "learner"
+
+    def __init__(self, space: Space, pretrained: Callable[[np.ndarray], np.ndarray], columns: np.ndarray):
+        listed = Configurations(space.listed, columns, pretrained(space.listed)[:, None])
+        self._inputs = Encoder(listed)(listed)
+
+    def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
+        """Propose the free configurations of the lowest expected score."""
+        space = history.space
+        known = Known(space.rows(history.codes), history.values)
+        free = space.rows(space.untaken(space.listed, history.taken))
+        if not len(free):
+            return []
+        score = Stack(self._inputs.take(known.config), known).mean(self._inputs.take(free))
+        return proposals(space.listed[free[np.argsort(score, kind="stable")[:count]]], self.name)

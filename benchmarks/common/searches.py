@@ -1,54 +1,91 @@
-"""Searches over labelled files without a journal: their targets, and the loop."""
+"""Pools of distinct configurations with labels, and searches of them without a journal."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from common.labelled_sample import labelled_sample
-from common.samplers import SAMPLERS, Sampler
-from fastslow.competition.catalog import TEST
+from fastslow.competition.layouts import ROLES
 from fastslow_programs.tuning.history import Evaluation, History, Proposal
+from fastslow_programs.tuning.search.space import Choice, Space
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import Target, read_target
-from fastslow_programs.tuning.tune import make_strategy
 
 
-def search(target: Target, strategy: str, budget: int, batch: int, seed: int) -> History:
-    """Search a labelled target from a random start, which is the same for every strategy of a seed.
+@dataclass(frozen=True)
+class Pool:
+    """Distinct configurations of a program with their values.
 
-    It ends where the best of all is found.
+    Args:
+        space: The configurations.
+        labels: ``(C,)`` their values.
+        rows: ``(C,)`` their positions among the target's.
     """
-    history, space = History(target.space), target.space
-    own = Sampler(strategy, space, seed) if strategy in SAMPLERS else make_strategy(strategy, target)
-    found = [Proposal(tuple(map(int, space.draw(1, np.random.default_rng([seed, 1]))[0])), "start")]
+
+    space: Space
+    labels: np.ndarray
+    rows: np.ndarray
+
+    def follow(self, prediction: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return what predicts configurations ``(n, G)``, from predictions of all of the target's."""
+        own = prediction[self.rows]
+        return lambda codes: own[self.space.rows(codes)]
+
+    @property
+    def near(self) -> float:
+        """Fraction of the configurations within 1 % of the best."""
+        return float((self.labels <= 1.01 * self.labels.min()).mean())
+
+
+def distinct(target: Target) -> Pool:
+    """Merge the configurations of a target that have equal values: an exact estimate is of one program.
+
+    Of equal ones the nearest to the default stays. Choices that the compiler does not take, such as layouts
+    of operands, are left out.
+    """
+    space, labels = target.space, target.labels
+    distance = (space.listed != space.default).sum(1)
+    order = np.argsort(distance, kind="stable")
+    _, first = np.unique(labels[order], return_index=True)
+    rows = np.sort(order[first])
+    codes, output = space.listed[rows], ROLES[0]
+    taken = [g for g, choice in enumerate(space.choices) if output in choice.where or "bound" in choice.where]
+    taken = [g for g in taken if len(np.unique(codes[:, g])) > 1]
+    choices = [
+        Choice(c.where, c.options, c.default, ordered="bound" in c.where)
+        for c in (space.choices[g] for g in taken)
+    ]
+    return Pool(Space(choices, codes[:, taken]), labels[rows], rows)
+
+
+def search(space: Space, labels: np.ndarray, strategy: Any, budget: int, batch: int, seed: int) -> History:
+    """Search listed configurations from a random start, which is the same for every strategy of a seed.
+
+    It ends where the best of all is found. The start is the first evaluation.
+
+    Args:
+        space: The configurations.
+        labels: ``(C,)`` their values.
+        strategy: What proposes.
+        budget: Number of evaluations.
+        batch: Number of evaluations between two proposals.
+        seed: Seed of the start and of the strategy.
+    """
+    history = History(space)
+    start = space.draw(1, np.random.default_rng([seed, 1]))[0]
+    found = [Proposal(tuple(map(int, start)), "start")]
     while found:
         for proposal in found:
             row = space.rows(np.array([proposal.codes]))[0]
-            history.add(proposal, Evaluation(float(target.labels[row])))
-        left = 0 if history.best[1] <= target.labels.min() else min(batch, budget - len(history))
-        found = own.propose(history, left, np.random.default_rng([seed, len(history)])) if left > 0 else []
+            history.add(proposal, Evaluation(float(labels[row])))
+        left = 0 if history.best[1] <= labels.min() else min(batch, budget - len(history))
+        rng = np.random.default_rng([seed, len(history)])
+        found = strategy.propose(history, left, rng) if left > 0 else []
     return history
 
 
 def replay_target(path: Path, run: str, collection: str = "") -> Target:
     """Return a labelled file as a target; ``run`` is a folder or ``none``."""
     return read_target(TuneSettings(source=str(path), run=run, collection=collection))
-
-
-def sample_targets(folder: Path, runs: Sequence[str], kind: str) -> list[tuple[Target, ...]]:
-    """Return the sample's labelled test programs of a kind, see :mod:`common.labelled_sample`.
-
-    Args:
-        folder: Folder of the files.
-        runs: Run folders that predict, or ``none``.
-        kind: ``tile`` or ``layout``.
-
-    Returns:
-        For each program its targets, one per run.
-    """
-    return [
-        tuple(replay_target(path, run, collection.name) for run in runs)
-        for collection, path in labelled_sample(folder, TEST)
-        if collection.kind == kind
-    ]

@@ -10,11 +10,13 @@ from fastslow_programs.compiler.layout_choices import (
     draw_configuration,
     mutate,
 )
-from fastslow_programs.tuning.search.strategies import CROSSOVER, ELITE, MUTATION_RATES
 
 SEARCHES = ("default", "random")
 """``default`` is a genetic search that starts from the compiler's default; TpuGraphs uses the same names."""
 
+MUTATION_RATES = (0.1, 0.3, 0.7)  # probability that a choice is drawn again; one per configuration
+CROSSOVER = 0.5  # probability that a configuration has two parents
+ELITE = 8  # number of parents: the fastest configurations so far
 BATCH = 8  # configurations that a program proposes per round
 TRIES = 60  # consecutive draws without a new configuration after which the space counts as exhausted
 

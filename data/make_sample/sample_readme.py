@@ -11,8 +11,7 @@ from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, TRAIN, VALID
 from fastslow.competition.opcodes import distance, opcode_shares
 from fastslow_programs.compiler.compile_pool import NOT_TRIED
 from fastslow_programs.compiler.libtpu import TOPOLOGIES
-from fastslow_programs.tuning.search.strategies import CROSSOVER, ELITE, MUTATION_RATES
-from make_sample.layout_search import BATCH
+from make_sample.layout_search import BATCH, CROSSOVER, ELITE, MUTATION_RATES
 from make_sample.sample_files import (
     KERNELS,
     MAX_CANDIDATES,

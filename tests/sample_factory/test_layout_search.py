@@ -5,10 +5,9 @@ from random import Random
 
 from fastslow_programs.compiler.layout_choices import TiedChoice, default_configuration, tie
 from fastslow_programs.compiler.layout_space import OUTPUT, configurable_nodes
-from fastslow_programs.tuning.search.strategies import ELITE
 from helpers.cases import cases
 from helpers.dot_module import rich_module
-from make_sample.layout_search import BATCH, SEARCHES, Search
+from make_sample.layout_search import BATCH, ELITE, SEARCHES, Search
 
 CHOICES = tie(configurable_nodes(rich_module()))
 DEFAULT = default_configuration(CHOICES)

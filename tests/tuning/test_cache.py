@@ -92,7 +92,7 @@ def test_where_values_are_noisy_the_fastest_that_is_known_is_measured_again(sett
     measured = {proposal.codes for proposal, _ in again.history.done if proposal.by == CONFIRMS}
     best = min(again.history.means(), key=again.history.means().get)
     assert {best, *map(tuple, [again.target.space.default.tolist()])} <= measured
-    assert again.verdict.proposal.codes == best and again.best[1] <= first.history.best[1]
+    assert again.verdict.proposal.codes == best and again.best[1] <= 1.000001 * first.history.best[1]
 
 
 @cases("more", [{"cache": False}, {"generation": "v4"}, {"module": small_module(3)}])

@@ -15,6 +15,7 @@ from fastslow_programs.tuning.history import Evaluation, Proposal
 from fastslow_programs.tuning.kept_study import open_study
 from fastslow_programs.tuning.search.space import Space
 from fastslow_programs.tuning.settings import TuneSettings
+from fastslow_programs.tuning.target import read_target
 from fastslow_programs.tuning.tune import complete_study
 from helpers.cases import cases
 from helpers.competition_files import layout_arrays, write_npz
@@ -56,6 +57,21 @@ def test_an_interrupted_batch_is_completed_as_if_it_had_not_been(study, tmp_path
     lines = settings.journal.read_bytes().splitlines(keepends=True)
     settings.journal.write_bytes(b"".join(lines[:8]))  # two of the second batch
     assert complete_study(settings).history.done == done
+
+
+def test_a_study_that_an_older_strategy_began_is_continued(study, tmp_path):
+    settings = study[0].model_copy(update={"data_root": str(tmp_path), "strategy": "guided"})
+    target = read_target(settings)
+    identity = {"program": target.digest, "evaluator": target.evaluator.identity}
+    identity["choices"] = " ".join(map(str, target.space.options.tolist()))
+    begun = [Proposal(tuple(map(int, codes)), "guided: process") for codes in target.space.listed[:5]]
+    with open_study(settings.journal, identity, target.space) as kept:
+        for number, proposal in enumerate(begun):  # the second batch of four was interrupted
+            kept.keep(proposal, Evaluation(2.0 + number), (4 * (number // 4), 4, 4))
+    done = complete_study(settings).history.done
+    assert [proposal for proposal, _ in done[:5]] == begun and len(done) == 11
+    assert len({proposal.codes for proposal, _ in done}) == 11
+    assert {proposal.by for proposal, _ in done[5:]} <= {"default", "guided"}
 
 
 def change(key, value, number=4):

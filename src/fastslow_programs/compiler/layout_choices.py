@@ -10,7 +10,7 @@ program has the choices of :func:`imposable`, in which any two configurations ar
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +22,8 @@ from fastslow_programs.compiler.layout_space import ConfigurableNode, Layout, La
 
 Configuration = tuple[int, ...]
 """The option that each tied choice takes, 0 or more."""
+Takes = Callable[[ConfigurableNode, Sequence[Layout]], tuple[Layout, ...]]
+"""What a compiler takes of a node's layouts."""
 
 
 @dataclass(frozen=True)
@@ -57,23 +59,28 @@ def tie(nodes: list[ConfigurableNode]) -> list[TiedChoice]:
     ]
 
 
-def imposable(nodes: list[ConfigurableNode]) -> list[TiedChoice]:
+def imposable(nodes: list[ConfigurableNode], takes: Takes = taken) -> list[TiedChoice]:
     """Return the tied choices of a program, with options that differ in what the compiler takes.
 
     :func:`tie` gives them with more options. Of options that make the same program only one is left, the
     default where it is among them. So a choice of operands of convolutions or dots has only its default.
+
+    Args:
+        nodes: The configurable nodes.
+        takes: What the compiler takes of a node's layouts: :func:`taken`, or
+            :func:`fastslow_programs.compiler.layout_constraints.taken_here`.
     """
     by_number = {node.node: node for node in nodes}
-    return [_imposable(choice, [by_number[number] for number in choice.nodes]) for choice in tie(nodes)]
+    return [_imposable(choice, [by_number[n] for n in choice.nodes], takes) for choice in tie(nodes)]
 
 
-def _imposable(choice: TiedChoice, nodes: Sequence[ConfigurableNode]) -> TiedChoice:
+def _imposable(choice: TiedChoice, nodes: Sequence[ConfigurableNode], takes: Takes) -> TiedChoice:
     places: dict[tuple, int] = {}  # of what the compiler takes, the option that is left
     for place in (choice.default, *range(len(choice.options))):
         layouts: list[Layout] = [()] * len(ROLES)
         for role, layout in zip(choice.roles, choice.options[place], strict=True):
             layouts[role] = layout
-        places.setdefault(tuple(taken(node, layouts) for node in nodes), place)
+        places.setdefault(tuple(takes(node, layouts) for node in nodes), place)
     left = sorted(places.values())
     options = tuple(choice.options[place] for place in left)
     return replace(choice, options=options, default=left.index(choice.default))

@@ -73,6 +73,15 @@ def taken(node: ConfigurableNode, layouts: Sequence[Layout]) -> tuple[Layout, ..
     return () if by_default else tuple(bound.values())
 
 
+def taken_here(node: ConfigurableNode, layouts: Sequence[Layout]) -> tuple[Layout, ...]:
+    """Return what the compiler of this machine is made to take, see :func:`bind_differences`.
+
+    Arguments as for :func:`taken`. It is the layout of the output; nothing where that is the default.
+    """
+    output = (*layouts, ())[0]
+    return () if is_default(node, OUTPUT, output) else (output,)
+
+
 def is_default(node: ConfigurableNode, role: int, layout: Layout) -> bool:
     """Return whether a layout of one of a node's tensors is the compiler's own, or () leaves it to it."""
     default = default_layout(node, role) or sorted(layout, reverse=True)
@@ -140,8 +149,8 @@ class _Edit:
     ) -> None:
         """Append a configurable instruction, with a constraint on an output other than the default."""
         self.add(instruction)
-        if layouts and not is_default(node, OUTPUT, layouts[OUTPUT]):
-            self._moved[instruction.id] = self._constraint(instruction, layouts[OUTPUT]).id
+        for output in taken_here(node, layouts):
+            self._moved[instruction.id] = self._constraint(instruction, output).id
 
     def finish(self) -> None:
         """Replace the computation's instructions."""

@@ -28,15 +28,23 @@ class Measured:
     Args:
         data_root: Root of the data folder, which has the files in ``measured/``.
         module: The program.
-        nodes: Its configurable nodes, whose imposable choices a configuration is made of.
+        nodes: Its configurable nodes.
         evaluator: Identity of the evaluator.
+        choices: The choices that a configuration is made of; by default the imposable ones of the nodes.
 
     Attributes:
         path: The file, which need not be there.
     """
 
-    def __init__(self, data_root: Path, module: Module, nodes: list[ConfigurableNode], evaluator: str):
-        self.evaluator, self._nodes, self._choices = evaluator, nodes, imposable(nodes)
+    def __init__(
+        self,
+        data_root: Path,
+        module: Module,
+        nodes: list[ConfigurableNode],
+        evaluator: str,
+        choices: list[TiedChoice] | None = None,
+    ):
+        self.evaluator, self._nodes, self._choices = evaluator, nodes, choices or imposable(nodes)
         program, (kind, _, _) = _digest(module), evaluator.partition(" ")
         self._head = {"program": program, "evaluator": evaluator}
         self.path = data_root / MEASURED_FOLDER / f"{program}-{kind}-{digest(evaluator)}.json"

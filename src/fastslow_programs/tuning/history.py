@@ -17,7 +17,7 @@ class Proposal:
 
     Args:
         codes: The option of each choice.
-        by: Who proposed it, such as ``default``, ``guided``, ``guided: random share``.
+        by: Who proposed it, such as ``default``, ``guided``, ``random``.
         notes: Notes that the proposer reads when it continues from a history.
     """
 

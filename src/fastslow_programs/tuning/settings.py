@@ -40,19 +40,19 @@ class SearchSettings(Settings):
     an npz or a measured ``.pb``, this machine's own ``device`` (CPU, GPU or TPU through JAX), or a
     ``command`` of yours. If empty, replay for an npz or a tile ``.pb``, otherwise the compiler."""
     strategy: Literal[*STRATEGIES] = GUIDED
-    """Method that proposes configurations; ``guided`` scores thousands with a model that learns from every
-    evaluation, ``random`` draws them."""
+    """Method that proposes configurations: ``guided`` takes the predicted fastest, then the nearest to the
+    fastest so far, and in a space of yours what Optuna's TPE proposes; ``random`` draws them."""
     run: str = ""
-    """Trained run whose prediction the model starts from: a folder such as ``runs/sample``, or the folder of
-    one ensemble or model; if empty, the newest complete one, or else the models in the package; ``none`` for
-    the program's own values."""
+    """Trained run whose prediction guides: a folder such as ``runs/sample``, or the folder of one ensemble or
+    model; if empty, the newest complete one, or else the models in the package; ``none`` for the values
+    alone."""
     evaluations: Annotated[Positive, Le(1_000_000)] = 64
     """Budget: evaluations of the whole study, failed ones included."""
     budget_seconds: NonNegativeFloat = unkeyed(0.0)
     """Budget: seconds after which this process proposes nothing more; 0 for no limit."""
     batch: Annotated[Positive, Le(10_000)] = 8
-    """Configurations that are proposed together, after which the model learns; guidance is better with few,
-    evaluators that work in parallel are faster with many."""
+    """Configurations that are proposed together: guidance is better with few, evaluators that work in
+    parallel are faster with many."""
     command: str = ""
     """Evaluator ``command`` only. Command line to which two paths are appended, the configuration as JSON and
     (not for a space of yours) the constrained HLO; the last line of its output is the value, lower is

@@ -13,14 +13,13 @@ from fastslow.competition.tensors import format_layout
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.settings import find_typed, resolve
-from fastslow.features.scaling import standardise
 from fastslow.features.unseen import build_unseen
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram
 from fastslow_programs.compiler.device import LocalProgram, draw_inputs, lower_function, require_jax
 from fastslow_programs.compiler.layout_choices import TiedChoice, encode_defaults, imposable, layouts_of, tie
-from fastslow_programs.compiler.layout_constraints import bind_differences, constrain
+from fastslow_programs.compiler.layout_constraints import bind_differences, constrain, taken, taken_here
 from fastslow_programs.compiler.layout_space import ConfigurableNode, Layouts, encode
 from fastslow_programs.compiler.libtpu import is_staged, require_compiler
 from fastslow_programs.program.convert import ConvertedProgram, checked_nodes, read_program, write_npz
@@ -36,7 +35,7 @@ from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.user_space import UserSpace
 
 _NAME = Path("program.npz")
-_ANCHORS = 64  # configurations that every batch is predicted with, so that batches have one scale
+_ANCHORS = 64  # random configurations that neighbours are predicted with: the models scale what they get
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Target:
         digest: Digest of its content; programs of equal digest share results.
         space: The choices, and the configurations that may be proposed.
         evaluator: Gives a configuration its value.
-        pretrained: A trained run's predictions and features of configurations, None without a run.
+        pretrained: A trained run's predictions of configurations, None without a run.
         module_of: Makes the constrained module of a configuration; None where there is no HLO.
         labels: ``(C,)`` values of all listed configurations, None where they are not known.
         default_value: Value of the compiler's default where no configuration of the space is known to be it
@@ -169,22 +168,17 @@ def _of_space(settings: TuneSettings) -> Target:
 def _pretrained_of_file(run: FinishedRun, file: Program, space: Space, first) -> Pretrained:
     known: list[np.ndarray] = []
 
-    def pretrained(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return predictions ``(n,)`` and features ``(n, V)``, both standardised over the file."""
+    def pretrained(codes: np.ndarray) -> np.ndarray:
+        """Return predictions ``(n,)``."""
         if not known:  # all at once, as a ranking of the file would
-            prediction, features = _predict(run, file)
-            known.extend([standardise(prediction[first]), standardise(features[first])])
-        rows = space.rows(codes)
-        return known[0][rows], known[1][rows]
+            known.append(_predict(run, file)[first])
+        return known[0][space.rows(codes)]
 
     return pretrained
 
 
-def _predict(run: FinishedRun, file: Program) -> tuple[np.ndarray, np.ndarray]:
-    graphs = build_unseen(run.folder, [file])
-    name = file.path.stem
-    graph = graphs.graph("test", name)
-    return run.predict(graphs)[name], np.asarray(graph.config_feat[graph.config_row], float)
+def _predict(run: FinishedRun, file: Program) -> np.ndarray:
+    return run.predict(build_unseen(run.folder, [file]))[file.path.stem]
 
 
 def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
@@ -198,7 +192,7 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     program = HloProgram(local.module, {}) if local else source.read(labeller, ask_compiler=kind.compiles)
     impose = bind_differences if local else constrain
     nodes = checked_nodes(source.path, program)
-    tied = imposable(nodes)
+    tied = imposable(nodes, taken_here if local else taken)
     free = [g for g, choice in enumerate(tied) if len(choice.options) > 1]
     if not free:
         problem = "has no convolution, dot or reshape whose output has two layouts"
@@ -226,7 +220,7 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
         target = replace(target, default_value=1.0, default_is="the unconstrained program")
     evaluator, measured = kind(settings, target, labeller), None
     if settings.cache and kind.kept:
-        measured = Measured(resolve(settings.data_root), program.module, nodes, evaluator.identity)
+        measured = Measured(resolve(settings.data_root), program.module, nodes, evaluator.identity, tied)
     return replace(target, evaluator=evaluator, measured=measured, layouts=layouts, free=free)
 
 
@@ -273,22 +267,15 @@ def _pretrained_of_program(
         table = np.concatenate([encode(option, [nodes[rows[0]]]) for option in options])
         tables.append((rows[:, None], columns, table[:, None, columns]))
     anchors = np.concatenate([space.default[None], space.draw(_ANCHORS - 1, np.random.default_rng(0))])
-    scale: list = []
 
-    def pretrained(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return predictions ``(n,)`` and features ``(n, V)``, both in units of the anchors' spread."""
+    def pretrained(codes: np.ndarray) -> np.ndarray:
+        """Return predictions ``(n,)``, on the scale of the anchors and the configurations."""
         every = np.concatenate([anchors, codes])
         whole = np.repeat(base[None], len(every), 0)
         for column, (rows, columns, table) in zip(every.T, tables, strict=True):
             whole[:, rows, columns] = table[column]
         own = {"node_config_feat": whole, "config_runtime": np.zeros(len(every), np.int64)}
-        prediction, features = _predict(
-            run, program_of(ProgramFile(run.collection, TEST, _NAME), arrays | own)
-        )
-        known = prediction[: len(anchors)]
-        if not scale:
-            scale.extend([features[: len(anchors)].mean(0), features[: len(anchors)].std(0)])
-        features = (features - scale[0]) / np.where(scale[1] > 1e-9, scale[1], 1.0)
-        return ((prediction - known.mean()) / (known.std() or 1.0))[len(anchors) :], features[len(anchors) :]
+        file = program_of(ProgramFile(run.collection, TEST, _NAME), arrays | own)
+        return _predict(run, file)[len(anchors) :]
 
     return pretrained

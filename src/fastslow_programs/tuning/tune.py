@@ -17,12 +17,12 @@ from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, Verdict,
 from fastslow_programs.tuning.evaluators import Evaluate
 from fastslow_programs.tuning.history import KNOWN, Evaluation, History, Proposal
 from fastslow_programs.tuning.kept_study import KeptStudy, open_study
-from fastslow_programs.tuning.search.guided import Guide, Guided
-from fastslow_programs.tuning.search.strategies import GUIDED, Random
+from fastslow_programs.tuning.search.guided import Guided
+from fastslow_programs.tuning.search.strategies import GUIDED, Random, Tpe
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import Target, read_target
 
-Strategy = Guided | Random | Confirming
+Strategy = Guided | Tpe | Random | Confirming
 """What proposes configurations from the evaluations so far."""
 DEFAULT = "default"
 HOPELESS = 8  # failures in a row, from the first evaluation on, after which something is wrong
@@ -87,7 +87,11 @@ def make_strategy(name: str, target: Target) -> Strategy:
         name: One of :data:`fastslow_programs.tuning.settings.STRATEGIES`.
         target: The program, its space and, for ``guided``, the models' predictions.
     """
-    return Guided(Guide(target.space, target.pretrained)) if name == GUIDED else Random()
+    if name != GUIDED:
+        return Random()
+    if target.values_of:  # a space of the user's
+        return Tpe()
+    return Guided(target.space, target.pretrained)
 
 
 def complete_study(settings: TuneSettings, target: Target | None = None) -> Study:

@@ -81,26 +81,16 @@ class Space:
         """
         if self.listed is not None:
             return self.listed[rng.integers(len(self.listed), size=count)]
-        return self._options(rng.random((count, len(self.options))))
-
-    def _options(self, chance: np.ndarray) -> np.ndarray:
+        chance = rng.random((count, len(self.options)))
         return (chance[..., None] >= self._limits[:, :-1]).sum(-1).astype(CODE)
 
-    def mutate(self, codes: np.ndarray, rates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return copies in which each choice is drawn again with a probability.
-
-        Args:
-            codes: ``(n, G)`` configurations.
-            rates: ``(n,)`` probability of each configuration's choices; at least one choice is drawn again.
-            rng: Random generator.
-        """
-        again = rng.random(codes.shape) < rates[:, None]
-        again[np.arange(len(codes)), rng.integers(codes.shape[1], size=len(codes))] = True
-        return np.where(again, self._options(rng.random(codes.shape)), codes)
-
-    def cross(self, one: np.ndarray, other: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return the uniform crossover of pairs of configurations ``(n, G)``."""
-        return np.where(rng.random(one.shape) < 0.5, one, other)
+    def neighbours(self, codes: np.ndarray) -> np.ndarray:
+        """Return the configurations ``(n, G)`` that differ from ``codes (G,)`` in one choice."""
+        choice = np.repeat(np.arange(len(self.options)), self.options)
+        option = np.concatenate([np.arange(count) for count in self.options])
+        changed = np.repeat(np.asarray(codes, CODE)[None], len(choice), 0)
+        changed[np.arange(len(choice)), choice] = option
+        return changed[option != np.asarray(codes)[choice]]
 
     def fresh(self, codes: np.ndarray, taken: set[bytes], count: int, rng: np.random.Generator) -> np.ndarray:
         """Return up to ``count`` allowed configurations that are not taken, in the order wished.
@@ -125,9 +115,9 @@ class Space:
             free[picked[-1]] = False
         return self.listed[picked]
 
-    def free(self, taken: set[bytes]) -> np.ndarray:
-        """Return the listed configurations that are not taken, ``(n, G)``."""
-        return self.listed[[key not in taken for key in self.keys(self.listed)]]
+    def untaken(self, codes: np.ndarray, taken: set[bytes]) -> np.ndarray:
+        """Return those of ``codes (n, G)`` whose keys are not taken."""
+        return codes[[key not in taken for key in self.keys(codes)]]
 
     def describe(self, codes: Sequence[int]) -> list[dict[str, str]]:
         """Return the differences of ``codes (G,)`` from the default: ``where``, ``layout``, ``default``."""
