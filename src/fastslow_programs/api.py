@@ -65,15 +65,15 @@ class Tuned(Shown):
     Attributes:
         table: One row per evaluation.
         best: The configuration to use: value, options, and in words what differs from the default. It is the
-            default where nothing is faster, with noisy values by 95 % confidence; None where no evaluation
-            succeeded.
+            default where nothing is faster, or with noisy values, where nothing is confirmed to be faster.
+            ``candidate`` in it is the fastest configuration that was seen, and ``confirmed`` says whether it
+            is known to be faster. None where no evaluation succeeded.
     """
 
     def __init__(self, study: "Study"):
-        from fastslow_programs.tuning.result import list_evaluations
+        from fastslow_programs.tuning.result import best_facts, list_evaluations
 
-        self.study, self.table, best = study, list_evaluations(study), study.best
-        self.best = best and study.target.as_json(best[0].codes) | {"value": best[1]}
+        self.study, self.table, self.best = study, list_evaluations(study), best_facts(study)
 
     def words(self) -> list[str]:
         """Return what the search found, one ``name: fact`` each, as ``fastslow tune`` prints it."""
