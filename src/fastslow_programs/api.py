@@ -183,7 +183,7 @@ def convert(source: AnySource, *arguments: Any, out: str | Path | None = None, *
 def tune(
     source: AnySource,
     *arguments: Any,
-    models: str | Path | None = None,
+    models: Models | str | Path | None = None,
     out: str | Path | None = None,
     **settings: Any,
 ) -> Tuned:
@@ -193,7 +193,7 @@ def tune(
         source: As for :func:`rank`, or a space of yours (``space.json``).
         *arguments: As for :func:`rank`; with ``evaluator="device"`` the function runs on them, and a
             ``jax.ShapeDtypeStruct`` is replaced by random values.
-        models: Path of the models that guide, as for :func:`load_models`; ``"none"`` for no guide.
+        models: As returned by :func:`load_models`, or their path; ``"none"`` for no guide.
         out: Folder of the study, which is resumed where it is there; by default nothing is kept.
         **settings: Settings of ``fastslow tune``, such as ``evaluations=200`` or ``evaluator="command"``.
 
@@ -208,6 +208,8 @@ def tune(
     from fastslow_programs.tuning.settings import NO_RUN, TuneSettings
     from fastslow_programs.tuning.tune import complete_study
 
+    if isinstance(models, Models):
+        models = models.folder
     run = str(models) if models in (None, NO_RUN) else str(Path(models).expanduser().absolute())
     with _data_root(out) as data_root:
         own = _settings(

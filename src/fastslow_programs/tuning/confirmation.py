@@ -24,7 +24,7 @@ LEVEL = 0.98
 """Level of the interval: of 100 searches of programs without a gain, one is expected to end with a gain."""
 FEWEST = 5
 """Paired rounds that a verdict needs."""
-_MOST, _SCREENED = 8, 8  # contenders at most, and evaluations of the reserve for each of them
+_MOST, _SCREENED = 8, 16  # contenders at most, and evaluations of the reserve for each of them
 
 
 @dataclass(frozen=True)
