@@ -56,10 +56,11 @@ def of_rounds(pairs, paired=False):
     "evaluations, share, paired, wanted",
     [
         (12, 0.5, False, (10, 0, 5)),  # reserved, contenders, rounds
-        (40, 0.5, False, (20, 2, 9)),
+        (40, 0.5, False, (20, 0, 10)),
         (400, 0.5, False, (200, 8, 96)),
         (7, 0.5, True, (5, 0, 5)),
-        (40, 0.5, True, (20, 2, 18)),
+        (40, 0.5, True, (20, 0, 20)),
+        (64, 0.5, False, (32, 2, 15)),
         (40, 0.01, True, (5, 0, 5)),
     ],
 )
@@ -83,7 +84,7 @@ NOISE = {
 }
 
 
-def run(effect, seed, budget=20, noise="normal", paired=False):
+def run(effect, seed, budget=32, noise="normal", paired=False):
     """Search and confirm; one configuration's log value differs from all others by ``effect``."""
     rng, numbers = np.random.default_rng(seed), itertools.count()
 
@@ -103,7 +104,7 @@ def run(effect, seed, budget=20, noise="normal", paired=False):
 @cases("noise", NOISE)
 def test_nothing_is_called_faster_where_all_are_equal(noise):
     found = [run(0.0, seed, noise=noise) for seed in range(300)]
-    assert np.mean([own.is_faster for own in found]) <= 0.025  # 0.01 is expected
+    assert np.mean([own.is_faster for own in found]) <= 0.02  # 0.005 is expected
 
 
 @cases("noise", NOISE)
@@ -117,12 +118,12 @@ def test_what_is_clearly_faster_is_found_and_in_the_interval(noise):
 
 def test_a_paired_value_needs_no_default():
     own = run(-0.4, 0, paired=True)
-    assert own.is_faster and own.rounds == 18 and own.proposal.codes == SPECIAL
+    assert own.is_faster and own.rounds == 30 and own.proposal.codes == SPECIAL
 
 
 def test_the_fastest_are_measured_again_and_then_one_meets_the_default_in_turn():
     rng = np.random.default_rng(0)
-    history, plan = searched(lambda codes: 1.0 + sum(codes), 20), Plan(32, False)
+    history, plan = searched(lambda codes: 1.0 + sum(codes), 20), Plan(64, False)
     history.add(Proposal((0, 0, 0, 0, 0), "search"), Evaluation(None, "failed"))
     means = history.means()
     fastest = sorted(set(means) - {DEFAULT}, key=means.__getitem__)[:4]
@@ -136,7 +137,7 @@ def test_the_fastest_are_measured_again_and_then_one_meets_the_default_in_turn()
         for proposal in batch:
             history.add(proposal, Evaluation(1.0))
     pair = [DEFAULT, fastest[2]]
-    assert len(orders) == 14 and orders[1::2] == [pair] * 7 and orders[::2] == [pair[::-1]] * 7
+    assert len(orders) == 30 and orders[1::2] == [pair] * 15 and orders[::2] == [pair[::-1]] * 15
 
 
 def test_a_failed_round_is_left_out_and_the_candidate_stays():
@@ -152,7 +153,7 @@ def test_a_failed_round_is_left_out_and_the_candidate_stays():
 
 
 def test_more_search_starts_the_rounds_again():
-    rng, plan = np.random.default_rng(0), Plan(20, False)
+    rng, plan = np.random.default_rng(0), Plan(32, False)
     history = searched(lambda codes: 1.0 + sum(codes), 8)
     for proposal in Confirming(plan).propose(history, 100, rng):
         history.add(proposal, Evaluation(1.0))
@@ -163,7 +164,7 @@ def test_more_search_starts_the_rounds_again():
 
 
 def test_confirmations_of_an_older_version_count_as_search():
-    history, plan = searched(lambda codes: 1.0 + sum(codes), 8, by="confirmation"), Plan(20, False)
+    history, plan = searched(lambda codes: 1.0 + sum(codes), 8, by="confirmation"), Plan(32, False)
     assert verdict(history, plan) is None
     assert Confirming(plan).propose(history, 100, np.random.default_rng(0))[0].notes == {"round": 0}
 

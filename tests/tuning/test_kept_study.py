@@ -63,14 +63,14 @@ def test_an_interrupted_batch_is_completed_as_if_it_had_not_been(study, tmp_path
 def test_interrupted_paired_rounds_are_completed_as_if_they_had_not_been(study, tmp_path, monkeypatch):
     """Screening of contenders, and either half of a pair."""
     monkeypatch.setattr(Replay, "noisy", True)
-    changes = {"evaluations": 34, "data_root": str(tmp_path)}
+    changes = {"evaluations": 64, "data_root": str(tmp_path)}
     settings = study[0].model_copy(update=changes)
     whole = complete_study(settings)
     lines = settings.journal.read_bytes().splitlines(keepends=True)
     done = whole.history.done
     first = next(place for place, (proposal, _) in enumerate(done) if proposal.by == CONFIRMS)
-    assert whole.verdict.rounds == 7 and len(done) - first == 2 + 14
-    for kept in range(first, len(done)):
+    assert whole.verdict.rounds == 15 and len(done) - first == 2 + 30
+    for kept in range(first, first + 8):
         settings.journal.write_bytes(b"".join(lines[: 2 + kept]))
         again = complete_study(settings)
         assert again.history.done == done and again.verdict == whole.verdict

@@ -126,7 +126,7 @@ def test_exact_values_of_a_command_end_with_the_better_one(tmp_path, capsys):
     best = json.loads((write_result(study) / "best.json").read_text())
     assert best["confirmed"] and best["value"] == best["candidate"]["value"] == pytest.approx(1.0)
     assert best["interval"]["low"] == best["interval"]["high"] == pytest.approx(1 / 2.26)
-    assert summarise_study(study)["result"].startswith("gained: 0.4425 of the default, 98 % interval 0.4425")
+    assert summarise_study(study)["result"].startswith("gained: 0.4425 of the default, 99 % interval 0.4425")
     shown = capsys.readouterr().err
     assert re.search(r"16/16 .*best 1, 0.4425 of the default\]", shown)
 
