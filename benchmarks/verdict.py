@@ -6,7 +6,7 @@ choices. In a space without a gain all are equal. In another one, options are sl
 to 26 %, but one option of one choice is faster by the gain. A run of a program varies by a factor (lognormal,
 2 %), the machine's speed walks and waves slowly, and one run in twenty-five is disturbed by 30 % on average.
 On a device a value is the median of fifteen rounds, and each loading of a program is faster or slower by 1 %.
-Nothing was chosen on these searches but the share ``confirm``.
+The level of the interval was chosen on these searches, the number of contenders on others of this kind.
 
 A gain is found where the verdict names a configuration that is truly faster. The other rules decide from the
 same measurements of the same candidate: they are the simplest ones that could take the verdict's place.
