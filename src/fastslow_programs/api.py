@@ -65,15 +65,15 @@ class Tuned(Shown):
     Attributes:
         table: One row per evaluation.
         best: The configuration to use: value, options, and in words what differs from the default. It is the
-            default where nothing is faster, with noisy values by 95 % confidence; None where no evaluation
-            succeeded.
+            default where nothing is faster, or with noisy values, where nothing is confirmed to be faster.
+            ``candidate`` in it is the fastest configuration that was seen, and ``confirmed`` says whether it
+            is known to be faster. None where no evaluation succeeded.
     """
 
     def __init__(self, study: "Study"):
-        from fastslow_programs.tuning.result import list_evaluations
+        from fastslow_programs.tuning.result import best_facts, list_evaluations
 
-        self.study, self.table, best = study, list_evaluations(study), study.best
-        self.best = best and study.target.as_json(best[0].codes) | {"value": best[1]}
+        self.study, self.table, self.best = study, list_evaluations(study), best_facts(study)
 
     def words(self) -> list[str]:
         """Return what the search found, one ``name: fact`` each, as ``fastslow tune`` prints it."""
@@ -186,7 +186,7 @@ def convert(source: AnySource, *arguments: Any, out: str | Path | None = None, *
 def tune(
     source: AnySource,
     *arguments: Any,
-    models: str | Path | None = None,
+    models: Models | str | Path | None = None,
     out: str | Path | None = None,
     **settings: Any,
 ) -> Tuned:
@@ -196,7 +196,7 @@ def tune(
         source: As for :func:`rank`, or a space of yours (``space.json``).
         *arguments: As for :func:`rank`; with ``evaluator="device"`` the function runs on them, and a
             ``jax.ShapeDtypeStruct`` is replaced by random values.
-        models: Path of the models that guide, as for :func:`load_models`; ``"none"`` for no guide.
+        models: As returned by :func:`load_models`, or their path; ``"none"`` for no guide.
         out: Folder of the study, which is resumed where it is there; by default nothing is kept.
         **settings: Settings of ``fastslow tune``, such as ``evaluations=200`` or ``evaluator="command"``.
 
@@ -212,6 +212,8 @@ def tune(
     from fastslow_programs.tuning.tune import complete_study
 
     _refuse_run(settings)
+    if isinstance(models, Models):
+        models = models.folder
     run = str(models) if models in (None, NO_RUN) else str(Path(models).expanduser().absolute())
     with _data_root(out) as data_root:
         own = _settings(

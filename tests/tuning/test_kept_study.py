@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import DataError, SettingsError
+from fastslow_programs.tuning.confirmation import CONFIRMS
+from fastslow_programs.tuning.evaluators import Replay
 from fastslow_programs.tuning.history import Evaluation, Proposal
 from fastslow_programs.tuning.kept_study import open_study
 from fastslow_programs.tuning.search.space import Space
@@ -72,6 +74,22 @@ def test_a_study_that_an_older_strategy_began_is_continued(study, tmp_path):
     assert [proposal for proposal, _ in done[:5]] == begun and len(done) == 11
     assert len({proposal.codes for proposal, _ in done}) == 11
     assert {proposal.by for proposal, _ in done[5:]} <= {"default", "guided"}
+
+
+def test_interrupted_paired_rounds_are_completed_as_if_they_had_not_been(study, tmp_path, monkeypatch):
+    """Screening of contenders, and either half of a pair."""
+    monkeypatch.setattr(Replay, "noisy", True)
+    changes = {"evaluations": 64, "data_root": str(tmp_path)}
+    settings = study[0].model_copy(update=changes)
+    whole = complete_study(settings)
+    lines = settings.journal.read_bytes().splitlines(keepends=True)
+    done = whole.history.done
+    first = next(place for place, (proposal, _) in enumerate(done) if proposal.by == CONFIRMS)
+    assert whole.verdict.rounds == 15 and len(done) - first == 2 + 30
+    for kept in range(first, first + 8):
+        settings.journal.write_bytes(b"".join(lines[: 2 + kept]))
+        again = complete_study(settings)
+        assert again.history.done == done and again.verdict == whole.verdict
 
 
 def change(key, value, number=4):

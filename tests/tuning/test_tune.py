@@ -78,10 +78,11 @@ def test_a_function_in_memory_is_measured_here(tmp_path, monkeypatch):
     def zeros(*shape):
         return jax.numpy.zeros(shape, jax.numpy.float32)
 
-    common = {"evaluator": "device", "models": "none", "evaluations": 4, "batch": 4}
+    common = {"evaluator": "device", "models": "none", "evaluations": 8, "batch": 4}
     tuned = fastslow.tune(product, zeros(8, 8), zeros(8, 8), **common)
-    assert len(tuned.table) <= 4 and tuned.best["program"] == "product"
-    assert tuned.words()[0].startswith("result: nothing gained")
+    assert len(tuned.table) == 8 and tuned.best["program"] == "product"
+    assert (tuned.table["by"] == "paired round").sum() == 5 == tuned.best["paired_rounds"]
+    assert tuned.words()[0].startswith("result: gained" if tuned.best["confirmed"] else "result: nothing")
     with pytest.raises(SettingsError, match="evaluator: .*possible for a function"):
         fastslow.tune(product, zeros(8, 8), zeros(8, 8), **common | {"evaluator": "replay"})
 
@@ -96,6 +97,8 @@ def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, t
     folder = write_result(study)
     best = json.loads((folder / "best.json").read_text())
     assert best["value"] == 1 and set(best["options"]) == {0} and best["program"] == "dots"
+    assert not best["confirmed"] and best["candidate"]["value"] == pytest.approx(2), "the default is fastest"
+    assert best["interval"]["low"] == best["interval"]["high"] == best["over_default"] == pytest.approx(2)
     default, own = ((folder / f"{name}.hlo.pb").read_bytes() for name in ("default", "best"))
     assert HloProto.FromString(own).hlo_module == study.target.module_of(study.history.best[0].codes)
     assert HloProto.FromString(default).hlo_module.name == "varied"
@@ -111,6 +114,21 @@ def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, t
         low, high = axis.get_view_interval()
         shown = [tick for tick in axis.get_majorticklocs() if low <= tick <= high]
         assert len(shown) >= 3, axis.axis_name
+
+
+def test_exact_values_of_a_command_end_with_the_better_one(tmp_path, capsys):
+    """2.26 and 1.00, as in the cases: the verdict, the file and the bar agree."""
+    path = tmp_path / "space.json"
+    path.write_text('{"choices": {"tile": [16, 32, 64], "mode": ["scan", "einsum"]}}')
+    code = "import json, sys; v = json.load(open(sys.argv[1]))['values']; print(1 + 1.26 * (v['tile'] < 64))"
+    settings = measuring(path, tmp_path, code, evaluations=16)
+    study = complete_study(settings)
+    best = json.loads((write_result(study) / "best.json").read_text())
+    assert best["confirmed"] and best["value"] == best["candidate"]["value"] == pytest.approx(1.0)
+    assert best["interval"]["low"] == best["interval"]["high"] == pytest.approx(1 / 2.26)
+    assert summarise_study(study)["result"].startswith("gained: 0.4425 of the default, 99 % interval 0.4425")
+    shown = capsys.readouterr().err
+    assert re.search(r"16/16 .*best 1, 0.4425 of the default\]", shown)
 
 
 def test_a_budget_of_seconds_ends_it(npz, tmp_path):
@@ -133,7 +151,7 @@ def test_failures_are_counted_and_not_fatal(dots, tmp_path):
 
 @pytest.mark.parametrize(("wanted", "done"), [(50, 8), (2, 2)])
 def test_where_all_fail_it_says_why_and_keeps_the_study(dots, tmp_path, wanted, done):
-    settings = measuring(dots, tmp_path, "print('no TPU here')", evaluations=wanted)
+    settings = measuring(dots, tmp_path, "print('no TPU here')", evaluations=wanted, confirm=0.0)
     said = f"all of its {done} evaluations failed: {done} times .*no TPU here.*kept"
     with pytest.raises(DataError, match=said):
         complete_study(settings)

@@ -7,10 +7,10 @@ how far two equal programs differ here. A candidate whose outputs differ from th
 disqualified. All of it runs in a process of its own: a compile that aborts fails one configuration.
 """
 
-import base64
 import contextlib
 import importlib.metadata
 import importlib.util
+import json
 import os
 import platform
 import re
@@ -18,14 +18,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.isolated import Killed, Workers
-from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
+from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, message_classes
 from fastslow.hlo.reader import read_hlo
+from fastslow_programs.compiler.signature import (
+    as_numbers,
+    describe,
+    key_kinds,
+    modules_of,
+    node_types,
+    tree_of,
+    tree_text,
+)
 
 TUNED, SIGNATURE = "best.hlo.pb", "signature.json"
 ROUNDS = 15
@@ -35,6 +45,21 @@ NOISY = 0.1  # two equal programs that differ by more make a machine too noisy
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 3e-2, "float16": 1e-2}
 """Largest difference of an output, as a fraction of its largest absolute value; other types must be equal."""
 _SHOWN = 300  # characters of a message that are kept
+_SMALL_FLOATS = {
+    19: "float8_e5m2",
+    20: "float8_e4m3fn",
+    23: "float8_e4m3b11fnuz",
+    24: "float8_e5m2fnuz",
+    25: "float8_e4m3fnuz",
+    28: "float8_e4m3",
+    29: "float8_e3m4",
+}  # XLA's element types by number
+_OPTIONS = "fastslow.compiler_options"  # attribute of a module
+_Attributed = message_classes(
+    "fastslow.attributes",
+    "message Entry { string key = 1; string value = 2; } message Attributes { repeated Entry map = 1; } "
+    "message Attributed { Attributes frontend_attributes = 19; }",
+)["Attributed"]
 
 
 @dataclass(frozen=True)
@@ -44,12 +69,13 @@ class LocalProgram:
     Args:
         module: The program as JAX lowers it, before any pass of the compiler.
         inputs: Value of each parameter of the entry computation.
-        signature: Trees of arguments and results in JAX's serialised form; empty for an HLO file.
+        signature: Trees of arguments and results, random keys among them, and static arguments, see
+            :mod:`fastslow_programs.compiler.signature`; empty for an HLO file.
     """
 
     module: Module
     inputs: tuple[np.ndarray, ...]
-    signature: dict[str, str]
+    signature: dict[str, Any]
 
 
 def require_jax() -> None:
@@ -87,27 +113,70 @@ def lower_function(function: Callable, arguments: Sequence, seed: int = 0) -> Lo
     """Lower a JAX function for the devices of this machine.
 
     Args:
-        function: A function for ``jax.jit``.
+        function: A function for ``jax.jit``, or one that it made. Static arguments are part of the program,
+            and options of the compiler go with the module.
         arguments: Its arguments; a ``jax.ShapeDtypeStruct`` is replaced by values that are drawn.
         seed: Seed of the drawn values.
+
+    Raises:
+        SettingsError: The program is for several devices, or NumPy lacks the type of a parameter or result.
     """
     require_jax()
     import jax
+    from jax.extend.core import jaxpr_as_fun
 
-    lowered = jax.jit(function, keep_unused=True).lower(*arguments)
-    rng = np.random.default_rng(seed)
-    leaves = jax.tree.leaves(arguments)
-    inputs = [
-        draw_array(x.shape, x.dtype, rng) if isinstance(x, jax.ShapeDtypeStruct) else np.asarray(x)
-        for x in leaves
-    ]
-    trees = {
-        "arguments": jax.tree.structure(tuple(arguments)),
-        "results": jax.tree.structure(lowered.out_info),
-    }
-    signature = {name: base64.b64encode(t.serialize_using_proto()).decode() for name, t in trees.items()}
-    module = Module.FromString(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
-    return LocalProgram(module, tuple(inputs), signature)
+    jitted = function if hasattr(function, "trace") else jax.jit(function)
+    facts = getattr(jitted, "_jit_info", None)  # of a function that the user gave to jax.jit
+    static = sorted(number % len(arguments) for number in facts.static_argnums) if facts else []
+    given = tuple(argument for number, argument in enumerate(arguments) if number not in static)
+    traced = jitted.trace(*arguments)
+    # without donation and options, and with parameters that are not used
+    whole = jax.jit(jaxpr_as_fun(traced.jaxpr), keep_unused=True)
+    lowered = whole.lower(*jax.tree.leaves(traced.in_avals))
+    devices = max(own._lowering.compile_args["num_devices"] for own in (lowered, traced.lower()))
+    if devices > 1:
+        remedy = "give function and arguments without shardings, or use evaluator=command"
+        problem = f"device measures on one device, and this program is for a mesh of {devices}"
+        raise SettingsError(f"evaluator: {problem}; {remedy}")
+    leaves, rng = jax.tree.leaves(given), np.random.default_rng(seed)
+    trees = {"arguments": jax.tree.structure(given), "results": jax.tree.structure(traced.out_info)}
+    signature = {name: describe(tree) for name, tree in trees.items()}
+    signature["modules"] = modules_of(trees["results"])
+    signature["keys"] = [key_kinds(leaves), key_kinds(jax.tree.leaves(traced.out_info))]
+    signature["static"] = {str(number): repr(arguments[number]) for number in static}
+    options = dict(facts.compiler_options_kvs) if facts else {}
+    code = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+    module = Module.FromString(code + _with_options(options))
+    _entry_shapes(module)  # refused before anything is measured
+    return LocalProgram(module, tuple(_value(leaf, rng) for leaf in leaves), signature)
+
+
+def _value(leaf, rng: np.random.Generator) -> np.ndarray:
+    """Return the value of an argument; of a shape and type alone, a drawn one."""
+    import jax
+
+    if not isinstance(leaf, jax.ShapeDtypeStruct):
+        return np.asarray(as_numbers(leaf))
+    (kind,) = key_kinds([leaf])
+    if kind:
+        numbers = jax.eval_shape(jax.random.key_data, leaf)
+        return rng.integers(0, 2**32, numbers.shape, dtype=np.uint32)
+    return draw_array(leaf.shape, leaf.dtype, rng)
+
+
+def _with_options(options: dict[str, Any]) -> bytes:
+    """Return what, appended to a module, holds options of the compiler as an attribute of it."""
+    if not options:
+        return b""
+    attribute = _Attributed()
+    attribute.frontend_attributes.map.add(key=_OPTIONS, value=json.dumps(options))
+    return attribute.SerializeToString()
+
+
+def options_of(code: bytes) -> dict[str, Any]:
+    """Return the options of the compiler that a serialised module holds."""
+    attributes = _Attributed.FromString(code).frontend_attributes.map
+    return next((json.loads(own.value) for own in attributes if own.key == _OPTIONS), {})
 
 
 def draw_inputs(module: Module, seed: int = 0) -> tuple[np.ndarray, ...]:
@@ -136,6 +205,8 @@ def _dtype(element_type: int) -> np.dtype:
     """Return NumPy's type of an XLA type: ``pred``, ``s32``, ``u8``, ``f32``, ``bf16``, ``c64``."""
     import ml_dtypes  # comes with JAX
 
+    if element_type in _SMALL_FLOATS:
+        return np.dtype(getattr(ml_dtypes, _SMALL_FLOATS[element_type]))
     name = {number: name for name, number in PRIMITIVE_TYPES.items()}.get(element_type, "other")
     if name in ("pred", "bf16"):
         return np.dtype(bool if name == "pred" else ml_dtypes.bfloat16)
@@ -277,6 +348,7 @@ class LoadedProgram:
         self.device = jax.local_devices()[0]
         program = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(code))
         devices, options = _jax.DeviceList((self.device,)), xla_client.CompileOptions()
+        options.env_option_overrides = list(options_of(code).items())
         self._compiled = self.device.client.compile_and_load(program, devices, options)
 
     def put(self, inputs: Sequence) -> list:
@@ -346,27 +418,50 @@ def load_tuned(folder: str | Path) -> Callable:
 
     path = Path(folder) / SIGNATURE
     module = read_hlo(path.parent / TUNED).module
-    registry = jax.tree_util.default_registry
-    trees = {
-        name: jax.tree_util.PyTreeDef.deserialize_using_proto(registry, base64.b64decode(text))
-        for name, text in read_json(path).items()
-    }
+    signature = read_json(path)
+    if signature and "keys" not in signature:
+        raise DataError(path, "is of an older version", "Run fastslow tune again, which resumes its study")
     parameters, results = _entry_shapes(module)
     run = _jax_function(module, parameters, results)
+    wanted = signature.get("arguments", describe(jax.tree.structure((*parameters,))))
+    kinds, result_kinds = signature.get("keys", [[""] * len(parameters), [""] * len(results)])
+    static = signature.get("static", {})
 
     def tuned(*arguments):
         """Run the tuned program."""
-        leaves, tree = jax.tree.flatten(arguments)
-        if tree != trees.get("arguments", jax.tree.structure((*parameters,))):
-            wanted = trees.get("arguments", f"{len(parameters)} arrays")
-            raise TypeError(f"the arguments are {tree}, but {wanted} was tuned")
-        for (place, leaf), wanted in zip(jax.tree.leaves_with_path(arguments), parameters, strict=True):
-            shape, kind = jnp.shape(leaf), jnp.result_type(leaf)
-            if (shape, kind) != (wanted.shape, wanted.dtype):
-                given = f"{kind.name}{list(shape)}, but {wanted.dtype.name}{list(wanted.shape)} was tuned"
-                raise TypeError(f"arguments{jax.tree_util.keystr(place)} is {given}")
-        outputs = run(*leaves)
-        return jax.tree.unflatten(trees["results"], outputs) if trees else outputs
+        if static and len(arguments) == len(wanted["children"]) + len(static):
+            for number, value in static.items():
+                if repr(arguments[int(number)]) != value:
+                    given = f"{arguments[int(number)]!r}, but {value} was tuned"
+                    raise TypeError(f"the static arguments[{number}] is {given}")
+            arguments = tuple(own for number, own in enumerate(arguments) if str(number) not in static)
+        tree = jax.tree.structure(arguments)
+        if describe(tree) != wanted:
+            expected = tree_text(wanted)
+            raise TypeError(f"the arguments are {tree_text(describe(tree))}, but {expected} was tuned")
+        leaves = []
+        for (place, leaf), parameter, kind in zip(
+            jax.tree.leaves_with_path(arguments), parameters, kinds, strict=True
+        ):
+            name, (given_kind,), number = jax.tree_util.keystr(place), key_kinds([leaf]), as_numbers(leaf)
+            if given_kind != kind:
+                said = f"{given_kind or 'no'} random key, but {kind or 'none'} was tuned"
+                raise TypeError(f"arguments{name} is {said}")
+            shape, dtype = jnp.shape(number), jnp.result_type(number)
+            if (shape, dtype) != (parameter.shape, parameter.dtype):
+                given = f"{dtype.name}{list(shape)}"
+                tuned_as = f"{parameter.dtype.name}{list(parameter.shape)}"
+                raise TypeError(f"arguments{name} is {given}, but {tuned_as} was tuned")
+            leaves.append(number)
+        outputs = [
+            jax.random.wrap_key_data(value, impl=kind) if kind else value
+            for value, kind in zip(run(*leaves), result_kinds, strict=True)
+        ]
+        if not signature:
+            return outputs
+        return jax.tree.unflatten(
+            tree_of(signature["results"], node_types(tree), signature["modules"]), outputs
+        )
 
     return tuned
 
@@ -396,4 +491,14 @@ def _jax_function(module: Module, parameters: Sequence, results: Sequence) -> Ca
     frame = jax.jit(lambda *_: [jnp.zeros(r.shape, r.dtype) for r in results], keep_unused=True)
     portable = _jax.mlir.serialize_portable_artifact(code, stablehlo.get_minimum_version())
     exported = replace(jax.export.export(frame)(*parameters), mlir_module_serialized=portable, _get_vjp=None)
-    return jax.jit(exported.call)  # which refuses a gradient and a batch by itself
+    within = jax.jit(exported.call)  # which refuses a gradient and a batch by itself
+    options = options_of(module.SerializeToString())
+    if not options:
+        return within
+    alone = jax.jit(exported.call, compiler_options=options)
+
+    def call(*values):
+        """Call it with its options of the compiler, or within a larger program, which has its own."""
+        return (within if any(isinstance(value, jax.core.Tracer) for value in values) else alone)(*values)
+
+    return call

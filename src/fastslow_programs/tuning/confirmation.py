@@ -1,168 +1,209 @@
-"""Noisy values: contenders are measured again by successive halving, and the fastest against the default.
+"""Noisy values: the fastest configuration is compared with the default in paired rounds.
 
-Each round measures the default and the remaining contenders once, in random order. After two rounds the
-slower half leaves (Jamieson and Talwalkar, AISTATS 2016). The measurements that chose the last one are too
-low by choice, so that only the later rounds compare it with the default: the blocks, in which drift of the
-machine cancels. A block measures the default twice, and a gain must exceed what the default shows against
-itself. The comparison stops early where the blocks to come would not decide even if they were one standard
-error better than those so far. A stop can only keep the default, so that no false gain is added. All is read
-from the history: an interrupted confirmation resumes.
+A search ends with a configuration whose value is too low by choice, so only what is measured afterwards
+decides. The fastest few are measured once again, and the best of them meets the default in paired rounds. A
+round of a device is one evaluation, in which both ran in turn many times; a round of a command is two
+evaluations, one of each, in alternating order. Drift that is slow beside a round cancels in it, and what
+changes from one round to the next, such as another loading of the programs, is in the spread of the rounds.
+The interval is Student's for a trimmed mean (Tukey and McLaughlin, Sankhya A 25, 1963), as some rounds are
+disturbed. All is read from the history: an interrupted confirmation resumes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.stats import t
 
 from fastslow_programs.tuning.history import History, Proposal
 
-CONFIRMS = "confirmation"
-TOO_FEW = "nothing gained: too few evaluations to confirm it; give more, or confirm=0 if nothing is noisy"
-_LARGEST, _ROUNDS = 8, 2  # contenders at first, rounds of as many contenders
-_BLOCK = 3  # evaluations of a block: the default twice, and the contender
-_FEWEST, _BEFORE_STOP = 3, 4  # blocks that a gain needs, and before the comparison may stop
+CONFIRMS = "paired round"
+"""Who proposes what confirms; journals of older versions have "confirmation", which counts as search."""
+LEVEL = 0.99
+"""Level of the interval: of 200 searches of programs without a gain, one is expected to end with a gain."""
+FEWEST = 5
+"""Paired rounds that a verdict needs."""
+_MOST, _SCREENED = 8, 16  # contenders at most, and evaluations of the reserve for each of them
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The comparison of the fastest configuration with the default.
+    """The comparison of a configuration with the default.
 
     Args:
         proposal: The configuration.
-        ratio: Its value over the default's, geometric mean over blocks.
-        low: Lower end of the 95 % interval of the ratio, 0 where there are fewer than two blocks.
-        high: Upper end, infinite where there are fewer than two blocks.
-        itself: The default against itself: the second one of each block over the first one, geometric mean
-            over blocks, or its inverse, whichever is at least 1.
-        blocks: Number of blocks.
+        ratio: Its value over the default's, from the trimmed mean of the logarithms over rounds.
+        low: Lower end of the interval of the ratio at :data:`LEVEL`; 0 with too few rounds for a verdict.
+        high: Upper end; infinite with too few rounds.
+        rounds: Number of paired rounds.
     """
 
     proposal: Proposal
     ratio: float
     low: float
     high: float
-    itself: float
-    blocks: int
+    rounds: int
 
     @property
     def is_faster(self) -> bool:
-        """Whether it is faster with 95 % confidence, and by more than the default against itself."""
-        return self.blocks >= _FEWEST and self.high < 1 and self.ratio * self.itself < 1
+        """Whether the whole interval is below the default."""
+        return self.high < 1
 
     @property
     def in_words(self) -> str:
         """The comparison in a sentence."""
-        if self.blocks < _FEWEST:
-            return TOO_FEW
-        interval = f"{self.ratio:.4f} of the default, 95 % interval {self.low:.4f} to {self.high:.4f}"
-        interval += f", {self.blocks} blocks, the default {self.itself:.4f} of itself"
+        if self.rounds < FEWEST:
+            return too_few(self.rounds)
+        compared = f"{self.ratio:.4f} of the default, {LEVEL:.0%} interval {self.low:.4f} to {self.high:.4f}"
+        compared = f"{compared} from {self.rounds} paired rounds".replace("%", " %")
         if self.is_faster:
-            return f"gained: {interval}"
-        return f"nothing gained: the default stays, for nothing is shown to be faster; next {interval}"
+            return f"gained: {compared}"
+        return f"nothing gained: the default stays, and the fastest candidate is not confirmed: {compared}"
 
 
-def sizes(budget: int) -> list[int]:
-    """Return the number of contenders of each round of halving.
+def too_few(rounds: int) -> str:
+    """Return in words that a study ended before it had the paired rounds that a verdict needs."""
+    needed = f"{rounds} paired rounds, and a verdict needs {FEWEST}"
+    return f"nothing gained: the default stays, for the study ended after {needed}; give more evaluations"
 
-    It costs at most half of a budget, and leaves enough for the blocks that a gain needs.
+
+@dataclass(frozen=True)
+class Plan:
+    """The evaluations that are kept to confirm the fastest configuration.
 
     Args:
-        budget: Evaluations for all rounds.
+        reserved: Their number.
+        paired: Whether one evaluation is a paired round, since a value is a ratio to the default.
     """
-    first = _LARGEST
-    while first > 1:
-        rungs = [first >> rung for rung in range(first.bit_length() - 1) for _ in range(_ROUNDS)]
-        if sum(rungs) + len(rungs) <= min(budget // 2, budget - _FEWEST * _BLOCK):
-            return rungs
-        first //= 2
-    return []
 
+    reserved: int
+    paired: bool
 
-def _rounds(history: History) -> list[list[tuple[Proposal, float]]]:
-    """Return the rounds since the last search, each with the proposals that have a value."""
-    found: dict[int, list[tuple[Proposal, float]]] = {}
-    for proposal, evaluation in history.done:
-        if proposal.by != CONFIRMS:
-            found.clear()
-            continue
-        own = found.setdefault(int(proposal.notes["round"]), [])
-        if evaluation.value is not None:
-            own.append((proposal, evaluation.value))
-    return [found[number] for number in sorted(found)]
+    @classmethod
+    def of(cls, evaluations: int, share: float, evaluator: Any) -> "Plan | None":
+        """Return the plan of a budget; None where values are exact, or are believed as they are.
+
+        Args:
+            evaluations: The budget.
+            share: Share of it that is kept, but at least what the fewest rounds need.
+            evaluator: An :class:`fastslow_programs.tuning.evaluators.Evaluator`, or its class.
+        """
+        if not evaluator.noisy or share == 0:
+            return None
+        fewest = cls(0, evaluator.paired).cost * FEWEST
+        return cls(max(fewest, int(evaluations * share)), evaluator.paired)
+
+    @property
+    def cost(self) -> int:
+        """Evaluations of a paired round."""
+        return 1 if self.paired else 2
+
+    @property
+    def smallest(self) -> int:
+        """Smallest budget that can end with a verdict: the default, another one, and the rounds."""
+        return 2 + FEWEST * self.cost
+
+    @property
+    def contenders(self) -> int:
+        """Number of the fastest that are measured once again; 0 where the fastest is taken as it is."""
+        count = min(_MOST, self.reserved // _SCREENED)
+        return count if count > 1 else 0
+
+    @property
+    def rounds(self) -> int:
+        """Paired rounds after the contenders were measured again."""
+        return (self.reserved - self.contenders) // self.cost
 
 
 class Confirming:
-    """A strategy that measures the default and the contenders of the next round again.
+    """A strategy that measures the contenders again, and then the best of them in paired rounds.
 
     Args:
-        budget: Evaluations for all rounds.
+        plan: The evaluations for it.
     """
 
     name = CONFIRMS
 
-    def __init__(self, budget: int):
-        self.budget = budget
+    def __init__(self, plan: Plan):
+        self.plan = plan
 
     def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
-        """Propose a whole round in random order; nothing without a contender, or for fewer evaluations."""
-        default, means = tuple(map(int, history.space.default)), history.means()
-        rounds, plan = _rounds(history), sizes(self.budget)
-        pool = {proposal.codes for proposal, _ in rounds[-1]} if rounds else set(means)
-        size = plan[len(rounds)] if len(rounds) < len(plan) else 1
-        contenders = sorted(pool - {default}, key=means.__getitem__)[:size]
-        batch = [default, *contenders, *[default] * (len(rounds) >= len(plan))]
-        if not contenders or default not in means or len(batch) > count:
+        """Propose the next round whole; nothing without a candidate, or at the end of plan or budget."""
+        del rng  # the order alternates
+        default = tuple(map(int, history.space.default))
+        rounds, means = _rounds(history), history.means()
+        number = max(rounds, default=-1) + 1
+        if not rounds and not self.plan.contenders:
+            number = 1
+        pool = rounds.get(0, means.keys())  # the contenders that have a value, if there were any
+        fastest = sorted(set(pool) - {default}, key=means.__getitem__)
+        if number == 0:
+            batch = fastest[: self.plan.contenders]
+        else:
+            candidate = _candidate(rounds, default)
+            batch = [candidate] if candidate else fastest[:1]
+            if batch and not self.plan.paired:
+                batch.insert(number % 2, default)
+        if default not in means or number > self.plan.rounds or len(batch) > count:
             return []
-        if is_hopeless(_compared(history, self.budget)[1], count // _BLOCK):
-            return []
-        notes = {"round": len(rounds)}
-        return [Proposal(batch[place], CONFIRMS, notes) for place in rng.permutation(len(batch))]
+        return [Proposal(codes, CONFIRMS, {"round": number}) for codes in batch]
 
 
-def verdict(history: History, budget: int) -> Verdict | None:
-    """Compare the last contender with the default; None where no block has been measured.
+def verdict(history: History, plan: Plan) -> Verdict | None:
+    """Compare the candidate with the default; None where it was not measured in a round.
 
     Args:
         history: All evaluations.
-        budget: As for :class:`Confirming`.
+        plan: As for :class:`Confirming`.
     """
-    last, differences, own = _compared(history, budget)
-    if last is None:
-        return None
-    mean, blocks = float(np.mean(differences)), len(differences)
-    half = _half_width(differences, blocks) if blocks > 1 else np.inf
-    ratio, low, high, itself = np.exp([mean, mean - half, mean + half, abs(np.mean(own))]).tolist()
-    return Verdict(last, ratio, low, high, itself, blocks)
-
-
-def is_hopeless(differences: list[float], left: int) -> bool:
-    """Return whether more blocks would not show a gain, were they a standard error better than those so far.
-
-    Args:
-        differences: Log value of the contender less the default's, by block.
-        left: Blocks that are left.
-    """
-    blocks = len(differences)
-    if blocks < _BEFORE_STOP:
-        return False
-    hoped = np.mean(differences) - np.std(differences, ddof=1) / np.sqrt(blocks)
-    return bool(hoped + _half_width(differences, blocks + left) >= 0)
-
-
-def _half_width(differences: list[float], blocks: int) -> float:
-    """Return half the 95 % interval of a mean over blocks that vary as these do."""
-    return float(t.ppf(0.975, blocks - 1) * np.std(differences, ddof=1) / np.sqrt(blocks))
-
-
-def _compared(history: History, budget: int) -> tuple[Proposal | None, list[float], list[float]]:
-    """Return the last contender, and by block its log value less the default's, and of the two defaults."""
     default = tuple(map(int, history.space.default))
-    differences, own, last = [], [], None
-    for measured in _rounds(history)[len(sizes(budget)) :]:
-        defaults = [np.log(value) for proposal, value in measured if proposal.codes == default]
-        others = [(proposal, value) for proposal, value in measured if proposal.codes != default]
-        if others and len(defaults) == 2:
-            last, value = others[0]
-            differences.append(float(np.log(value) - np.mean(defaults)))
-            own.append(float(defaults[1] - defaults[0]))
-    return last, differences, own
+    rounds = _rounds(history)
+    candidate = _candidate(rounds, default)
+    differences = []
+    for number, values in rounds.items():
+        if plan.paired:
+            values = {default: 0.0} | values
+        if number > 0 and {candidate, default} <= values.keys():
+            differences.append(values[candidate] - values[default])
+    if not differences:
+        return None
+    mean, half = trimmed_interval(differences)
+    ratio, low, high = np.exp([mean, mean - half, mean + half]).tolist()
+    proposal = next(p for p, _ in reversed(history.done) if p.codes == candidate)
+    return Verdict(proposal, ratio, low, high, len(differences))
+
+
+def trimmed_interval(differences: Sequence[float]) -> tuple[float, float]:
+    """Return the mean without the fifth of the differences at each end, and half its interval at ``LEVEL``.
+
+    With fewer than ``FEWEST`` differences the interval is infinite.
+    """
+    count = len(differences)
+    cut = (count + 1) // 5
+    ordered = np.sort(differences)
+    kept = ordered[cut : count - cut]
+    if count < FEWEST:
+        return float(np.mean(kept)), np.inf
+    squares = np.var(np.clip(ordered, kept[0], kept[-1])) * count
+    error = np.sqrt(squares / (len(kept) * (len(kept) - 1)))
+    return float(np.mean(kept)), float(t.ppf((1 + LEVEL) / 2, len(kept) - 1) * error)
+
+
+def _rounds(history: History) -> dict[int, dict[tuple[int, ...], float]]:
+    """Return the log values by configuration of each round since the last search; 0 are the contenders."""
+    rounds: dict[int, dict[tuple[int, ...], float]] = {}
+    for proposal, evaluation in history.done:
+        if proposal.by != CONFIRMS:
+            rounds.clear()
+            continue
+        values = rounds.setdefault(int(proposal.notes["round"]), {})
+        if evaluation.value is not None:
+            values[proposal.codes] = float(np.log(evaluation.value))
+    return rounds
+
+
+def _candidate(rounds: dict, default: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the configuration that the paired rounds measure; None before it has a value in one."""
+    measured = (codes for number in sorted(rounds) if number > 0 for codes in rounds[number])
+    return next((codes for codes in measured if codes != default), None)

@@ -42,7 +42,8 @@ class Evaluator:
     Attributes:
         reads_labels: Whether it reads the labels of a competition file; the others need the program's HLO.
         compiles: Whether it needs the TPU compiler.
-        noisy: Whether two evaluations of a configuration differ, so that contenders are measured again.
+        noisy: Whether two evaluations of a configuration differ, so that the fastest must be confirmed.
+        paired: Whether a value is a ratio to the default, which ran in turn with the configuration.
         kept: Whether its identity tells all that values of a program depend on, so that they are kept.
         name: Name of the value, in words, with its unit.
         identity: Facts that a study must agree in to share values.
@@ -52,6 +53,7 @@ class Evaluator:
     reads_labels: ClassVar[bool] = False
     compiles: ClassVar[bool] = False
     noisy: ClassVar[bool] = False
+    paired: ClassVar[bool] = False
     kept: ClassVar[bool] = False
     remark = ""
     name: str
@@ -194,7 +196,7 @@ class DeviceEvaluator(Evaluator):
     A value is the time over the unconstrained program's, or in a space of the user's, over the default's.
     """
 
-    noisy = kept = True
+    noisy = paired = kept = True
 
     def __init__(self, *given):
         super().__init__(*given)

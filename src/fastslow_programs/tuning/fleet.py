@@ -58,20 +58,26 @@ def tune_fleet(settings: FleetSettings) -> list[Member]:
     for own, weight in settings.read():
         target = read_target(own)
         found.setdefault((target.digest, target.evaluator.identity), Member(own, target)).weight += weight
-    settings.require(settings.evaluations >= len(found), "evaluations", "one for each program")
+    enough = sum(member.settings.smallest for member in found.values())
+    wanted = "one for each program"
+    if enough > len(found):
+        wanted = f"enough for a verdict on each program: give {enough} or more, or confirm=0"
+    settings.require(settings.evaluations >= enough, "evaluations", wanted)
 
-    def tune(member: Member, evaluations: int) -> None:
+    def tune(member: Member, **budget) -> None:
         # 0 would be no limit
         seconds = settings.budget_seconds and max(1e-6, settings.budget_seconds + began - time.monotonic())
-        own = member.settings.replace(evaluations=evaluations, budget_seconds=seconds)
+        own = member.settings.replace(budget_seconds=seconds, **budget)
         member.study = complete_study(own, member.target)
 
     for member in found.values():
-        tune(member, 1)
-    members, left = sorted(found.values(), key=lambda m: -m.time), settings.evaluations - len(found)
+        tune(member, evaluations=1, confirm=0.0)  # the default
+    members, left = sorted(found.values(), key=lambda m: -m.time), settings.evaluations - enough
     for place, member in enumerate(members):
-        tune(member, 1 + round(left * member.time / sum(other.time for other in members[place:])))
-        left -= member.study.history.spent - 1  # what a small space leaves is for the others
+        share = round(left * member.time / sum(other.time for other in members[place:]))
+        tune(member, evaluations=member.settings.smallest + share)
+        # what a small space leaves is for the others
+        left -= member.study.history.spent - member.settings.smallest
     return members
 
 

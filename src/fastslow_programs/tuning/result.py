@@ -12,7 +12,7 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow_programs.compiler.device import TUNED, write_signature
-from fastslow_programs.tuning.confirmation import TOO_FEW
+from fastslow_programs.tuning.confirmation import LEVEL, too_few
 from fastslow_programs.tuning.evaluators import serialised
 from fastslow_programs.tuning.tune import Study
 
@@ -44,7 +44,7 @@ def summarise_study(study: Study) -> pd.Series:
         facts["default"] = f"{default:.6g}, {target.default_is}"
     if best:
         facts["best"] = f"{best[1]:.6g}"
-        if not study.reserved:
+        if not study.plan:
             number = int((history.curve > best[1]).sum()) + 1 - known
             facts["best"] += f", after {number} evaluations" if number > 0 else ", known before"
         facts["proposed by"] = best[0].by
@@ -63,12 +63,34 @@ def conclusion(study: Study) -> str:
         return study.verdict.in_words
     if not best or not default:
         return "not known: the default has no value"
-    if study.confirms:
-        return TOO_FEW
+    if study.plan:
+        return too_few(0)
     if best[1] >= default:
         return "nothing gained: nothing that was evaluated is faster than the default"
     single = ", by single measurements, which confirm=0 believes" if study.target.evaluator.noisy else ""
     return f"gained: {best[1] / default:.4f} of the default{single}"
+
+
+def best_facts(study: Study) -> dict | None:
+    """Return the configuration to use and the fastest candidate, as ``best.json`` holds them.
+
+    Returns:
+        The configuration to use with its ``value``; ``candidate``, the fastest configuration with its value;
+        ``confirmed``, whether that one is known to be faster than the default; ``over_default``, the ratio of
+        the candidate's value to the default's; and of paired rounds, their number and the ``interval`` of the
+        ratio. None where nothing has a value.
+    """
+    best, candidate, default, verdict = study.best, study.candidate, study.default, study.verdict
+    if not best or not candidate:
+        return None
+    target = study.target
+    facts = target.as_json(best[0].codes) | {"value": best[1]}
+    facts["candidate"] = target.as_json(candidate[0].codes) | {"value": candidate[1]}
+    facts |= {"confirmed": study.confirmed, "over_default": candidate[1] / default if default else None}
+    if verdict and np.isfinite(verdict.high):
+        interval = {"level": LEVEL, "low": verdict.low, "high": verdict.high}
+        facts |= {"interval": interval, "paired_rounds": verdict.rounds}
+    return facts
 
 
 def list_evaluations(study: Study) -> pd.DataFrame:
@@ -127,15 +149,14 @@ def write_result(study: Study) -> Path:
     with atomic_path(folder / EVALUATIONS) as temporary:
         list_evaluations(study).to_csv(temporary, index=False)
     save_figure(plot_curve(study), folder / CURVE)
-    if study.best:
-        proposal, value = study.best
+    if study.best and (found := best_facts(study)):
+        proposal, _ = study.best
         facts = {
-            "value": value,
             "default": study.default,
             "default_is": target.default_is,
             "evaluator": target.evaluator.name,
         }
-        write_json(folder / BEST, target.as_json(proposal.codes) | facts)
+        write_json(folder / BEST, found | facts)
         if target.module_of:
             for name, codes in ((TUNED, proposal.codes), (DEFAULT_PROGRAM, target.space.default.tolist())):
                 with atomic_path(folder / name) as temporary:

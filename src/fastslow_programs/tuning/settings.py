@@ -24,6 +24,7 @@ from fastslow_programs.program.csv_rows import read_rows
 from fastslow_programs.program.program_settings import MEASURED, SourceSettings, clean_name
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.settings import RankSettings
+from fastslow_programs.tuning.confirmation import Plan
 from fastslow_programs.tuning.evaluators import EVALUATORS
 from fastslow_programs.tuning.search.strategies import GUIDED
 
@@ -57,9 +58,9 @@ class SearchSettings(Settings):
     """Evaluator ``command`` only. Command line to which two paths are appended, the configuration as JSON and
     (not for a space of yours) the constrained HLO; the last line of its output is the value, lower is
     faster."""
-    confirm: FractionBelowOne = 0.4
-    """Evaluators ``command`` and ``device`` only. Share of the evaluations that measures the fastest
-    configurations and the default again, as values are noisy; 0 to believe single measurements."""
+    confirm: FractionBelowOne = 0.5
+    """Evaluators ``command`` and ``device`` only. Share of the evaluations that compares the fastest
+    configuration with the default again, as values are noisy; 0 to believe single measurements."""
     seconds: PositiveFloat = unkeyed(600.0)
     """Time limit of one evaluation in seconds; what takes longer counts as failed."""
     attempts: Annotated[Positive, Le(100)] = unkeyed(2)
@@ -113,6 +114,10 @@ class TuneSettings(SearchSettings, SourceSettings):
             replay = EVALUATORS[self.kind_of_evaluator].reads_labels
             possible = {"tile": replay, "layout": True, "": not replay}[measured]
             self.require(possible, "evaluator", f"possible for {kind}")
+        if self.plan:
+            wanted = f"enough for a verdict by evaluator={self.kind_of_evaluator}"
+            remedy = f"give {self.smallest} or more, or confirm=0 to believe single measurements"
+            self.require(self.evaluations >= self.smallest, "evaluations", f"{wanted}: {remedy}")
 
     def of(self, source: Source) -> Self:
         """See :class:`fastslow_programs.program.program_settings.SourceSettings`."""
@@ -129,6 +134,16 @@ class TuneSettings(SearchSettings, SourceSettings):
             return self.evaluator or ("device" if self.is_space else "compiler")
         labelled = self.is_npz or self.origin.measured == "tile"
         return "replay" if labelled else "compiler"
+
+    @property
+    def plan(self) -> Plan | None:
+        """Evaluations that are kept to confirm the fastest; None where values are exact or believed."""
+        return Plan.of(self.evaluations, self.confirm, EVALUATORS[self.kind_of_evaluator])
+
+    @property
+    def smallest(self) -> int:
+        """Smallest number of evaluations that can end with a verdict."""
+        return self.plan.smallest if self.plan else 1
 
     @property
     def program(self) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
 from fastslow_programs.program.measured import Measured
-from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, Verdict, verdict
+from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, Plan, Verdict, verdict
 from fastslow_programs.tuning.evaluators import Evaluate
 from fastslow_programs.tuning.history import KNOWN, Evaluation, History, Proposal
 from fastslow_programs.tuning.kept_study import KeptStudy, open_study
@@ -50,30 +50,43 @@ class Study:
         return self.target.default_value or (found[1] if found else None)
 
     @property
-    def confirms(self) -> bool:
-        """Whether single measurements are not believed."""
-        return self.target.evaluator.noisy and self.settings.confirm > 0
-
-    @property
-    def reserved(self) -> int:
-        """Evaluations that are kept to measure contenders and the default again."""
-        return int(self.settings.evaluations * self.settings.confirm) if self.confirms else 0
+    def plan(self) -> Plan | None:
+        """Evaluations that are kept to compare the fastest with the default; None where nothing is noisy."""
+        return Plan.of(self.settings.evaluations, self.settings.confirm, self.target.evaluator)
 
     @property
     def verdict(self) -> Verdict | None:
-        """The comparison of the fastest with the default by repeated measurements; None without any."""
-        return verdict(self.history, self.reserved) if self.reserved else None
+        """The comparison of the candidate with the default in paired rounds; None without any."""
+        return verdict(self.history, self.plan) if self.plan else None
+
+    @property
+    def candidate(self) -> tuple[Proposal, float] | None:
+        """The fastest configuration and its value, confirmed or not; None where nothing has a value.
+
+        In paired rounds its value is the ratio that they show, times the default's value.
+        """
+        if self.default is not None and (compared := self.verdict):
+            return compared.proposal, compared.ratio * self.default
+        return self.history.best
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the candidate is known to be faster than the default: by rounds, or as values are exact."""
+        candidate, default = self.candidate, self.default
+        if candidate is None or default is None:
+            return False
+        if self.plan:
+            return self.verdict is not None and self.verdict.is_faster
+        return not self.target.evaluator.noisy and candidate[1] < default
 
     @property
     def best(self) -> tuple[Proposal, float] | None:
         """The configuration to use and its value: the default where nothing is faster.
 
-        Where values are noisy, faster means faster with 95 % confidence. None where nothing has a value.
+        Where values are noisy, only a confirmed candidate is faster. None where nothing has a value.
         """
-        found, default = self.history.best, self.default
-        if self.confirms and default is not None:
-            if (last := self.verdict) and last.is_faster:
-                return last.proposal, last.ratio * default
+        found, default = self.candidate, self.default
+        if self.plan and default is not None and not self.confirmed:
             return Proposal(tuple(map(int, self.target.space.default)), DEFAULT), default
         if not found or default is None or found[1] < default or self.target.default_value:
             return found
@@ -151,8 +164,10 @@ def _take_known(study: Study, measured: Measured) -> None:
 
 
 def _search(study: Study) -> None:
-    """Search until the budget is spent, then measure contenders again where values are noisy."""
+    """Search until the budget is spent, of which a part confirms the candidate where values are noisy."""
     settings, history, began = study.settings, study.history, time.monotonic()
+    plan = study.plan
+    reserved = min(plan.reserved, settings.evaluations - 2) if plan else 0
     with (
         progress(
             total=settings.evaluations, initial=history.spent, desc=settings.program, unit="evaluation"
@@ -162,9 +177,13 @@ def _search(study: Study) -> None:
 
         def show() -> None:
             bar.n = min(history.spent, bar.total)
-            best, default = history.best, study.default
-            said = [f"best {best[1]:.6g}"] if best else []
-            said += [f"{best[1] / default:.4f} of the default"] if best and default else []
+            candidate, default = study.candidate, study.default
+            said = [f"best {candidate[1]:.6g}"] if candidate else []
+            if candidate and default and candidate[1] >= default:
+                said = [f"best {default:.6g}, the default"]
+            elif candidate and default:
+                unconfirmed = " (unconfirmed)" if plan and not study.confirmed else ""
+                said.append(f"{candidate[1] / default:.4f} of the default{unconfirmed}")
             said += [f"{len(history.failures)} failed"] if history.failures else []
             bar.set_postfix_str(", ".join(said), refresh=False)
             bar.update(0)
@@ -176,11 +195,9 @@ def _search(study: Study) -> None:
                 return False
             return history.spent < HOPELESS or len(history.failures) < history.spent
 
-        while go_on(
-            study.strategy, min(settings.batch, settings.evaluations - study.reserved - history.spent)
-        ):
+        while go_on(study.strategy, min(settings.batch, settings.evaluations - reserved - history.spent)):
             pass
-        while study.reserved and go_on(Confirming(study.reserved), settings.evaluations - history.spent):
+        while plan and go_on(Confirming(plan), settings.evaluations - history.spent):
             pass
 
 
@@ -209,10 +226,9 @@ def _advance(
     confirms = strategy.name == CONFIRMS
     if len(history) < before + given and (history.done[before][0].by == CONFIRMS) == confirms:
         whole = propose(History(history.space, history.done[:before]), strategy, asked, seed)
-        for done, _ in history.done[before:]:  # a confirmation measures the default twice
-            place = next((n for n, proposal in enumerate(whole) if proposal.codes == done.codes), len(whole))
-            whole = whole[:place] + whole[place + 1 :]
-        batch = whole[: min(count, before + given - len(history))]
+        done = {proposal.codes for proposal, _ in history.done[before:]}
+        left = [proposal for proposal in whole if proposal.codes not in done]
+        batch = left[: min(count, before + given - len(history))]
     if not batch:
         batch = propose(history, strategy, count, seed)
         before, asked, given = len(history), count, len(batch)

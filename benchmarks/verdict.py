@@ -1,0 +1,202 @@
+"""Count false and missed gains of noisy searches whose true runtimes are known, by rule of decision.
+
+``python benchmarks/verdict.py [--quick] [--searches N]``. Runtimes are simulated; proposals, evaluators,
+journal and verdict are those of ``fastslow tune`` with 40 evaluations. A space has 120 configurations of four
+choices. In a space without a gain all are equal. In another one, options are slower than the default's by up
+to 26 %, but one option of one choice is faster by the gain. A run of a program varies by a factor (lognormal,
+2 %), the machine's speed walks and waves slowly, and one run in twenty-five is disturbed by 30 % on average.
+On a device a value is the median of fifteen rounds, and each loading of a program is faster or slower by 1 %.
+The level of the interval was chosen on these searches, the number of contenders on others of this kind.
+
+A gain is found where the verdict names a configuration that is truly faster. The other rules decide from the
+same measurements of the same candidate: they are the simplest ones that could take the verdict's place.
+"""
+
+import contextlib
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from scipy import stats
+
+from common import report
+from common.options import make_parser
+from fastslow.core.progress import progress
+from fastslow_programs.compiler.device import ROUNDS, Times
+from fastslow_programs.tuning import evaluators
+from fastslow_programs.tuning.confirmation import CONFIRMS, LEVEL
+from fastslow_programs.tuning.evaluators import DeviceEvaluator, Evaluate, Evaluator
+from fastslow_programs.tuning.history import Evaluation, Proposal
+from fastslow_programs.tuning.settings import TuneSettings
+from fastslow_programs.tuning.target import Target
+from fastslow_programs.tuning.tune import Study, complete_study
+from fastslow_programs.tuning.user_space import UserSpace
+
+TABLE = {"hours": 0.2, "needs": ("optuna",), "sample": False, "commands": ((),)}
+BUDGET = 40
+GAINS = (0.0, 0.05, 0.1, 0.3)
+CHOICES = {"a": [*range(5)], "b": [*range(4)], "c": [*range(3)], "d": [0, 1]}
+VERDICT = "fastslow: paired rounds, trimmed mean"
+RULES = (
+    VERDICT,
+    "median of the repeats, no interval",
+    "Welch's t of the repeats",
+    "Student's t of the rounds",
+)
+
+
+class Machine:
+    """Runs programs whose true runtimes are known.
+
+    Args:
+        gain: What the fastest option gains; 0 for a space whose configurations are equal.
+        seed: Of the runtimes and of all noise.
+    """
+
+    def __init__(self, gain: float, seed: int):
+        self._rng = np.random.default_rng([seed, round(1000 * gain)])
+        self._options = [self._rng.uniform(0, 0.3, len(own)) * (gain > 0) for own in CHOICES.values()]
+        for own in self._options:
+            own[0] = 0.0
+        choice = self._options[self._rng.integers(len(self._options))]
+        choice[self._rng.integers(1, len(choice))] = np.log(1 - gain)
+        self._walk, self._clock = 0.0, self._rng.uniform(0, 60)
+
+    def true(self, codes: Sequence[int]) -> float:
+        """Return the true runtime of a configuration over the default's."""
+        return float(np.exp(sum(own[code] for own, code in zip(self._options, codes, strict=True))))
+
+    def run(self, codes: Sequence[int], time: float) -> float:
+        """Return the runtime of one run, after which the machine's clock is later by ``time``."""
+        self._clock += time
+        self._walk += np.sqrt(time) * 0.003 * self._rng.normal()
+        log = self._walk + 0.02 * np.sin(self._clock / 10) + 0.02 * self._rng.normal()
+        if self._rng.random() < 0.04:
+            log += self._rng.exponential(0.3)
+        return self.true(codes) * float(np.exp(log))
+
+    def times(self, modules: Sequence[Sequence[int]]) -> Times:
+        """Return what :class:`fastslow_programs.compiler.device.Bench` measures of configurations."""
+        programs = [[0] * len(CHOICES), [0] * len(CHOICES), *modules]
+        loaded = np.exp(0.01 * self._rng.normal(size=len(programs)))
+        seconds = np.zeros((ROUNDS, len(programs)))
+        for row in seconds:
+            for place in self._rng.permutation(len(programs)):
+                row[place] = loaded[place] * self.run(programs[place], 1 / ROUNDS)
+        return Times(seconds, [""] * len(modules))
+
+
+class SimulatedCommand(Evaluator):
+    """A command of a user's, which prints the runtime of one run."""
+
+    noisy = True
+    name, identity = "simulated command", "command"
+
+    def __init__(self, settings: TuneSettings, target: Target, machine: Machine):
+        super().__init__(settings, target)
+        self.machine = machine
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Evaluate]:
+        """See :class:`Evaluator`."""
+
+        def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
+            for place, proposal in enumerate(proposals):
+                yield place, Evaluation(self.machine.run(proposal.codes, 1.0))
+
+        yield evaluate
+
+
+class SimulatedDevice(DeviceEvaluator):
+    """The evaluator of a device, whose bench is simulated."""
+
+    name, identity = "simulated device", "device"
+
+    def __init__(self, settings: TuneSettings, target: Target, machine: Machine):
+        Evaluator.__init__(self, settings, target)
+        self._noise, self.machine = [], machine
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Evaluate]:
+        """See :class:`Evaluator`."""
+        with mock.patch.object(evaluators, "Bench") as bench:
+            bench.return_value.running.return_value = contextlib.nullcontext(self.machine.times)
+            with super().running() as evaluate:
+                yield evaluate
+
+
+KINDS = {"command": SimulatedCommand, "device": SimulatedDevice}
+
+
+def searched(kind: str, gain: float, seed: int) -> Study:
+    """Return the study of a space with a gain."""
+    machine = Machine(gain, seed)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "space.json")
+        path.write_text(json.dumps({"choices": CHOICES}))
+        own = {"command": "true"} if kind == "command" else {}
+        settings = TuneSettings(
+            source=str(path), evaluator=kind, evaluations=BUDGET, seed=seed, data_root=folder, **own
+        )
+        space = UserSpace(path)
+        target = Target("simulated", "simulated", space.space, None, None, lambda codes: codes)
+        if kind == "device":
+            target = replace(target, default_value=1.0)
+        return complete_study(settings, replace(target, evaluator=KINDS[kind](settings, target, machine)))
+
+
+def decided(study: Study) -> dict[str, bool]:
+    """Return by rule whether it calls the candidate faster than the default."""
+    codes, paired = study.verdict.proposal.codes, study.plan.paired
+    rounds = [(p, e) for p, e in study.history.done if p.by == CONFIRMS and p.notes["round"] > 0]
+    candidate = np.log([e.value for p, e in rounds if p.codes == codes])
+    default = np.zeros(len(candidate)) if paired else np.log([e.value for p, e in rounds if p.codes != codes])
+    differences = candidate - default
+    student = welch = stats.ttest_1samp(differences, 0).confidence_interval(LEVEL).high
+    if not paired:
+        welch = stats.ttest_ind(candidate, default, equal_var=False).confidence_interval(LEVEL).high
+    simple = np.median(candidate) - np.median(default)
+    return dict(zip(RULES, map(bool, (study.confirmed, simple < 0, welch < 0, student < 0)), strict=True))
+
+
+def counts(kind: str, gain: float, searches: int) -> dict[str, int]:
+    """Return by rule in how many searches it named a faster configuration: wrongly where there is no gain."""
+    found = dict.fromkeys(RULES, 0)
+    for seed in progress(range(searches), desc=f"{kind}, gain {gain:.0%}", unit="search"):
+        study = searched(kind, gain, seed)
+        faster = study.target.evaluator.machine.true(study.verdict.proposal.codes) < 1
+        for rule, said in decided(study).items():
+            found[rule] += said and (faster or gain == 0)
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line and return the exit status."""
+    parser = make_parser(__doc__.splitlines()[0])
+    parser.add_argument("--searches", type=int, default=10, help="searches with each gain (default 10)")
+    options = parser.parse_args(arguments)
+    searches = 1 if options.quick else options.searches
+    result: dict = {}
+    for kind in KINDS:
+        numbers = {gain: searches if gain else round(2.5 * searches) for gain in GAINS}
+        result[kind] = {f"{gain:.0%}": counts(kind, gain, number) for gain, number in numbers.items()}
+        rows = [
+            {"rule": rule}
+            | {
+                f"gain {gain:.0%}" if gain else "no gain, called one": f"{found[rule]} of {number}"
+                for (gain, number), found in zip(numbers.items(), result[kind].values(), strict=True)
+            }
+            for rule in RULES
+        ]
+        print(f"\n## By evaluator={kind}, {BUDGET} evaluations\n\n{report.table(rows)}", flush=True)
+    report.finish({"benchmark": "verdict", "environment": report.environment(), **result})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
