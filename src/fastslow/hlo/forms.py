@@ -17,10 +17,11 @@ from fastslow.core.input_files import decode, read_bytes
 from fastslow.core.isolated import TIMED_OUT, Killed, call_isolated
 from fastslow.hlo.messages import MAX_BYTES, Module
 from fastslow.hlo.module_checks import WRITE_AGAIN
+from fastslow.hlo.verifier import refusal
 
 FORMS = "A program is an HloModuleProto, an HloProto, HLO text, StableHLO, or a TpuGraphs .pb, packed or not"
 DUMP = "Dump the program with XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto' and use a *.hlo.pb"
-_PARSER_BYTES = 8 << 30  # a text of 100 MB takes 2 GB
+PARSER_BYTES = 8 << 30  # a text of 100 MB takes 2 GB
 _PARSER_SECONDS = 300.0
 _STAGES = ("before_layout", "before_optimizations", "")  # in the names of dumps, the one that we want first
 # attributes of other versions that change nothing of what is computed
@@ -110,8 +111,10 @@ def sources_in(data: bytes) -> list[str | bytes]:
     return [mlir] if mlir else []
 
 
-def parse(path: Path, data: bytes) -> list[Module]:
+def parse(path: Path, data: bytes) -> list[tuple[Module, str]]:
     """Return the modules of HLO text or of StableHLO; none if the content is neither.
+
+    With each comes what XLA's verifier says of it, see :func:`fastslow.hlo.verifier.refusal`.
 
     Raises:
         DataError: It cannot be parsed or converted, or jaxlib is not installed.
@@ -120,7 +123,7 @@ def parse(path: Path, data: bytes) -> list[Module]:
         return []
     kind = "HLO text" if isinstance(sources[0], str) else "StableHLO"
     try:
-        codes = call_isolated(_convert, path.absolute(), seconds=_PARSER_SECONDS, memory=_PARSER_BYTES)
+        codes = call_isolated(_convert, path.absolute(), seconds=_PARSER_SECONDS, memory=PARSER_BYTES)
     except Killed as error:
         if error.kind == TIMED_OUT:
             problem = f"is {kind} that XLA's parser does not finish in {_PARSER_SECONDS:.0f} s"
@@ -132,7 +135,7 @@ def parse(path: Path, data: bytes) -> list[Module]:
     except ValueError as error:
         problem = f"is {kind} that this version of XLA does not read: {str(error)[:500]}"
         raise DataError(path, problem, f"{WRITE_AGAIN}. {DUMP}") from None
-    return [Module.FromString(code) for code in codes]
+    return [(Module.FromString(code), said) for code, said in codes]
 
 
 def to_hlo(source: str | bytes) -> bytes:
@@ -145,10 +148,11 @@ def to_hlo(source: str | bytes) -> bytes:
     return xla._xla.mlir.mlir_module_to_xla_computation(source, **flat).as_serialized_hlo_module_proto()
 
 
-def _convert(path: Path) -> list[bytes]:
-    """Return the serialised modules of a file; run in a process of its own."""
+def _convert(path: Path) -> list[tuple[bytes, str]]:
+    """Return the serialised modules of a file with XLA's verdicts; run in a process of its own."""
     try:
-        return [to_hlo(source) for source in sources_in(read_unpacked(path))]
+        codes = [to_hlo(source) for source in sources_in(read_unpacked(path))]
+        return [(code, refusal(code)) for code in codes]
     except (MemoryError, ImportError):
         raise
     except Exception as error:  # of a type that only jaxlib can unpickle

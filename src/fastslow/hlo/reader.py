@@ -17,6 +17,8 @@ TuningData          TpuGraphs: tile kernels with their measurements
 Each may be packed with gzip, bzip2 or xz. :mod:`fastslow.hlo.forms` reads what is no protobuf.
 """
 
+import functools
+import importlib.util
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,12 +30,15 @@ from google.protobuf.message import DecodeError
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import read_bytes
-from fastslow.hlo.forms import DUMP, FORMS, as_text, parse, read_unpacked
+from fastslow.core.isolated import CRASHED, Killed, call_isolated
+from fastslow.hlo.forms import DUMP, FORMS, PARSER_BYTES, as_text, parse, read_unpacked
 from fastslow.hlo.graph_arrays import tile_config_feat
 from fastslow.hlo.messages import MAX_BYTES, Module, ModuleTuningData, TuningData
 from fastslow.hlo.module_checks import WRITE_AGAIN, check_module
+from fastslow.hlo.verifier import refusal
 
 _OPCODE = re.compile(r"[a-z][a-z0-9-]*")
+_VERIFIER_SECONDS = 120.0  # a module of 5,000 instructions takes 0.2
 _LISTED = 20  # names of kernels in a message
 _OTHERS = {  # by their first bytes
     rb"(?s).{0,99}/(host|device):": "a profile (xplane)",
@@ -112,17 +117,53 @@ def read_hlo_modules(path: Path) -> list[HloProgram]:
 
     Raises:
         DataError: The file is missing, empty, truncated, not HLO, or holds no sound module
-            (:func:`fastslow.hlo.module_checks.check_module`); or jaxlib is missing.
+            (:func:`fastslow.hlo.module_checks.check_module`, :mod:`fastslow.hlo.verifier`); or jaxlib is
+            missing.
     """
     path = Path(path)
     data = read_unpacked(path)
     found = [] if as_text(data) else _parse(data)
-    found = found or [ModuleTuningData(module=module) for module in parse(path, data)]
+    refusals = None
+    if not found:
+        parsed = parse(path, data)
+        found = [ModuleTuningData(module=module) for module, _ in parsed]
+        refusals = [refusal for _, refusal in parsed]
     if not found:
         other = next((name for start, name in _OTHERS.items() if re.match(start, data)), "")
         problem = f"is {other}; a program is wanted" if other else "is not HLO, or is truncated"
         raise DataError(path, problem, f"{FORMS}. {DUMP}" if other else FORMS)
-    return [_checked(path, tuned) for tuned in found]
+    programs = [_checked(path, tuned) for tuned in found]
+    if refusals is None:
+        refusals = _refusals(path, path.stat().st_mtime_ns, len(data))
+    for program, said in zip(programs, refusals, strict=False):
+        if said:
+            problem = f"HLO module {program.module.name!r}: XLA's verifier says: {said}"
+            raise DataError(path, problem, WRITE_AGAIN)
+    return programs
+
+
+@functools.lru_cache(maxsize=64)
+def _refusals(path: Path, changed: int, size: int) -> list[str]:
+    """Return XLA's verdict on each module of a protobuf, none where it has none in time or in memory.
+
+    Raises:
+        DataError: XLA ends its process on them.
+    """
+    if not importlib.util.find_spec("jaxlib"):
+        return []
+    try:
+        limits = {"seconds": _VERIFIER_SECONDS, "memory": PARSER_BYTES}
+        refusals: list[str] = call_isolated(_verify, path.absolute(), **limits)
+    except Killed as error:
+        if error.kind != CRASHED:
+            return []
+        raise DataError(path, f"is HLO that XLA's verifier ends on: {error}", WRITE_AGAIN) from None
+    return refusals
+
+
+def _verify(path: Path) -> list[str]:
+    """Return :func:`refusal` of each module of a protobuf; run in a process of its own."""
+    return [refusal(tuned.module.SerializeToString()) for tuned in _parse(read_unpacked(path))]
 
 
 def read_protobuf(path: Path) -> HloProgram:
