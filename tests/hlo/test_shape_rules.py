@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from fastslow.competition.opcode_rules import RULES
+from fastslow.competition.rules.opcode_rules import OPCODE_RULES
 from fastslow.competition.opcodes import NEAREST, OPCODES
 from fastslow.core.errors import DataError
 from fastslow.hlo import forms
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
 from fastslow.hlo.module_checks import check_module
+from fastslow.hlo.texts import split_text
 from helpers.cases import cases
 
 CORPUS = Path(__file__).with_name("corpus.txt").read_text()
@@ -33,7 +34,7 @@ MAY_CHANGE = {
 
 def program(name):
     text = re.search(rf"^==== {re.escape(name)}[^\n]*\n(.*?)(?=^====|\Z)", CORPUS, re.M | re.S)[1]
-    (source,) = forms.split_text(text)
+    (source,) = split_text(text)
     return forms.to_hlo(source)
 
 
@@ -108,4 +109,4 @@ def test_no_instruction_can_be_changed_alone(name):
 
 
 def test_every_known_opcode_has_a_row():
-    assert sorted(RULES) == sorted({*OPCODES, *NEAREST})
+    assert sorted(OPCODE_RULES) == sorted({*OPCODES, *NEAREST})

@@ -1,7 +1,7 @@
 """Shapes that HLO instructions cannot have: one rule an opcode, with the numbers of its attributes.
 
 Every rule takes an :class:`Site` and returns what is wrong, empty where nothing is. Counts and element types
-are those of :mod:`fastslow.competition.opcode_rules`. Differences of floating-point precision pass, as XLA
+are those of :mod:`fastslow.competition.rules.opcode_rules`. Differences of floating-point precision pass, as XLA
 allows them. Not compared: shapes of dynamic sizes, and what the pieces of asynchronous operations carry.
 
 Source: XLA's ``ShapeInference`` and ``HloVerifier``.
@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from math import ceil, prod
 from typing import Any, NamedTuple
 
-from fastslow.competition.opcode_rules import (
+from fastslow.competition.rules.opcode_rules import (
     CLAMP,
     PRED,
-    RULES,
+    OPCODE_RULES,
     SAME,
     SELECT,
     SIZES,
@@ -64,7 +64,7 @@ class Site(NamedTuple):
 
 def misfit(site: Site) -> str:
     """Return why an instruction cannot be; empty where it can, or where its opcode is not known."""
-    rule = RULES.get(site.inst.opcode)
+    rule = OPCODE_RULES.get(site.inst.opcode)
     if not rule:
         return ""
     if problem := _odd_counts(site, rule):
@@ -280,7 +280,8 @@ def _odd_starts(site: Site, starts: Sequence[Any], rank: int) -> str:
     vector = len(starts) == 1 and list(starts[0].dimensions) == [rank]
     scalars = len(starts) == rank and all(map(_is_scalar, starts))
     if not (vector or scalars) or any(shape.element_type not in _INTEGERS for shape in starts):
-        return f"starts at {', '.join(map(shown, starts)) or 'nothing'}, one whole number for each of {rank} axes wanted"
+        given = ", ".join(map(shown, starts)) or "nothing"
+        return f"starts at {given}, one whole number for each of {rank} axes wanted"
     return ""
 
 

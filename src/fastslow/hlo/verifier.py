@@ -7,7 +7,10 @@ XLA's ends the process: call it in one of its own.
 import re
 
 # what a converter says of operations that it does not know: no verdict on the program
-_NO_VERDICT = re.compile(r"unregistered|unimplemented|unsupported|not (yet )?(supported|implemented)", re.I)
+_NO_VERDICT = re.compile(
+    r"no program shape|unknown opcode|unregistered|unimplemented|unsupported|not (yet )?(supported|implemented)",
+    re.I,
+)
 _SAID = 400  # characters of its explanation
 
 

@@ -1,6 +1,6 @@
 """What each HLO opcode takes and gives: the one table that HLO modules and competition files are checked by.
 
-:mod:`fastslow.hlo.shape_rules` asks it for instructions, :mod:`fastslow.competition.node_rules` for nodes.
+:mod:`fastslow.hlo.shape_rules` asks it for instructions, :mod:`fastslow.competition.rules.node_rules` for nodes.
 
 Source: XLA's ``HloInstruction::CreateFromProto``, ``ShapeInference`` and ``HloVerifier``.
 """
@@ -10,9 +10,8 @@ from typing import NamedTuple
 MANY = 1 << 30
 """A number without a bound."""
 SAME, SIZES, PRED, SELECT, CLAMP, TYPE, OTHER = "same", "sizes", "pred", "select", "clamp", "type", "other"
-"""What the output is: the sizes and element type of every operand; the sizes alone; the sizes with truth values;
-as the operands but a predicate, or bounds, which may be scalars; the element type of the first; something else.
-"""
+"""What the output has of its operands: sizes and element type; sizes; sizes, with truth values; sizes and type,
+but for a predicate or bounds, which may be scalars; the element type of the first; nothing of the kind."""
 
 
 class Rule(NamedTuple):
@@ -84,7 +83,7 @@ def _range(text: str) -> tuple[int, int]:
     return int(low), int(high or low)
 
 
-RULES: dict[str, Rule] = {
+OPCODE_RULES: dict[str, Rule] = {
     opcode: Rule(_range(operands), _range(called), output)
     for operands, called, output, *opcodes in map(str.split, _TABLE.strip().splitlines())
     for opcode in opcodes
