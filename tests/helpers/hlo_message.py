@@ -37,7 +37,9 @@ def node_features(instruction, is_root: bool, fill: float) -> list[float]:
         return [float(value) if present else fill for value in values]
 
     row = [float(is_root), 0.0]
-    known = shape.element_type if shape.element_type in PRIMITIVE_TYPES.values() else 0
+    known = shape.element_type
+    if known not in PRIMITIVE_TYPES.values():  # a narrow one
+        known = PRIMITIVE_TYPES["u8" if known in (22, 27, 31) else "s8"]
     row += [float(known == PRIMITIVE_TYPES[name]) for name in ELEMENT_TYPES]
     row += _padded(shape.dimensions, 6, fill) + [float(len(shape.tuple_shapes))]
     row += scalars(opcode == "parameter", instruction.parameter_number)

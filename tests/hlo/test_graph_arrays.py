@@ -89,11 +89,11 @@ def test_element_types(name):
     assert_equals_reference(module)
 
 
-def test_an_element_type_or_opcode_without_a_number_is_invalid_or_0():
+def test_an_element_type_without_a_column_is_of_a_byte_and_an_opcode_without_a_number_0():
     module = Module()
     module.computations.add(id=1).instructions.add(opcode="magic", shape={"element_type": 23})
     arrays = graph_arrays(module)
-    assert arrays["node_feat"][0, node_columns.ELEMENT_TYPE].tolist() == [1] + [0] * 18
+    assert arrays["node_feat"][0, node_columns.ELEMENT_TYPE].tolist() == [0, 0, 1] + [0] * 16
     assert arrays["node_opcode"].tolist() == [0]
 
 

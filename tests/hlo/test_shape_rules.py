@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fastslow.competition.rules.opcode_rules import OPCODE_RULES
 from fastslow.competition.opcodes import NEAREST, OPCODES
+from fastslow.competition.rules.opcode_rules import OPCODE_RULES
 from fastslow.core.errors import DataError
 from fastslow.hlo import forms
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module

@@ -69,10 +69,11 @@ _OTHERS = {  # what the bytes begin with, or hold: what it is, and the way to HL
     rb"(?s)\s*(ir_version: \d|.*?^graph \{)": ("an ONNX model, as text", f"onnx2torch reads it. {_TORCH}"),
     rb"(?s).*?^\s*(hlo_module|computations) \{": (
         "a protobuf as text",
-        "google.protobuf.text_format.Parse reads it into xla's HloProto: write SerializeToString() to a *.hlo.pb",
+        "google.protobuf.text_format.Parse reads it into an HloProto: write its SerializeToString()",
     ),
     rb"(?s).*?\b(torch|torch_c)\.(aten|operator|constant|vtensor)": ("MLIR of torch-mlir", _TORCH),
-    rb"(?s).*?^\s*(?:%\S+(?:, %\S+)* = )?\"?(linalg|tosa|tf|tfl|onnx|affine|memref|scf|vector|gpu|llvm|triton|tt)\.": (
+    rb"(?s).*?^\s*(?:%\S+(?:, %\S+)* = )?\"?"
+    rb"(linalg|tosa|tf|tfl|onnx|affine|memref|scf|vector|gpu|llvm|triton|tt)\.": (
         "MLIR of another dialect",
         f"StableHLO is wanted: {FROM_JAX}",
     ),

@@ -1,8 +1,8 @@
 """Shapes that HLO instructions cannot have: one rule an opcode, with the numbers of its attributes.
 
-Every rule takes an :class:`Site` and returns what is wrong, empty where nothing is. Counts and element types
-are those of :mod:`fastslow.competition.rules.opcode_rules`. Differences of floating-point precision pass, as XLA
-allows them. Not compared: shapes of dynamic sizes, and what the pieces of asynchronous operations carry.
+Every rule takes a :class:`Site` and returns what is wrong, empty where nothing is. Counts and element types
+are those of :mod:`fastslow.competition.rules.opcode_rules`. Differences of floating-point precision pass, as
+XLA allows them. Not compared: dynamic sizes, and what the pieces of asynchronous operations carry.
 
 Source: XLA's ``ShapeInference`` and ``HloVerifier``.
 """
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from fastslow.competition.rules.opcode_rules import (
     CLAMP,
-    PRED,
     OPCODE_RULES,
+    PRED,
     SAME,
     SELECT,
     SIZES,

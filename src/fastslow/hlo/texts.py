@@ -111,8 +111,10 @@ def _whole(text: str) -> str:
     """
     end = text.rfind("\n}")
     if end >= 0:
-        line = re.compile(r"\}(,[^\n]*)?").match(text, end + 1)
-        text, rest = text[: line.end()], text[line.end() :]
+        last = text[end + 2 :].partition("\n")[0]
+        if last.startswith(","):  # attributes of the computation
+            end += len(last)
+        text, rest = text[: end + 2], text[end + 2 :]
         if cut := _HLO_LINE.search(rest):
             line = rest[cut.start() :].strip().partition("\n")[0]
             raise ValueError(f"the computation of the line {line[:60]!r} is not closed")

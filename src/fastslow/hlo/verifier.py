@@ -8,7 +8,7 @@ import re
 
 # what a converter says of operations that it does not know: no verdict on the program
 _NO_VERDICT = re.compile(
-    r"no program shape|unknown opcode|unregistered|unimplemented|unsupported|not (yet )?(supported|implemented)",
+    r"no program shape|unknown opcode|unregistered|un(implemented|supported)|not (yet )?supported",
     re.I,
 )
 _SAID = 400  # characters of its explanation

@@ -1,6 +1,7 @@
 """What each HLO opcode takes and gives: the one table that HLO modules and competition files are checked by.
 
-:mod:`fastslow.hlo.shape_rules` asks it for instructions, :mod:`fastslow.competition.rules.node_rules` for nodes.
+:mod:`fastslow.hlo.shape_rules` asks it for instructions, and
+:mod:`fastslow.competition.rules.node_rules` for nodes.
 
 Source: XLA's ``HloInstruction::CreateFromProto``, ``ShapeInference`` and ``HloVerifier``.
 """
@@ -10,8 +11,9 @@ from typing import NamedTuple
 MANY = 1 << 30
 """A number without a bound."""
 SAME, SIZES, PRED, SELECT, CLAMP, TYPE, OTHER = "same", "sizes", "pred", "select", "clamp", "type", "other"
-"""What the output has of its operands: sizes and element type; sizes; sizes, with truth values; sizes and type,
-but for a predicate or bounds, which may be scalars; the element type of the first; nothing of the kind."""
+"""What the output has of its operands: sizes and element type; sizes; sizes, with truth values; sizes and
+type, but for a predicate or bounds, which may be scalars; the element type of the first; nothing of the kind.
+"""
 
 
 class Rule(NamedTuple):
@@ -55,7 +57,7 @@ _TABLE = """
 2+  0   other  rng
 3   0   other  batch-norm-training
 5   0   other  batch-norm-inference batch-norm-grad
-3+  0   other  ragged-dot
+3   0   other  ragged-dot
 4   0   other  scaled-dot
 6   0   other  ragged-all-to-all
 1+  0   other  all-gather all-gather-start all-to-all collective-broadcast collective-permute
