@@ -265,10 +265,13 @@ def last_is(name, **fields):
 MODULES = {
     "a negation of two": (last_is("negate", operand_ids=[2, 2]), "negate r has 2 operands, 1 wanted"),
     "a negation of nothing": (last_is("negate", operand_ids=[]), "negate r has 0 operands, 1 wanted"),
-    "a negation of other sizes": (last_is("negate"), r"negate r has the sizes \[4\], .*\[\[2, 2\]\]"),
-    "a transpose of no axes": (last_is("transpose"), "transpose r has the sizes"),
-    "a transpose of an axis twice": (last_is("transpose", dimensions=[0, 0]), "transpose r has the sizes"),
-    "a broadcast to axis 9": (last_is("broadcast", dimensions=[0, 9]), r"its axes are \[0, 9\]"),
+    "a negation of other sizes": (last_is("negate"), r"negate r has the sizes \[4\], .*f32\[2,2\]"),
+    "a transpose of no axes": (last_is("transpose"), r"transpose r has the axes \[\]"),
+    "a transpose of an axis twice": (
+        last_is("transpose", dimensions=[0, 0]),
+        r"transpose r has the axes \[0, 0\]",
+    ),
+    "a broadcast to axis 9": (last_is("broadcast", dimensions=[0, 9]), r"names the axes \[0, 9\]"),
     "a reduce without computation": (last_is("reduce", operand_ids=[2, 2]), "calls 0 computations, 1 wanted"),
     "a loop without body": (last_is("while"), "while r calls 0 computations, 2 wanted"),
     "an element of a tensor": (last_is("get-tuple-element"), "takes element 0 of a tuple of 0"),
@@ -277,7 +280,7 @@ MODULES = {
             last_is("tuple")(dot, last, part)
             or last.shape.CopyFrom(type(last.shape)(element_type=13, tuple_shapes=[dot.shape] * 2))
         ),
-        "tuple r has the sizes",
+        r"tuple r is \(f32\[2,2\], f32\[2,2\]\), its operands f32\[2,2\]\.",
     ),
     "a dot of another size": (
         lambda dot, last, part: dot.shape.dimensions.__setitem__(0, 20),

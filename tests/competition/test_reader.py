@@ -119,7 +119,6 @@ def layouts_of_inputs(*layout):
     [
         ("layout", {"node_splits": np.arange(4)}),
         ("layout", {"node_splits": np.zeros((1, 0), np.int32)}),
-        ("layout", {"edge_index": np.zeros((0, 2), np.int64)}),
         ("layout", {"edge_index": np.asfortranarray(layout_arrays()["edge_index"])}),
         ("layout", {"config_runtime": np.arange(1, 9, dtype=np.int32)}),
         ("layout", {"node_config_ids": np.array([3, 5, 2], np.uint8)}),

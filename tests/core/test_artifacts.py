@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fastslow.core import artifacts
 from fastslow.core.artifacts import CHECKSUM, MANIFEST, Artifact, commit, read_manifest, write_manifest
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, StorageError
 from fastslow.core.files import atomic_path, read_json, remove_abandoned, write_json
 from helpers.cases import cases
 
@@ -288,3 +288,30 @@ def test_the_commit_is_of_this_code(tmp_path, monkeypatch):
     assert commit() == expected
     monkeypatch.setenv("PATH", str(tmp_path))  # no git
     assert commit() == "unknown"
+
+
+def test_a_key_that_is_there_twice_is_refused(tmp_path):
+    (tmp_path / "x.json").write_text('{"a": {"b": 1, "c": 2, "b": 3}}')
+    with pytest.raises(DataError, match="x.json: has the key 'b' twice"):
+        read_json(tmp_path / "x.json")
+
+
+def test_an_output_never_takes_the_place_of_what_is_no_file(tmp_path):
+    pipe, folder, file = tmp_path / "pipe", tmp_path / "folder", tmp_path / "file"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    file.touch()
+    for path, said in (
+        (pipe, "is a named pipe"),
+        (folder, "is a folder"),
+        (
+            tmp_path / "file" / "x.csv",
+            "file: is a file, a folder is wanted|a file is in the place of a folder",
+        ),
+        ("/dev/full", "is a device"),
+    ):
+        with pytest.raises(StorageError, match=said), atomic_path(path):
+            pytest.fail("it is written")
+    assert pipe.is_fifo() and folder.is_dir() and file.is_file()
+    with pytest.raises(StorageError, match="^/proc/x.csv: "), atomic_path("/proc/x.csv"):
+        pytest.fail("it is written")

@@ -37,7 +37,9 @@ def node_features(instruction, is_root: bool, fill: float) -> list[float]:
         return [float(value) if present else fill for value in values]
 
     row = [float(is_root), 0.0]
-    known = shape.element_type if shape.element_type in PRIMITIVE_TYPES.values() else 0
+    known = shape.element_type
+    if known not in PRIMITIVE_TYPES.values():  # a narrow one
+        known = PRIMITIVE_TYPES["u8" if known in (22, 27, 31) else "s8"]
     row += [float(known == PRIMITIVE_TYPES[name]) for name in ELEMENT_TYPES]
     row += _padded(shape.dimensions, 6, fill) + [float(len(shape.tuple_shapes))]
     row += scalars(opcode == "parameter", instruction.parameter_number)
@@ -88,12 +90,12 @@ def graph(module, fill: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 class Program:
-    """An HLO module under construction: one computation, and the reducer that its reduces call."""
+    """An HLO module under construction: one computation, and the reducers that its reduces call."""
 
     def __init__(self):
         self.module = Module()
         self.computation = self.module.computations.add(id=1)
-        self.reducer = None
+        self.reducers = {}
 
     def add(self, opcode, dims=(), operands=(), *, elements=None, layout=None, **fields):
         """Append an instruction and return its node; ``elements`` makes its output a tuple of as many."""
@@ -107,16 +109,25 @@ class Program:
         self.computation.instructions.add(opcode=opcode, shape=shape, operand_ids=operands, id=node, **fields)
         return node
 
-    def calls_reducer(self):
-        """Return the field that names the reducer, which is made once."""
-        if self.reducer is None:
-            self.reducer = self.module.computations.add(id=2)
-            self.reducer.instructions.add(opcode="parameter", shape={"element_type": PRIMITIVE_TYPES["f32"]})
-        return {"called_computation_ids": [self.reducer.id]}
+    def calls_reducer(self, inputs=1):
+        """Return the field that names the reducer of so many inputs, which is made once."""
+        if inputs not in self.reducers:
+            reducer = self.module.computations.add(id=1 + inputs)
+            number = {"element_type": PRIMITIVE_TYPES["f32"]}
+            for place in range(2 * inputs):
+                reducer.instructions.add(opcode="parameter", shape=number, id=place, parameter_number=place)
+            if inputs > 1:
+                pair = {"element_type": PRIMITIVE_TYPES["tuple"], "tuple_shapes": [number] * inputs}
+                reducer.root_id = 2 * inputs
+                reducer.instructions.add(
+                    opcode="tuple", shape=pair, id=reducer.root_id, operand_ids=range(inputs)
+                )
+            self.reducers[inputs] = reducer
+        return {"called_computation_ids": [self.reducers[inputs].id]}
 
     def reduce(self, dims, inputs, axes, **fields):
         """Append a reduce of inputs over axes, with its initial values and its reducer."""
-        called = self.calls_reducer()
+        called = self.calls_reducer(len(inputs))
         operands = [*inputs, *(self.add("constant") for _ in inputs)]
         return self.add("reduce", dims, operands, dimensions=axes, **called, **fields)
 
@@ -161,17 +172,25 @@ def random_program(seed):
             add("broadcast", sizes, [source], dimensions=axes)
         elif choice == 4:
             low, high = rng.integers(-2, 3, (2, rank)).tolist()
+            sizes = [max(0, sum(each)) for each in zip(source_dims, low, high, strict=True)]
+            high = [s - d - edge for s, d, edge in zip(sizes, source_dims, low, strict=True)]
             edges = [{"low": a, "high": b} for a, b in zip(low, high, strict=True)]
-            add("pad", source_dims, [source, source], padding_config={"dimensions": edges})
+            zero = program.add("constant")
+            add("pad", sizes, [source, zero], padding_config={"dimensions": edges})
         elif choice == 5:
-            bounds = [{"start": int(rng.integers(2)), "limit": size, "stride": 1} for size in source_dims]
-            add("slice", source_dims, [source], slice_dimensions=bounds)
+            bounds = [
+                {"start": min(size, int(rng.integers(2))), "limit": size, "stride": 1} for size in source_dims
+            ]
+            sizes = [bound["limit"] - bound["start"] for bound in bounds]
+            add("slice", sizes, [source], slice_dimensions=bounds)
         else:
+            low = int(rng.integers(-2, 3))
+            zero = program.add("constant")
             add(
                 "reduce-window",
-                source_dims,
-                [source, source],
+                [max(0, size + low) for size in source_dims],
+                [source, zero],
                 **program.calls_reducer(),
-                window=window(rank, padding_low=int(rng.integers(-2, 3))),
+                window=window(rank, padding_low=low),
             )
     return program

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import pickle
 import re
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import DataError
-from fastslow.hlo import forms
+from fastslow.hlo import forms, reader
 from fastslow.hlo.messages import HloProto, Module, ModuleTuningData, TuningData
+from fastslow.hlo.texts import split_text
 from fastslow_programs.program.convert import make_program
 from fastslow_programs.program.program_settings import ConvertSettings
 from fastslow_programs.tuning.settings import TuneSettings
@@ -41,10 +43,11 @@ def renamed(data, words):
 
 
 def message(data):
-    (text,) = forms.split_text(data.decode())
+    (text,) = split_text(data.decode())
     return Module.FromString(forms.to_hlo(text))
 
 
+HEADER = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
 ENCODINGS = {
     "plain": lambda data: data,
     "crlf": lambda data: data.replace(b"\n", b"\r\n"),
@@ -69,6 +72,12 @@ ENCODINGS = {
     "xplane": lambda data: b"\x0a\x0d\x08\x01\x12\x09/host:CPU",
     "zstd": lambda data: b"\x28\xb5\x2f\xfd" + bytes(40),
     "zip": lambda data: b"PK\x03\x04" + bytes(40),
+    "latin1": lambda data: data.decode().encode("latin-1"),
+    "onnx": lambda data: b"\x08\x08\x12\x07pytorch\x1a\x052.1.0",
+    "safetensors": lambda data: len(HEADER).to_bytes(8, "little") + HEADER,
+    "pickle": lambda data: pickle.dumps({"w": 1}),
+    "graphdef": lambda data: b"\x0a\x10\x0a\x01x\x12\x0bPlaceholder",
+    "savedmodel": lambda data: b"\x08\x01\x12\x40\x0a\x20\x12\x00",
     "noise": lambda data: np.random.default_rng(0).bytes(500),
 }
 
@@ -90,7 +99,8 @@ def programs():
 @cases("name, encoding, expected, text", [*programs()])
 def test_a_program_gives_what_its_line_says(tmp_path, monkeypatch, capsys, name, encoding, expected, text):
     pytest.importorskip("jaxlib.xla_client", reason="text needs jaxlib, an optional requirement")
-    monkeypatch.setattr(forms, "call_isolated", lambda function, path, **limits: function(path))
+    for module in (forms, reader):
+        monkeypatch.setattr(module, "call_isolated", lambda function, path, **limits: function(path))
     data, kernel = text.strip("\n").encode() + b"\n", ""
     for word in encoding.split():
         if word.startswith("kernel="):

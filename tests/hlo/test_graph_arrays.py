@@ -89,11 +89,11 @@ def test_element_types(name):
     assert_equals_reference(module)
 
 
-def test_an_element_type_or_opcode_without_a_number_is_invalid_or_0():
+def test_an_element_type_without_a_column_is_of_a_byte_and_an_opcode_without_a_number_0():
     module = Module()
     module.computations.add(id=1).instructions.add(opcode="magic", shape={"element_type": 23})
     arrays = graph_arrays(module)
-    assert arrays["node_feat"][0, node_columns.ELEMENT_TYPE].tolist() == [1] + [0] * 18
+    assert arrays["node_feat"][0, node_columns.ELEMENT_TYPE].tolist() == [0, 0, 1] + [0] * 16
     assert arrays["node_opcode"].tolist() == [0]
 
 
@@ -112,10 +112,11 @@ def test_edges_are_sorted_and_single_and_reach_the_root_of_a_called_computation(
 def test_the_root_of_a_called_computation_is_found_by_its_id():
     program = Program()
     total = program.reduce((), [program.add("parameter", (2,))], [0])
-    program.reducer.instructions.add(opcode="negate", id=7)
-    program.reducer.root_id = 7
-    assert [total, total + 2] in graph_arrays(program.module)["edge_index"].tolist()
-    assert graph_arrays(program.module)["node_feat"][:, node_columns.IS_ROOT].tolist() == [1, 0, 0, 0, 1]
+    (reducer,) = program.reducers.values()
+    reducer.instructions.add(opcode="negate", id=7)
+    reducer.root_id = 7
+    assert [total, total + 3] in graph_arrays(program.module)["edge_index"].tolist()
+    assert graph_arrays(program.module)["node_feat"][:, node_columns.IS_ROOT].tolist() == [1, 0, 0, 0, 0, 1]
     assert_equals_reference(program.module)
 
 
@@ -147,8 +148,8 @@ def test_only_the_entry_root_is_one():
     program.computation.root_id = 2
     column = EXTRA_NAMES.index("is_entry_root")
     arrays = graph_arrays(program.module, -1, extra=True)
-    assert arrays["node_extra_feat"][:, column].tolist() == [0, 0, 1, 0]
-    assert arrays["node_feat"][:, node_columns.IS_ROOT].tolist() == [0, 0, 1, 1], (
+    assert arrays["node_extra_feat"][:, column].tolist() == [0, 0, 1, 0, 0]
+    assert arrays["node_feat"][:, node_columns.IS_ROOT].tolist() == [0, 0, 1, 1, 0], (
         "each computation has a root"
     )
 

@@ -107,8 +107,9 @@ def read_npz(file: ProgramFile, labelled: bool = False) -> Program:
     """Read and check one npz file of the competition.
 
     Tolerated, because real files have them: runtimes of zero (unless ``labelled``), graphs with two
-    configurations, identical configurations, no edges, layouts that leave axes out. ``node_splits``, which
-    nothing here needs, is not read. Tensors of more than six dimensions may occur in ``node_feat``.
+    configurations, identical configurations, one node without edges, layouts that leave axes out.
+    ``node_splits``, which nothing here needs, is not read. Tensors of more than six dimensions may occur in
+    ``node_feat``.
 
     Args:
         file: The file; its collection determines which keys it must have.

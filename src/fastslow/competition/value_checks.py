@@ -1,7 +1,8 @@
 """Values of a competition file that no program can have: each check names the first one and its position.
 
-Published files obey all of these rules, those at hand were compared. Not among them: normalizers of a file
-may differ, since a kernel was measured on several machines, and every computation of a program has a root.
+Published files obey all of these rules, those at hand were compared. Normalizers of a file may differ a
+little, since a kernel was measured on several machines, and every computation of a program has a root. What
+an opcode allows is in :mod:`fastslow.competition.rules`.
 """
 
 from pathlib import Path
@@ -21,6 +22,7 @@ from fastslow.competition.node_columns import (
     TUPLE_SHAPES,
 )
 from fastslow.competition.opcodes import OPCODES, opcode_name
+from fastslow.competition.rules.node_rules import first_fault
 from fastslow.competition.schema import (
     DEFAULTS,
     FLOAT,
@@ -53,6 +55,7 @@ _LISTS = ("shape", "window_size", "window_stride", "window_dilation", "base_dila
 _LIST_COLUMNS = np.array([COLUMN_NAMES.index(f"{name}_0") for name in _LISTS])[:, None] + np.arange(8)
 _WIDTH = TILE_DIMENSIONS  # values of such a list, before its sum and product
 _TUPLE = ELEMENT_TYPE.start + ELEMENT_TYPES.index("tuple")
+_MACHINES = 2  # of the default's runtimes on several machines, which TpuGraphs calls slightly different
 _ERROR = 6e-8  # relative, of a number that is stored as float32
 _TPU_TILE = 8 * 128  # numbers that one number may take in a TPU's memory
 _FILLED_BY = {  # first words of columns that are empty but in these instructions
@@ -129,6 +132,10 @@ def check_values(path: Path, arrays: dict[str, np.ndarray], labelled: bool) -> N
             with np.errstate(over="ignore"):  # a float64 too large becomes infinite here, and is refused
                 finite = np.isfinite(array.astype(np.float32, copy=False))
             _refuse(path, key, array, ~finite, "a finite float32")
+    if "config_runtime_normalizers" in arrays:
+        key = "config_runtime_normalizers"
+        largest_one = _MACHINES * arrays[key].min()
+        _refuse(path, key, arrays[key], arrays[key] > largest_one, f"at most {_MACHINES} times the smallest")
     _check_acyclic(path, arrays["edge_index"], num_nodes)
     node_feat, opcodes = arrays["node_feat"], arrays["node_opcode"]
     _refuse_numbers(path, node_feat)
@@ -207,11 +214,14 @@ def _check_graph(path: Path, node_feat: np.ndarray, opcodes: np.ndarray, edges: 
         if len(again):
             problem = f"edge_index[{again[0]}] is {edges[again[0]].tolist()}, an edge of an earlier row"
             raise DataError(path, problem, REMEDY)
-    wrong = np.where(has_operands, _IS_LEAF[opcodes], _IS_NO_LEAF[opcodes] & (len(edges) > 0))
+    wrong = np.where(has_operands, _IS_LEAF[opcodes], _IS_NO_LEAF[opcodes] & (len(opcodes) > 1))
     if wrong.any():
         node = int(np.argmax(wrong))
         problem = f"node {node}, a {opcode_name(opcodes[node])}, has {'an' if has_operands[node] else 'no'}"
         raise DataError(path, f"edge_index: {problem} operand", REMEDY)
+    if fault := first_fault(node_feat, opcodes, edges):
+        node, problem = fault
+        raise DataError(path, f"node {node}, a {opcode_name(opcodes[node])}, {problem}", REMEDY)
 
 
 def _check_bounds(path: Path, config_feat: np.ndarray, node_feat: np.ndarray) -> None:
@@ -251,15 +261,19 @@ def _misfits(lists: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Returns:
         Lengths (L, n) up to the last value that is not 0, and (L, 2, n) whether sum and product are others.
-        Lists of six values or more are not compared, since not all values may show.
+        Of lists of six values or more not all may show: their sum and product may be larger.
     """
     values = lists[:, :_WIDTH].astype(np.float64)
     inside = values != 0
     for place in reversed(range(_WIDTH - 1)):
         inside[:, place] |= inside[:, place + 1]
     found = np.stack([values.sum(1), np.where(inside, values, 1).prod(1)], 1)
-    off = np.abs(found - lists[:, _WIDTH:]) > _ERROR * np.abs(found)
-    return inside.sum(1), off & ~inside[:, -1:]
+    stored = lists[:, _WIDTH:]
+    off = np.abs(found - stored) > _ERROR * np.abs(found)
+    # a full list has no hole, and what does not show makes both larger
+    below = (stored < found * (1 - _ERROR)) | ((found == 0) & (stored != 0))
+    below[:, 1] &= stored[:, 1] != 0
+    return inside.sum(1), np.where(inside[:, -1:], below, off)
 
 
 def _check_acyclic(path: Path, edges: np.ndarray, num_nodes: int) -> None:

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fastslow.core.errors import StorageError, explain_storage
-from fastslow.core.input_files import MAX_TEXT_BYTES, parse_json, read_text
+from fastslow.core.errors import DataError, StorageError, explain_storage
+from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular, parse_json, read_text
 
+_ON_A_DISK = "Set FASTSLOW_HOME, or the setting that names it, to a folder on a disk"
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]+\.tmp(\..*)?")
 
 
@@ -26,12 +27,17 @@ def atomic_path(path: Path) -> Iterator[Path]:
     file is locked while its owner lives, see :func:`remove_abandoned`; the block writes into this very file.
 
     Raises:
-        StorageError: The operating system refuses the file: disk full, read-only, no permission.
+        StorageError: The operating system refuses the file: disk full, read-only, no permission; or what has
+            its name is no regular file.
     """
     path = Path(path)
     with explain_storage(path):
+        _refuse_what_is_no_file(path)
         _make_folder(path.parent)
-        temporary, owner = _own_temporary(path)
+        try:
+            temporary, owner = _own_temporary(path)
+        except FileNotFoundError:  # in a file system such as /proc
+            raise StorageError(path, "no file can be made there", _ON_A_DISK) from None
         try:
             yield temporary
             os.fsync(owner)  # or a power failure could leave the new name with an empty file
@@ -45,8 +51,17 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileNotFoundError:  # of a file system such as /proc
-        remedy = "Set FASTSLOW_HOME, or the setting that names it, to a folder on a disk"
-        raise StorageError(folder, "no folder can be made there", remedy) from None
+        raise StorageError(folder, "no folder can be made there", _ON_A_DISK) from None
+    except FileExistsError:
+        raise StorageError(folder, "is a file, a folder is wanted", "Name another folder") from None
+
+
+def _refuse_what_is_no_file(path: Path) -> None:
+    """Refuse an output in the place of a device, a folder or a pipe, which a rename would replace."""
+    try:
+        check_regular(path)
+    except DataError as error:
+        raise StorageError(path, error.args[1], "Name a new file, or one to be replaced") from None
 
 
 def _own_temporary(path: Path) -> tuple[Path, int]:

@@ -114,12 +114,25 @@ def parse_json(path: Path, text: str, remedy: str) -> Any:
     """Return the JSON value of a file's text.
 
     Raises:
-        DataError: It is no JSON, too deep, or holds a number of thousands of digits or half a character.
+        DataError: It is no JSON, too deep, or holds a number of thousands of digits, half a character, or a
+            key twice.
     """
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=lambda pairs: _distinct(path, pairs, remedy))
         if _SURROGATE.search(text):  # a lone one cannot be written again
             json.dumps(value, ensure_ascii=False).encode()
+    except DataError:
+        raise
     except (ValueError, RecursionError) as error:
         raise DataError(path, f"not JSON ({error})", remedy) from None
+    return value
+
+
+def _distinct(path: Path, pairs: list[tuple[str, Any]], remedy: str) -> dict[str, Any]:
+    """Return the object of these pairs; DataError where it is unclear which value of a key counts."""
+    value: dict[str, Any] = {}
+    for key, own in pairs:
+        if key in value:
+            raise DataError(path, f"has the key {key!r} twice, and it is unclear which counts", remedy)
+        value[key] = own
     return value

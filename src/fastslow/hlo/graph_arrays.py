@@ -32,6 +32,7 @@ _SLICE = {"start": "slice_start", "stride": "slice_stride", "limit": "slice_limi
 _EDGE_PADDING = {"low": "edge_padding_low", "high": "edge_padding_high"}
 _CONVOLUTION = ("input_batch", "input_feature", "kernel_input_feature", "kernel_output_feature")
 _CONVOLUTION += ("output_batch", "output_feature")
+_NARROW_UNSIGNED = (22, 27, 31)  # u4, u2, u1 in XLA's PrimitiveType
 _MAJOR_COMPUTATIONS = ("cluster", "while", "cond")
 
 _DIMENSION_NUMBERS = {
@@ -134,7 +135,9 @@ def _node_features(module: Module, nodes: list[Instruction], fill: float) -> np.
         inst.id == part.root_id for part in module.computations for inst in part.instructions
     ]
     types, columns = np.array([inst.shape.element_type for inst in nodes]), [*PRIMITIVE_TYPES.values()]
-    types[~np.isin(types, columns)] = PRIMITIVE_TYPES["invalid"]  # one without a column, such as f8e4m3fn
+    # one without a column, such as f8e4m3fn, has less than a byte or one
+    types[np.isin(types, _NARROW_UNSIGNED)] = PRIMITIVE_TYPES["u8"]
+    types[~np.isin(types, columns)] = PRIMITIVE_TYPES["s8"]
     node_feat[:, node_columns.ELEMENT_TYPE] = types[:, None] == columns
     _write(node_feat, COLUMN_NAMES, map(_lists, nodes))
     return node_feat

@@ -42,25 +42,32 @@ message RaggedDotDimensionNumbers { DotDimensionNumbers dot = 1; repeated int64 
 message GatherDimensionNumbers {
   repeated int64 offset_dims = 1; repeated int64 collapsed_slice_dims = 2;
   repeated int64 start_index_map = 3; int64 index_vector_dim = 4;
+  repeated int64 operand_batching_dims = 5;
 }
 message ScatterDimensionNumbers {
   repeated int64 update_window_dims = 1; repeated int64 inserted_window_dims = 2;
   repeated int64 scatter_dims_to_operand_dims = 3; int64 index_vector_dim = 4;
+  repeated int64 input_batching_dims = 5;
 }
 message SliceDimension { int64 start = 1; int64 limit = 2; int64 stride = 3; }
-message EdgePadding { int64 low = 1; int64 high = 2; }
+message EdgePadding { int64 low = 1; int64 high = 2; int64 interior = 3; }
 message PaddingConfig { repeated EdgePadding dimensions = 1; }
+message ReplicaGroup { repeated int64 replica_ids = 1; }
+message TriangularSolveOptions { bool left_side = 1; }
 message Literal { repeated int32 s32s = 4; repeated int64 s64s = 5; }
 message Instruction {
   string name = 1; string opcode = 2; Shape shape = 3; bytes metadata = 7; Literal literal = 8;
   int64 parameter_number = 9; int64 tuple_index = 13; repeated int64 dimensions = 14; Window window = 15;
   ConvolutionDimensionNumbers convolution = 16; repeated SliceDimension slice_dimensions = 17;
   repeated int64 dynamic_slice_sizes = 20; PaddingConfig padding_config = 21;
-  string custom_call_target = 28; DotDimensionNumbers dot = 30; GatherDimensionNumbers gather = 33;
+  string custom_call_target = 28; DotDimensionNumbers dot = 30; int64 fft_type = 31;
+  repeated int64 fft_length = 32; GatherDimensionNumbers gather = 33;
   repeated int64 gather_slice_sizes = 34; int64 id = 35; repeated int64 operand_ids = 36;
-  repeated int64 called_computation_ids = 38; bytes backend_config = 43; int64 feature_group_count = 50;
-  ScatterDimensionNumbers scatter = 52; bool constrain_layout = 56;
-  repeated Shape operand_shapes_with_layout = 57; int64 batch_group_count = 58; bool is_stable = 60;
+  repeated int64 called_computation_ids = 38; bytes backend_config = 43;
+  repeated ReplicaGroup replica_groups = 49; int64 feature_group_count = 50;
+  ScatterDimensionNumbers scatter = 48; bool constrain_layout = 56;
+  repeated Shape operand_shapes_with_layout = 57; int64 batch_group_count = 58;
+  TriangularSolveOptions triangular_solve_options = 59; bool is_stable = 60;
   string comparison_direction = 63; RaggedDotDimensionNumbers ragged_dot = 90;
 }
 message OpMetadata { string op_name = 2; }

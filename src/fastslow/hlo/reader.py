@@ -17,6 +17,8 @@ TuningData          TpuGraphs: tile kernels with their measurements
 Each may be packed with gzip, bzip2 or xz. :mod:`fastslow.hlo.forms` reads what is no protobuf.
 """
 
+import functools
+import importlib.util
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,20 +30,62 @@ from google.protobuf.message import DecodeError
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import read_bytes
-from fastslow.hlo.forms import DUMP, FORMS, as_text, parse, read_unpacked
+from fastslow.core.isolated import CRASHED, Killed, call_isolated
+from fastslow.hlo.forms import DUMP, FORMS, FROM_JAX, PARSER_BYTES, parse, read_unpacked
 from fastslow.hlo.graph_arrays import tile_config_feat
 from fastslow.hlo.messages import MAX_BYTES, Module, ModuleTuningData, TuningData
 from fastslow.hlo.module_checks import WRITE_AGAIN, check_module
+from fastslow.hlo.texts import as_text
+from fastslow.hlo.verifier import refusal
 
 _OPCODE = re.compile(r"[a-z][a-z0-9-]*")
+_VERIFIER_SECONDS = 120.0  # a module of 5,000 instructions takes 0.2
 _LISTED = 20  # names of kernels in a message
-_OTHERS = {  # by their first bytes
-    rb"(?s).{0,99}/(host|device):": "a profile (xplane)",
-    rb"PK\x03\x04": "a zip archive, such as a PyTorch, Keras or npz file",
-    rb"\x28\xb5\x2f\xfd": "packed with zstd (zstd -d unpacks it)",
-    rb"version https://git-lfs": "a pointer of Git LFS (git lfs pull fetches the file)",
-    rb"(?i)\s*<(!doctype )?html": "a page of HTML",
+_TORCH = "Give the module as model.py:FUNCTION, a function that returns (module, arguments)"
+_TENSORFLOW = (
+    "tf.function(f, jit_compile=True).experimental_get_compiler_ir(*arguments)(stage='hlo') gives HLO"
+)
+_WEIGHTS = "Give the program that reads them: model.py:FUNCTION, or its HLO"
+_FETCH = f"{FORMS}. {DUMP}"
+_OTHERS = {  # what the bytes begin with, or hold: what it is, and the way to HLO
+    rb"(?s).{0,99}/(host|device):": ("a profile (xplane)", _FETCH),
+    rb"PK\x03\x04": ("a zip archive, such as a PyTorch, Keras or npz file", _FETCH),
+    rb"\x28\xb5\x2f\xfd": ("packed with zstd (zstd -d unpacks it)", _FETCH),
+    rb"version https://git-lfs": ("a pointer of Git LFS (git lfs pull fetches the file)", _FETCH),
+    rb"(?i)\s*<(!doctype )?html": ("a page of HTML", _FETCH),
+    rb"\s*\{ ?lambda\b": ("a jaxpr", FROM_JAX),
+    rb"(?s).{8}\{\s*\"[^\"]+\":\s*\{": ("a safetensors file, weights without a program", _WEIGHTS),
+    rb"\x80[\x02-\x05]": ("a pickle", _WEIGHTS),
+    rb"\x89HDF": ("an HDF5 file, such as weights of Keras", _WEIGHTS),
+    rb"\x08\x01\x12": ("a SavedModel of TensorFlow", _TENSORFLOW),
+    rb"(?s)....TFL3": ("a TensorFlow Lite model", _TENSORFLOW),
+    rb"\x08[\x02-\x1f][\x12\x1a:]": ("an ONNX model", f"onnx2torch makes a PyTorch module of it. {_TORCH}"),
+    rb"(?s)\x0a.{1,4}\x0a.[\w./-]+\x12.[A-Z]\w+": ("a GraphDef of TensorFlow", _TENSORFLOW),
+    rb"(?s).*?^(node|library|versions) \{": ("a GraphDef of TensorFlow, as text", _TENSORFLOW),
+    rb"(?s).*?^(graph\(%|ExportedProgram:|class \w+\(torch|def forward\(self|\s*def forward\(self)": (
+        "a program of PyTorch",
+        _TORCH,
+    ),
+    rb"(?s)\s*(ir_version: \d|.*?^graph \{)": ("an ONNX model, as text", f"onnx2torch reads it. {_TORCH}"),
+    rb"(?s).*?^\s*(hlo_module|computations) \{": (
+        "a protobuf as text",
+        "google.protobuf.text_format.Parse reads it into an HloProto: write its SerializeToString()",
+    ),
+    rb"(?s).*?\b(torch|torch_c)\.(aten|operator|constant|vtensor)": ("MLIR of torch-mlir", _TORCH),
+    rb"(?s).*?^\s*(?:%\S+(?:, %\S+)* = )?\"?"
+    rb"(linalg|tosa|tf|tfl|onnx|affine|memref|scf|vector|gpu|llvm|triton|tt)\.": (
+        "MLIR of another dialect",
+        f"StableHLO is wanted: {FROM_JAX}",
+    ),
 }
+
+
+def other_kind(data: bytes) -> tuple[str, str]:
+    """Return what a file is that holds no program of ours, and the way to one; empty where it is unknown."""
+    for pattern, named in _OTHERS.items():
+        if re.match(pattern, data, re.M):
+            return named
+    return "", ""
 
 
 @dataclass(frozen=True)
@@ -112,17 +156,53 @@ def read_hlo_modules(path: Path) -> list[HloProgram]:
 
     Raises:
         DataError: The file is missing, empty, truncated, not HLO, or holds no sound module
-            (:func:`fastslow.hlo.module_checks.check_module`); or jaxlib is missing.
+            (:func:`fastslow.hlo.module_checks.check_module`, :mod:`fastslow.hlo.verifier`); or jaxlib is
+            missing.
     """
     path = Path(path)
     data = read_unpacked(path)
     found = [] if as_text(data) else _parse(data)
-    found = found or [ModuleTuningData(module=module) for module in parse(path, data)]
+    refusals = None
     if not found:
-        other = next((name for start, name in _OTHERS.items() if re.match(start, data)), "")
+        parsed = parse(path, data)
+        found = [ModuleTuningData(module=module) for module, _ in parsed]
+        refusals = [refusal for _, refusal in parsed]
+    if not found:
+        other, way = other_kind(data)
         problem = f"is {other}; a program is wanted" if other else "is not HLO, or is truncated"
-        raise DataError(path, problem, f"{FORMS}. {DUMP}" if other else FORMS)
-    return [_checked(path, tuned) for tuned in found]
+        raise DataError(path, problem, way or FORMS)
+    programs = [_checked(path, tuned) for tuned in found]
+    if refusals is None:
+        refusals = _refusals(path, path.stat().st_mtime_ns, len(data))
+    for program, said in zip(programs, refusals, strict=False):
+        if said:
+            problem = f"HLO module {program.module.name!r}: XLA's verifier says: {said}"
+            raise DataError(path, problem, WRITE_AGAIN)
+    return programs
+
+
+@functools.lru_cache(maxsize=64)
+def _refusals(path: Path, changed: int, size: int) -> list[str]:
+    """Return XLA's verdict on each module of a protobuf, none where it has none in time or in memory.
+
+    Raises:
+        DataError: XLA ends its process on them.
+    """
+    if not importlib.util.find_spec("jaxlib"):
+        return []
+    try:
+        limits = {"seconds": _VERIFIER_SECONDS, "memory": PARSER_BYTES}
+        refusals: list[str] = call_isolated(_verify, path.absolute(), **limits)
+    except Killed as error:
+        if error.kind != CRASHED:
+            return []
+        raise DataError(path, f"is HLO that XLA's verifier ends on: {error}", WRITE_AGAIN) from None
+    return refusals
+
+
+def _verify(path: Path) -> list[str]:
+    """Return :func:`refusal` of each module of a protobuf; run in a process of its own."""
+    return [refusal(tuned.module.SerializeToString()) for tuned in _parse(read_unpacked(path))]
 
 
 def read_protobuf(path: Path) -> HloProgram:

@@ -24,9 +24,10 @@ from pathlib import Path
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.input_files import check_regular
 from fastslow.core.settings import find_typed
-from fastslow.hlo.forms import earliest, unpacked_name
+from fastslow.hlo.forms import unpacked_name
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram, choose_module, read_hlo, read_hlo_modules
+from fastslow.hlo.texts import earliest
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
 from fastslow_programs.compiler.device import require_jax
 from fastslow_programs.compiler.libtpu import is_staged, lower, require_compiler
@@ -37,6 +38,9 @@ _DUMP = (
     "Give the module from before layout assignment, such as *before_optimizations.txt of "
     "XLA_FLAGS=--xla_dump_to=DIR, or name the JAX function"
 )
+_OPTIMISED_NAME = re.compile(r"after_(all_)?optimizations|after_layout")
+# custom calls that a backend puts in the place of dots and convolutions
+_OF_A_BACKEND = ("__cublas$", "__cudnn$", "__onednn$", "__cub$")
 _LISTED = 20  # names of dumps in a message
 _WANTED = "Name a function without parameters that returns (function, arguments) for jax.jit"
 
@@ -222,9 +226,17 @@ def refuse_failure(path: Path, record: dict) -> None:
 
 def _refuse_optimised(path: Path, module: Module) -> None:
     """Raise :class:`DataError` if a module comes from the end of a compile: no layout is left to choose."""
-    fusions = sum(i.opcode == "fusion" for c in module.computations for i in c.instructions)
-    if fusions or module.schedule:
-        found = f"{fusions} fusions" if fusions else "a schedule"
+    instructions = [inst for part in module.computations for inst in part.instructions]
+    fusions = sum(inst.opcode == "fusion" for inst in instructions)
+    calls = {inst.custom_call_target for inst in instructions if inst.opcode == "custom-call"}
+    libraries = sorted(call for call in calls if call.startswith(_OF_A_BACKEND))
+    signs = {
+        f"{fusions} fusions": fusions,
+        "a schedule": module.schedule,
+        f"calls of {', '.join(libraries[:3])}": libraries,
+        "by its name": _OPTIMISED_NAME.search(unpacked_name(path)),
+    }
+    if found := next((sign for sign, is_there in signs.items() if is_there), ""):
         problem = f"is an optimised dump ({found}), in which no layout is left to choose"
         raise DataError(path, problem, _DUMP)
 

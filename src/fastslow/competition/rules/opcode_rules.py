@@ -1,0 +1,101 @@
+"""What each HLO opcode takes and gives: the one table that HLO modules and competition files are checked by.
+
+:mod:`fastslow.hlo.shape_rules` asks it for instructions, and
+:mod:`fastslow.competition.rules.node_rules` for nodes.
+
+Source: XLA's ``HloInstruction::CreateFromProto``, ``ShapeInference`` and ``HloVerifier``.
+"""
+
+from typing import NamedTuple
+
+MANY = 1 << 30
+"""A number without a bound."""
+SAME, SIZES, PRED, SELECT, CLAMP, TYPE, OTHER = "same", "sizes", "pred", "select", "clamp", "type", "other"
+"""What the output has of its operands: sizes and element type; sizes; sizes, with truth values; sizes and
+type, but for a predicate or bounds, which may be scalars; the element type of the first; nothing of the kind.
+"""
+
+
+class Rule(NamedTuple):
+    """The row of an opcode.
+
+    Args:
+        operands: Smallest and largest number of operands.
+        called: Smallest and largest number of computations that it calls.
+        output: What its output has of its operands, such as :data:`SAME`.
+    """
+
+    operands: tuple[int, int]
+    called: tuple[int, int]
+    output: str
+
+
+# operands, called computations, output, opcodes
+_TABLE = """
+1   0   same   cbrt ceil copy cosine count-leading-zeros exponential exponential-minus-one floor log
+1   0   same   log-plus-one logistic negate not popcnt reduce-precision round-nearest-afz round-nearest-even
+1   0   same   rsqrt sign sine sqrt tan tanh acos acosh asin asinh atanh cosh erf sinh reverse
+2   0   same   add and atan2 divide maximum minimum multiply or power remainder subtract xor
+2   0   same   shift-left shift-right-arithmetic shift-right-logical
+1   0   sizes  abs convert imag real
+2   0   sizes  complex stochastic-convert
+1   0   pred   is-finite
+2   0   pred   compare
+3   0   select select tuple-select
+3   0   clamp  clamp
+1   0   type   broadcast cholesky reshape slice transpose
+2   0   type   gather pad set-dimension-size triangular-solve
+1+  0   type   concatenate dynamic-reshape
+2+  0   type   dynamic-slice
+3+  0   type   dynamic-update-slice
+3   2   type   select-and-scatter
+0   0   other  parameter constant iota partition-id replica-id rng-get-and-update-state
+1   0   other  bitcast bitcast-convert fft get-dimension-size get-tuple-element rng-bit-generator
+1   0   other  copy-start copy-done domain recv recv-done send-done trace opt-barrier
+1   0   other  collective-permute-done all-gather-done all-reduce-done async-update async-done
+2   0   other  add-dependency convolution dot send
+2+  0   other  rng
+3   0   other  batch-norm-training
+5   0   other  batch-norm-inference batch-norm-grad
+3   0   other  ragged-dot
+4   0   other  scaled-dot
+6   0   other  ragged-all-to-all
+1+  0   other  all-gather all-gather-start all-to-all collective-broadcast collective-permute
+1+  0   other  collective-permute-start
+1   0-1 other  topk
+0-1 0   other  infeed
+1-2 0   other  outfeed
+0+  0   other  after-all tuple
+1+  1   other  all-reduce all-reduce-start reduce-scatter sort
+2+  1   other  reduce reduce-window
+3+  1   other  scatter
+1+  1   sizes  map
+0+  1   other  call fusion
+2+  1+  other  conditional
+1   2   other  while
+0+  0+  other  async-start custom-call
+"""
+
+
+def _range(text: str) -> tuple[int, int]:
+    """Return the numbers of ``2``, ``1-2`` or ``1+``."""
+    if text.endswith("+"):
+        return int(text.removesuffix("+")), MANY
+    low, _, high = text.partition("-")
+    return int(low), int(high or low)
+
+
+OPCODE_RULES: dict[str, Rule] = {
+    opcode: Rule(_range(operands), _range(called), output)
+    for operands, called, output, *opcodes in map(str.split, _TABLE.strip().splitlines())
+    for opcode in opcodes
+}
+"""The row of every opcode that is known, by its HLO name."""
+
+
+def count_wanted(bounds: tuple[int, int]) -> str:
+    """Return a number of the table in words."""
+    low, high = bounds
+    if low == high:
+        return str(low)
+    return f"{low} or more" if high == MANY else f"{low} to {high}"

@@ -1,0 +1,748 @@
+"""Shapes that HLO instructions cannot have: one rule an opcode, with the numbers of its attributes.
+
+Every rule takes a :class:`Site` and returns what is wrong, empty where nothing is. Counts and element types
+are those of :mod:`fastslow.competition.rules.opcode_rules`. Differences of floating-point precision pass, as
+XLA allows them. Not compared: dynamic sizes, and what the pieces of asynchronous operations carry.
+
+Source: XLA's ``ShapeInference`` and ``HloVerifier``.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import ceil, prod
+from typing import Any, NamedTuple
+
+from fastslow.competition.rules.opcode_rules import (
+    CLAMP,
+    OPCODE_RULES,
+    PRED,
+    SAME,
+    SELECT,
+    SIZES,
+    TYPE,
+    Rule,
+    count_wanted,
+)
+from fastslow.hlo.messages import PRIMITIVE_TYPES, Instruction
+
+TUPLE = PRIMITIVE_TYPES["tuple"]
+_PRED = PRIMITIVE_TYPES["pred"]
+_TOKEN = PRIMITIVE_TYPES["token"]
+_INTEGERS = {PRIMITIVE_TYPES[name] for name in ("s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64")}
+_FLOATS = frozenset({10, 11, 12, 16, 19, 20, 23, 24, 25, 28, 29, 32, 33})  # f16 f32 f64 bf16 f8... f4...
+_COMPLEX = {15: 11, 18: 12}  # the type of its parts
+_BITS = {1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 10: 16, 11: 32, 12: 64, 15: 64, 16: 16}
+_BITS |= {18: 128, 21: 4, 22: 4, 26: 2, 27: 2, 30: 1, 31: 1, 32: 4} | dict.fromkeys(
+    (19, 20, 23, 24, 25, 28, 29, 33), 8
+)
+_IRFFT, _RFFT = 3, 2  # of XLA's FftType
+
+
+class Signature(NamedTuple):
+    """Shapes of a computation's parameters, by number, and of its root."""
+
+    parameters: Sequence[Any]
+    root: Any
+
+
+class Site(NamedTuple):
+    """An instruction, the shapes of its operands, and the computations that it calls."""
+
+    inst: Instruction
+    operands: Sequence[Any]
+    called: Sequence[Signature]
+
+    @property
+    def out(self):
+        """Shape of the output."""
+        return self.inst.shape
+
+    @property
+    def sizes(self) -> list[list[int]]:
+        """Sizes of the operands."""
+        return [list(shape.dimensions) for shape in self.operands]
+
+
+def misfit(site: Site) -> str:
+    """Return why an instruction cannot be; empty where it can, or where its opcode is not known."""
+    rule = OPCODE_RULES.get(site.inst.opcode)
+    if not rule:
+        return ""
+    if problem := _odd_counts(site, rule):
+        return problem
+    if any(map(is_dynamic, (site.out, *site.operands))):
+        return ""
+    check = _RULES.get(site.inst.opcode)
+    return _odd_output(site, rule.output) or (check(site) if check else "")
+
+
+def is_dynamic(shape) -> bool:
+    """Return whether a size of a shape, or of a part of it, is dynamic."""
+    return any(shape.is_dynamic_dimension) or any(map(is_dynamic, shape.tuple_shapes))
+
+
+def shown(shape) -> str:
+    """Return a shape as HLO text shows it, without its layout."""
+    if shape.element_type == TUPLE:
+        return f"({', '.join(map(shown, shape.tuple_shapes))})"
+    name = next((name for name, number in PRIMITIVE_TYPES.items() if number == shape.element_type), "")
+    return f"{name or f'type {shape.element_type} '}[{','.join(map(str, shape.dimensions))}]"
+
+
+def _same_type(first, second) -> bool:
+    kinds = {first.element_type, second.element_type}
+    return len(kinds) == 1 or kinds <= _FLOATS
+
+
+def _fits(first, second) -> bool:
+    """Return whether two shapes are equal but for layouts and the precision of floating-point numbers."""
+    if not (_same_type(first, second) and len(first.tuple_shapes) == len(second.tuple_shapes)):
+        return False
+    parts = zip(first.tuple_shapes, second.tuple_shapes, strict=True)
+    same = is_dynamic(first) or is_dynamic(second) or list(first.dimensions) == list(second.dimensions)
+    return same and all(_fits(*pair) for pair in parts)
+
+
+def _is_scalar(shape) -> bool:
+    return shape.element_type != TUPLE and not shape.dimensions
+
+
+def _of(site: Site) -> str:
+    """Return the operands' shapes, for a message."""
+    return f"its operands {', '.join(map(shown, site.operands)) or 'none'}"
+
+
+def _wanted(site: Site, sizes: Sequence[int]) -> str:
+    """Return what is wrong if the output has other sizes than these."""
+    if list(site.out.dimensions) == list(sizes):
+        return ""
+    return f"has the sizes {list(site.out.dimensions)}, {list(sizes)} wanted ({_of(site)})"
+
+
+def _axes(axes: Iterable[int], rank: int) -> str:
+    """Return what is wrong if these are no different axes of a tensor."""
+    axes = list(axes)
+    if len({*axes}) == len(axes) and all(0 <= axis < rank for axis in axes):
+        return ""
+    return f"names the axes {axes} of a tensor of {rank} dimensions"
+
+
+def _odd_counts(site: Site, rule: Rule) -> str:
+    operands, called = len(site.operands), len(site.called)
+    if not rule.operands[0] <= operands <= rule.operands[1]:
+        return f"has {operands} operands, {count_wanted(rule.operands)} wanted"
+    if not rule.called[0] <= called <= rule.called[1]:
+        return f"calls {called} computations, {count_wanted(rule.called)} wanted"
+    return ""
+
+
+def _odd_output(site: Site, output: str) -> str:
+    """Return what is wrong with the output by the table's word for it."""
+    out, operands = site.out, site.operands
+    if output in (SAME, SIZES, PRED, SELECT, CLAMP):
+        may_be_scalars = {SELECT: (0,), CLAMP: (0, 2)}.get(output, ())
+        for place, sizes in enumerate(site.sizes):
+            if sizes != list(out.dimensions) and (sizes or place not in may_be_scalars):
+                return f"has the sizes {list(out.dimensions)}, {_of(site)}"
+    alike = {SAME: [out, *operands], CLAMP: [out, *operands], SELECT: [out, *operands[1:]], PRED: operands}
+    alike[TYPE] = [out, *operands[:1]]
+    if not all(_same_type(first, second) for first in alike.get(output, ()) for second in alike[output]):
+        return f"is {shown(out)}, {_of(site)}"
+    truth = out if output == PRED else operands[0] if output == SELECT else None
+    if truth is not None and truth.element_type != _PRED:
+        return f"is {shown(out)}, {_of(site)}: pred wanted"
+    return ""
+
+
+def _calls(
+    site: Site, number: int, parameters: Sequence[Any], root: Any = None, scalars: bool = False
+) -> str:
+    """Return what is wrong with the signature of a called computation.
+
+    Args:
+        site: The caller.
+        number: Position of the computation among those that are called.
+        parameters: Shapes that it is given.
+        root: Shape that it must return; None for any.
+        scalars: It is given single elements of these shapes, and returns one.
+    """
+    taken, given = site.called[number]
+    if len(taken) != len(parameters):
+        return f"gives its computation {len(parameters)} operands, it takes {len(taken)}"
+    for own, shape in zip(taken, parameters, strict=True):
+        if not ((_is_scalar(own) and _same_type(own, shape)) if scalars else _fits(own, shape)):
+            return f"calls a computation that takes {shown(own)} for {shown(shape)}"
+    if root is not None and not (_elementwise(given, root) if scalars else _fits(given, root)):
+        return f"is {shown(site.out)}, its computation gives {shown(given)}"
+    return ""
+
+
+def _elementwise(given, shape) -> bool:
+    """Return whether a computation of single elements gives those of a shape, or of the parts of a tuple."""
+    if shape.element_type != TUPLE:
+        return _is_scalar(given) and _same_type(given, shape)
+    if given.element_type != TUPLE or len(given.tuple_shapes) != len(shape.tuple_shapes):
+        return False
+    return all(_elementwise(*pair) for pair in zip(given.tuple_shapes, shape.tuple_shapes, strict=True))
+
+
+def _broadcast(site: Site) -> str:
+    axes, (sizes,), out = list(site.inst.dimensions), site.sizes, site.out.dimensions
+    if problem := _axes(axes, len(out)):
+        return problem
+    if sizes == [out[axis] for axis in axes]:
+        return ""
+    return f"has the sizes {list(out)}, {_of(site)} and its axes are {axes}"
+
+
+def _transpose(site: Site) -> str:
+    axes, (sizes,) = list(site.inst.dimensions), site.sizes
+    if sorted(axes) != list(range(len(sizes))):
+        return f"has the axes {axes}, each of {len(sizes)} axes once wanted"
+    return _wanted(site, [sizes[axis] for axis in axes])
+
+
+def _reshape(site: Site) -> str:
+    elements = [prod(site.out.dimensions), prod(site.operands[0].dimensions)]
+    return "" if elements[0] == elements[1] else f"has {elements[0]} elements, its operand {elements[1]}"
+
+
+def _bits(shape) -> int | None:
+    width = _BITS.get(shape.element_type)
+    return None if width is None else width * prod(shape.dimensions)
+
+
+def _bitcast(site: Site) -> str:
+    sizes = _bits(site.out), _bits(site.operands[0])
+    if None in sizes or sizes[0] == sizes[1]:
+        return ""
+    return f"is {shown(site.out)}, {_of(site)}: as many bits wanted"
+
+
+def _bitcast_convert(site: Site) -> str:
+    widths = [_BITS.get(shape.element_type) for shape in (site.out, site.operands[0])]
+    if None in widths:
+        return ""
+    out, source = list(site.out.dimensions), site.sizes[0]
+    if widths[0] < widths[1]:  # the new last axis holds the pieces of an element
+        source = [*source, widths[1] // widths[0]]
+    elif widths[0] > widths[1]:
+        out = [*out, widths[0] // widths[1]]
+    return "" if out == source else f"is {shown(site.out)}, {_of(site)}: as many bits wanted"
+
+
+def _slice(site: Site) -> str:
+    bounds, (sizes,) = site.inst.slice_dimensions, site.sizes
+    if len(bounds) != len(sizes):
+        return f"has bounds of {len(bounds)} dimensions, {_of(site)}"
+    for bound, size in zip(bounds, sizes, strict=True):
+        if not (0 <= bound.start <= bound.limit <= size and bound.stride >= 1):
+            return f"takes {bound.start}:{bound.limit}:{bound.stride} of the sizes {sizes}"
+    return _wanted(site, [ceil((bound.limit - bound.start) / bound.stride) for bound in bounds])
+
+
+def _concatenate(site: Site) -> str:
+    first, axes = site.sizes[0], list(site.inst.dimensions)
+    if len(axes) != 1:
+        return f"has the axes {axes}, one wanted"
+    if problem := _axes(axes, len(first)):
+        return problem
+    (axis,) = axes
+    rests = [sizes[:axis] + sizes[axis + 1 :] for sizes in site.sizes]
+    alike = all(_same_type(shape, site.operands[0]) for shape in site.operands)
+    if not alike or any(len(s) != len(first) for s in site.sizes) or any(rest != rests[0] for rest in rests):
+        return f"is {shown(site.out)}, {_of(site)} and its axis is {axis}"
+    return _wanted(site, first[:axis] + [sum(sizes[axis] for sizes in site.sizes)] + first[axis + 1 :])
+
+
+def _pad(site: Site) -> str:
+    edges, sizes = site.inst.padding_config.dimensions, site.sizes[0]
+    if len(edges) != len(sizes):
+        return f"has padding of {len(edges)} dimensions, {_of(site)}"
+    if not _is_scalar(site.operands[1]) or not _same_type(*site.operands):
+        return f"fills with {shown(site.operands[1])}, one {shown(site.operands[0])} number wanted"
+    if any(edge.interior < 0 for edge in edges):
+        return "has padding below 0 between elements"
+    return _wanted(
+        site,
+        [
+            edge.low + edge.high + size + max(0, size - 1) * edge.interior
+            for edge, size in zip(edges, sizes, strict=True)
+        ],
+    )
+
+
+def _reverse(site: Site) -> str:
+    return _axes(site.inst.dimensions, len(site.sizes[0]))
+
+
+def _odd_starts(site: Site, starts: Sequence[Any], rank: int) -> str:
+    """Return what is wrong with the start of a slice: one number an axis, or a vector of them."""
+    vector = len(starts) == 1 and list(starts[0].dimensions) == [rank]
+    scalars = len(starts) == rank and all(map(_is_scalar, starts))
+    if not (vector or scalars) or any(shape.element_type not in _INTEGERS for shape in starts):
+        given = ", ".join(map(shown, starts)) or "nothing"
+        return f"starts at {given}, one whole number for each of {rank} axes wanted"
+    return ""
+
+
+def _within(part: Sequence[int], whole: Sequence[int]) -> bool:
+    return len(part) == len(whole) and all(0 <= p <= w for p, w in zip(part, whole, strict=True))
+
+
+def _dynamic_slice(site: Site) -> str:
+    sizes, taken = site.sizes[0], list(site.inst.dynamic_slice_sizes)
+    if not _within(taken, sizes):
+        return f"takes the sizes {taken}, {_of(site)}"
+    return _odd_starts(site, site.operands[1:], len(sizes)) or _wanted(site, taken)
+
+
+def _dynamic_update_slice(site: Site) -> str:
+    sizes, update = site.sizes[:2]
+    if not _within(update, sizes) or not _same_type(*site.operands[:2]):
+        return f"is {shown(site.out)}, {_of(site)}"
+    return _odd_starts(site, site.operands[2:], len(sizes)) or _wanted(site, sizes)
+
+
+def _index_sizes(indices: Sequence[int], vector: int) -> list[int]:
+    """Return the sizes of indices without those of their vectors."""
+    return [size for axis, size in enumerate(indices) if axis != vector]
+
+
+def _gather(site: Site) -> str:
+    numbers, taken = site.inst.gather, list(site.inst.gather_slice_sizes)
+    sizes, indices = site.sizes
+    if site.operands[1].element_type not in _INTEGERS:
+        return f"has the indices {shown(site.operands[1])}, whole numbers wanted"
+    if not _within(taken, sizes):
+        return f"takes the sizes {taken}, {_of(site)}"
+    gone = [*numbers.collapsed_slice_dims, *numbers.operand_batching_dims]
+    problem = _axes(gone, len(sizes)) or _axes(numbers.start_index_map, len(sizes))
+    if problem or not 0 <= numbers.index_vector_dim <= len(indices):
+        return problem or f"has index_vector_dim={numbers.index_vector_dim}, {_of(site)}"
+    vector = indices[numbers.index_vector_dim] if numbers.index_vector_dim < len(indices) else 1
+    if vector != len(numbers.start_index_map) or any(taken[axis] > 1 for axis in gone):
+        return f"takes the sizes {taken} by indices of {vector} numbers, {_of(site)}"
+    window = [size for axis, size in enumerate(taken) if axis not in gone]
+    batch = _index_sizes(indices, numbers.index_vector_dim)
+    offsets, rank = list(numbers.offset_dims), len(window) + len(batch)
+    if problem := _axes(offsets, rank):
+        return problem
+    if len(offsets) != len(window):
+        return f"has offset_dims={offsets}, {len(window)} axes wanted"
+    rest = iter(batch)
+    by_axis = dict(zip(offsets, window, strict=True))
+    return _wanted(site, [by_axis[axis] if axis in by_axis else next(rest) for axis in range(rank)])
+
+
+def _scatter(site: Site) -> str:
+    numbers, count = site.inst.scatter, len(site.operands) // 2
+    if len(site.operands) % 2 == 0:
+        return f"has {len(site.operands)} operands, an odd number wanted"
+    inputs, indices, updates = site.operands[:count], site.operands[count], site.operands[count + 1 :]
+    if indices.element_type not in _INTEGERS:
+        return f"has the indices {shown(indices)}, whole numbers wanted"
+    if not _gives(site.out, inputs):
+        return f"is {shown(site.out)}, {_of(site)}"
+    sizes, places = list(inputs[0].dimensions), list(indices.dimensions)
+    gone = [*numbers.inserted_window_dims, *numbers.input_batching_dims]
+    problem = _axes(gone, len(sizes)) or _axes(numbers.scatter_dims_to_operand_dims, len(sizes))
+    if problem or not 0 <= numbers.index_vector_dim <= len(places):
+        return problem or f"has index_vector_dim={numbers.index_vector_dim}, {_of(site)}"
+    vector = places[numbers.index_vector_dim] if numbers.index_vector_dim < len(places) else 1
+    largest = [size for axis, size in enumerate(sizes) if axis not in gone]
+    batch = _index_sizes(places, numbers.index_vector_dim)
+    for place, shape in enumerate(updates):
+        given, window = list(shape.dimensions), list(numbers.update_window_dims)
+        fits = vector == len(numbers.scatter_dims_to_operand_dims) and not _axes(window, len(given))
+        fits = fits and _within([given[axis] for axis in window], largest)
+        fits = fits and [size for axis, size in enumerate(given) if axis not in window] == batch
+        if not (fits and _same_type(shape, inputs[place])):
+            return f"scatters {shown(shape)}, {_of(site)}"
+    return _calls(site, 0, [*inputs, *updates], site.out, scalars=True)
+
+
+def _gives(out, shapes: Sequence[Any]) -> bool:
+    """Return whether an output is this shape, or the tuple of these."""
+    if len(shapes) == 1 and out.element_type != TUPLE:
+        return _fits(out, shapes[0])
+    parts = out.tuple_shapes
+    return len(parts) == len(shapes) and all(_fits(*pair) for pair in zip(parts, shapes, strict=True))
+
+
+def _parts(out) -> list:
+    return list(out.tuple_shapes) if out.element_type == TUPLE else [out]
+
+
+def _odd_inputs(site: Site) -> str:
+    """Return what is wrong with the tensors and initial values of a reduction."""
+    count = len(site.operands) // 2
+    if len(site.operands) != 2 * count:
+        return f"has {len(site.operands)} operands, an even number wanted"
+    inputs, starts, first = site.operands[:count], site.operands[count:], site.sizes[0]
+    for tensor, start in zip(inputs, starts, strict=True):
+        if list(tensor.dimensions) != first or not _is_scalar(start) or not _same_type(tensor, start):
+            return f"reduces {shown(tensor)} from {shown(start)}, one number of the type wanted"
+    return _calls(site, 0, [*starts, *starts], site.out, scalars=True)
+
+
+def _odd_reduced(site: Site, sizes: list[int]) -> str:
+    """Return what is wrong where the output, or a part of it, has other sizes than these."""
+    for part, tensor in zip(_parts(site.out), site.operands[: len(site.operands) // 2], strict=False):
+        if list(part.dimensions) != sizes or not _same_type(part, tensor):
+            return f"is {shown(site.out)}, the sizes {sizes} wanted ({_of(site)})"
+    if len(_parts(site.out)) != len(site.operands) // 2:
+        return f"is {shown(site.out)}, {_of(site)}"
+    return ""
+
+
+def _reduce(site: Site) -> str:
+    axes, sizes = list(site.inst.dimensions), site.sizes[0]
+    if problem := _axes(axes, len(sizes)):
+        return problem
+    kept = [size for axis, size in enumerate(sizes) if axis not in axes]
+    return _odd_reduced(site, kept) or _odd_inputs(site)
+
+
+def _windowed(window, sizes: Sequence[int]) -> tuple[list[int], str]:
+    """Return how many places a window has in a tensor, by axis, and what is wrong with it."""
+    dimensions = window.dimensions
+    if len(dimensions) != len(sizes):
+        return [], f"has a window of {len(dimensions)} dimensions, {len(sizes)} wanted"
+    places = []
+    for axis, size in zip(dimensions, sizes, strict=True):
+        numbers = {"size": axis.size, "stride": axis.stride}
+        numbers |= {"window dilation": axis.window_dilation, "base dilation": axis.base_dilation}
+        for name, number in numbers.items():
+            if number < 1:
+                return [], f"has a window with the {name} {number}, 1 or more wanted"
+        base = axis.padding_low + axis.padding_high + ((size - 1) * axis.base_dilation + 1 if size else 0)
+        reach = (axis.size - 1) * axis.window_dilation + 1
+        places.append(0 if reach > base else (base - reach) // axis.stride + 1)
+    return places, ""
+
+
+def _reduce_window(site: Site) -> str:
+    sizes, problem = _windowed(site.inst.window, site.sizes[0])
+    return problem or _odd_reduced(site, sizes) or _odd_inputs(site)
+
+
+def _select_and_scatter(site: Site) -> str:
+    tensor, source, start = site.operands
+    sizes, problem = _windowed(site.inst.window, site.sizes[0])
+    if problem:
+        return problem
+    fits = list(source.dimensions) == sizes and _fits(site.out, tensor)
+    if not (fits and _same_type(source, tensor) and _is_scalar(start) and _same_type(start, tensor)):
+        return f"is {shown(site.out)}, {_of(site)}: a source of the sizes {sizes} wanted"
+    if site.called[0].root.element_type != _PRED:
+        return f"selects by {shown(site.called[0].root)}, pred wanted"
+    select = _calls(site, 0, [start, start], scalars=True)
+    return select or _calls(site, 1, [start, start], site.out, scalars=True)
+
+
+def _sort(site: Site) -> str:
+    problem = _axes(site.inst.dimensions, len(site.sizes[0]))
+    if problem or len(site.inst.dimensions) != 1:
+        return problem or f"has the axes {list(site.inst.dimensions)}, one wanted"
+    if any(sizes != site.sizes[0] for sizes in site.sizes) or not _gives(site.out, site.operands):
+        return f"is {shown(site.out)}, {_of(site)}"
+    if not (_is_scalar(site.called[0].root) and site.called[0].root.element_type == _PRED):
+        return f"sorts by {shown(site.called[0].root)}, pred wanted"
+    return _calls(site, 0, [shape for shape in site.operands for _ in range(2)], scalars=True)
+
+
+def _map(site: Site) -> str:
+    axes = list(site.inst.dimensions)
+    if axes not in ([], list(range(len(site.out.dimensions)))):
+        return f"has the axes {axes}, all {len(site.out.dimensions)} in order wanted"
+    return _calls(site, 0, site.operands, site.out, scalars=True)
+
+
+def _call(site: Site) -> str:
+    return _calls(site, 0, site.operands, site.out)
+
+
+def _while(site: Site) -> str:
+    if not _fits(site.out, site.operands[0]):
+        return f"is {shown(site.out)}, {_of(site)}"
+    condition = site.called[1].root
+    if not (_is_scalar(condition) and condition.element_type == _PRED):
+        return f"has the condition {shown(condition)}, pred[] wanted"
+    return _calls(site, 0, site.operands, site.out) or _calls(site, 1, site.operands)
+
+
+def _conditional(site: Site) -> str:
+    which, *given = site.operands
+    branches = len(site.called)
+    if not (_is_scalar(which) and (which.element_type in (_PRED, PRIMITIVE_TYPES["s32"]))):
+        return f"chooses by {shown(which)}, pred[] or s32[] wanted"
+    if len(given) != branches or (which.element_type == _PRED and branches != 2):
+        return f"has {branches} branches for {shown(which)} and {len(given)} operands"
+    return next(filter(None, (_calls(site, n, [own], site.out) for n, own in enumerate(given))), "")
+
+
+def _like_operands(site: Site) -> str:
+    return "" if _gives(site.out, site.operands) else f"is {shown(site.out)}, {_of(site)}"
+
+
+def _all_reduce(site: Site) -> str:
+    # one computation combines the elements of all operands, which may have several types
+    parameters = site.called[0].parameters
+    if len(parameters) != 2 or not all(map(_is_scalar, (*parameters, site.called[0].root))):
+        return "calls a computation that does not make one number of two"
+    first = site.operands[0]
+    return _like_operands(site) or _calls(site, 0, [first, first], _parts(site.out)[0], scalars=True)
+
+
+def _scaled_axis(site: Site, down: bool) -> str:
+    """Return what is wrong with a gather or a scatter of shards along one axis."""
+    axes = list(site.inst.dimensions)
+    outs = _parts(site.out)
+    if len(axes) != 1 or len(outs) != len(site.operands):
+        return f"is {shown(site.out)}, {_of(site)} and its axes are {axes}"
+    for out, source in zip(outs, site.operands, strict=True):
+        small, large = (out, source) if down else (source, out)
+        small_sizes, large_sizes = list(small.dimensions), list(large.dimensions)
+        fits = len(small_sizes) == len(large_sizes) and not _axes(axes, len(small_sizes))
+        if fits and small_sizes[axes[0]]:
+            fits = large_sizes[axes[0]] % small_sizes[axes[0]] == 0
+            large_sizes[axes[0]] = small_sizes[axes[0]]
+        if not (fits and small_sizes == large_sizes and _same_type(out, source)):
+            return f"is {shown(site.out)}, {_of(site)} and its axis is {axes[0]}"
+    shards = site.inst.replica_groups
+    if shards and len({*(len(group.replica_ids) for group in shards)}) == 1 and outs:
+        count, axis = len(shards[0].replica_ids), axes[0]
+        ends = [
+            (source, out) if not down else (out, source)
+            for out, source in zip(outs, site.operands, strict=True)
+        ]
+        if any(count and small.dimensions[axis] * count != large.dimensions[axis] for small, large in ends):
+            return f"is {shown(site.out)}, {_of(site)}: {count} shards along axis {axis} wanted"
+    return ""
+
+
+def _all_gather(site: Site) -> str:
+    return _scaled_axis(site, down=False)
+
+
+def _reduce_scatter(site: Site) -> str:
+    first = site.operands[0]
+    return _scaled_axis(site, down=True) or _calls(site, 0, [first, first], _parts(site.out)[0], scalars=True)
+
+
+def _collective_permute(site: Site) -> str:
+    return _like_operands(site) if len(site.operands) != 4 else ""  # of four, two are offsets in tensors
+
+
+def _tuple(site: Site) -> str:
+    parts = site.out.tuple_shapes
+    fits = site.out.element_type == TUPLE and len(parts) == len(site.operands)
+    fits = fits and all(_fits(*pair) for pair in zip(parts, site.operands, strict=True))
+    return "" if fits else f"is {shown(site.out)}, {_of(site)}"
+
+
+def _get_tuple_element(site: Site) -> str:
+    parts, place = site.operands[0].tuple_shapes, site.inst.tuple_index
+    if not 0 <= place < len(parts):
+        return f"takes element {place} of a tuple of {len(parts)}"
+    return "" if _fits(site.out, parts[place]) else f"is {shown(site.out)}, {shown(parts[place])} wanted"
+
+
+def _like_first(site: Site) -> str:
+    return "" if _fits(site.out, site.operands[0]) else f"is {shown(site.out)}, {_of(site)}"
+
+
+def _iota(site: Site) -> str:
+    axes = list(site.inst.dimensions)
+    return _axes(axes, len(site.out.dimensions)) if axes else ""
+
+
+def _dot(site: Site) -> str:
+    numbers, out, (lhs, rhs) = site.inst.dot, list(site.out.dimensions), site.sizes
+    sides = [(lhs, numbers.lhs_contracting, numbers.lhs_batch)]
+    sides += [(rhs, numbers.rhs_contracting, numbers.rhs_batch)]
+    for sizes, contracted, batch in sides:
+        if problem := _axes([*contracted, *batch], len(sizes)):
+            return problem
+    inner, outer = ([[side[0][axis] for axis in side[at]] for side in sides] for at in (1, 2))
+    free = [
+        size
+        for sizes, contracted, batch in sides
+        for axis, size in enumerate(sizes)
+        if axis not in contracted and axis not in batch
+    ]
+    if inner[0] != inner[1] or outer[0] != outer[1]:
+        return f"contracts {inner[0]} with {inner[1]}, its batches are {outer[0]} and {outer[1]}"
+    return "" if out == outer[0] + free else f"has the sizes {out}, {outer[0] + free} wanted"
+
+
+def _convolution(site: Site) -> str:
+    numbers, inst, out, (image, kernel) = (
+        site.inst.convolution,
+        site.inst,
+        list(site.out.dimensions),
+        site.sizes,
+    )
+    axes = {
+        "input": [numbers.input_batch, numbers.input_feature, *numbers.input_spatial],
+        "kernel": [numbers.kernel_input_feature, numbers.kernel_output_feature, *numbers.kernel_spatial],
+        "output": [numbers.output_batch, numbers.output_feature, *numbers.output_spatial],
+    }
+    for (role, named), sizes in zip(axes.items(), (image, kernel, out), strict=True):
+        if sorted(named) != list(range(len(sizes))):
+            return f"names the {role} axes {named}, {_of(site)} and it has the sizes {out}"
+    spatial = [image[axis] for axis in numbers.input_spatial]
+    places, problem = _windowed(inst.window, spatial)
+    if problem:
+        return problem
+    groups, batch_groups = inst.feature_group_count or 1, inst.batch_group_count or 1
+    if min(groups, batch_groups) != 1:
+        return f"has {groups} feature groups and {batch_groups} batch groups"
+    window = [axis.size for axis in inst.window.dimensions]
+    kernel_wanted = [0] * len(kernel)
+    kernel_wanted[numbers.kernel_input_feature] = image[numbers.input_feature] // groups
+    kernel_wanted[numbers.kernel_output_feature] = out[numbers.output_feature]
+    for axis, size in zip(numbers.kernel_spatial, window, strict=True):
+        kernel_wanted[axis] = size
+    features = kernel[numbers.kernel_output_feature]
+    divisible = image[numbers.input_feature] % groups == 0 and features % (groups * batch_groups) == 0
+    if kernel != kernel_wanted or not divisible or image[numbers.input_batch] % batch_groups:
+        return f"has the sizes {out}, a window of {window} and {groups} groups, {_of(site)}"
+    out_wanted = [0] * len(out)
+    out_wanted[numbers.output_batch] = image[numbers.input_batch] // batch_groups
+    out_wanted[numbers.output_feature] = features
+    for axis, size in zip(numbers.output_spatial, places, strict=True):
+        out_wanted[axis] = size
+    return _wanted(site, out_wanted)
+
+
+def _fft(site: Site) -> str:
+    lengths, sizes, kind = list(site.inst.fft_length), site.sizes[0], site.inst.fft_type
+    if not 1 <= len(lengths) <= min(3, len(sizes)):
+        return f"has the lengths {lengths}, {_of(site)}"
+    halved = [*lengths[:-1], lengths[-1] // 2 + 1]
+    given, made = (halved if kind == half else lengths for half in (_IRFFT, _RFFT))
+    real, complex_ = site.operands[0].element_type, site.out.element_type
+    if kind == _IRFFT:
+        real, complex_ = complex_, real
+    types = real == complex_ if kind not in (_RFFT, _IRFFT) else _COMPLEX.get(complex_) == real
+    if sizes[-len(lengths) :] != given or not types or (kind not in (_RFFT, _IRFFT) and real not in _COMPLEX):
+        return f"is {shown(site.out)}, {_of(site)} and its lengths are {lengths}"
+    return _wanted(site, sizes[: -len(lengths)] + made)
+
+
+def _cholesky(site: Site) -> str:
+    (sizes,) = site.sizes
+    if len(sizes) < 2 or sizes[-1] != sizes[-2]:
+        return f"has the operand {shown(site.operands[0])}, square matrices wanted"
+    return _wanted(site, sizes)
+
+
+def _triangular_solve(site: Site) -> str:
+    matrix, right = site.sizes
+    side = -2 if site.inst.triangular_solve_options.left_side else -1
+    fits = len(matrix) == len(right) >= 2 and matrix[-1] == matrix[-2] == right[side]
+    if not (fits and matrix[:-2] == right[:-2] and _same_type(*site.operands)):
+        return f"is {shown(site.out)}, {_of(site)}"
+    return _wanted(site, right)
+
+
+def _batch_norm(site: Site) -> str:
+    (out, *rest), tensor = _parts(site.out), site.operands[0]
+    fits = _fits(out, tensor) and all(_fits(part, site.operands[1]) for part in rest)
+    fits = fits and len(rest) == (0 if site.inst.opcode == "batch-norm-inference" else 2)
+    return "" if fits else f"is {shown(site.out)}, {_of(site)}"
+
+
+def _token(site: Site) -> str:
+    return "" if site.out.element_type == _TOKEN else f"is {shown(site.out)}, token[] wanted"
+
+
+def _scalar(site: Site) -> str:
+    return "" if _is_scalar(site.out) else f"is {shown(site.out)}, one number wanted"
+
+
+def _dimension_size(site: Site) -> str:
+    axes = list(site.inst.dimensions)
+    problem = _axes(axes, len(site.sizes[0])) if len(axes) == 1 else f"has the axes {axes}, one wanted"
+    return problem or (
+        _scalar(site) if site.inst.opcode == "get-dimension-size" else _wanted(site, site.sizes[0])
+    )
+
+
+def _complex(site: Site) -> str:
+    wanted = {_COMPLEX.get(site.out.element_type)}
+    fits = {shape.element_type for shape in site.operands} == wanted
+    return "" if fits else f"is {shown(site.out)}, {_of(site)}"
+
+
+def _real_part(site: Site) -> str:
+    kind = site.operands[0].element_type
+    wanted = _COMPLEX.get(kind, kind)
+    if site.out.element_type == wanted or {site.out.element_type, wanted} <= _FLOATS:
+        return ""
+    return f"is {shown(site.out)}, {_of(site)}"
+
+
+def _all_to_all(site: Site) -> str:
+    if len(site.operands) == 1 and site.inst.dimensions:
+        problem = _axes(site.inst.dimensions, len(site.sizes[0]))
+        return problem or _like_operands(site)
+    return _like_operands(site)
+
+
+_RULES: dict[str, Callable[[Site], str]] = {
+    "abs": _real_part,
+    "add-dependency": _like_first,
+    "after-all": _token,
+    "all-gather": _all_gather,
+    "all-reduce": _all_reduce,
+    "all-to-all": _all_to_all,
+    "batch-norm-grad": _batch_norm,
+    "batch-norm-inference": _batch_norm,
+    "batch-norm-training": _batch_norm,
+    "bitcast": _bitcast,
+    "bitcast-convert": _bitcast_convert,
+    "broadcast": _broadcast,
+    "call": _call,
+    "cholesky": _cholesky,
+    "collective-broadcast": _like_operands,
+    "collective-permute": _collective_permute,
+    "complex": _complex,
+    "concatenate": _concatenate,
+    "conditional": _conditional,
+    "convolution": _convolution,
+    "domain": _like_first,
+    "dot": _dot,
+    "dynamic-slice": _dynamic_slice,
+    "dynamic-update-slice": _dynamic_update_slice,
+    "fft": _fft,
+    "fusion": _call,
+    "gather": _gather,
+    "get-dimension-size": _dimension_size,
+    "get-tuple-element": _get_tuple_element,
+    "imag": _real_part,
+    "iota": _iota,
+    "map": _map,
+    "opt-barrier": _like_first,
+    "outfeed": _token,
+    "pad": _pad,
+    "partition-id": _scalar,
+    "real": _real_part,
+    "reduce": _reduce,
+    "reduce-scatter": _reduce_scatter,
+    "reduce-window": _reduce_window,
+    "replica-id": _scalar,
+    "reshape": _reshape,
+    "reverse": _reverse,
+    "scatter": _scatter,
+    "select-and-scatter": _select_and_scatter,
+    "set-dimension-size": _dimension_size,
+    "slice": _slice,
+    "sort": _sort,
+    "transpose": _transpose,
+    "triangular-solve": _triangular_solve,
+    "tuple": _tuple,
+    "while": _while,
+}
+"""The rule of each opcode whose output the table does not give alone."""

@@ -1,0 +1,167 @@
+"""Nodes that no program has: every node of a sample file, changed in every way that its opcode forbids."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastslow.competition.node_columns import COLUMN_NAMES, ELEMENT_TYPES, LAYOUT, SHAPE
+from fastslow.competition.opcodes import OPCODES
+from fastslow.competition.rules.node_rules import first_fault
+from fastslow.competition.value_checks import check_values
+from fastslow.core.errors import DataError
+from helpers.cases import cases
+from helpers.workspace import SAMPLE
+
+FILES = sorted(SAMPLE.glob("npz_all/npz/layout/*/default/train/*.npz"))
+COLUMN = {name: number for number, name in enumerate(COLUMN_NAMES)}
+PREFIX = COLUMN["element_type_invalid"]
+
+
+def graph(path):
+    with np.load(path) as npz:
+        return {key: npz[key].copy() for key in ("node_feat", "node_opcode", "edge_index")}
+
+
+def nodes_of(arrays, names):
+    return np.flatnonzero(np.isin(arrays["node_opcode"], [OPCODES[name] for name in names.split()]))
+
+
+def set_sizes(arrays, node, sizes):
+    feat = arrays["node_feat"]
+    feat[node, SHAPE] = [*sizes, *[0] * (6 - len(sizes))]
+    feat[node, COLUMN["shape_sum"]], feat[node, COLUMN["shape_product"]] = sum(sizes), np.prod(sizes)
+    order = range(len(sizes))[::-1]
+    feat[node, LAYOUT] = [*order, *[0] * (6 - len(sizes))]
+
+
+def sizes_of(arrays, node):
+    return [int(size) for size in arrays["node_feat"][node, SHAPE] if size]
+
+
+def larger(arrays, node):
+    sizes = sizes_of(arrays, node)
+    set_sizes(arrays, node, [*sizes[:-1], sizes[-1] + 1])
+
+
+def typed(kind):
+    def change(arrays, node):
+        arrays["node_feat"][node, PREFIX : PREFIX + len(ELEMENT_TYPES)] = 0
+        arrays["node_feat"][node, COLUMN[f"element_type_{kind}"]] = 1
+
+    return change
+
+
+def column(name, value):
+    def change(arrays, node):
+        arrays["node_feat"][node, COLUMN[name]] = value
+
+    return change
+
+
+def more_operands(arrays, node):
+    others = [other for other in range(node) if [node, other] not in arrays["edge_index"].tolist()]
+    rows = [*arrays["edge_index"].tolist(), *([node, other] for other in others[:5])]
+    arrays["edge_index"] = np.array(sorted(rows))
+
+
+def all_operands_lost(arrays, node):
+    arrays["edge_index"] = arrays["edge_index"][arrays["edge_index"][:, 0] != node]
+
+
+CHANGES = {
+    "a larger elementwise output": ("add multiply tanh convert compare", larger),
+    "an elementwise output of another type": ("add multiply tanh", typed("u8")),
+    "a comparison that is a number": ("compare", typed("f32")),
+    "an invalid element type": ("parameter dot add", typed("invalid")),
+    "a tuple with sizes": ("add dot parameter", typed("tuple")),
+    "more operands": ("add tanh convert reshape compare broadcast transpose", more_operands),
+    "no operands": ("add dot reshape reduce", all_operands_lost),
+    "a broadcast over axes that are none": ("broadcast", column("dimensions_0", 5)),
+    "a broadcast over one axis too many": ("broadcast", column("dimensions_5", 5)),
+    "a reduction of axes that are none": ("reduce", column("dimensions_0", 5)),
+    "a larger reduction": ("reduce", larger),
+    "a transpose of an axis twice": ("transpose", column("dimensions_1", 0)),
+    "a larger reshape": ("reshape", larger),
+    "a larger product": ("dot", larger),
+    "a larger convolution": ("convolution", larger),
+    "a convolution of other axes": ("convolution", column("input_batch", 2)),
+    "a convolution of 7 groups": ("convolution", column("feature_group_count", 7)),
+    "a convolution with a larger window": ("convolution", column("window_size_2", 3)),
+    "a parameter of number 10^6": ("parameter", column("parameter_number", 10**6)),
+    "a larger slice": ("slice", larger),
+    "a larger concatenation of another axis": ("concatenate", column("dimensions_0", 5)),
+}
+
+
+@cases("name", CHANGES)
+def test_a_node_that_no_program_has_is_refused(name):
+    names, change = CHANGES[name]
+    seen = 0
+    for path in FILES[::6]:
+        arrays = graph(path)
+        for node in nodes_of(arrays, names)[:5]:
+            changed = {key: array.copy() for key, array in arrays.items()}
+            if sizes_of(arrays, node) or change is not larger:
+                change(changed, node)
+            if all(np.array_equal(changed[key], arrays[key]) for key in arrays):
+                continue
+            if name == "a transpose of an axis twice" and arrays["node_feat"][node, COLUMN["dimensions_0"]]:
+                continue  # it is a transpose of fewer axes, or the same one
+            with pytest.raises(DataError, match=r"node|edge_index"):
+                check_values(Path("x.npz"), changed, labelled=False)
+            seen += 1
+    assert seen
+
+
+def test_all_sample_programs_can_exist():
+    for path in FILES:
+        arrays = graph(path)
+        assert first_fault(*(arrays[key] for key in ("node_feat", "node_opcode", "edge_index"))) is None
+
+
+def test_two_swapped_rows_lost_edges_and_roots_everywhere_are_refused():
+    refused = 0
+    arrays = graph(FILES[0])
+    nodes = nodes_of(arrays, "add multiply dot broadcast reshape reduce")
+    pairs = [*itertools.pairwise(nodes)][:40]
+    for one, two in pairs:
+        changed = {key: array.copy() for key, array in arrays.items()}
+        changed["node_feat"][[one, two]] = changed["node_feat"][[two, one]]
+        if np.array_equal(changed["node_feat"], arrays["node_feat"]):
+            refused += 1
+            continue
+        try:
+            check_values(Path("x.npz"), changed, labelled=False)
+        except DataError:
+            refused += 1
+    assert refused > 0.8 * len(pairs), "rows of nodes of one shape may change places"
+    without = arrays | {"edge_index": arrays["edge_index"][:0]}
+    with pytest.raises(DataError, match="no operand"):
+        check_values(Path("x.npz"), without, labelled=False)
+    everywhere = {key: array.copy() for key, array in arrays.items()}
+    everywhere["node_feat"][:, 0] = 1
+    with pytest.raises(DataError, match="root"):
+        check_values(Path("x.npz"), everywhere, labelled=False)
+
+
+def test_a_hole_in_a_list_of_six_is_refused():
+    arrays = graph(FILES[0])
+    node = int(nodes_of(arrays, "parameter")[0])
+    set_sizes(arrays, node, [2, 3, 4, 5, 6, 7])
+    arrays["node_feat"][node, SHAPE.start + 2] = 0
+    with pytest.raises(DataError, match="the sum and the product"):
+        check_values(Path("x.npz"), arrays, labelled=False)
+
+
+def test_normalizers_of_a_kernel_differ_only_as_machines_do():
+    path = next(SAMPLE.glob("npz_all/npz/tile/xla/train/*.npz"))
+    with np.load(path) as npz:
+        arrays = {key: npz[key].copy() for key in npz.files}
+    check_values(path, arrays, labelled=True)
+    arrays["config_runtime_normalizers"][-1] = arrays["config_runtime_normalizers"][0] * 1.3
+    check_values(path, arrays, labelled=True)
+    arrays["config_runtime_normalizers"][-1] = arrays["config_runtime_normalizers"][0] * 3
+    with pytest.raises(DataError, match="config_runtime_normalizers.*at most 2 times the smallest"):
+        check_values(path, arrays, labelled=True)
