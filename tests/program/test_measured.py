@@ -81,7 +81,10 @@ def test_a_damaged_file_is_named_and_left_aside(tmp_path, values, capsys, name, 
 
 def test_where_nothing_can_be_written_a_warning_says_so(tmp_path, values, capsys, monkeypatch):
     (tmp_path / "file").touch()
-    for place, said in (("/proc/none", "no folder can be made there"), (tmp_path / "file", "File exists")):
+    for place, said in (
+        ("/proc/none", "no folder can be made there"),
+        (tmp_path / "file", "is a file, a folder is wanted"),
+    ):
         monkeypatch.setattr(measured, "MEASURED_FOLDER", place)
         kept(tmp_path).add([(layouts, 3.0) for layouts in values.values()])
         found = capsys.readouterr().err

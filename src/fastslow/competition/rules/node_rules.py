@@ -43,7 +43,7 @@ def _table() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     calls, output = np.zeros(_COUNT, bool), [""] * _COUNT
     for name, rule in OPCODE_RULES.items():
         number = opcode_number(name)
-        low[number] = min(low[number], min(1, rule.operands[0]) + rule.called[0])
+        low[number] = min(low[number], min(1, rule.operands[0]) + min(1, rule.called[0]))
         high[number] = max(high[number], rule.operands[1] + rule.called[1])
         calls[number] |= rule.called[1] > 0
         output[number] = rule.output if output[number] in ("", rule.output) else OTHER
