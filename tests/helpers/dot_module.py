@@ -68,15 +68,21 @@ def rich_module():
         "output_spatial": [2, 3],
         "output_feature": 0,
     }
-    found = add(main, "convolution", (5, 2, 4, 4), image, kernel, convolution=numbers)
+    sizes = {"size": 3, "stride": 1, "window_dilation": 1, "base_dilation": 1}
+    window = {"dimensions": [sizes, sizes]}
+    found = add(main, "convolution", (5, 2, 4, 4), image, kernel, convolution=numbers, window=window)
     flat = add(main, "reshape", (2, 5, 16), found)
     batched = {"lhs_contracting": [2], "rhs_contracting": [2], "lhs_batch": [0], "rhs_batch": [0]}
     product = add(main, "dot", (2, 5, 5), flat, flat, dot=batched)
     scalar = add(main, "constant", ())
-    vector = add(main, "reshape", (1,), scalar)
-    called = {"called_computation_ids": [1, 1]}
-    add(main, "while", (8, 4), vector, **called)
+    add(main, "reshape", (1,), scalar)
+    start = add(main, "constant", (8, 4))
+    add(main, "while", (8, 4), start, called_computation_ids=[1, 3])
     main.root_id = add(main, "reshape", (50,), product)
+    condition = module.computations.add(name="condition", id=3)
+    add(condition, "parameter", (8, 4))
+    condition.root_id = add(condition, "constant", ())
+    condition.instructions[-1].shape.element_type = PRIMITIVE_TYPES["pred"]
     return module
 
 
