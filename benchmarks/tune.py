@@ -11,12 +11,12 @@ best of all.
 
 Every search starts from the same random configuration of its seed, not from the compiler's default, which is
 the best known configuration of most programs by the compiler's own estimate. The start counts as the first
-evaluation, so two are the fewest, unless it is good itself.
+evaluation, so at least two are needed where it is not good itself.
 
 *guided* is what ``tune`` does: the order of the ensemble's prediction for four configurations, then the
 nearest to the fastest; *no run* has a random order instead. A whole neighbourhood after 16 is how Helion
-finishes its search. *Models fitted to the values* are those of ``rank`` with known runtimes. An *order of*
-something never changes. All propose one configuration at a time unless a row says otherwise; Optuna's
+finishes its search. *Models fitted to the values* are the models of ``rank`` with known runtimes. An *order
+of* something never changes. All propose one configuration at a time, if a row names no batch; Optuna's
 process, which takes seconds for each, four, with one seed. The rule was chosen with ``--split valid``; the
 table reports test programs.
 """

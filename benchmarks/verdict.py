@@ -1,7 +1,7 @@
 """Count false and missed gains of noisy searches whose true runtimes are known, by rule of decision.
 
 ``python benchmarks/verdict.py [--quick] [--searches N]``. Runtimes are simulated; proposals, evaluators,
-journal and verdict are those of ``fastslow tune`` with 40 evaluations. A space has 120 configurations of four
+journal and verdict belong to ``fastslow tune`` with 40 evaluations. A space has 120 configurations of four
 choices. In a space without a gain all are equal. In another one, options are slower than the default's by up
 to 26 %, but one option of one choice is faster by the gain. A run of a program varies by a factor (lognormal,
 2 %), the machine's speed walks and waves slowly, and one run in twenty-five is disturbed by 30 % on average.

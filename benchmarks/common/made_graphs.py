@@ -8,6 +8,7 @@ import numpy as np
 
 from common.noisy_labels import Level, noisy_rows
 from fastslow.competition import node_columns
+from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.reader import Program
 from fastslow.competition.schema import TILE_ROLES, TILE_WIDTH
 from fastslow.competition.tied_choices import Choices
@@ -132,9 +133,13 @@ def _repeat_graph(file: Program, num_nodes: int) -> dict[str, np.ndarray]:
     edges = (file.edge_index[None] + offset[:, None, None]).reshape(-1, 2)
     feat = np.tile(file.node_feat, (len(offset), 1))[:num_nodes]
     feat[-1, node_columns.IS_ROOT] = 1  # the file's own may be cut off
+    opcodes = np.tile(file.node_opcode, len(offset))[:num_nodes]
+    parameters = np.flatnonzero(opcodes == OPCODES["parameter"])
+    (numbers,) = node_columns.LISTS["parameter_number"]
+    feat[parameters, numbers] = np.arange(len(parameters))[:, None]  # all are of one computation
     return {
         "node_feat": feat,
-        "node_opcode": np.tile(file.node_opcode, len(offset))[:num_nodes],
+        "node_opcode": opcodes,
         "edge_index": edges[(edges < num_nodes).all(1)],
     }
 

@@ -40,7 +40,7 @@ class Pool:
 
 
 def distinct(target: Target) -> Pool:
-    """Merge the configurations of a target that have equal values: an exact estimate is of one program.
+    """Merge the configurations of a target that have equal values: equal exact estimates mean one program.
 
     Of equal ones the nearest to the default stays. Choices that the compiler does not take, such as layouts
     of operands, are left out.

@@ -66,8 +66,8 @@ class Tuned(Shown):
         table: One row per evaluation.
         best: The configuration to use: value, options, and in words what differs from the default. It is the
             default where nothing is faster, or with noisy values, where nothing is confirmed to be faster.
-            ``candidate`` in it is the fastest configuration that was seen, and ``confirmed`` says whether it
-            is known to be faster. None where no evaluation succeeded.
+            ``candidate`` in it is the fastest configuration that was seen, and ``confirmed`` is true where
+            it is known to be faster. None where no evaluation succeeded.
     """
 
     def __init__(self, study: "Study"):

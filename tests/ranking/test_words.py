@@ -118,7 +118,7 @@ def test_what_is_advised_while_nothing_is_known_is_not_contradicted():
         assert f"{figures[name]:.1%}" in gain
     assert not any(said.startswith("to change: first") for said in own.words())
     assert any(said.startswith("to measure first: first: output {0,1} instead") for said in own.words())
-    trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), [])
+    trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), [], [], False, False)
     (sure,) = [said for said in replace(own, trust=trust).words() if said.startswith("sure: ")]
     assert sure.endswith("by labels like those that the models learned")
 

@@ -97,8 +97,10 @@ def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, t
     folder = write_result(study)
     best = json.loads((folder / "best.json").read_text())
     assert best["value"] == 1 and set(best["options"]) == {0} and best["program"] == "dots"
-    assert not best["confirmed"] and best["candidate"]["value"] == pytest.approx(2), "the default is fastest"
-    assert best["interval"]["low"] == best["interval"]["high"] == best["over_default"] == pytest.approx(2)
+    candidate = best["candidate"]["value"]
+    assert not best["confirmed"] and candidate > 1, "the default is fastest"
+    assert best["interval"]["low"] == best["interval"]["high"] == best["over_default"]
+    assert best["over_default"] == pytest.approx(candidate)
     default, own = ((folder / f"{name}.hlo.pb").read_bytes() for name in ("default", "best"))
     assert HloProto.FromString(own).hlo_module == study.target.module_of(study.history.best[0].codes)
     assert HloProto.FromString(default).hlo_module.name == "varied"

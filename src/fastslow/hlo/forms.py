@@ -78,7 +78,7 @@ def sources_in(data: bytes) -> list[str | bytes]:
 def parse(path: Path, data: bytes) -> list[tuple[Module, str]]:
     """Return the modules of HLO text or of StableHLO; none if the content is neither.
 
-    With each comes what XLA's verifier says of it, see :func:`fastslow.hlo.verifier.refusal`.
+    With each comes the refusal of XLA's verifier, if any, see :func:`fastslow.hlo.verifier.refusal`.
 
     Raises:
         DataError: It is cut off, cannot be parsed or converted, or jaxlib is not installed.

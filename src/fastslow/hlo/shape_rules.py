@@ -1,7 +1,7 @@
 """Shapes that HLO instructions cannot have: one rule an opcode, with the numbers of its attributes.
 
 Every rule takes a :class:`Site` and returns what is wrong, empty where nothing is. Counts and element types
-are those of :mod:`fastslow.competition.rules.opcode_rules`. Differences of floating-point precision pass, as
+stand in :mod:`fastslow.competition.rules.opcode_rules`. Differences of floating-point precision pass, as
 XLA allows them. Not compared: dynamic sizes, and what the pieces of asynchronous operations carry.
 
 Source: XLA's ``ShapeInference`` and ``HloVerifier``.
@@ -177,7 +177,7 @@ def _calls(
 
 
 def _elementwise(given, shape) -> bool:
-    """Return whether a computation of single elements gives those of a shape, or of the parts of a tuple."""
+    """Return whether a computation of single elements gives a shape's elements, or a tuple's."""
     if shape.element_type != TUPLE:
         return _is_scalar(given) and _same_type(given, shape)
     if given.element_type != TUPLE or len(given.tuple_shapes) != len(shape.tuple_shapes):
@@ -304,7 +304,7 @@ def _dynamic_update_slice(site: Site) -> str:
 
 
 def _index_sizes(indices: Sequence[int], vector: int) -> list[int]:
-    """Return the sizes of indices without those of their vectors."""
+    """Return the sizes of indices without the sizes of their vectors."""
     return [size for axis, size in enumerate(indices) if axis != vector]
 
 
@@ -745,4 +745,4 @@ _RULES: dict[str, Callable[[Site], str]] = {
     "tuple": _tuple,
     "while": _while,
 }
-"""The rule of each opcode whose output the table does not give alone."""
+"""The rule of each opcode whose output does not follow from the table."""

@@ -87,7 +87,7 @@ def _without_prefix(prefix: str, text: str) -> str:
     """Return a text, whose first line a prefix has been cut from, without it in the other lines.
 
     It may be an indentation, the quotation mark of a letter, or what a log begins its lines with, in which
-    only numbers differ. What stands before the first line alone, such as ``text = R"(``, is none.
+    only numbers differ. Words before the first line only, such as ``text = R"(``, are no prefix.
     """
     if not prefix:
         return text

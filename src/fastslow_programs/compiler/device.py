@@ -152,7 +152,7 @@ def lower_function(function: Callable, arguments: Sequence, seed: int = 0) -> Lo
 
 
 def _value(leaf, rng: np.random.Generator) -> np.ndarray:
-    """Return the value of an argument; of a shape and type alone, a drawn one."""
+    """Return the value of an argument; a drawn one where only shape and type are given."""
     import jax
 
     if not isinstance(leaf, jax.ShapeDtypeStruct):

@@ -86,7 +86,7 @@ class Plan:
 
         Args:
             evaluations: The budget.
-            share: Share of it that is kept, but at least what the fewest rounds need.
+            share: Share of it that is kept, but at least enough for :data:`FEWEST` rounds.
             evaluator: An :class:`fastslow_programs.tuning.evaluators.Evaluator`, or its class.
         """
         if not evaluator.noisy or share == 0:

@@ -75,9 +75,9 @@ def best_facts(study: Study) -> dict | None:
     """Return the configuration to use and the fastest candidate, as ``best.json`` holds them.
 
     Returns:
-        The configuration to use with its ``value``; ``candidate``, the fastest configuration with its value;
-        ``confirmed``, whether that one is known to be faster than the default; ``over_default``, the ratio of
-        the candidate's value to the default's; and of paired rounds, their number and the ``interval`` of the
+        The configuration to use with its ``value``. ``candidate`` is the fastest configuration with its
+        value, ``confirmed`` whether it is known to be faster than the default, ``over_default`` the ratio of
+        its value to the default's. After paired rounds there are their number and the ``interval`` of the
         ratio. None where nothing has a value.
     """
     best, candidate, default, verdict = study.best, study.candidate, study.default, study.verdict

@@ -45,8 +45,8 @@ class SearchSettings(Settings):
     fastest so far, and in a space of yours what Optuna's TPE proposes; ``random`` draws them."""
     run: str = ""
     """Trained run whose prediction guides: a folder such as ``runs/sample``, or the folder of one ensemble or
-    model; if empty, the newest complete one, or else the models in the package; ``none`` for the values
-    alone."""
+    model; if empty, the newest complete one, or else the models in the package; ``none`` to be
+    guided by values only."""
     evaluations: Annotated[Positive, Le(1_000_000)] = 64
     """Budget: evaluations of the whole study, failed ones included."""
     budget_seconds: NonNegativeFloat = unkeyed(0.0)

@@ -1,7 +1,7 @@
 """Nodes of a competition file that no program has: the table of opcodes, and a rule for each list of columns.
 
 The columns show less than HLO: operands have no order, an operand that is used twice has one edge, and lists
-end after six values, or two. The rules hold in what they show; :mod:`fastslow.hlo.shape_rules` sees the rest.
+end after six values, or two. The rules hold as far as the columns go; :mod:`fastslow.hlo.shape_rules` sees the rest.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ Fault = tuple[int, str]
 def _table() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return by opcode number the smallest and largest number of edges, whether it calls, and its output.
 
-    Several opcodes may have one number, newer ones that of the nearest known one: any of them may be meant.
+    Several opcodes may have one number, newer ones the nearest known opcode's: any of them may be meant.
     """
     low, high = np.full(_COUNT, MANY), np.zeros(_COUNT, np.int64)
     calls, output = np.zeros(_COUNT, bool), [""] * _COUNT
@@ -159,7 +159,7 @@ def _types(nodes: Nodes) -> Iterator[Fault]:
 
 
 def _elementwise(nodes: Nodes) -> Iterator[Fault]:
-    """Yield a node whose operands have other sizes or element types than the table says."""
+    """Yield a node whose operands have other sizes or element types than in the table."""
     users, operands = nodes.users, nodes.operands
     opcodes = nodes.opcodes[users]
     shape = nodes.feat[:, columns.SHAPE.start : columns.SHAPE_PRODUCT + 1]

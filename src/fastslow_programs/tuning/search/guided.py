@@ -1,8 +1,8 @@
 """The guided strategy: in the order of a trained run's prediction, and then from the fastest outwards.
 
 The first batches are the configurations that the run predicts fastest, until at least ``START`` are known.
-Then come the nearest untried ones to the fastest so far: those that differ in the fewest choices, equally
-near ones in the order of the prediction.
+Then come the nearest untried ones to the fastest so far, by the number of choices in which they differ;
+equally near ones are in the order of the prediction.
 So the prediction decides what is tried first, and the values decide around what. Nothing is fitted: on
 programs that training has not seen, models that learn from the values gained nothing over this
 (``benchmarks/tune.py``). Without a run the order of the prediction is a random one.

@@ -116,7 +116,7 @@ class Space:
         return self.listed[picked]
 
     def untaken(self, codes: np.ndarray, taken: set[bytes]) -> np.ndarray:
-        """Return those of ``codes (n, G)`` whose keys are not taken."""
+        """Return the rows of ``codes (n, G)`` whose keys are not taken."""
         return codes[[key not in taken for key in self.keys(codes)]]
 
     def describe(self, codes: Sequence[int]) -> list[dict[str, str]]:
