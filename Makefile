@@ -137,9 +137,12 @@ lint: $(TESTED) ## Check style and types of the code, and that notebooks carry n
 	@"$$VENV/bin/nbstripout" --verify notebooks/*.ipynb
 	@"$$VENV/bin/mypy"
 
-clean: ## Remove features, runs and submissions made here or in FASTSLOW_HOME, NAME= those of one run (keeps data and .venv)
+clean: ## Remove what was made here or in FASTSLOW_HOME: NAME=run of one run, NAME=all of every run (keeps data and .venv)
 	@cd "$${FASTSLOW_HOME:-.}" || exit 0; case "$$NAME" in \
-	  "") find features runs submissions -mindepth 1 ! -name README.md -delete 2>/dev/null; exit 0;; \
+	  "") found=$$(find features runs submissions -mindepth 1 -maxdepth 1 ! -name README.md 2>/dev/null | sort); \
+	    [ -n "$$found" ] || exit 0; printf '%s\n' "$$found" >&2; \
+	    echo "nothing was removed: type make clean NAME=all to remove all of these, or NAME=run for those of one run" >&2; exit 1;; \
+	  all) find features runs submissions -mindepth 1 ! -name README.md -delete 2>/dev/null; exit 0;; \
 	  */*|.*) echo "NAME=$$NAME is no plain name" >&2; exit 1;; esac; \
 	for made in "features/$$NAME" "runs/$$NAME" "submissions/$$NAME".csv "submissions/$$NAME".json "submissions/$$NAME".png; do \
 	  if [ -e "$$made" ]; then rm -r -- "$$made" && echo "removed $$made"; fi; done

@@ -181,7 +181,11 @@ def test_clean_removes_only_what_was_made(tmp_path):
     made = ["features/sample/tile-xla/train/a b.npz", "features/x/.lock", "runs/sample/gnn s0/model.pt"]
     made += ["runs/notes.txt", "submissions/sample.csv"]
     write_all(tmp_path, kept + made)
-    assert make("clean", folder=tmp_path).returncode == 0
+    asked = make("clean", folder=tmp_path)
+    listed = ["features/sample", "features/x", "runs/notes.txt", "runs/sample", "submissions/sample.csv"]
+    assert asked.returncode and asked.stderr.splitlines()[: len(listed)] == listed
+    assert "make clean NAME=all" in asked.stderr and files_in(tmp_path) == {*kept, *made}
+    assert make("clean", "NAME=all", folder=tmp_path).returncode == 0
     assert files_in(tmp_path) == set(kept)
     assert not list((tmp_path / "runs").iterdir())
     shutil.rmtree(tmp_path / "runs")
@@ -204,7 +208,7 @@ def test_clean_follows_fastslow_home(tmp_path):
     for path in (here, home):
         path.parent.mkdir(parents=True)
         path.write_text("x")
-    done = make("clean", folder=tmp_path / "here", FASTSLOW_HOME=str(tmp_path / "my home"))
+    done = make("clean", "NAME=all", folder=tmp_path / "here", FASTSLOW_HOME=str(tmp_path / "my home"))
     assert done.returncode == 0, done.stderr
     assert here.is_file() and not home.exists()
 

@@ -1,7 +1,7 @@
 """Nodes of a competition file that no program has: the table of opcodes, and a rule for each list of columns.
 
 The columns show less than HLO: operands have no order, an operand that is used twice has one edge, and lists
-end after six values, or two. The rules hold as far as the columns go; :mod:`fastslow.hlo.shape_rules` sees the rest.
+end after six values, or two. The rules hold as far as columns go; :mod:`fastslow.hlo.shape_rules` sees more.
 """
 
 from collections.abc import Callable, Iterator
