@@ -17,7 +17,7 @@ from fastslow_programs.program.user_program import Source
 from fastslow_programs.tuning import evaluators
 from fastslow_programs.tuning import target as target_module
 from fastslow_programs.tuning.result import list_evaluations, plot_curve, summarise_study, write_result
-from fastslow_programs.tuning.settings import STRATEGIES, TuneSettings
+from fastslow_programs.tuning.settings import STRATEGIES, UNREAD, TuneSettings
 from fastslow_programs.tuning.target import read_target
 from fastslow_programs.tuning.tune import complete_study
 from helpers.cases import cases
@@ -116,6 +116,13 @@ def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, t
         low, high = axis.get_view_interval()
         shown = [tick for tick in axis.get_majorticklocs() if low <= tick <= high]
         assert len(shown) >= 3, axis.axis_name
+
+
+@cases(("evaluator", "setting"), [(evaluator, name) for evaluator, names in UNREAD.items() for name in names])
+def test_a_setting_that_the_evaluator_does_not_read_is_refused(evaluator, setting):
+    value = {"confirm": 0.3, "generation": "v4", "processes": 3, "seconds": 5.0, "attempts": 7}[setting]
+    with pytest.raises(SettingsError, match=rf"{setting}: .* has no effect with evaluator={evaluator}"):
+        TuneSettings(evaluator=evaluator, **{setting: value})
 
 
 def test_exact_values_of_a_command_end_with_the_better_one(tmp_path, capsys):

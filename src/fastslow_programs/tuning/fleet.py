@@ -70,8 +70,8 @@ def tune_fleet(settings: FleetSettings) -> list[Member]:
         own = member.settings.replace(budget_seconds=seconds, **budget)
         member.study = complete_study(own, member.target)
 
-    for member in found.values():
-        tune(member, evaluations=1, confirm=0.0)  # the default
+    for member in found.values():  # the default, whose single value is believed
+        tune(member, evaluations=1, **({"confirm": 0.0} if member.settings.plan else {}))
     members, left = sorted(found.values(), key=lambda m: -m.time), settings.evaluations - enough
     for place, member in enumerate(members):
         share = round(left * member.time / sum(other.time for other in members[place:]))

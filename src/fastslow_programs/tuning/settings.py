@@ -15,6 +15,7 @@ from fastslow.core.settings import (
     PositiveFloat,
     Settings,
     Threads,
+    Unread,
     find_typed,
     resolve,
     unkeyed,
@@ -30,6 +31,13 @@ from fastslow_programs.tuning.search.strategies import GUIDED
 
 STRATEGIES = (GUIDED, "random")
 NO_RUN = "none"
+UNREAD = {
+    "replay": ("confirm", "processes", "seconds", "attempts", "generation"),
+    "compiler": ("confirm",),
+    "device": ("processes", "attempts", "generation"),
+    "command": (),
+}
+"""Settings that an evaluator does not read."""
 _FORM = "Give a CSV whose first line is program,weight or program,weight,collection"
 
 
@@ -118,6 +126,13 @@ class TuneSettings(SearchSettings, SourceSettings):
             wanted = f"enough for a verdict by evaluator={self.kind_of_evaluator}"
             remedy = f"give {self.smallest} or more, or confirm=0 to believe single measurements"
             self.require(self.evaluations >= self.smallest, "evaluations", f"{wanted}: {remedy}")
+
+    def unread(self) -> Unread:
+        """Return the settings that the evaluator does not read, once the source is known."""
+        if not self.source and not self.evaluator:
+            return {}
+        kind = self.kind_of_evaluator
+        return dict.fromkeys(UNREAD[kind], (f"with evaluator={kind}", "choose another evaluator"))
 
     def of(self, source: Source) -> Self:
         """See :class:`fastslow_programs.program.program_settings.SourceSettings`."""
