@@ -6,7 +6,7 @@ choices. In a space without a gain all are equal. In another one, options are sl
 to 26 %, but one option of one choice is faster by the gain. A run of a program varies by a factor (lognormal,
 2 %), the machine's speed walks and waves slowly, and one run in twenty-five is disturbed by 30 % on average.
 On a device a value is the median of fifteen rounds, and each loading of a program is faster or slower by 1 %.
-Level and contenders were chosen on searches of this kind with seeds below ``FIRST_SEED``, which report nothing.
+Searches with seeds below ``FIRST_SEED`` chose the level and the number of contenders, and report nothing.
 
 A gain is found where the verdict names a configuration that is truly faster. The other rules decide from the
 same measurements of the same candidate: they are the simplest ones that could take the verdict's place.
@@ -168,7 +168,9 @@ def decided(study: Study) -> dict[str, bool]:
 def counts(kind: str, gain: float, searches: int) -> dict[str, int]:
     """Return by rule in how many searches it named a faster configuration: wrongly where there is no gain."""
     found = dict.fromkeys(RULES, 0)
-    for seed in progress(range(FIRST_SEED, FIRST_SEED + searches), desc=f"{kind}, gain {gain:.0%}", unit="search"):
+    for seed in progress(
+        range(FIRST_SEED, FIRST_SEED + searches), desc=f"{kind}, gain {gain:.0%}", unit="search"
+    ):
         study = searched(kind, gain, seed)
         faster = study.target.evaluator.machine.true(study.verdict.proposal.codes) < 1
         for rule, said in decided(study).items():
