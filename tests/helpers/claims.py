@@ -12,6 +12,8 @@ from decimal import Decimal
 NUMBER = re.compile(r"(?<![\w.,/-])-?\d[\d,]*\.\d+(?![\w.]*\w)|(?<![\w.,/])\d+(?= ?%)")
 """A number that a document has to prove: a decimal, or a whole percentage."""
 _IN_CELL = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+QUOTED = re.compile(r"\((?:W|C|W, C|C, W|\d+(?:st|nd|rd|th)[^)]*)\)|arXiv|\bkaggle\b|^\| \d+(?:st|nd|rd|th) ")
+"""Marks a sentence or a row that quotes a publication: W is a write-up, C is code, with a place before it."""
 _SOURCE = re.compile(r"\{([^}]*)\}")
 
 
@@ -52,12 +54,13 @@ def read_claims(text):
 
 
 def prose(page):
-    """Return a document as one line, without code, pictures and the targets of links."""
+    """Return a document without code, pictures and targets of links: a row is a line, the rest one line."""
     page = re.sub(r"^( *)```.*?^ *```", "", page, flags=re.S | re.M)
     page = re.sub(r"`+[^`]*`+", "CODE", page)
     page = re.sub(r"!\[[^\]]*\]\([^)]*\)|<https?:[^>]*>", "", page)
-    page = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", page)
-    return " ".join(page.replace("**", "").split())
+    page = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", page).replace("**", "")
+    lines = [f"\n{line}\n" if line.startswith("|") else f"{line} " for line in page.splitlines()]
+    return "\n".join(" ".join(line.split()) for line in "".join(lines).split("\n"))
 
 
 def read_tables(text):
@@ -90,7 +93,8 @@ def number_of(source, tables):
     name, _, place = source.partition(": ")
     section, selection, column = (part.strip() for part in place.rsplit(";", 2))
     column, _, index = column.partition("#")
-    wanted = dict(pair.split("=", 1) for pair in selection.split(", ") if pair)
+    pairs = re.split(r", (?=[^,=]+=)", selection) if selection else []
+    wanted = dict(pair.split("=", 1) for pair in pairs)
     rows = [
         row
         for title, table in read_tables(tables[name])
@@ -129,7 +133,9 @@ def unproved(document, page, claims, tables):
                     problems.append(f"{claim.line}: {match[group]} is {number} in its source")
                 covered[match.start(group) : match.end(group)] = [True] * len(match[group])
     for match in NUMBER.finditer(text):
-        if not covered[match.start()]:
+        around = [*re.finditer(r"[^\n]*?(?:[.!?] |\n|$)", text)]
+        sentence = next(part[0] for part in around if part.start() <= match.start() < part.end())
+        if not covered[match.start()] and not QUOTED.search(sentence):
             problems.append(
                 f"{match[0]} has no source: ...{text[max(0, match.start() - 60) : match.end() + 20]}..."
             )
