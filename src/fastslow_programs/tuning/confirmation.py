@@ -21,7 +21,7 @@ from fastslow_programs.tuning.history import History, Proposal
 CONFIRMS = "paired round"
 """Who proposes what confirms; journals of older versions have "confirmation", which counts as search."""
 LEVEL = 0.99
-"""Level of the interval: of 200 searches of programs without a gain, one is expected to end with a gain."""
+"""Level of the interval. ``benchmarks/verdict.py`` counts how often a search without a gain ends with one."""
 FEWEST = 5
 """Paired rounds that a verdict needs."""
 _MOST, _SCREENED = 8, 16  # contenders at most, and evaluations of the reserve for each of them
