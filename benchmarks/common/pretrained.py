@@ -43,6 +43,7 @@ class Pretrained:
         self._run = FinishedRun(self.ensemble)
 
     def predict(self, graph: Graph) -> dict[str, np.ndarray]:
-        """Predict a graph that the run never saw: ``(C_file,)`` by member, and last by the ensemble."""
+        """Predict an unseen graph as ``rank`` does: ``(C_file,)`` by member, and last by the ensemble."""
         unseen = UnseenGraphs(self.features.folder, [graph])
-        return {run: own[graph.name] for run, own in self._run.predict_members(unseen).items()}
+        members, ensemble = self._run.predict_program(unseen, graph.name)
+        return members | {self._run.name: ensemble}

@@ -68,7 +68,7 @@ def read_tables(text):
     section, tables, columns = "", [], None
     for line in text.splitlines():
         if line.startswith("#"):
-            section = line.lstrip("# ")
+            section = line.lstrip("# ") if line.startswith("##") else ""
         if not line.startswith("|"):
             columns = None
             continue
