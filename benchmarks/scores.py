@@ -1,9 +1,8 @@
 """Scores of the sample run, and their spread when it is trained again as on another machine.
 
-``python benchmarks/scores.py``, after ``make submit``. It trains the same settings and seeds twice more:
-``runs/threads`` runs one step at a time, so that each network's sums are shared among all cores, and
-``runs/avx2`` may use no instruction newer than AVX2, and another kernel of OpenBLAS. Sums are rounded
-differently then, and a training is a long chain of sums: its scores differ as if it had another seed.
+``python benchmarks/scores.py``, after ``make submit``. It trains the same settings and seeds once more, as
+``runs/elsewhere``: one step at a time, so that each network's sums are shared among all cores, without
+instructions newer than AVX2, and with another kernel of OpenBLAS. Sums are rounded differently then, and a training is a long chain of sums: its scores differ as if it had another seed.
 
 A score is the mean over the programs of a collection (tile: 1 - slowdown of the five best configurations;
 layout: Kendall's tau), and over all trainings and seeds of the model. ± is half the range over these. Rules
@@ -27,12 +26,9 @@ from fastslow.evaluation.submission_record import read_submission_record
 
 TABLE = {"hours": 0.3, "needs": ("fastslow", "run")}
 SAMPLE = "sample"
+ELSEWHERE = "elsewhere"
 _OLDER = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}
-TRAININGS: dict[str, tuple[list[str], dict[str, str]]] = {
-    "threads": (["jobs=1"], {}),
-    "avx2": ([], {**_OLDER, "MKL_ENABLE_INSTRUCTIONS": "AVX2"}),
-}
-"""By name of the run, arguments and environment that differ from the run of ``make submit``."""
+_OLDER["MKL_ENABLE_INSTRUCTIONS"] = "AVX2"
 SCOPES = {
     **{collection.name: [collection.name] for collection in COLLECTIONS},
     "mean of layouts": [collection.name for collection in COLLECTIONS if collection.kind == "layout"],
@@ -40,13 +36,12 @@ SCOPES = {
 }
 
 
-def train_again(name: str) -> None:
-    """Train the sample run again, from nothing, under a name of ``TRAININGS``."""
-    arguments, environment = TRAININGS[name]
+def train_again() -> None:
+    """Train the sample run again, from nothing, as :data:`ELSEWHERE`."""
     for folder in ("features", "runs"):
-        shutil.rmtree(resolve(f"{folder}/{name}"), ignore_errors=True)
-    command = [sys.executable, "-m", "fastslow", "submission", "data=sample", f"name={name}", *arguments]
-    subprocess.run(command, check=True, cwd=PROJECT, stdout=sys.stderr, env=os.environ | environment)
+        shutil.rmtree(resolve(f"{folder}/{ELSEWHERE}"), ignore_errors=True)
+    command = [sys.executable, "-m", "fastslow", "submission", "data=sample", f"name={ELSEWHERE}", "jobs=1"]
+    subprocess.run(command, check=True, cwd=PROJECT, stdout=sys.stderr, env=os.environ | _OLDER)
 
 
 def scores_of(names: list[str]) -> pd.DataFrame:
@@ -111,9 +106,8 @@ def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     quick = make_parser(__doc__.splitlines()[0]).parse_args(arguments).quick
     if not quick:
-        for name in TRAININGS:
-            train_again(name)
-    scores = scores_of([SAMPLE] if quick else [SAMPLE, *TRAININGS])
+        train_again()
+    scores = scores_of([SAMPLE] if quick else [SAMPLE, ELSEWHERE])
     record = read_submission_record(resolve(f"submissions/{SAMPLE}.csv"), "table")
     tables = {
         "Test": overview(scores, TEST),
