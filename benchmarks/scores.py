@@ -2,11 +2,12 @@
 
 ``python benchmarks/scores.py``, after ``make submit``. It trains the same settings and seeds once more, as
 ``runs/elsewhere``: one step at a time, so that each network's sums are shared among all cores, without
-instructions newer than AVX2, and with another kernel of OpenBLAS. Sums are rounded differently then, and a training is a long chain of sums: its scores differ as if it had another seed.
+instructions newer than AVX2, and with another kernel of OpenBLAS. Sums are rounded differently then, and a
+training is a long chain of sums: its scores differ as if it had another seed.
 
 A score is the mean over the programs of a collection (tile: 1 - slowdown of the five best configurations;
-layout: Kendall's tau), and over all trainings and seeds of the model. ± is half the range over these. Rules
-are not trained. *Lowest and highest program* and *By distance* show the run of ``make submit``.
+layout: Kendall's tau), and over both trainings and all seeds of the model. ± is half the range over these.
+Rules are not trained. *Lowest and highest program* and *By distance* show the run of ``make submit``.
 """
 
 import os
