@@ -14,6 +14,7 @@ NUMBER = re.compile(r"(?<![\w.,/-])-?\d[\d,]*\.\d+(?![\w.]*\w)|(?<![\w.,/])\d+(?
 _IN_CELL = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 QUOTED = re.compile(r"\((?:W|C|W, C|C, W|\d+(?:st|nd|rd|th)[^)]*)\)|arXiv|\bkaggle\b|^\| \d+(?:st|nd|rd|th) ")
 """Marks a sentence or a row that quotes a publication: W is a write-up, C is code, with a place before it."""
+_PERCENT = re.compile(r"(?:,? (?:and )?[\d.]+)* ?%")  # the next numbers of a list stand before it
 _SOURCE = re.compile(r"\{([^}]*)\}")
 
 
@@ -127,7 +128,7 @@ def unproved(document, page, claims, tables):
         for match in found:
             for group, source in enumerate(claim.sources, start=1):
                 literal = source.startswith("=")
-                percent = not literal and bool(re.match(r" ?%", text[match.end(group) :]))
+                percent = not literal and bool(_PERCENT.match(text, match.end(group)))
                 number = number_of(source, tables)
                 if not agrees(match[group], percent, number):
                     problems.append(f"{claim.line}: {match[group]} is {number} in its source")
