@@ -325,3 +325,14 @@ def test_what_cannot_be_tuned_is_refused(home, dots, npz, tmp_path):
 def test_a_setting_is_refused_by_name(npz, tmp_path, more, said):
     with pytest.raises(SettingsError, match=said):
         complete_study(settings_of(npz, tmp_path, **more))
+
+
+def test_models_that_were_read_guide_as_their_path_does(home):
+    """``fastslow.tune(models=load_models())``: the same proposals."""
+    (program,) = (home / "data/sample/npz_all/npz/layout/xla/default/valid").glob("*.npz")
+    read = fastslow.load_models(home / "runs" / "smoke")
+    tables = [
+        fastslow.tune(program, models=models, evaluations=6).table
+        for models in (read, home / "runs" / "smoke")
+    ]
+    assert tables[0]["configuration"].tolist() == tables[1]["configuration"].tolist()
