@@ -23,10 +23,10 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow.evaluation.ensemble import EnsembleSettings, models_of
-from fastslow.evaluation.ensemble_weights import NORMALISATIONS, combine, equal_weights, search_weights
-from fastslow.evaluation.predictions import Predictions, read_predictions
-from fastslow.features.store import Features
+from fastslow.ensemble.weights import NORMALISATIONS, Predictions, combine, equal_weights, search_weights
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import models_of, read_predictions
+from fastslow.steps.ensemble import EnsembleSettings
 
 TABLE = {"hours": 0.1, "needs": ("run",)}
 Weights = dict[str, float]

@@ -28,7 +28,7 @@ from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, get_collecti
 from fastslow.competition.metrics import ranking_tau
 from fastslow.core.errors import SettingsError
 from fastslow.core.files import digest
-from fastslow.evaluation.baselines import fit_baselines, predict_configs
+from fastslow.ensemble.baselines import fit_baselines, predict_configs
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training

@@ -8,15 +8,15 @@ import torch
 
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError
-from fastslow.evaluation.ensemble import EnsembleSettings, read_member
-from fastslow.evaluation.predictions import PREDICTIONS
-from fastslow.features.store import Features, read_graph
 from fastslow.networks.hardware.stored_weights import SET_ASIDE, load_weights
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.run_folder import CHECKPOINT, WEIGHTS, load_checkpoint
 from fastslow.networks.training.train import Training
 from fastslow.networks.training.trained import TrainedNetwork
-from fastslow.rankers.train import MODEL, read_ranker
+from fastslow.runs.features_folder import Features, read_graph
+from fastslow.runs.predictions import PREDICTIONS
+from fastslow.steps.ensemble import EnsembleSettings, read_member
+from fastslow.steps.ranker import MODEL, read_ranker
 from helpers.bad_files import BINARY, DOOR, refused, replace, workplace
 from helpers.cases import cases
 from helpers.good_artifacts import change_arrays, change_json, change_tensors, network_config, reseal

@@ -8,8 +8,8 @@ import pytest
 
 import ensemble
 from fastslow.core.errors import DataError
-from fastslow.evaluation.ensemble import build_ensemble
-from fastslow.features.store import Features
+from fastslow.runs.features_folder import Features
+from fastslow.steps.ensemble import build_ensemble
 from helpers.runs import ensemble_settings, make_features, random_scores, write_run
 
 

@@ -9,13 +9,13 @@ from fastslow.core.source import source_digests
 from helpers.cases import cases
 
 TRAIN = "fastslow.networks.training.train:train"
-FEATURES = "fastslow.features.build:build_features"
+FEATURES = "fastslow.steps.features:build_features"
 STEPS = (
     TRAIN,
     FEATURES,
-    "fastslow.rankers.train:train_ranker",
-    "fastslow.evaluation.ensemble:build_ensemble",
-    "fastslow.evaluation.submission:make_submission",
+    "fastslow.steps.ranker:train_ranker",
+    "fastslow.steps.ensemble:build_ensemble",
+    "fastslow.steps.submission:make_submission",
 )
 
 

@@ -6,12 +6,12 @@ import torch
 
 from fastslow.competition.catalog import get_collection
 from fastslow.competition.schema import SCHEMA
-from fastslow.features.build import FeatureSettings, build_features
-from fastslow.features.store import Features
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network
 from fastslow.rankers.table import read_table
+from fastslow.runs.features_folder import Features
+from fastslow.steps.features import FeatureSettings, build_features
 from helpers.competition_files import competition_arrays, write_data_root, write_npz
 
 COPIES = 200

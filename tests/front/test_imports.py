@@ -23,19 +23,24 @@ MODULES = {
 }
 FRONT = "front door"
 BASE = {"core", "competition"}
-LEARNED = {*BASE, "hlo", "features", "evaluation"}
+LEARNED = {*BASE, "hlo", "features"}
+MODELS = {*LEARNED, "networks", "rankers", "ensemble"}
+FOLDERS_OF_RUNS = {*MODELS, "runs"}
 ALLOWED = {
     "fastslow": {
         "core": {"core"},
         "competition": BASE,
         "hlo": {*BASE, "hlo"},
         "features": {*BASE, "hlo", "features"},
-        "evaluation": LEARNED,
         "networks": {*LEARNED, "networks"},
         "rankers": {*LEARNED, "rankers"},
+        "ensemble": {*LEARNED, "ensemble"},
+        "runs": FOLDERS_OF_RUNS,
+        "evaluation": {*FOLDERS_OF_RUNS, "evaluation"},
+        "steps": {*FOLDERS_OF_RUNS, "evaluation", "steps"},
         "kaggle": {*BASE, "evaluation", "kaggle"},
-        "views": {*LEARNED, "networks", "rankers", "views"},
-        "workflow": {*LEARNED, "networks", "rankers", "kaggle", "views", "workflow"},
+        "views": {*FOLDERS_OF_RUNS, "evaluation", "steps", "views"},
+        "workflow": {*FOLDERS_OF_RUNS, "evaluation", "steps", "kaggle", "views", "workflow"},
     },
     "fastslow_programs": {
         "compiler": {"compiler"},

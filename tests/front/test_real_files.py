@@ -13,13 +13,14 @@ from fastslow.competition.submission_csv import (
     read_submission,
 )
 from fastslow.core.errors import DataError
-from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.features.build import FeatureSettings, build_features, build_graph
-from fastslow.features.store import Features
+from fastslow.features.build import build_graph
 from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network, train
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import check_predictions, read_predictions
+from fastslow.steps.features import FeatureSettings, build_features
 from helpers.cases import cases
 from helpers.competition_files import REAL, needs_real, npz_program, write_submission
 

@@ -11,17 +11,16 @@ import torch
 from fastslow.competition.catalog import PREDICTED_SPLITS
 from fastslow.core.artifacts import CHECKSUM, MANIFEST, write_manifest
 from fastslow.core.files import file_digest
-from fastslow.evaluation.predictions import write_run
 from fastslow.evaluation.submission_record import write_record
-from fastslow.features.build import build_features
-from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import Features
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.run_folder import save_checkpoint
 from fastslow.networks.training.train import Training, train
-from fastslow.rankers.settings import RankerSettings
-from fastslow.rankers.train import train_ranker
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import write_run
+from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.ranker import train_ranker
+from fastslow.steps.ranker_settings import RankerSettings
 from helpers.competition_files import layout_arrays, tile_arrays, write_data_root, write_npz, write_submission
 from helpers.hlo_message import Program
 

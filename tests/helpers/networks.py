@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from fastslow.evaluation.predictions import read_predictions
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.settings.architecture import Architecture
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training, train
 from fastslow.networks.training.validation import Validation
+from fastslow.runs.predictions import read_predictions
 from helpers.random_graphs import NUM_LAYOUTS, make_graph
 
 

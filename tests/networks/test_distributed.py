@@ -19,10 +19,10 @@ import torch
 
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import SettingsError
-from fastslow.evaluation.predictions import read_predictions
 from fastslow.networks.hardware import distributed
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training, train
+from fastslow.runs.predictions import read_predictions
 from helpers.networks import into, small_training, weights_of
 
 EPOCHS = 12  # a process must be killed between the first checkpoint and the end

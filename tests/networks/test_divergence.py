@@ -8,11 +8,11 @@ import torch
 
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import FastslowError
-from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training import train as train_module
 from fastslow.networks.training.divergence import Diverged, check_loss, check_outputs
 from fastslow.networks.training.train import Training, train
+from fastslow.runs.predictions import check_predictions, read_predictions
 from helpers.cases import cases
 from helpers.networks import lines_of, small_training, weights_of
 

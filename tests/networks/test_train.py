@@ -13,15 +13,15 @@ from fastslow.competition.metrics import ranking_tau
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import PROJECT
-from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.features.build import FeatureSettings, build_features
-from fastslow.features.store import Features
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.schedule import learning_rate
 from fastslow.networks.training.train import Training, make_network, train
 from fastslow.networks.training.validation import Validation
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import check_predictions, read_predictions
+from fastslow.steps.features import FeatureSettings, build_features
 from helpers.competition_files import build_sample
 from helpers.networks import (
     Interrupted,

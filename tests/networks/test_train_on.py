@@ -11,12 +11,12 @@ from fastslow.competition.catalog import get_collection
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
-from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.features.store import Features
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training, train
 from fastslow.networks.training.validation import Validation
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import check_predictions, read_predictions
 from helpers.competition_files import build_sample
 
 OWN, OTHER, FOREIGN = (

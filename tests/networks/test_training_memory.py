@@ -9,8 +9,7 @@ import pytest
 
 from fastslow.competition.catalog import get_collection
 from fastslow.core.memory import resident_bytes
-from fastslow.features.build import build_features
-from fastslow.features.settings import FeatureSettings
+from fastslow.steps.features import FeatureSettings, build_features
 from helpers.competition_files import layout_arrays, write_npz
 
 COLLECTION, STEPS, LEAKING, SLACK = "layout:xla:random", 240, 60, 24

@@ -6,9 +6,8 @@ import torch
 from fastslow import cli
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.settings import resolve
-from fastslow.features.build import build_features
-from fastslow.features.settings import FeatureSettings
 from fastslow.networks.training.train import train
+from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.workflow.run_settings import make_plan
 from fastslow.workflow.train_network import NetworkRunSettings
 from helpers.competition_files import write_data_root

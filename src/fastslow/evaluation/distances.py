@@ -8,7 +8,7 @@ from fastslow.competition.catalog import TRAIN
 from fastslow.competition.opcodes import distance, opcode_shares
 from fastslow.core.npz_io import read_arrays
 from fastslow.evaluation.score_tables import PARTS
-from fastslow.features.store import Features, files_of
+from fastslow.runs.features_folder import Features, files_of
 
 
 def nearest_train(stores: Sequence[Features], split: str) -> dict[str, dict[str, float]]:

@@ -25,9 +25,8 @@ from fastslow.competition.submission_csv import collection_of, read_lines, read_
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import resolve
-from fastslow.evaluation.ensemble import models_of
-from fastslow.evaluation.predictions import read_predictions, read_run_manifest
-from fastslow.features.store import Features
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import models_of, read_predictions, read_run_manifest
 
 SOLUTION = "solution.csv"
 _HEADER = "ID,config_index,runtime"

@@ -12,7 +12,7 @@ from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.features.configs.default_layouts import is_off_default
 from fastslow.features.configs.tpu_tiling import LANES, Tiling, tile
-from fastslow.features.store import Graph
+from fastslow.features.graph import Graph
 
 KINDS = {"convolution": CONVOLUTION, "dot": DOT, "reshape": RESHAPE}
 _FEATURE_AXES = ("minor_batch", "minor_feature", "minor_spatial")

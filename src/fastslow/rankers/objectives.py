@@ -11,13 +11,12 @@
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from fastslow.features.scaling import log_labels
+from fastslow.rankers.options import OBJECTIVES
 from fastslow.rankers.table import Table
 
 if TYPE_CHECKING:
@@ -26,22 +25,6 @@ if TYPE_CHECKING:
 OPPONENTS = 16
 """Configurations that each predicted one is compared with (``pairwise``)."""
 _DIFFERENCE_ROWS = 1 << 14  # rows of differences in memory at a time
-
-
-@dataclass(frozen=True)
-class Objective:
-    """One way to fit a table; the output of its trees is lower where a configuration is faster.
-
-    Args:
-        lightgbm: LightGBM's name of the objective.
-        label: Computes the labels of a graph from its runtimes; None: the pairs have labels.
-    """
-
-    lightgbm: str
-    label: Callable[[np.ndarray], np.ndarray] | None
-
-
-OBJECTIVES = {"regression": Objective("regression", log_labels), "pairwise": Objective("binary", None)}
 
 
 def draw_pairs(

@@ -14,7 +14,7 @@ from fastslow.features.configs.copies import CopyPairs, disagreements
 from fastslow.features.configs.layout_states import LayoutStates, node_tensors
 from fastslow.features.configs.tpu_tiling import tile
 from fastslow.features.derived import derived
-from fastslow.features.store import Graph
+from fastslow.features.graph import Graph
 from fastslow.rankers.node_costs import KINDS, graph_tensor_bytes, node_flops, roles_of, state_terms
 
 ABOVE_LEAST = "_above_least"

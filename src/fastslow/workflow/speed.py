@@ -12,9 +12,9 @@ from fastslow.competition.catalog import PREDICTED_SPLITS, TEST, TRAIN, VALID
 from fastslow.core.errors import SettingsError
 from fastslow.core.isolated import Workers
 from fastslow.core.progress import progress
-from fastslow.features.store import Features
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.rankers.settings import RankerSettings
+from fastslow.runs.features_folder import Features
+from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.workflow.steps import Step
 
 SEGMENTS: dict[str, Any] = {"segment_training": "gst+e", "segment_nodes": 1000}
@@ -121,10 +121,10 @@ def _ranker_speed(settings: RankerSettings) -> Speed:
     whole = settings.sources()
     parts = {slug: source.sample(**_SAMPLED) for slug, source in whole.items()}
     sources, lap = (list(whole.values()), list(parts.values())), _Laps()
-    tables = read_training(settings, parts)
+    tables = read_training(parts, settings)
     read, fitting, predicting = lap(), [], []
     for trees in _TREES:
-        fitted = fit(settings.replace(num_iterations=trees), settings.objective, tables)
+        fitted = fit(tables, settings.replace(num_iterations=trees), settings.num_threads)
         fitting.append(lap())
         for split in PREDICTED_SPLITS:
             for own in parts.values():

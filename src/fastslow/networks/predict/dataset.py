@@ -10,7 +10,6 @@ import torch
 from fastslow.core.errors import DataError
 from fastslow.core.memory import held_bytes, step_memory
 from fastslow.features.scaling import Scaler
-from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.networks.hardware.bounded_cache import BoundedCache
 from fastslow.networks.hardware.devices import autocast, pick_device
@@ -22,6 +21,7 @@ from fastslow.networks.predict.chunked_prediction import predict_chunks
 from fastslow.networks.predict.node_blocks import computes_by_nodes, predict_by_nodes
 from fastslow.networks.settings.inputs import config_columns, input_columns, require_inputs
 from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.runs.features_folder import Features
 
 _PAIRS = 1 << 20  # (node, configuration) pairs of a graph from which node by node is faster than one batch
 

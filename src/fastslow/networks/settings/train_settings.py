@@ -23,13 +23,13 @@ from fastslow.core.settings import (
     resolve,
     unkeyed,
 )
-from fastslow.evaluation.predictions import run_artifact
-from fastslow.features.settings import KindSettings
-from fastslow.features.store import Features
 from fastslow.networks.settings import architecture, segment_settings
 from fastslow.networks.settings.architecture import BLOCKS, Architecture
 from fastslow.networks.settings.inputs import CONFIG_INPUTS, input_columns
 from fastslow.networks.settings.terms import parse_readout
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import run_artifact
+from fastslow.steps.features import KindSettings
 
 GNN_ENTRY = "fastslow.networks.training.train:train"
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvmap")  # without one torch finds no GPU

@@ -10,14 +10,14 @@ from fastslow.competition.catalog import PREDICTED_SPLITS, VALID
 from fastslow.core.artifacts import Artifact
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
-from fastslow.evaluation.predictions import PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.scaling import write_scalers
-from fastslow.features.store import SCALERS
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.stored_weights import read_checkpoint, write_tensors
 from fastslow.networks.predict.dataset import predict
 from fastslow.networks.training.validation import pool_scores
+from fastslow.runs.features_folder import SCALERS
+from fastslow.runs.predictions import PREDICTIONS, write_predictions
 
 CHECKPOINT = "checkpoint.pt"
 PLOT = "training.png"

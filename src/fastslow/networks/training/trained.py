@@ -7,19 +7,19 @@ import numpy as np
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, read_scaler
-from fastslow.features.store import SCALERS, Features
 from fastslow.networks.hardware.stored_weights import load_weights
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.run_folder import WEIGHTS
 from fastslow.networks.training.train import make_network
+from fastslow.runs.features_folder import SCALERS, Features
 
 _AGAIN = "Train this model again"
 _BESIDE = ("model", "collection", "device_type", "precision")  # recorded beside the settings
 
 
 class TrainedNetwork:
-    """A finished network, called to predict (:data:`fastslow.evaluation.predictions.Predictor`).
+    """A finished network, called to predict (:data:`fastslow.runs.predictions.Predictor`).
 
     Attributes:
         settings: Settings that it was trained with.

@@ -17,24 +17,24 @@ from fastslow.competition.catalog import PREDICTED_SPLITS, VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.files import digest
 from fastslow.core.settings import Names, Positive, Settings, resolve, unkeyed
-from fastslow.evaluation.baselines import RIDGE, write_baselines
-from fastslow.evaluation.ensemble_weights import NORMALISATIONS, combine, equal_weights, search_weights
-from fastslow.evaluation.predictions import (
+from fastslow.ensemble.baselines import RIDGE, fit_baselines, predict_configs
+from fastslow.ensemble.weights import NORMALISATIONS, Predictions, combine, equal_weights, search_weights
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import (
     PREDICTIONS,
     RUN_FILES,
-    Predictions,
     check_predictions,
+    models_of,
     read_predictions,
     read_run_manifest,
     write_predictions,
+    write_run,
 )
-from fastslow.features.store import Features
 
-_WRITE = "Write it with fastslow.evaluation.predictions.write_run, or remove it"
+_WRITE = "Write it with fastslow.runs.predictions.write_run, or remove it"
 _RULE = "ridge"  # member where there are no others
-ENSEMBLE_ENTRY = "fastslow.evaluation.ensemble:build_ensemble"
+ENSEMBLE_ENTRY = "fastslow.steps.ensemble:build_ensemble"
 
 
 class EnsembleSettings(Settings):
@@ -141,29 +141,6 @@ def read_member(folder: Path, manifest: Mapping, features: Features) -> Predicti
     return predictions
 
 
-def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
-    """Group runs, given the manifest of each, that differ only in their seed: they are one model.
-
-    Returns:
-        Runs by name of the model, which is the name of its first run without collection and seed (``gnn`` for
-        ``gnn-tile-xla-s0``), or the run's full name where two models would share a name.
-    """
-    groups: dict[str, list[str]] = {}
-    for run, manifest in manifests.items():
-        settings = dict(manifest["settings"])
-        seed = settings.pop("seed", None)
-        same = run if seed is None else digest([settings, manifest["inputs"]])
-        groups.setdefault(same, []).append(run)
-    runs = list(groups.values())
-    short = [_model_name(first, manifests[first]["settings"]) for first, *_ in runs]
-    return {name if short.count(name) == 1 else own[0]: own for name, own in zip(short, runs, strict=True)}
-
-
-def _model_name(run: str, settings: Mapping) -> str:
-    slug = settings.get("collection", "").replace(":", "-")
-    return run.removesuffix(f"-s{settings.get('seed')}").removesuffix(f"-{slug}")
-
-
 def build_ensemble(settings: EnsembleSettings) -> dict:
     """Choose weights, combine the members' predictions and write them as a run folder.
 
@@ -172,7 +149,7 @@ def build_ensemble(settings: EnsembleSettings) -> dict:
     Returns:
         The manifest: ``valid`` (mean and per graph), ``members`` (valid score, weight, folder and model of
         each), ``gain`` over the best model alone on valid (seeds averaged), ``normalisation``, and
-        ``baselines`` (valid score, folder and what was chosen, see :mod:`fastslow.evaluation.baselines`).
+        ``baselines`` (valid score, folder and what was chosen, see :mod:`fastslow.ensemble.baselines`).
 
     Raises:
         DataError: A member's predictions are missing, of another collection or broken; it is named.
@@ -220,3 +197,32 @@ def _ensemble(
         "gain": valid["mean"] - max(map(valid_score, alone)),
         "normalisation": normalisation,
     }
+
+
+def write_baselines(features: Features, folder: str) -> dict[str, dict]:
+    """Fit the baselines of a collection, and write a run folder of predictions for each.
+
+    So their scores are computed like the models' scores.
+
+    Args:
+        features: The features of the collection.
+        folder: Folder of the run folders, named as in the settings.
+
+    Returns:
+        By name ``valid`` (mean score), ``folder``, ``chosen`` (in words) and what its ``record`` gives.
+    """
+    baselines = fit_baselines(features)
+    written = {}
+    predictions = {name: {split: {} for split in PREDICTED_SPLITS} for name in baselines}
+    for split in PREDICTED_SPLITS:
+        for graph in features.names(split):
+            stored = features.graph(split, graph)
+            for name, baseline in baselines.items():
+                predictions[name][split][graph] = predict_configs(baseline, stored)
+    for name, baseline in baselines.items():
+        run = f"{folder}/{name.replace(' ', '-')}"
+        chosen = baseline.describe(features.config_columns)
+        manifest = write_run(run, features, predictions[name], model=name, chosen=chosen)
+        written[name] = {"valid": manifest["valid"]["mean"], "folder": run, "chosen": chosen}
+        written[name] |= baseline.record(features.config_columns)
+    return written

@@ -15,13 +15,13 @@ from fastslow.core.files import atomic_path, digest, file_digest
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import Settings, find_data, resolve, unkeyed
 from fastslow.evaluation.distances import score_by_distance
-from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
 from fastslow.evaluation.score_tables import pool_seeds
 from fastslow.evaluation.scores import SOLUTION, score_submission, score_table, solution_of
 from fastslow.evaluation.submission_record import read_submission_record, write_record
-from fastslow.features.store import Features
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import check_predictions, read_predictions, read_run_manifest
 
-SUBMISSION_ENTRY = "fastslow.evaluation.submission:make_submission"
+SUBMISSION_ENTRY = "fastslow.steps.submission:make_submission"
 
 
 class SubmissionSettings(Settings):
