@@ -153,7 +153,8 @@ def fit_ridge(
 def choose_bounds(features: GraphSet) -> Columns:
     """Return the product of bounds of tiles, with the sign of the better mean Kendall's tau on train."""
     positions = tuple(features.config_columns.index(name) for name in BOUND_PRODUCTS)
-    ascending, source = Columns(positions, 1), {"": features}
+    ascending = Columns(positions, 1)
+    source = {"": features}
     drawn = draw_graphs(source, TRAIN, trainable(source), MAX_CONFIGS, seed=0)
     taus = [
         ranking_tau(runtime, ascending.predict(graph.config_feat[rows])) for graph, rows, runtime in drawn

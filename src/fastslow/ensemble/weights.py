@@ -82,8 +82,8 @@ def search_weights(
     models = list(models)
     normalise = NORMALISATIONS[normalisation]
     scaled = {
-        name: {VALID: {graph: normalise(values) for graph, values in own[VALID].items()}}
-        for name, own in members.items()
+        name: {VALID: {graph: normalise(values) for graph, values in predictions[VALID].items()}}
+        for name, predictions in members.items()
     }
 
     def value(weights: Mapping[str, float]) -> float:

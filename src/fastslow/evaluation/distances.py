@@ -26,12 +26,12 @@ def nearest_train(stores: Sequence[Features], split: str) -> dict[str, dict[str,
     train: dict[str, list[np.ndarray]] = {}
     for features in stores:
         train.setdefault(features.collection.kind, []).append(_opcode_shares(features, TRAIN))
-    found = {}
+    distances = {}
     for features in stores:
         seen = np.unique(np.concatenate(train[features.collection.kind]), axis=0)
         nearest = distance(_opcode_shares(features, split), seen).min(1, initial=1.0)
-        found[features.collection.name] = dict(zip(features.names(split), nearest.tolist(), strict=True))
-    return found
+        distances[features.collection.name] = dict(zip(features.names(split), nearest.tolist(), strict=True))
+    return distances
 
 
 def _opcode_shares(features: Features, split: str) -> np.ndarray:

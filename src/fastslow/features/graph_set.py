@@ -81,7 +81,8 @@ class GraphSet:
 
 def fit_scalers(graphs: Iterable[Graph]) -> dict[str, Scaler]:
     """Fit the scalers ``node`` and ``config`` on graphs, each weighing the same."""
-    nodes, configs = ScalerFit(*NODE_BLOCKS), ScalerFit()
+    nodes = ScalerFit(*NODE_BLOCKS)
+    configs = ScalerFit()
     for graph in graphs:
         nodes.add(expand_nodes(graph))
         configs.add(graph.config_feat)

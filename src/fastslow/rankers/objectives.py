@@ -85,14 +85,14 @@ def table_dataset(
 
     label = OBJECTIVES[objective].label
     rows, labels, weights = [], [], []
-    for name, own, runtime in zip(table.names, table.rows, table.runtimes, strict=True):
+    for name, configs, runtime in zip(table.names, table.rows, table.runtimes, strict=True):
         if label is None:
             rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
             first, second = draw_pairs(runtime, pairs_per_config, rng)
-            rows.append(pair_features(own[first], own[second], table.shared))
+            rows.append(pair_features(configs[first], configs[second], table.shared))
             labels.append(runtime[first] > runtime[second])
         else:
-            rows.append(own)
+            rows.append(configs)
             labels.append(label(runtime))
         weights.append(np.full(len(rows[-1]), 1 / max(1, len(rows[-1]))))
     return lightgbm.Dataset(
@@ -124,8 +124,10 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
     That calls several functions for each column, which takes longer than all else where rows are few.
     """
     varies = (rows != rows[:1]).any(0)
-    first, other = _hash_values(rows[:1]), iter(_hash_values(rows[:, varies]).T)
-    combined, factor = np.full(len(rows), 0x345678, np.uint64), 1000003
+    first = _hash_values(rows[:1])
+    other = iter(_hash_values(rows[:, varies]).T)
+    combined = np.full(len(rows), 0x345678, np.uint64)
+    factor = 1000003
     for place, vary in enumerate(varies):
         combined = (combined ^ (next(other) if vary else first[:, place])) * np.uint64(factor)
         factor += 82520 + 2 * (rows.shape[1] - place)

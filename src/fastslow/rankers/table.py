@@ -27,7 +27,9 @@ class Table:
         runtimes: Sequence[np.ndarray],
         columns: Sequence[str],
     ):
-        self.names, self.rows, self.runtimes = list(names), list(rows), list(runtimes)
+        self.names = list(names)
+        self.rows = list(rows)
+        self.runtimes = list(runtimes)
         self.columns = list(columns)
 
     def labels(self) -> dict[str, np.ndarray]:

@@ -204,7 +204,8 @@ class Features(GraphSet):
 
     def sample(self, one_in: int, least: int) -> "Features":
         """Return the features of one in so many graphs of a split, or of the least, of sizes as in all."""
-        part, rows = copy(self), []
+        part = copy(self)
+        rows = []
         for _, graphs in self.index.groupby("split"):
             count = min(len(graphs), max(least, len(graphs) // one_in))
             places = ((np.arange(count) + 0.5) / count * len(graphs)).astype(int)

@@ -79,7 +79,12 @@ class _Manifest(CollectionRecord):
 
 
 def run_artifact(
-    model: str, entry: str, settings: Settings, folder: str, own: Features, also: Iterable[Features] = ()
+    model: str,
+    entry: str,
+    settings: Settings,
+    folder: str,
+    predicted: Features,
+    also: Iterable[Features] = (),
 ) -> Artifact:
     """Return the run folder of a model that predicts one collection; it depends on the features trained on.
 
@@ -88,11 +93,11 @@ def run_artifact(
         entry: Function that trains the model, as for :class:`fastslow.core.artifacts.Artifact`.
         settings: The model's settings.
         folder: The run folder.
-        own: Features of the collection that is predicted.
+        predicted: Features of the collection that is predicted.
         also: Features of other collections that are trained on.
     """
-    given = {"model": model, "collection": own.collection.name, **settings.identity()}
-    inputs = {"features": own.fingerprint, "data": own.data}
+    given = {"model": model, "collection": predicted.collection.name, **settings.identity()}
+    inputs = {"features": predicted.fingerprint, "data": predicted.data}
     inputs |= {other.collection.slug: other.fingerprint for other in also}
     return Artifact(resolve(folder), given, inputs, entry)
 
@@ -233,16 +238,18 @@ def check_predictions(
         DataError: Names the split and the graph.
     """
     for split in PREDICTED_SPLITS:
-        wanted = features.num_configs(split)
-        for name in sorted({*wanted, *predictions[split]}):
-            found, graph, problem = predictions[split].get(name), f"{split} graph {name}", ""
-            if found is None:
+        counts = features.num_configs(split)
+        for name in sorted({*counts, *predictions[split]}):
+            values = predictions[split].get(name)
+            graph = f"{split} graph {name}"
+            problem = ""
+            if values is None:
                 problem = f"no predictions for {graph}"
-            elif name not in wanted:
+            elif name not in counts:
                 problem = f"predictions for {name}, which is no {split} graph here"
-            elif found.shape != (wanted[name],):
-                problem = f"{graph} has predictions of shape {found.shape}, ({wanted[name]},) wanted"
-            elif not np.isfinite(found).all():
+            elif values.shape != (counts[name],):
+                problem = f"{graph} has predictions of shape {values.shape}, ({counts[name]},) wanted"
+            elif not np.isfinite(values).all():
                 problem = f"{graph} has a prediction that is not finite"
             if problem:
                 raise DataError(source, problem, remedy)

@@ -77,7 +77,9 @@ class EnsembleSettings(Settings):
         Of those beside the ensemble, where the workflow writes, only what no code of this package made.
         """
         collection = Features(resolve(self.features)).collection.name
-        home, beside, found = resolve(""), resolve(self.folder).resolve().parent, []
+        home = resolve("")
+        beside = resolve(self.folder).resolve().parent
+        extra = []
         for pattern in self.extra:
             paths = [Path(path) for path in sorted(glob.glob(str(resolve(pattern))))]
             paths = [path for path in paths if any((path / name).is_file() for name in RUN_FILES)]
@@ -88,9 +90,9 @@ class EnsembleSettings(Settings):
                 if not is_run or (path.resolve().parent == beside and made.get("code")):
                     continue
                 if read_run_manifest(path)["settings"]["collection"] == collection:
-                    found.append(str(path.relative_to(home) if path.is_relative_to(home) else path))
+                    extra.append(str(path.relative_to(home) if path.is_relative_to(home) else path))
         known = {resolve(run).resolve() for run in self.runs}
-        return [run for run in dict.fromkeys(found) if resolve(run).resolve() not in known]
+        return [run for run in dict.fromkeys(extra) if resolve(run).resolve() not in known]
 
     def check_extra(self) -> None:
         """Read the models that ``extra`` names, to refuse a broken one before others are trained.
@@ -165,7 +167,7 @@ def build_ensemble(settings: EnsembleSettings) -> dict:
                 manifests = {_RULE: read_run_manifest(resolve(folders[_RULE]))}
             predictions, facts = _ensemble(settings, features, manifests, folders)
             warnings = write_predictions(artifact.folder, predictions)
-            rules = [resolve(own["folder"]) / name for own in baselines.values() for name in RUN_FILES]
+            rules = [resolve(rule["folder"]) / name for rule in baselines.values() for name in RUN_FILES]
             artifact.finish((PREDICTIONS, *rules), **facts, baselines=baselines, warnings=warnings)
     return read_manifest(artifact.folder)
 
@@ -175,7 +177,8 @@ def _ensemble(
 ) -> tuple[Predictions, dict]:
     models = models_of(manifests)
     members = {name: read_member(resolve(run), manifests[name], features) for name, run in folders.items()}
-    labels, kind = features.labels(VALID), features.collection.kind
+    labels = features.labels(VALID)
+    kind = features.collection.kind
 
     def valid_score(predictions: dict[str, np.ndarray]) -> float:
         return collection_score(kind, labels, predictions)["mean"]
@@ -187,8 +190,8 @@ def _ensemble(
     valid = collection_score(kind, labels, combined[VALID])
     model_of = {run: model for model, runs in models.items() for run in runs}
     facts: dict[str, dict] = {}
-    for run, own in members.items():
-        facts[run] = {"valid": valid_score(own[VALID]), "weight": weights[run]}
+    for run, predictions in members.items():
+        facts[run] = {"valid": valid_score(predictions[VALID]), "weight": weights[run]}
         facts[run] |= {"folder": folders[run], "model": model_of[run]}
     return combined, {
         "valid": {**valid, "weights": f"{sum(w > 0 for w in weights.values())} of {len(weights)} members"},

@@ -95,10 +95,10 @@ class FeatureSettings(KindSettings, GraphOptions):
         """Return the programs of all splits, without the programs of ``skip_valid``."""
         collection = get_collection(self.collection)
         every = [p for split in SPLITS for p in list_programs(find_data(self.data_root), collection, split)]
-        found = [program for program in every if not self._skips(program)]
-        kept = any(program.split == VALID for program in found)
-        self.require(kept, "skip_valid", f"patterns that leave a valid program of {self.collection}")
-        return found
+        kept = [program for program in every if not self._skips(program)]
+        validates = any(program.split == VALID for program in kept)
+        self.require(validates, "skip_valid", f"patterns that leave a valid program of {self.collection}")
+        return kept
 
     def skipped(self) -> list[ProgramFile]:
         """Return the valid programs that ``skip_valid`` leaves out."""

@@ -74,7 +74,8 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
     for run in (*artifact.parts, artifact):  # the folder that stands for all comes last
         source = sources[get_collection(run.settings["collection"]).slug]
         predictions = {split: fitted.predict_split(source, split) for split in PREDICTED_SPLITS}
-        labels, valid = source.labels(VALID), predictions[VALID]
+        labels = source.labels(VALID)
+        valid = predictions[VALID]
         write_trees(run.folder, fitted, mean_metrics(labels, valid))
         warnings = write_predictions(run.folder, predictions)
         run.finish(

@@ -65,15 +65,15 @@ class RankerSettings(Settings, RankerOptions):
             SettingsError: A setting is not read for collections of this kind, and has another value than its
                 default; or ``runs`` are not one for each other collection.
         """
-        own = Features(resolve(self.features)).collection
-        self.require_kind(own.kind)
+        predicted = Features(resolve(self.features)).collection
+        self.require_kind(predicted.kind)
         sources = self.sources()
-        others = [slug for slug in sources if slug != own.slug]
+        others = [slug for slug in sources if slug != predicted.slug]
         fits = len(self.runs) in (0, len(others)) and len({self.folder, *self.runs}) == 1 + len(self.runs)
         self.require(fits, "runs", f"empty, or {len(others)} folders, of {', '.join(others) or 'no other'}")
-        folders = {own.slug: self.folder, **dict(zip(others, self.runs, strict=False))}
+        folders = {predicted.slug: self.folder, **dict(zip(others, self.runs, strict=False))}
         artifacts = {slug: self._run(folder, slug, sources) for slug, folder in folders.items()}
-        return replace(artifacts.pop(own.slug), parts=tuple(artifacts.values()))
+        return replace(artifacts.pop(predicted.slug), parts=tuple(artifacts.values()))
 
     def _run(self, folder: str, slug: str, sources: dict[str, Features]) -> Artifact:
         also = [source for other, source in sources.items() if other != slug]
@@ -86,10 +86,10 @@ class RankerSettings(Settings, RankerOptions):
             DataError: One of them was not built.
         """
         folder = resolve(self.features)
-        own = Features(folder).collection
-        others = trained_together(own, self.train_on)
-        paths = {c.slug: folder if c == own else folder.parent / c.slug for c in COLLECTIONS}
-        paths = {c.slug: paths[c.slug] for c in COLLECTIONS if c == own or c in others}
+        predicted = Features(folder).collection
+        learned = {predicted, *trained_together(predicted, self.train_on)}
+        beside = {c.slug: folder.parent / c.slug for c in COLLECTIONS if c in learned}
+        paths = beside | {predicted.slug: folder}
         for path in paths.values():
             if not (path / MANIFEST).is_file():
                 problem = f"no finished features there, which train_on={self.train_on} also learns from"
