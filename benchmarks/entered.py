@@ -1,7 +1,7 @@
 """What a reader enters: the source files and functions that run from npz to CSV, and from npz to a ranking.
 
 ``python benchmarks/entered.py``. A file is entered when a function of it is called; importing it does not
-count. *npz to CSV* is the page of docs/how_it_works.md. *Training* is the part of it in ``fastslow.networks``.
+count. *npz to CSV* is the page of docs/how_it_works.md. *training* is its part in ``fastslow.networks``.
 *rank FILE.npz* is the command, with the models in the package, on a layout test file of the sample.
 """
 
