@@ -126,7 +126,7 @@ def compare(run: str, collections: list[Collection], normalisation: str, weak: b
 def summary(taus: pd.DataFrame, normalisation: str) -> list[dict]:
     """Return a row for each way: mean tau by collection, and its paired difference from equal weights.
 
-    The difference is of programs, both searches of one together, with its standard error.
+    The difference has its standard error over programs; both searches of a program count once.
     """
     means = taus.groupby(["way", "collection"])["tau"].mean().unstack()
     source = taus["collection"].str.split(":").str[1]
