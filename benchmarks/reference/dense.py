@@ -99,7 +99,7 @@ class DenseLevel:
     users: _NeighbourMean
 
     @property
-    def own(self) -> slice:
+    def itself(self) -> slice:
         """Return the row of each pair one level below: the same."""
         return slice(None)
 
@@ -126,15 +126,16 @@ class DenseGraphInputs(PreparedGraph):
 
         The inputs of a pair are the inputs of its state of level 0.
         """
-        own, pairs = super().batch(configs, 0), torch.from_numpy(self._pairs(configs).T.ravel())
+        states = super().batch(configs, 0)
+        pairs = torch.from_numpy(self._pairs(configs).T.ravel())
         num_configs = len(configs)
         node_ids = torch.arange(self.graph.num_nodes).repeat_interleave(num_configs)
         level = DenseLevel(self.graph.num_nodes, num_configs, node_ids, *self.neighbour_means)
         return replace(
-            own,
+            states,
             **{
                 name: value[pairs]
-                for name, value in vars(own).items()
+                for name, value in vars(states).items()
                 if name.startswith("state_") and value is not None
             },
             levels=[level] * (num_layers + 1),

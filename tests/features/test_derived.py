@@ -36,4 +36,4 @@ def test_networks_of_other_settings_do_not_take_each_others_reach(structure, see
             )
             for one, other in zip(own, fresh, strict=True):
                 np.testing.assert_array_equal(one.set_index, other.set_index)
-                np.testing.assert_array_equal(one.own, other.own)
+                np.testing.assert_array_equal(one.itself, other.itself)

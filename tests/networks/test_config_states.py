@@ -63,7 +63,7 @@ def test_own_and_aggregation_equal_the_dense_mean_over_neighbours(structure):
     for depth in DEPTHS[1:]:
         level, below = built[-1][depth], table[depth - 1]
         pairs = [(c, n) for c in range(len(below)) for n in range(num_nodes)]
-        assert all(level.own[table[depth][pair]] == below[pair] for pair in pairs)
+        assert all(level.itself[table[depth][pair]] == below[pair] for pair in pairs)
         for matrix, mean in zip((level.operands, level.users), means, strict=True):
             dense = matrix.toarray()
             assert dense.shape == (len(level), len(built[-1][depth - 1]))
@@ -93,7 +93,7 @@ def test_states_of_some_configurations_are_those_of_a_file_of_these_alone(struct
         if level.operands is None:
             assert level is states[0]
             continue
-        assert np.array_equal(below[level.own], other.own[renumber])
+        assert np.array_equal(below[level.itself], other.itself[renumber])
         for side in ("operands", "users"):
             wanted = getattr(other, side).toarray()[renumber][:, below]
             assert np.array_equal(getattr(level, side).toarray(), wanted)
@@ -120,9 +120,9 @@ def test_a_part_has_the_states_of_its_nodes_and_of_those_they_depend_on(structur
         number[table] = other.state(own, each)
         assert np.array_equal(number[table], other.state(own, each)) and len(set(number)) == len(number)
         if below is None:
-            assert level.own is level.operands is level.users is None
+            assert level.itself is level.operands is level.users is None
             continue
-        assert np.array_equal(below[level.own], other.own[number])
+        assert np.array_equal(below[level.itself], other.itself[number])
         for side in ("operands", "users"):
             found, wanted = (getattr(one, side).toarray() for one in (level, other))
             assert np.array_equal(found, wanted[number][:, below])

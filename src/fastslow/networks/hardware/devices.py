@@ -16,15 +16,16 @@ def pick_device(name: str) -> torch.device:
     Raises:
         SettingsError: The GPU is not there; the message lists the devices that torch finds.
     """
-    available, count = torch.cuda.is_available(), torch.cuda.device_count()
+    available = torch.cuda.is_available()
+    count = torch.cuda.device_count()
     if name == "auto":
         name = "cuda" if available else "cpu"
     kind, _, index = name.partition(":")
     if kind == "cuda" and not (available and int(index or 0) < count):
-        found = f"torch.cuda.is_available() is {available}, torch.cuda.device_count() is {count}"
+        reported = f"torch.cuda.is_available() is {available}, torch.cuda.device_count() is {count}"
         usable = f"one of cuda:0 to cuda:{count - 1}" if available else "a CUDA build of torch and a driver"
         raise SettingsError(
-            f"device: {name!r} is not there ({found}, torch {torch.__version__}); "
+            f"device: {name!r} is not there ({reported}, torch {torch.__version__}); "
             f"use 'auto' or 'cpu', or {usable}"
         )
     return torch.device(kind, int(index)) if index else torch.device(kind)

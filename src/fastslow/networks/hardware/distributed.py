@@ -95,10 +95,11 @@ def own_device(device: torch.device) -> torch.device:
     """
     if device.type != "cuda" or not launched():
         return device
-    local, count = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    local = int(os.environ["LOCAL_RANK"])
+    count = torch.cuda.device_count()
     if device.index is not None or local >= count:
-        found = f"{os.environ['LOCAL_WORLD_SIZE']} processes on this machine, {count} GPUs"
-        raise SettingsError(f"device: {str(device)!r} does not suit {found}; use 'auto', and a GPU for each")
+        there = f"{os.environ['LOCAL_WORLD_SIZE']} processes on this machine, {count} GPUs"
+        raise SettingsError(f"device: {str(device)!r} does not suit {there}; use 'auto', and a GPU for each")
     return torch.device("cuda", local)
 
 
@@ -107,12 +108,12 @@ def share(items: Sequence[_Value]) -> Sequence[_Value]:
     return items[rank() :: world_size()]
 
 
-def merge(own: dict[str, _Value], names: Sequence[str]) -> dict[str, _Value]:
+def merge(entries: dict[str, _Value], names: Sequence[str]) -> dict[str, _Value]:
     """Return the entries of all processes in the order of ``names``; each gives its share's entries."""
     if world_size() == 1:
-        return own
+        return entries
     parts: list[dict[str, _Value]] = [{} for _ in range(world_size())]
-    distributed.all_gather_object(parts, own)
+    distributed.all_gather_object(parts, entries)
     together = {name: value for part in parts for name, value in part.items()}
     return {name: together[name] for name in names}
 
@@ -149,10 +150,10 @@ def add_gradients(network: torch.nn.Module) -> None:
 
 def mean_loss(losses: Sequence[torch.Tensor], device: torch.device) -> float:
     """Return the mean of the losses of all processes; one may have none."""
-    own = torch.stack([*losses]) if losses else torch.zeros(0, device=device)
+    here = torch.stack([*losses]) if losses else torch.zeros(0, device=device)
     if world_size() == 1:
-        return float(own.mean())
-    total = torch.stack([own.double().sum(), torch.tensor(float(len(losses)), device=device).double()])
+        return float(here.mean())
+    total = torch.stack([here.double().sum(), torch.tensor(float(len(losses)), device=device).double()])
     distributed.all_reduce(total)
     return float(total[0] / total[1])
 

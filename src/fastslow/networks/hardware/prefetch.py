@@ -15,7 +15,8 @@ def prefetch(items: Iterable[Item]) -> Iterator[Item]:
     Args:
         items: Drawn one at a time; an exception is raised at its item's turn.
     """
-    items, end = iter(items), object()
+    items = iter(items)
+    end = object()
     with ThreadPoolExecutor(1) as worker:
         coming = worker.submit(next, items, end)
         while (item := coming.result()) is not end:

@@ -46,7 +46,7 @@ class GcnConv(nn.Module):
         )
         z = functional.linear(x, self.linear.weight) * scale
         from_operands, from_users = neighbour_sums(z, z, level)
-        return (z[level.own] + from_operands + from_users) * own_scale + self.linear.bias
+        return (z[level.itself] + from_operands + from_users) * own_scale + self.linear.bias
 
 
 class MlpGcnConv(nn.Module):
@@ -81,10 +81,10 @@ class MlpGcnConv(nn.Module):
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
         """Return the states of ``level`` from the states of the level ``below``."""
         u = functional.leaky_relu(x, self.slope)
-        own = u[level.own]
+        itself = u[level.itself]
         share, own_share = (1 / (each.degrees[:, 1:] + 1)[each.node_ids] for each in (below, level))
         from_operands, from_users = neighbour_sums(u * share, u, level)
-        return self.mlp((from_users + own) * own_share + from_operands + own * own_share + own)
+        return self.mlp((from_users + itself) * own_share + from_operands + itself * own_share + itself)
 
 
 CONVOLUTIONS: dict[str, Callable[..., nn.Module]] = {

@@ -30,7 +30,7 @@ class LevelTensors:
         share: ``(S, 1)`` share of the graph's (node, configuration) pairs that have the state; sums to 1.
         per_node: ``(N, S)`` mean over the configurations of each node: its states weighted by multiplicity /
             C.
-        own: ``(S,)`` the node's state one level below; None at level 0.
+        itself: ``(S,)`` the node's state one level below; None at level 0.
         operands: ``(S, S_below)`` mean over operand states; None at level 0.
         users: ``(S, S_below)`` mean over user states; None at level 0.
         degrees: ``(N, 2)`` float32, number of operands and of users of each node.
@@ -41,7 +41,7 @@ class LevelTensors:
     node_ids: Tensor
     share: Tensor
     per_node: SparseOperator
-    own: Tensor | None
+    itself: Tensor | None
     operands: SparseOperator | None
     users: SparseOperator | None
     degrees: Tensor
@@ -145,8 +145,8 @@ class PreparedGraph:
         # of every tensor under every option of its group
         layouts = graph.layouts[graph.choices.codes]
         self._layouts = layouts.astype(np.int64)
-        own = graph.tensor_sizes[:, :, None], layouts, graph.default_layouts[:, :, None]
-        self._tiling = tiling_features(*own)
+        default = graph.default_layouts[:, :, None]
+        self._tiling = tiling_features(graph.tensor_sizes[:, :, None], layouts, default)
 
     def states(self, configs: np.ndarray, num_levels: int, edges: np.ndarray | None = None) -> list[Level]:
         """Return the states of the graph under some of its configurations, see :meth:`batch`."""
@@ -168,12 +168,13 @@ class PreparedGraph:
 
     def _make_reach(self, edge_index: np.ndarray, num_levels: int) -> Reach:
         graph = self.graph
-        program = graph.num_nodes, graph.config_index, graph.choices
+        nodes = graph.config_index
+        choices = graph.choices
         if self.joins_nodes:
-            every, options = np.arange(graph.num_nodes), np.array([graph.num_configs])
-            one = replace(graph.choices, group=np.zeros((len(every), 1), np.int32), options=options)
-            program = graph.num_nodes, every, one
-        return Reach(edge_index, *program, num_levels, self.whole_graph)
+            nodes = np.arange(graph.num_nodes)
+            group = np.zeros((len(nodes), 1), np.int32)
+            choices = replace(choices, group=group, options=np.array([graph.num_configs]))
+        return Reach(edge_index, graph.num_nodes, nodes, choices, num_levels, self.whole_graph)
 
     def batch(self, configs: np.ndarray, num_levels: int, edges: np.ndarray | None = None) -> Batch:
         """Return the graph under some of its configurations.
@@ -212,12 +213,14 @@ class PreparedGraph:
             degrees: Of all nodes, see :meth:`degrees`.
             gradients: Whether gradients are wanted.
         """
-        levels, wanted, first = part.states(choices), part.nodes[-1], part.nodes[0]
+        levels = part.states(choices)
+        first, last = part.nodes[0], part.nodes[-1]
         tensors = []
         for level, nodes in zip(levels, part.nodes, strict=True):
-            own = level_tensors(level, len(configs), degrees[nodes], gradients)
-            counted = torch.from_numpy(np.isin(nodes, wanted) * np.float32(len(nodes) / len(wanted)))
-            tensors.append(replace(own, share=own.share * counted[own.node_ids, None]))
+            all_nodes = level_tensors(level, len(configs), degrees[nodes], gradients)
+            counted = torch.from_numpy(np.isin(nodes, last) * np.float32(len(nodes) / len(last)))
+            share = all_nodes.share * counted[all_nodes.node_ids, None]
+            tensors.append(replace(all_nodes, share=share))
         return Batch(
             self.numeric[first],
             self.node_layout[first],
@@ -226,7 +229,7 @@ class PreparedGraph:
             tensors,
             SparseOperator(*levels[-1].pooling(), differentiable=gradients),
             self.config_features(configs),
-            self.configurable[wanted],
+            self.configurable[last],
         )
 
     @property
@@ -270,7 +273,8 @@ def level_tensors(
     level: Level, num_configs: int, degrees: Tensor, differentiable: bool = True
 ) -> LevelTensors:
     """Return a level, or some nodes of one, as tensors; its links where it has them."""
-    num_nodes, weight = len(level.set_index), level.multiplicity / num_configs
+    num_nodes = len(level.set_index)
+    weight = level.multiplicity / num_configs
     shape = (num_nodes, len(level))
     per_node = sparse.csr_matrix((weight, np.arange(len(level)), level.start), shape=shape)
     return LevelTensors(
@@ -279,7 +283,7 @@ def level_tensors(
         torch.from_numpy(level.node_ids),
         torch.from_numpy((weight / num_nodes).astype(np.float32)[:, None]),
         SparseOperator(per_node, differentiable=differentiable),
-        None if level.own is None else torch.from_numpy(level.own),
+        None if level.itself is None else torch.from_numpy(level.itself),
         None if level.operands is None else SparseOperator(level.operands, differentiable=differentiable),
         None if level.users is None else SparseOperator(level.users, differentiable=differentiable),
         degrees,

@@ -80,11 +80,11 @@ class SageConv(nn.Module):
 
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
         """Return the states of ``level`` from the states of the level ``below``."""
-        own = self.own(x)[level.own]
+        y = self.own(x)[level.itself]
         if self.aggregation == "mean":
-            return own + level.operands @ self.operands(x) + level.users @ self.users(x)
+            return y + level.operands @ self.operands(x) + level.users @ self.users(x)
         from_operands, from_users = neighbour_sums(self.operands(x), self.users(x), level)
-        return own + from_operands + from_users
+        return y + from_operands + from_users
 
 
 def neighbour_sums(operands: Tensor, users: Tensor, level: LevelTensors) -> tuple[Tensor, Tensor]:

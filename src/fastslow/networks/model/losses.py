@@ -45,7 +45,8 @@ def list_mle(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> T
         temperature: T; the baselines take 10 for tile, 1 for layout.
     """
     order = torch.argsort(runtime, descending=True, stable=True)
-    score, ordered = prediction[order] / temperature, runtime[order]
+    score = prediction[order] / temperature
+    ordered = runtime[order]
     rest = torch.logcumsumexp(score.flip(0), 0).flip(0)
     rest = torch.cat([rest, rest.new_full((1,), -torch.inf)])  # nothing is faster than the fastest
     _, tie, count = torch.unique_consecutive(ordered, return_inverse=True, return_counts=True)

@@ -73,7 +73,7 @@ class Block(nn.Module):
         y = self.channel(self.conv(self.norm(x, below, complete), level, below))
         if self.cross is not None:
             y = torch.cat([y, self.cross(y, level, complete)], 1)
-        return x[level.own] + self.project(y) + self.layout(layout_embedding)
+        return x[level.itself] + self.project(y) + self.layout(layout_embedding)
 
 
 class Trunk(nn.Module):
@@ -108,7 +108,7 @@ class Trunk(nn.Module):
         )
         blocks = self.blocks[: len(batch.levels) - 1]
         for block, below, level in zip(blocks, batch.levels[:-1], batch.levels[1:], strict=True):
-            layout_embedding = layout_embedding[level.own]
+            layout_embedding = layout_embedding[level.itself]
             x = block(x, layout_embedding, below, level, complete)
         return x
 

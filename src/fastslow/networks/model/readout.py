@@ -66,8 +66,8 @@ class Readout(nn.Module):
             configurable: ``(n,)`` bool.
         """
         states = configurable[level.node_ids, None]
-        own = (x * states if part.configurable else x for part in self.parts)
-        return torch.cat([self.sum_nodes(each, pooling, level) for each in own], 1)
+        pooled = (x * states if part.configurable else x for part in self.parts)
+        return torch.cat([self.sum_nodes(each, pooling, level) for each in pooled], 1)
 
     def of_sums(self, sums: Tensor, configurable: Tensor) -> Tensor:
         """Return the readout ``(C, P D)`` from the sums over the nodes.

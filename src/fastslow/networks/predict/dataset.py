@@ -48,7 +48,8 @@ class GraphDataset:
         sources: Sequence[Features] | None = None,
         scalers: tuple[Scaler, Scaler] | None = None,
     ):
-        sources, architecture = settings.sources() if sources is None else sources, settings.architecture()
+        sources = settings.sources() if sources is None else sources
+        architecture = settings.architecture()
         self.sources = {source.collection.slug: source for source in sources}
         self.num_levels = architecture.num_levels
         self.device = own_device(pick_device(settings.device))
@@ -162,8 +163,10 @@ def _predict_rows(
     parts = math.ceil(len(rows) / configs_together) if prepared.varies else 1
     large = parts > 1 or (prepared.varies and len(rows) * prepared.graph.num_nodes >= _PAIRS)
     with autocast(dataset.device):
-        if large and (found := _predict_by_nodes(network, prepared, rows, dataset.device)) is not None:
-            return found
+        if large:
+            predictions = _predict_by_nodes(network, prepared, rows, dataset.device)
+            if predictions is not None:
+                return predictions
         chunks = np.array_split(rows, parts)
         return predict_chunks(network, partial(dataset.batch, split, path), chunks)
 

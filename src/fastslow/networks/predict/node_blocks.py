@@ -57,24 +57,28 @@ def predict_by_nodes(
         ``(C,)`` predictions, equal to the predictions of one batch up to float32 rounding; None beyond
         ``max_bytes``.
     """
-    reach, trunk = prepared.reach(network.num_layers), network.trunk
+    reach = prepared.reach(network.num_layers)
     levels = reach.unlinked(np.asarray(prepared.graph.choices.values[configs]))
     if _held_bytes(levels, network.architecture.hidden_channels) > max_bytes:
         return None
-    degrees, block_states = prepared.degrees(), block_states or BLOCK_STATES[device.type]
+    degrees = prepared.degrees()
+    block_states = block_states or BLOCK_STATES[device.type]
     below = level_tensors(levels[0], len(configs), degrees, differentiable=False).to(device)
     x, embedding = _embed(network, prepared, prepared.state_features(levels[0], configs), below)
     root = np.arange(len(x))  # of each state the state of level 0 below it
-    for number, block in enumerate(trunk.blocks):
+    for number, block in enumerate(network.trunk.blocks):
         lower, level = levels[number : number + 2]
-        moments, last = block.norm.moments(x, below), number + 1 == network.num_layers
-        sums, above, above_root = _Sums(level, len(configs)), None, np.empty(len(level), np.int64)
+        moments = block.norm.moments(x, below)
+        last = number + 1 == network.num_layers
+        sums = _Sums(level, len(configs))
+        above = None
+        above_root = np.empty(len(level), np.int64)
         for nodes, part, needed in _parts(reach, level, lower, block_states):
-            own_root = root[needed[part.own]]
+            part_root = root[needed[part.itself]]
             tensors = level_tensors(part, len(configs), degrees[nodes], differentiable=False).to(device)
             chosen = torch.from_numpy(needed).to(device)
             under = replace(below, share=below.share[chosen], node_ids=below.node_ids[chosen])
-            at = torch.from_numpy(own_root).to(device)
+            at = torch.from_numpy(part_root).to(device)
             y = block(x[chosen], embedding[at], under, tensors, partial(_complete, moments))
             if last:
                 sums.add(nodes, y, tensors)
@@ -82,7 +86,7 @@ def predict_by_nodes(
             place = np.arange(len(part)) + (level.start[nodes] - part.start[:-1])[part.node_ids]
             above = y.new_empty(len(level), y.shape[1]) if above is None else above
             above[torch.from_numpy(place).to(device)] = y
-            above_root[place] = own_root
+            above_root[place] = part_root
         if not last:
             x, root = above, above_root
             below = level_tensors(level, len(configs), degrees, differentiable=False).to(device)
@@ -125,12 +129,13 @@ def _only_needed(part: Level) -> tuple[Level, np.ndarray]:
     """Return a level whose links count only the states below that it is linked to, and these states."""
     sides = part.operands, part.users
     linked = np.zeros(sides[0].shape[1], bool)
-    for index in (part.own, *(side.indices for side in sides)):
+    for index in (part.itself, *(side.indices for side in sides)):
         linked[index] = True
-    needed, number = np.flatnonzero(linked), np.cumsum(linked) - 1
+    needed = np.flatnonzero(linked)
+    number = np.cumsum(linked) - 1
     shape = len(part), len(needed)
     sides = (sparse.csr_matrix((s.data, number[s.indices], s.indptr), shape=shape) for s in sides)
-    return Level(part.classes, part.set_index, number[part.own], *sides), needed
+    return Level(part.classes, part.set_index, number[part.itself], *sides), needed
 
 
 class _Sums:
@@ -148,17 +153,19 @@ class _Sums:
             self._classes = x.new_zeros(len(self._level.classes), x.shape[1], dtype=torch.float32)
         mean = tensors.per_node @ x
         self._shared += mean.sum(0, dtype=torch.float64)
-        varying, start = x - mean[tensors.node_ids], 0
+        varying = x - mean[tensors.node_ids]
+        start = 0
         sets, counts = np.unique(self._level.set_index[nodes], return_counts=True)
         for number, count in zip(sets, counts, strict=True):
-            own = slice(*self._level.classes.start[number : number + 2].tolist())
-            size = own.stop - own.start
-            self._classes[own] += varying[start : start + count * size].view(count, size, -1).sum(0)
+            rows = slice(*self._level.classes.start[number : number + 2].tolist())
+            size = rows.stop - rows.start
+            self._classes[rows] += varying[start : start + count * size].view(count, size, -1).sum(0)
             start += count * size
 
     def per_config(self) -> Tensor:
         """Return the sums ``(C, D)`` float64."""
-        classes, step = self._level.classes, max(1, _PICKS // len(self._level.classes.size))
+        classes = self._level.classes
+        step = max(1, _PICKS // len(classes.size))
         parts = []
         for start in range(0, self._num_configs, step):
             picks = classes.picks(slice(start, start + step))

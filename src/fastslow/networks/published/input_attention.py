@@ -51,12 +51,13 @@ class InputAttention(nn.Module):
         """Return the states of ``level``, on which every node has one per distinct configuration."""
         parts = (linear(x).unflatten(1, (HEADS, -1)) for linear in (self.query, self.key, self.value))
         query, key, value = (part.float().transpose(0, 1) for part in parts)  # (H, S, d)
-        query, node = query / math.sqrt(HEAD_CHANNELS), below.node_ids
+        query = query / math.sqrt(HEAD_CHANNELS)
+        node = below.node_ids
         bias = _log_weights(below, level)
         varies = torch.bincount(node, minlength=below.num_nodes) > 1
         fixed = (~varies)[node]
         shared, total = _attend_to_fixed(query, key[:, fixed], value[:, fixed], bias[:, node[fixed]], node)
-        pairs = level.own.view(level.num_nodes, -1)  # states are sorted by node
+        pairs = level.itself.view(level.num_nodes, -1)  # states are sorted by node
         if varies.any():
             attend = partial(_attend_to_varying, query, key, value, shared, total, bias[:, varies])
             step = max(1, _ENTRIES // (HEADS * level.num_nodes * int(varies.sum())))
@@ -65,7 +66,7 @@ class InputAttention(nn.Module):
         else:
             attended = shared[:, pairs]
         y = self.output(attended.permute(1, 2, 0, 3).flatten(2)).flatten(0, 1)
-        return x[level.own] + y
+        return x[level.itself] + y
 
 
 def _log_weights(below: LevelTensors, level: LevelTensors) -> Tensor:
@@ -87,8 +88,8 @@ def _attend_to_fixed(
         Mean ``(H, S, d)`` of their values, and the logarithm ``(H, S)`` of the sum of their weights.
     """
 
-    def attend(rows: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-        scores = rows @ key.transpose(1, 2) + bias[own]
+    def attend(rows: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        scores = rows @ key.transpose(1, 2) + bias[nodes]
         return scores.softmax(2) @ value, scores.logsumexp(2)
 
     step = max(1, _ENTRIES // (HEADS * max(1, key.shape[1])))

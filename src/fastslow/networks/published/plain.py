@@ -84,7 +84,7 @@ class PlainBlock(nn.Module):
         if self.linear is not None:
             y = self.linear(leaky(y))
         y = self.dropout(leaky(y) if self.activates else y)
-        return functional.normalize(y) if self.unit else x[level.own] + y
+        return functional.normalize(y) if self.unit else x[level.itself] + y
 
 
 class PlainTrunk(nn.Module):
@@ -140,9 +140,11 @@ class PlainTrunk(nn.Module):
         x = x if self.encode is None else self.encode(x)
         if self.attend is not None:
             level, *levels = levels
-            x, layouts, below = self.attend(x, below, level), layouts[level.own], level
+            x = self.attend(x, below, level)
+            layouts, below = layouts[level.itself], level
         for block, level in zip(self.blocks, levels, strict=True):
-            x, layouts, below = block(x, layouts, below, level, complete), layouts[level.own], level
+            x = block(x, layouts, below, level, complete)
+            layouts, below = layouts[level.itself], level
         return leaky(x) if self.activates else x
 
 

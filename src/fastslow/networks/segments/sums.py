@@ -32,7 +32,7 @@ def segment_moments(network: RankingNetwork, batches: Batches, num_segments: int
         batches: The segments.
         num_segments: J; the number of nodes of each weighs.
     """
-    found, every, trunk = [], [], network.trunk
+    moments, every, trunk = [], [], network.trunk
     with evaluating(trunk):
         for layer, norm in enumerate(norms(network)):
             parts, size = [], []
@@ -40,9 +40,9 @@ def segment_moments(network: RankingNetwork, batches: Batches, num_segments: int
                 x = trunk(batch, Norms(every).complete)
                 parts.append(torch.stack(norm.moments(x, batch.levels[-1])[1:]))
                 size.append(len(batch.configurable))
-            found.append(torch.stack(parts))
-            every.append(pool_moments(found[-1], np.array(size)))
-    return found
+            moments.append(torch.stack(parts))
+            every.append(pool_moments(moments[-1], np.array(size)))
+    return moments
 
 
 @torch.no_grad()
@@ -75,17 +75,20 @@ class Norms:
     """
 
     def __init__(self, others: list[Moments | None], num_nodes: int = 0):
-        self._others, self._num_nodes, self._own = iter(others), num_nodes, []
+        self._others = iter(others)
+        self._num_nodes = num_nodes
+        self._own: list[Tensor] = []
 
     def complete(self, part: Statistic) -> Statistic:
         """Return the moments of all nodes; cross-config attention needs only the batch's own statistic."""
         if not isinstance(part, Moments):
             return part
-        others, own = next(self._others), part._replace(num_configs=self._num_nodes)
-        self._own.append(torch.stack(own[1:]).detach())
-        if others is None or not self._num_nodes:
-            return own if others is None else others
-        return own.merge(others)
+        others = next(self._others)
+        batch = part._replace(num_configs=self._num_nodes)
+        self._own.append(torch.stack(batch[1:]).detach())
+        if others is None:
+            return batch
+        return batch.merge(others) if self._num_nodes else others
 
     def own(self) -> Tensor:
         """Return the moments of the batch at each norm, ``(L, 2, D)`` float32."""

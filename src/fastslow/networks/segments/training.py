@@ -78,7 +78,8 @@ class SegmentTraining:
         return self._graphs.get(name, lambda: self._divide(name))
 
     def _divide(self, name: str) -> SegmentedGraph:
-        settings, prepared = self.settings, self.dataset.graph(TRAIN, name)
+        settings = self.settings
+        prepared = self.dataset.graph(TRAIN, name)
         part = partition(prepared.graph.num_nodes, settings.segment_nodes)
         graph = SegmentedGraph(prepared, settings.architecture().num_levels, part)
         if self.variant.others == TABLE:
@@ -99,7 +100,8 @@ class SegmentTraining:
             The input of a call of this object: a batch of whole graphs for ``edges``, else an example.
         """
         graph = self.graph(name)
-        rng, count = np.random.default_rng(seed), graph.num_segments
+        rng = np.random.default_rng(seed)
+        count = graph.num_segments
         live = int(rng.choice(count, 1, replace=False)[0])
         if self.variant.others == EDGES:
             return self.dataset.batch(TRAIN, name, configs, graph.edges_inside(live))
@@ -126,7 +128,7 @@ class SegmentTraining:
         others = np.setdiff1d(np.arange(graph.num_segments), live)
         if self.variant.others == FRESH and len(others):
             parts = segment_moments(self.network, self._batches(example, self._others), len(graph.size))
-            apart = [pool_moments(own[others], graph.size[others]) for own in parts]
+            apart = [pool_moments(norm[others], graph.size[others]) for norm in parts]
         elif self.variant.others == TABLE:
             apart = self._stored_moments(example)
         else:
@@ -134,14 +136,14 @@ class SegmentTraining:
         statistics = Norms(apart, int(graph.size[live].sum()))
         x = self.network.trunk(example.batch, statistics.complete)
         batch = example.batch
-        own = self.network.head.readout.sums(x, batch.pooling, batch.levels[-1], batch.configurable)
+        sums = self.network.head.readout.sums(x, batch.pooling, batch.levels[-1], batch.configurable)
         if self.variant.others == TABLE:
-            return self._add_stored(example, own, statistics.own())
+            return self._add_stored(example, sums, statistics.own())
         if self.variant.others != FRESH or not len(others):
-            return own * graph.num_segments
+            return sums * graph.num_segments
         every = [pool_moments(each, graph.size) for each in parts]
         batches = self._batches(example, self._others)
-        return own + add_segments(self.network, batches, others.tolist(), every)
+        return sums + add_segments(self.network, batches, others.tolist(), every)
 
     def _batches(self, example: SegmentExample, border: str) -> Batches:
         """Return what yields batches of single segments, one prepared ahead."""
@@ -166,9 +168,10 @@ class SegmentTraining:
         return self._sums.get(example.name, lambda: self._whole(everything))[example.configs]
 
     def _whole(self, example: SegmentExample) -> Tensor:
-        batches, size = self._batches(example, HALO), example.graph.size
+        batches = self._batches(example, HALO)
+        size = example.graph.size
         moments = segment_moments(self.network, batches, len(size))
-        every = [pool_moments(own, size) for own in moments]
+        every = [pool_moments(parts, size) for parts in moments]
         return add_segments(self.network, batches, range(len(size)), every)
 
     def _graph_table(self, example: SegmentExample) -> GraphTable:
@@ -190,23 +193,24 @@ class SegmentTraining:
         if not known.any():
             return [None] * len(norms(self.network))
         parts = torch.from_numpy(table.moments[known]).to(self.dataset.device)
-        return [pool_moments(own, example.graph.size[known]) for own in parts.unbind(1)]
+        return [pool_moments(norm, example.graph.size[known]) for norm in parts.unbind(1)]
 
-    def _add_stored(self, example: SegmentExample, own: Tensor, moments: Tensor) -> Tensor:
+    def _add_stored(self, example: SegmentExample, sums: Tensor, moments: Tensor) -> Tensor:
         """Return the sums of the live segment, ``(C, P D)``, plus the table's sums; store the former."""
-        table, live = self._graph_table(example), example.live
+        table = self._graph_table(example)
+        live = example.live
         rows = example.graph.rows(self._live, example.configs)
-        wanted = example.kept.copy()
-        wanted[live] = False
-        written = wanted[:, None] & table.written[rows]
-        stored = np.zeros(own.shape)
+        others = example.kept.copy()
+        others[live] = False
+        written = others[:, None] & table.written[rows]
+        stored = np.zeros(sums.shape)
         for state, there in zip(rows, written, strict=True):
             stored[there] += table.sums[state[there]]
-        weight = torch.from_numpy(example.graph.num_segments - written.sum(0)).to(own.device)
-        found = own.detach().cpu().numpy()
-        if np.isfinite(found).all():  # float16 may overflow; such a step is left out
-            table.write(live, rows[live], found, moments.cpu().numpy())
-        return weight[:, None] * own + torch.from_numpy(stored).to(own.device)
+        weight = torch.from_numpy(example.graph.num_segments - written.sum(0)).to(sums.device)
+        learned = sums.detach().cpu().numpy()
+        if np.isfinite(learned).all():  # float16 may overflow; such a step is left out
+            table.write(live, rows[live], learned, moments.cpu().numpy())
+        return weight[:, None] * sums + torch.from_numpy(stored).to(sums.device)
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """Return what a checkpoint stores."""
@@ -214,4 +218,4 @@ class SegmentTraining:
 
     def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self.tables = {name: GraphTable.of_state(own) for name, own in state.items()}
+        self.tables = {name: GraphTable.of_state(table) for name, table in state.items()}

@@ -69,12 +69,14 @@ def check_layers(settings: Any) -> None:
     Raises:
         SettingsError: The chosen structure or kind does not read a setting; it is named.
     """
-    ours, unit = settings.block == "attention", settings.block == "unit"
-    tile, other = settings.kind == "tile", f"with block={settings.block!r}"
+    ours = settings.block == "attention"
+    unit = settings.block == "unit"
+    tile = settings.kind == "tile"
+    other = f"with block={settings.block!r}"
     settings.require(not unit or tile or not settings.cross_config, "cross_config", f"False {other}")
     attends = settings.input_attention and settings.block != "residual"
     settings.require(not attends, "input_attention", f"False {other}")
-    wanted = "False for layout, and with block='attention'"
-    settings.require(not settings.joins_nodes or (tile and not ours), "joins_nodes", wanted)
+    late = "False for layout, and with block='attention'"
+    settings.require(not settings.joins_nodes or (tile and not ours), "joins_nodes", late)
     columns = "violation" if tile else "published"  # of the other kind
     settings.require(settings.config_inputs != columns, "config_inputs", f"for {settings.kind}")

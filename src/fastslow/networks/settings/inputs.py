@@ -82,5 +82,5 @@ def config_columns(text: str, names: Sequence[str]) -> list[int]:
         text: One of :data:`CONFIG_INPUTS`.
         names: Names of the columns.
     """
-    wanted = {"all": names, "published": PUBLISHED_COLUMNS, "violation": (VIOLATION,), "none": ()}[text]
-    return [names.index(name) for name in wanted]
+    columns = {"all": names, "published": PUBLISHED_COLUMNS, "violation": (VIOLATION,), "none": ()}[text]
+    return [names.index(name) for name in columns]

@@ -44,7 +44,8 @@ def unread_segments(settings: Any) -> Unread:
     Args:
         settings: A ``TrainSettings``; only its ``segment_training`` is read.
     """
-    name, variant = settings.segment_training, VARIANTS.get(settings.segment_training)
+    name = settings.segment_training
+    variant = VARIANTS.get(name)
     read = variant and {"segment_border": variant.others != EDGES, "head_epochs": variant.head}
     names = [field for field, used in read.items() if not used] if read else SEGMENT_FIELDS[1:]
     return dict.fromkeys(names, (f"with segment_training {name!r}", "choose another segment_training"))
@@ -56,7 +57,8 @@ def check_segments(settings: Any) -> None:
     Raises:
         SettingsError: One does not fit together with another one; it is named.
     """
-    name, variant = settings.segment_training, VARIANTS[settings.segment_training]
+    name = settings.segment_training
+    variant = VARIANTS[name]
     if variant is None:
         return
     why = f" for segment_training {name!r}"
@@ -66,7 +68,8 @@ def check_segments(settings: Any) -> None:
     settings.require(
         settings.edge_dropout == 0, "edge_dropout", f"0{why}: segments leave out edges themselves"
     )
-    stored, border = variant.others == TABLE, settings.segment_border
+    stored = variant.others == TABLE
+    border = settings.segment_border
     settings.require(
         settings.processes == 1 or not stored, "processes", f"1{why}: its table is of one process"
     )

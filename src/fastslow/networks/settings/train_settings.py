@@ -254,13 +254,14 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
             from fastslow.networks.hardware import devices  # imports torch, which takes seconds
 
             device = devices.pick_device(self.device)
-            kind, precision = device.type, str(devices.pick_precision(device)).removeprefix("torch.")
+            kind = device.type
+            precision = str(devices.pick_precision(device)).removeprefix("torch.")
         return {**super().identity(), "device_type": kind, "precision": precision}
 
     def unread(self) -> Unread:
         """Return the fields that the kind, the variant of segments or a network without blocks ignores."""
-        own = {**segment_settings.unread_segments(self), **architecture.unread_layers(self)}
-        return own | super().unread()
+        ignored = {**segment_settings.unread_segments(self), **architecture.unread_layers(self)}
+        return ignored | super().unread()
 
     def run_folders(self) -> list[str]:
         """Return the run folder of each of ``features``."""
@@ -270,10 +271,12 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         """Return the training and, as its parts, the runs; they depend on the features of all collections."""
         sources = self.sources()
         parts = tuple(
-            run_artifact("gnn", GNN_ENTRY, self, run, own, [other for other in sources if other is not own])
-            for run, own in zip(self.run_folders(), sources, strict=True)
+            run_artifact(
+                "gnn", GNN_ENTRY, self, run, source, [other for other in sources if other is not source]
+            )
+            for run, source in zip(self.run_folders(), sources, strict=True)
         )
-        inputs = {own.collection.slug: own.fingerprint for own in sources}
+        inputs = {source.collection.slug: source.fingerprint for source in sources}
         return Artifact(
             resolve(self.folder), {"model": "gnn", **self.identity()}, inputs, GNN_ENTRY, parts=parts
         )
@@ -298,5 +301,5 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
 
     def architecture(self) -> Architecture:
         """Return the settings of the layers."""
-        own = {field.name: getattr(self, field.name) for field in fields(Architecture)}
-        return Architecture(**own | {"cross_config": self.cross_config and self.kind == "layout"})
+        layers = {field.name: getattr(self, field.name) for field in fields(Architecture)}
+        return Architecture(**layers | {"cross_config": self.cross_config and self.kind == "layout"})

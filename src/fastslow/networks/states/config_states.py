@@ -27,7 +27,7 @@ class Level:
     Args:
         classes: Classes of the C configurations under each of Q sets.
         set_index: ``(N,)`` int64, set of groups that each node sees, 0 to Q - 1.
-        own: ``(S,)`` int64, the node's state one level below; None at level 0.
+        itself: ``(S,)`` int64, the node's state one level below; None at level 0.
         operands: ``(S, S_below)`` CSR, row-normalised: mean over the states of the node's operands; None at
             level 0.
         users: ``(S, S_below)`` CSR, the same over the nodes that consume its output; None at level 0.
@@ -35,7 +35,7 @@ class Level:
 
     classes: Classes
     set_index: np.ndarray
-    own: np.ndarray | None = None
+    itself: np.ndarray | None = None
     operands: sparse.csr_matrix | None = None
     users: sparse.csr_matrix | None = None
 
@@ -85,7 +85,8 @@ class Level:
             ``(C, T)`` CSR of ones, the class of each configuration under each set; and ``(T, S)`` CSR of
             ones, the states in each class: the nodes that see the same groups are summed once per class.
         """
-        ones, shape = np.ones(len(self)), (len(self.classes), len(self))
+        ones = np.ones(len(self))
+        shape = len(self.classes), len(self)
         states = sparse.csr_array((ones, (self.class_index, np.arange(len(self)))), shape=shape)
         return self.classes.picks(), states
 
@@ -112,7 +113,8 @@ class Reach:
         num_levels: int,
         whole_graph: bool = False,
     ):
-        ones, shape = np.ones(len(edge_index), np.int64), (num_nodes, num_nodes)
+        ones = np.ones(len(edge_index), np.int64)
+        shape = num_nodes, num_nodes
         self._operands = sparse.csr_matrix((ones, (edge_index[:, 0], edge_index[:, 1])), shape=shape)
         self._users = self._operands.T.tocsr()
         self.num_nodes = num_nodes
@@ -143,7 +145,8 @@ class Reach:
             hops, in either edge direction.
         """
         first, *others = self.unlinked(values)
-        levels, every = [first], np.arange(self.num_nodes)
+        levels = [first]
+        every = np.arange(self.num_nodes)
         for level in others:
             levels.append(self.link(level, levels[-1], every))
         return levels
@@ -165,9 +168,9 @@ class Reach:
             nodes: ``(n,)`` positions of the nodes; they become nodes 0 to n - 1 of the level returned.
         """
         part = Level(level.classes, level.set_index[nodes])
-        own = below.state(nodes[part.node_ids], part.config)
+        itself = below.state(nodes[part.node_ids], part.config)
         sides = (_aggregate(side[nodes], part, below) for side in (self._operands, self._users))
-        return Level(part.classes, part.set_index, own, *sides)
+        return Level(part.classes, part.set_index, itself, *sides)
 
     def part(self, nodes: np.ndarray, num_levels: int | None = None) -> "PartReach":
         """Return the nodes and links that the computation of only some nodes needs.
@@ -177,18 +180,19 @@ class Reach:
             num_levels: Layers after which they are wanted; by default all.
         """
         depth = len(self._sets) - 1 if num_levels is None else num_levels
-        wanted, links = [nodes], []
+        nodes_of = [nodes]  # of each level, the lowest first
+        links = []
         for _ in range(depth):
-            sides = [side[wanted[0]] for side in (self._operands, self._users)]
-            below = np.unique(np.concatenate([wanted[0], *(side.indices for side in sides)]))
-            shape = len(wanted[0]), len(below)
+            sides = [side[nodes_of[0]] for side in (self._operands, self._users)]
+            below = np.unique(np.concatenate([nodes_of[0], *(side.indices for side in sides)]))
+            shape = len(nodes_of[0]), len(below)
             sides = [
                 sparse.csr_matrix((s.data, np.searchsorted(below, s.indices), s.indptr), shape) for s in sides
             ]
-            links.insert(0, (np.searchsorted(below, wanted[0]), *sides))
-            wanted.insert(0, below)
-        sets = [every.take(own) for every, own in zip(self._sets, wanted, strict=False)]
-        return PartReach(wanted, sets, links)
+            links.insert(0, (np.searchsorted(below, nodes_of[0]), *sides))
+            nodes_of.insert(0, below)
+        sets = [sets.take(chosen) for sets, chosen in zip(self._sets, nodes_of, strict=False)]
+        return PartReach(nodes_of, sets, links)
 
     def parts(self, part: np.ndarray, values: np.ndarray) -> Level:
         """Return the states after the last layer of parts of the nodes, each as one node, without links.
@@ -217,9 +221,10 @@ class PartReach:
     def states(self, values: np.ndarray) -> list[Level]:
         """Return the levels for configurations ``(C, G)``, with the same states as :meth:`Reach.states`."""
         levels = [Level(self._sets[0].classes(values), self._sets[0].index)]
-        for sets, (own, *sides) in zip(self._sets[1:], self._links, strict=True):
-            level, below = Level(sets.classes(values), sets.index), levels[-1]
-            states = below.state(own[level.node_ids], level.config)
+        for sets, (position, *sides) in zip(self._sets[1:], self._links, strict=True):
+            level = Level(sets.classes(values), sets.index)
+            below = levels[-1]
+            states = below.state(position[level.node_ids], level.config)
             linked = (_aggregate(side, level, below) for side in sides)
             levels.append(Level(level.classes, level.set_index, states, *linked))
         return levels

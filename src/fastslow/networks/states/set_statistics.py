@@ -28,7 +28,8 @@ class Moments(NamedTuple):
     def merge(self, other: "Moments") -> "Moments":
         """Return the moments of both sets together (Chan, Golub and LeVeque 1979)."""
         total = self.num_configs + other.num_configs
-        share, step = other.num_configs / total, other.mean - self.mean
+        share = other.num_configs / total
+        step = other.mean - self.mean
         variance = torch.lerp(self.variance, other.variance, share) + share * (1 - share) * step.square()
         return Moments(total, self.mean + share * step, variance)
 
@@ -48,7 +49,8 @@ class SoftmaxMean(NamedTuple):
 
     def merge(self, other: "SoftmaxMean") -> "SoftmaxMean":
         """Return the denominator of both sets together (online softmax, arXiv 1805.02867)."""
-        total, top = self.num_configs + other.num_configs, torch.maximum(self.top, other.top)
+        total = self.num_configs + other.num_configs
+        top = torch.maximum(self.top, other.top)
         parts = (part.mean * (part.top - top).exp() * (part.num_configs / total) for part in (self, other))
         return SoftmaxMean(total, top, sum(parts))
 

@@ -35,9 +35,10 @@ def write_runs(artifact: Artifact, training: Any) -> None:
         artifact: The training's folder; its parts are the runs.
         training: The finished :class:`fastslow.networks.training.train.Training`.
     """
-    dataset, writes = training.dataset, distributed.rank() == 0
-    valid, of_training = {}, list(training.warnings)
-    warnings = list(of_training)
+    dataset = training.dataset
+    writes = distributed.rank() == 0
+    valid = {}
+    warnings = list(training.warnings)
     for slug, run in zip(dataset.sources, artifact.parts, strict=True):
         valid[slug], predicted = training.validation.choose_weights(slug)
         configs = training.settings.configs_together
@@ -46,10 +47,10 @@ def write_runs(artifact: Artifact, training: Any) -> None:
         if writes:
             write_tensors(run.folder / WEIGHTS, training.network.state_dict())
             write_scalers(run.folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
-            own = write_predictions(run.folder, {VALID: predicted, **stored})
+            problems = write_predictions(run.folder, {VALID: predicted, **stored})
             facts = {"epochs": training.epoch, "features": dataset.sources[slug].recipe}
-            run.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*of_training, *own])
-            warnings += [f"{slug}: {warning}" for warning in own]
+            run.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*training.warnings, *problems])
+            warnings += [f"{slug}: {warning}" for warning in problems]
     if writes:
         from fastslow.evaluation.plots import plot_training  # matplotlib, at the end of a training
 

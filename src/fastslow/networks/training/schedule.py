@@ -22,5 +22,5 @@ def scheduled(settings: TrainSettings, epoch: int, position: int, steps: int) ->
     Epochs in which the head alone learns have a schedule of their own.
     """
     last = head_epochs(settings)
-    own = last if epoch in last else range(last.start)
-    return learning_rate(settings, (epoch - own.start) * steps + position, len(own) * steps)
+    epochs = last if epoch in last else range(last.start)
+    return learning_rate(settings, (epoch - epochs.start) * steps + position, len(epochs) * steps)

@@ -91,8 +91,9 @@ class Training:
         seeds = rng.integers(2**63, size=len(names))  # for dropout
         steps = math.ceil(len(names) / settings.graphs_per_step)
         groups = np.array_split(np.arange(len(names)), steps)
-        own = np.concatenate([distributed.share(group) for group in groups])  # of several processes
-        examples, losses = prefetch(map(self.example, [drawn[n] for n in own])), []
+        share = np.concatenate([distributed.share(group) for group in groups])  # of several processes
+        examples = prefetch(map(self.example, [drawn[n] for n in share]))
+        losses = []
         for position, group in enumerate(groups):
             rate = scheduled(settings, self.epoch, position, steps)
             losses += self.step(examples, seeds[distributed.share(group)].tolist(), len(group), rate)
@@ -124,7 +125,8 @@ class Training:
 
     def draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
         """Draw the configurations of a step, as positions in the graph."""
-        total, size = self.dataset.num_configs(TRAIN, name), self.settings.configs_per_step
+        total = self.dataset.num_configs(TRAIN, name)
+        size = self.settings.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
     def example(self, drawn: tuple[str, np.ndarray, int | None]) -> Example:
@@ -145,7 +147,8 @@ class Training:
         Returns:
             The batch (or the segments) and the ``(C,)`` runtimes.
         """
-        graph, kept = self.dataset.graph(TRAIN, name), None
+        graph = self.dataset.graph(TRAIN, name)
+        kept = None
         runtime = move(torch.from_numpy(graph.graph.runtime[configs]), self.dataset.device)
         if self.segments:
             return self.segments.example(name, configs, seed), runtime
@@ -172,7 +175,8 @@ class Training:
         if load_checkpoint(self, folder, mark) and not quiet:
             print(f"{folder.name}: resumed after epoch {self.epoch}")
         options = {"total": settings.epochs, "initial": self.epoch, "desc": folder.name, "unit": "epoch"}
-        began, late = time.monotonic() - self.seconds, 0 < 3600 * settings.hours < self.seconds
+        began = time.monotonic() - self.seconds
+        late = 0 < 3600 * settings.hours < self.seconds
         with progress(**options, disable=quiet) as bar:
             while self.epoch < settings.epochs and not (late or validation.is_stale(self.epoch)):
                 loss = self.run_epoch()

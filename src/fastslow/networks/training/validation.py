@@ -32,17 +32,19 @@ class Validation:
     def __init__(self, settings: TrainSettings, dataset: GraphDataset, network: RankingNetwork):
         self.settings, self.dataset, self.network = settings, dataset, network
         self.labels = {slug: source.labels(VALID) for slug, source in dataset.sources.items()}
-        rng, size = np.random.default_rng(0), settings.valid_configs
-        self._drawn = {
-            slug: {
-                name: np.sort(rng.choice(len(label), min(size, len(label)), replace=False))
-                for name, label in labels.items()
-            }
-            for slug, labels in self.labels.items()
-        }
+        rng = np.random.default_rng(0)
+        self._drawn = {slug: self._draw(labels, rng) for slug, labels in self.labels.items()}
         self.history: list[dict] = []
         self.best: dict = {slug: {"score": -math.inf, "epoch": 0, "weights": {}} for slug in dataset.sources}
         self.recent: list[dict] = []
+
+    def _draw(self, labels: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Draw the configurations of each graph that are evaluated, as positions in ascending order."""
+        most = self.settings.valid_configs
+        return {
+            name: np.sort(rng.choice(len(label), min(most, len(label)), replace=False))
+            for name, label in labels.items()
+        }
 
     def predict(self, slug: str, only: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
         """Predict a collection's valid graphs, all configurations or the positions ``only`` of each graph.
@@ -75,7 +77,7 @@ class Validation:
         scores = {slug: score for slug, (score, _) in scored.items()}
         mean = sum(scores.values()) / len(scores)
         every = [metrics for _, metrics in scored.values()]
-        metrics = {name: sum(own[name] for own in every) / len(every) for name in every[0]}
+        metrics = {name: sum(of_one[name] for of_one in every) / len(every) for name in every[0]}
         self.history.append({"epoch": epoch, "loss": loss, "valid": mean, **scores, **metrics})
         weights = {name: value.detach().cpu().clone() for name, value in self.network.state_dict().items()}
         for slug, score in scores.items():
