@@ -27,9 +27,9 @@ from fastslow.competition.reader import read_npz
 from fastslow.networks.hardware import devices
 from fastslow.networks.model.losses import pairwise_hinge
 from fastslow.networks.predict.dataset import GraphDataset
-from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training
 from fastslow.steps.features import FeatureSettings
+from fastslow.steps.network_settings import TrainSettings
 
 TABLE = {"hours": 0.1, "needs": ("gpu",)}
 CPU = torch.device("cpu")

@@ -30,8 +30,8 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.files import digest
 from fastslow.ensemble.baselines import fit_baselines, predict_configs
 from fastslow.networks.predict.dataset import GraphDataset, predict
-from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow.presets import preset_settings
 from fastslow.workflow.steps import parse_overrides
 

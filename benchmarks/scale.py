@@ -21,14 +21,14 @@ from common.graph_files import REAL, SAMPLE, OneGraph, program_of
 from common.options import make_parser, network_settings
 from common.real_size import REAL_SIZE
 from fastslow.competition.reader import read_npz
-from fastslow.core.memory import FreedMemory
 from fastslow.features.build import build_graph
 from fastslow.features.graph import Graph
+from fastslow.networks.hardware.memory import FreedMemory
 from fastslow.networks.model.losses import pairwise_hinge
 from fastslow.networks.predict.dataset import GraphDataset, predict
-from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network
 from fastslow.steps.features import FeatureSettings
+from fastslow.steps.network_settings import TrainSettings
 
 TABLE = {"hours": 0.1, "needs": ("real",), "sample": False, "commands": (("--steps=3",),)}
 MEAN_NODES = {name.split(":")[1]: size.nodes for name, size in REAL_SIZE.items() if name != "tile:xla"}

@@ -25,9 +25,9 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.run_record import RECORD
 from fastslow.evaluation.score_tables import format_overview, pool_seeds
 from fastslow.evaluation.submission_record import read_submission_record
-from fastslow.networks.training.run_folder import WEIGHTS
 from fastslow.runs.features_folder import SCALERS, Features
 from fastslow.runs.predictions import read_predictions, read_run_manifest
+from fastslow.steps.network import WEIGHTS
 from fastslow.steps.ranker import MODEL
 from fastslow_programs.ranking.packaged import ARCHIVE
 from fastslow_programs.ranking.runs import find_members

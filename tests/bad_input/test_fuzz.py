@@ -14,9 +14,9 @@ from fastslow.core.errors import DataError, FastslowError
 from fastslow.evaluation.scores import read_solution
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.hlo.reader import read_hlo_modules
-from fastslow.networks.hardware.stored_weights import load_weights, read_checkpoint
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import read_predictions, read_run_manifest
+from fastslow.runs.tensors import load_weights, read_checkpoint
 from fastslow.steps.ranker import read_ranker
 from helpers.competition_files import npz_program
 from helpers.good_artifacts import COUNTS

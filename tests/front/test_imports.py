@@ -187,7 +187,7 @@ def test_the_default_network_and_its_training_enter_no_museum():
 import sys
 from fastslow.networks.training.train import train
 from fastslow.networks.model.network import RankingNetwork
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.steps.network_settings import TrainSettings
 RankingNetwork(4, 3, TrainSettings().architecture())
 assert not [name for name in sys.modules if name.startswith({OPTIONAL})], sys.modules
 """

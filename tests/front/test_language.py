@@ -84,7 +84,11 @@ def messages(source):
 def is_prose(text):
     """Whether a text is words for people: not a table of names, a page, or a schema."""
     few_lines = text.count("\n") < 4
-    return few_lines and bool(re.search(r"[a-z]{2,} [a-z]+ [a-z]+", text)) and bool(re.search(r"[.,:;(]|^[a-z]", text))
+    return (
+        few_lines
+        and bool(re.search(r"[a-z]{2,} [a-z]+ [a-z]+", text))
+        and bool(re.search(r"[.,:;(]|^[a-z]", text))
+    )
 
 
 def sentences(text):

@@ -15,12 +15,12 @@ from fastslow.competition.submission_csv import (
 from fastslow.core.errors import DataError
 from fastslow.features.build import build_graph
 from fastslow.networks.model.graph_batch import PreparedGraph
-from fastslow.networks.predict.dataset import GraphDataset
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import make_network, train
+from fastslow.networks.training.train import make_network
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import check_predictions, read_predictions
 from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.network import read_graphs, train
+from fastslow.steps.network_settings import TrainSettings
 from helpers.cases import cases
 from helpers.competition_files import REAL, needs_real, npz_program, write_submission
 
@@ -118,7 +118,7 @@ def test_networks_learn_from_the_labelled_and_rank_the_test_files_of_every_colle
 
 def predictions_of_tests(run, weights):
     """Predictions of the test files of all collections of a training's kind, by ID."""
-    found, inputs = {}, GraphDataset(run)
+    found, inputs = {}, read_graphs(run)
     network = make_network(run, inputs).eval()
     network.load_state_dict(torch.load(weights, weights_only=True))
     for program in PROGRAMS:

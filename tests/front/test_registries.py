@@ -22,7 +22,7 @@ from fastslow.evaluation.scores import score_table
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.runs.features_folder import Features
 from fastslow.features.train_graphs import trainable
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.networks.training.train import train
 from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.steps.ranker import train_ranker

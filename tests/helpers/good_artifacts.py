@@ -12,13 +12,12 @@ from fastslow.competition.catalog import PREDICTED_SPLITS
 from fastslow.core.artifacts import CHECKSUM, MANIFEST, write_manifest
 from fastslow.core.files import file_digest
 from fastslow.evaluation.submission_record import write_record
-from fastslow.networks.predict.dataset import GraphDataset
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.run_folder import save_checkpoint
-from fastslow.networks.training.train import Training, train
+from fastslow.networks.training.train import Training
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import write_run
 from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.network import read_graphs, save_checkpoint, train
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker import train_ranker
 from fastslow.steps.ranker_settings import RankerSettings
 from helpers.competition_files import layout_arrays, tile_arrays, write_data_root, write_npz, write_submission
@@ -63,7 +62,7 @@ def good(tmp_path_factory) -> Good:
     write_run(root / "run", features, ranks, model="mine", seed=0)
     settings = network_config(root)
     train(settings)
-    training = Training(settings, GraphDataset(settings))
+    training = Training(settings, read_graphs(settings))
     training.validation.evaluate(1, training.run_epoch())
     save_checkpoint(training, root, "mark")
     small = {"num_iterations": 5, "objective": "regression", "train_on": "collection"}
@@ -75,7 +74,7 @@ def good(tmp_path_factory) -> Good:
     rows = [f"{row_id},{place},{100 + place}" for row_id, n in COUNTS.items() for place in range(n)]
     (root / "solution.csv").write_text("\n".join(["ID,config_index,runtime", *rows]) + "\n")
     (root / "program.pb").write_bytes(_program())
-    return Good(root, Training(settings, GraphDataset(settings)))
+    return Good(root, Training(settings, read_graphs(settings)))
 
 
 def score_row() -> dict:

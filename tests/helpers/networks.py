@@ -9,10 +9,11 @@ import torch
 
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.settings.architecture import Architecture
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import Training, train
+from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import Validation
 from fastslow.runs.predictions import read_predictions
+from fastslow.steps.network import train
+from fastslow.steps.network_settings import TrainSettings
 from helpers.random_graphs import NUM_LAYOUTS, make_graph
 
 

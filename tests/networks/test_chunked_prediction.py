@@ -15,7 +15,7 @@ from fastslow.networks.predict import dataset as module
 from fastslow.networks.predict.chunked_prediction import predict_chunks
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.predict.node_blocks import computes_by_nodes, predict_by_nodes
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.steps.network_settings import TrainSettings
 from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures

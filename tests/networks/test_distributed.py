@@ -20,9 +20,9 @@ import torch
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import SettingsError
 from fastslow.networks.hardware import distributed
-from fastslow.networks.predict.dataset import GraphDataset
-from fastslow.networks.training.train import Training, train
+from fastslow.networks.training.train import Training
 from fastslow.runs.predictions import read_predictions
+from fastslow.steps.network import read_graphs, train
 from helpers.networks import into, small_training, weights_of
 
 EPOCHS = 12  # a process must be killed between the first checkpoint and the end
@@ -50,7 +50,7 @@ def close(ours, theirs, tolerance=1e-4):
 
 def epoch(settings):
     """Train an epoch; return the loss, the gradients of the last step and the weights."""
-    training = Training(settings, GraphDataset(settings))
+    training = Training(settings, read_graphs(settings))
     loss = training.run_epoch()
     named = [*training.network.named_parameters()]
     gradients = {name: p.grad.clone() for name, p in named if p.grad is not None}

@@ -8,11 +8,11 @@ import torch
 
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import FastslowError
-from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training import train as train_module
 from fastslow.networks.training.divergence import Diverged, check_loss, check_outputs
-from fastslow.networks.training.train import Training, train
+from fastslow.networks.training.train import Training
 from fastslow.runs.predictions import check_predictions, read_predictions
+from fastslow.steps.network import read_graphs, train
 from helpers.cases import cases
 from helpers.networks import lines_of, small_training, weights_of
 
@@ -60,7 +60,7 @@ def test_it_stops_says_so_and_keeps_the_last_good_weights(
 
 def test_the_weights_kept_are_those_of_a_run_that_ended_there(settings, tmp_path, monkeypatch):
     """Same schedule, stopped by hand after the second epoch."""
-    training = Training(settings, GraphDataset(settings))
+    training = Training(settings, read_graphs(settings))
     for _ in range(2):
         loss = training.run_epoch()
     training.validation.evaluate(2, loss)
@@ -84,7 +84,7 @@ def test_without_an_evaluation_before_there_is_nothing_to_keep(settings, tmp_pat
 
 def test_predictions_that_overflow_with_finite_weights(settings, monkeypatch):
     """The evaluation of epoch 4 overflows: the weights of epoch 2 count, averaged or not."""
-    training = Training(settings, GraphDataset(settings))
+    training = Training(settings, read_graphs(settings))
     validation, right = training.validation, train_module.Validation.score
 
     def overflow(self, slug):
@@ -101,10 +101,10 @@ def test_predictions_that_overflow_with_finite_weights(settings, monkeypatch):
 
 def test_a_resumed_run_remembers_the_first_loss(settings, monkeypatch):
     poison(monkeypatch, 5, 1000.0)
-    training = Training(settings, GraphDataset(settings))
+    training = Training(settings, read_graphs(settings))
     folder = settings.artifact().folder
     training.run(folder, "mark")
-    again = Training(settings, GraphDataset(settings))
+    again = Training(settings, read_graphs(settings))
     again.run(folder, "mark")  # from the checkpoint of epoch 4
     assert again.warnings == training.warnings and again.first_loss == training.first_loss
 

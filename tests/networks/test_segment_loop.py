@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.segment_settings import VARIANTS
-from fastslow.networks.training.train import Training, train
+from fastslow.networks.training.train import Training
+from fastslow.steps.network import read_graphs, train
 from helpers.networks import into, same_run, small_training, train_until
 
 
@@ -61,7 +61,7 @@ def test_every_variant_trains(settings, name):
 
 
 def make_training(settings):
-    return Training(settings, GraphDataset(settings))
+    return Training(settings, read_graphs(settings))
 
 
 def test_a_segmented_training_learns_as_the_whole_graph_does(settings):

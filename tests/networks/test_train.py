@@ -5,23 +5,24 @@ import pytest
 import torch
 
 import fastslow.networks.hardware.devices
-import fastslow.networks.training.run_folder
 import fastslow.networks.training.train
 import fastslow.networks.training.validation
+import fastslow.steps.network
 from fastslow.competition.catalog import get_collection
 from fastslow.competition.metrics import ranking_tau
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import PROJECT
 from fastslow.networks.model.losses import Loss
-from fastslow.networks.predict.dataset import GraphDataset, predict
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.predict.dataset import predict
 from fastslow.networks.training.schedule import learning_rate
-from fastslow.networks.training.train import Training, make_network, train
+from fastslow.networks.training.train import Training, make_network
 from fastslow.networks.training.validation import Validation
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import check_predictions, read_predictions
 from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.network import read_graphs, train
+from fastslow.steps.network_settings import TrainSettings
 from helpers.competition_files import build_sample
 from helpers.networks import (
     Interrupted,
@@ -110,7 +111,7 @@ def toy_settings(toy, folder, **changes):
 
 
 def make_training(settings):
-    return Training(settings, GraphDataset(settings))
+    return Training(settings, read_graphs(settings))
 
 
 def forbid_training(monkeypatch):
@@ -126,7 +127,7 @@ def precision(request, monkeypatch):
     monkeypatch.setattr(
         fastslow.networks.hardware.devices, "pick_precision", lambda device: PRECISIONS[request.param]
     )
-    monkeypatch.setattr(fastslow.networks.settings.train_settings, "_DRIVERS", ("/",))  # ask torch
+    monkeypatch.setattr(fastslow.steps.network_settings, "_DRIVERS", ("/",))  # ask torch
     return request.param
 
 
@@ -139,7 +140,7 @@ def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path, precisio
     assert [row["epoch"] for row in history] == [10, 20, 30, 40, 50, 60]
     assert history[-1]["loss"] < history[0]["loss"]
 
-    dataset = GraphDataset(settings)
+    dataset = read_graphs(settings)
     network = make_network(settings, dataset)
     network.load_state_dict(weights_of(tmp_path))
     scores = predict(network, dataset, LAYOUT.slug, "train", settings.configs_together)
@@ -328,7 +329,7 @@ def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch,
         sizes.append((split, *{len(score) for score in scores.values()}))
         return scores
 
-    for module in (fastslow.networks.training.run_folder, fastslow.networks.training.validation):
+    for module in (fastslow.steps.network, fastslow.networks.training.validation):
         monkeypatch.setattr(module, "predict", record)
     manifest = train(settings.replace(epochs=2, evaluate_every=1, average_last=1, valid_configs=10))
     assert sizes[:2] == [("valid", 10)] * 2
@@ -352,7 +353,7 @@ def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
 
 def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path, monkeypatch):
     settings = tile_settings(kernels)
-    dataset = GraphDataset(settings)
+    dataset = read_graphs(settings)
     network = make_network(settings, dataset)
     embedded = []
     monkeypatch.setattr(

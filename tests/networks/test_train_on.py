@@ -12,11 +12,12 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
 from fastslow.networks.predict.dataset import GraphDataset
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import Training, train
+from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import Validation
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import check_predictions, read_predictions
+from fastslow.steps.network import read_graphs, train
+from fastslow.steps.network_settings import TrainSettings
 from helpers.competition_files import build_sample
 
 OWN, OTHER, FOREIGN = (
@@ -91,7 +92,7 @@ def test_every_collection_gets_a_run_that_is_best_on_its_valid(folder, tmp_path,
 def test_training_stops_when_no_collection_gets_better(folder, tmp_path, monkeypatch):
     script_valid(monkeypatch, {OWN: [0.1, 0.2, 0.1, 0.1, 0.1], FOREIGN: [0.1, 0.1, 0.2, 0.1, 0.1]})
     settings = settings_of(folder, OWN, FOREIGN).replace(epochs=9, patience=2, evaluate_every=1)
-    training = Training(settings, GraphDataset(settings))
+    training = Training(settings, read_graphs(settings))
     training.run(tmp_path, "mark")
     assert training.epoch == 5
     best = {slug: best["epoch"] for slug, best in training.validation.best.items()}
@@ -127,7 +128,7 @@ def test_a_graph_that_is_valid_in_one_collection_is_trained_on_in_none(folder, t
     source = OTHER.folder(PROJECT / "data" / "sample", "valid") / f"{held_out}.npz"
     build_sample(tmp_path, OTHER, train=[source])
     assert held_out in features_of(tmp_path, OTHER).names("train")
-    names = GraphDataset(settings_of(tmp_path, OWN, OTHER)).trainable()
+    names = read_graphs(settings_of(tmp_path, OWN, OTHER)).trainable()
     assert not any(name.endswith(f"/{held_out}") for name in names)
     assert any(name.startswith(OTHER.slug) for name in names)
 

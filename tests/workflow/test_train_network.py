@@ -6,8 +6,8 @@ import torch
 from fastslow import cli
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.settings import resolve
-from fastslow.networks.training.train import train
 from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.network import train
 from fastslow.workflow.run_settings import make_plan
 from fastslow.workflow.train_network import NetworkRunSettings
 from helpers.competition_files import write_data_root

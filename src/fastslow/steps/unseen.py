@@ -34,7 +34,7 @@ class UnseenGraphs(GraphSet):
 
 
 def read_recipe(folder: Path) -> dict:
-    """Return how the features of a run, or of a features folder, are built: the keys ``features_folder.RECIPE``.
+    """Return how the features of a run, or of a folder, are built: the keys ``features_folder.RECIPE``.
 
     Raises:
         DataError: The folder is not finished, or belongs to a run that does not keep them.

@@ -12,9 +12,9 @@ from typing import ClassVar, Literal
 from fastslow.competition.catalog import COLLECTIONS, TRAIN_ON
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Settings
-from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.workflow.published_presets import PUBLISHED
 

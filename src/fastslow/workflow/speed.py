@@ -12,8 +12,8 @@ from fastslow.competition.catalog import PREDICTED_SPLITS, TEST, TRAIN, VALID
 from fastslow.core.errors import SettingsError
 from fastslow.core.isolated import Workers
 from fastslow.core.progress import progress
-from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.runs.features_folder import Features
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.workflow.steps import Step
 

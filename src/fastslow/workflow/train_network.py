@@ -3,8 +3,8 @@
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Unread
 from fastslow.networks.hardware.distributed import is_first
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import train
+from fastslow.steps.network import train
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow.run_settings import RunSettings, resume
 
 

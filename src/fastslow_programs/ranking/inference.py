@@ -25,10 +25,10 @@ from fastslow.core.errors import DataError
 from fastslow.ensemble.weights import combine, equal_weights
 from fastslow.features.graph import Graph
 from fastslow.features.scaling import Scaler, expand_node_features, read_scaler
-from fastslow.networks.training.trained import TrainedNetwork
 from fastslow.runs.features_folder import SCALERS, Features
 from fastslow.runs.predictions import Predictor, read_run_manifest
 from fastslow.steps.ranker import read_ranker
+from fastslow.steps.trained_network import TrainedNetwork
 from fastslow_programs.ranking.runs import find_members
 
 _AGAIN = "Train this model again"
