@@ -26,9 +26,9 @@ from common.options import make_parser
 from fastslow.competition.reader import read_npz
 from fastslow.networks.hardware import devices
 from fastslow.networks.model.losses import pairwise_hinge
-from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training
 from fastslow.steps.features import FeatureSettings
+from fastslow.steps.network import graphs_of
 from fastslow.steps.network_settings import TrainSettings
 
 TABLE = {"hours": 0.1, "needs": ("gpu",)}
@@ -48,7 +48,7 @@ def training(path: Path, device: torch.device, **given) -> Training:
     runtime = 1.0 + np.random.default_rng(0).permutation(graph.num_configs)
     features = OneGraph(program, replace(graph, runtime=runtime))
     settings = TrainSettings(**{"dropout": 0.0, "epochs": STEPS, **given}, device=str(device))
-    return Training(settings, GraphDataset(settings, [features]))
+    return Training(settings, graphs_of(settings, [features]))
 
 
 @contextmanager

@@ -25,9 +25,10 @@ from fastslow.features.build import build_graph
 from fastslow.features.graph import Graph
 from fastslow.networks.hardware.memory import FreedMemory
 from fastslow.networks.model.losses import pairwise_hinge
-from fastslow.networks.predict.dataset import GraphDataset, predict
+from fastslow.networks.predict.dataset import predict
 from fastslow.networks.training.train import make_network
 from fastslow.steps.features import FeatureSettings
+from fastslow.steps.network import graphs_of
 from fastslow.steps.network_settings import TrainSettings
 
 TABLE = {"hours": 0.1, "needs": ("real",), "sample": False, "commands": (("--steps=3",),)}
@@ -51,7 +52,7 @@ class Steps:
         program = program_of(path)
         self.settings = TrainSettings(**network_settings("kaggle", {}, slug)[0], device="cpu")
         source = OneGraph(program, graph, split="test")
-        self.dataset = GraphDataset(self.settings, [source])
+        self.dataset = graphs_of(self.settings, [source])
         self.network = make_network(self.settings, self.dataset)
         self.slug, self.name, self.configs = program.collection.slug, program.name, graph.num_configs
         self._optimizer, self._freed = torch.optim.AdamW(self.network.parameters()), FreedMemory()

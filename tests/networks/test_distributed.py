@@ -22,7 +22,9 @@ from fastslow.core.errors import SettingsError
 from fastslow.networks.hardware import distributed
 from fastslow.networks.training.train import Training
 from fastslow.runs.predictions import read_predictions
+from fastslow.steps import network_processes
 from fastslow.steps.network import read_graphs, train
+from fastslow.steps.network_processes import RankError, joined, run_as_rank
 from helpers.networks import into, small_training, weights_of
 
 EPOCHS = 12  # a process must be killed between the first checkpoint and the end
@@ -75,7 +77,7 @@ def in_two_processes(function, *arguments):
 
 
 def epoch_of_rank(settings, folder):
-    with distributed.joined(settings):
+    with joined(settings):
         torch.save(epoch(settings), folder / f"{distributed.rank()}.pt")
 
 
@@ -97,7 +99,7 @@ def interrupt(settings):
     def run():
         try:
             train(settings)
-        except distributed.RankError as error:
+        except RankError as error:
             raised.append(error)
 
     thread = threading.Thread(target=run)
@@ -139,9 +141,11 @@ def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path, 
     lost = settings.replace(processes=2, features=[str(tmp_path / "nowhere")])
     monkeypatch.setattr(sys, "argv", ["rank", json.dumps(lost.replace(processes=1).asdict())])
     with pytest.raises(SystemExit):
-        distributed.run_as_rank(train)
-    monkeypatch.setattr(distributed, "_LAUNCHER", f"print({capfd.readouterr().out!r}); raise SystemExit(1)")
-    with pytest.raises(distributed.RankError, match="^[^:]*nowhere: no such folder.*Make it with"):
+        run_as_rank(train)
+    monkeypatch.setattr(
+        network_processes, "_LAUNCHER", f"print({capfd.readouterr().out!r}); raise SystemExit(1)"
+    )
+    with pytest.raises(RankError, match="^[^:]*nowhere: no such folder.*Make it with"):
         train(lost)
 
 

@@ -12,7 +12,7 @@ from fastslow.networks.training import train as train_module
 from fastslow.networks.training.divergence import Diverged, check_loss, check_outputs
 from fastslow.networks.training.train import Training
 from fastslow.runs.predictions import check_predictions, read_predictions
-from fastslow.steps.network import read_graphs, train
+from fastslow.steps.network import read_graphs, run, train
 from helpers.cases import cases
 from helpers.networks import lines_of, small_training, weights_of
 
@@ -93,7 +93,7 @@ def test_predictions_that_overflow_with_finite_weights(settings, monkeypatch):
         return right(self, slug)
 
     monkeypatch.setattr(train_module.Validation, "score", overflow)
-    training.run(settings.artifact().folder, "mark")
+    training.run()
     assert training.epoch == 4 and [row["epoch"] for row in validation.history] == [2]
     assert "predictions of valid graph v are not finite" in training.warnings[0]
     assert validation.choose_weights("layout-xla-random")[0]["weights"].endswith(("epoch 2", "1 evaluations"))
@@ -102,10 +102,9 @@ def test_predictions_that_overflow_with_finite_weights(settings, monkeypatch):
 def test_a_resumed_run_remembers_the_first_loss(settings, monkeypatch):
     poison(monkeypatch, 5, 1000.0)
     training = Training(settings, read_graphs(settings))
-    folder = settings.artifact().folder
-    training.run(folder, "mark")
+    run(training, settings.artifact())
     again = Training(settings, read_graphs(settings))
-    again.run(folder, "mark")  # from the checkpoint of epoch 4
+    run(again, settings.artifact())  # from the checkpoint of epoch 4
     assert again.warnings == training.warnings and again.first_loss == training.first_loss
 
 

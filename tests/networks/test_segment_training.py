@@ -31,7 +31,7 @@ class OneGraph:
     """A dataset of one graph in train."""
 
     def __init__(self, graph, num_layers):
-        self.device, self.num_layers = torch.device("cpu"), num_layers
+        self.device, self.num_layers, self.memory = torch.device("cpu"), num_layers, 1 << 30
         self.prepared = PreparedGraph(graph, *make_scalers(graph))
 
     def graph(self, split, name):

@@ -21,7 +21,7 @@ from fastslow.networks.training.validation import Validation
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import check_predictions, read_predictions
 from fastslow.steps.features import FeatureSettings, build_features
-from fastslow.steps.network import read_graphs, train
+from fastslow.steps.network import read_graphs, run, train
 from fastslow.steps.network_settings import TrainSettings
 from helpers.competition_files import build_sample
 from helpers.networks import (
@@ -275,7 +275,7 @@ def test_a_training_stops_when_its_hours_are_over_and_goes_on_no_longer(settings
     checkpointed = settings.replace(epochs=3, evaluate_every=1)
     train_until(checkpointed, "run_epoch", 2)
     training = make_training(checkpointed.replace(hours=1e-9))
-    training.run(checkpointed.artifact().folder, checkpointed.artifact().fingerprint)
+    run(training, checkpointed.artifact(), hours=1e-9)
     assert training.epoch == 2 and training.seconds > 0, "the time before the interruption counts"
 
 
@@ -329,7 +329,7 @@ def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch,
         sizes.append((split, *{len(score) for score in scores.values()}))
         return scores
 
-    for module in (fastslow.steps.network, fastslow.networks.training.validation):
+    for module in (fastslow.networks.training.train, fastslow.networks.training.validation):
         monkeypatch.setattr(module, "predict", record)
     manifest = train(settings.replace(epochs=2, evaluate_every=1, average_last=1, valid_configs=10))
     assert sizes[:2] == [("valid", 10)] * 2

@@ -11,12 +11,11 @@ from fastslow.competition.catalog import get_collection
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
-from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import Validation
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import check_predictions, read_predictions
-from fastslow.steps.network import read_graphs, train
+from fastslow.steps.network import graphs_of, read_graphs, train
 from fastslow.steps.network_settings import TrainSettings
 from helpers.competition_files import build_sample
 
@@ -93,7 +92,7 @@ def test_training_stops_when_no_collection_gets_better(folder, tmp_path, monkeyp
     script_valid(monkeypatch, {OWN: [0.1, 0.2, 0.1, 0.1, 0.1], FOREIGN: [0.1, 0.1, 0.2, 0.1, 0.1]})
     settings = settings_of(folder, OWN, FOREIGN).replace(epochs=9, patience=2, evaluate_every=1)
     training = Training(settings, read_graphs(settings))
-    training.run(tmp_path, "mark")
+    training.run()
     assert training.epoch == 5
     best = {slug: best["epoch"] for slug, best in training.validation.best.items()}
     assert best == {OWN.slug: 2, FOREIGN.slug: 3}
@@ -160,4 +159,4 @@ def test_wrong_features_are_refused_by_name(folder, tmp_path):
     other = features_of(folder, OTHER)
     other.manifest["config_columns"] = other.manifest["config_columns"][::-1]
     with pytest.raises(DataError, match=f"{OTHER.slug}.*columns"):
-        GraphDataset(settings_of(folder, OWN, OTHER), [features_of(tmp_path, OWN), other])
+        graphs_of(settings_of(folder, OWN, OTHER), [features_of(tmp_path, OWN), other])

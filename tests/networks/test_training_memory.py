@@ -17,7 +17,7 @@ SCRIPT = """
 import gc, json, sys
 gc.set_threshold(700, 10, 10)  # Python's own, which the tests' sitecustomize changes
 import torch
-from fastslow.core import memory
+from fastslow.networks.hardware import memory
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.networks.training.train import Training
 from fastslow.networks.predict.dataset import GraphDataset

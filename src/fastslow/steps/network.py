@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +13,8 @@ from fastslow.core.files import atomic_path
 from fastslow.core.memory import step_memory
 from fastslow.core.progress import progress
 from fastslow.evaluation.training_files import METRICS
-from fastslow.features.scaling import write_scalers
+from fastslow.features.graph_set import GraphSet
+from fastslow.features.scaling import Scaler, write_scalers
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.out_of_memory import explain_memory
 from fastslow.networks.predict.dataset import GraphDataset
@@ -66,9 +67,17 @@ def train(settings: TrainSettings, on_metrics: Callable[[dict], None] | None = N
             return distributed.from_first(lambda: read_manifest(artifact.folder))
 
 
+def graphs_of(
+    settings: TrainSettings, sources: Sequence[GraphSet], scalers: tuple[Scaler, Scaler] | None = None
+) -> GraphDataset:
+    """Return graphs as a network of these settings reads them on this machine."""
+    machine = {"device": settings.device, "configs_together": settings.configs_together}
+    return GraphDataset(settings, sources, scalers, **machine, memory=step_memory())
+
+
 def read_graphs(settings: TrainSettings) -> GraphDataset:
     """Return the graphs of the features folders that the settings name, as a network reads them."""
-    return GraphDataset(settings, settings.sources(), memory=step_memory())
+    return graphs_of(settings, settings.sources())
 
 
 def run(

@@ -6,14 +6,13 @@ import numpy as np
 
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.memory import step_memory
 from fastslow.features.graph_set import GraphSet
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, read_scaler
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.training.train import make_network
 from fastslow.runs.features_folder import SCALERS
 from fastslow.runs.tensors import load_weights
-from fastslow.steps.network import WEIGHTS
+from fastslow.steps.network import WEIGHTS, graphs_of
 from fastslow.steps.network_settings import TrainSettings
 
 _AGAIN = "Train this model again"
@@ -46,7 +45,7 @@ class TrainedNetwork:
 
     def dataset(self, *sources: GraphSet) -> GraphDataset:
         """Return graphs as the network reads them, scaled as those that it learned from."""
-        return GraphDataset(self.settings, sources, self._scalers, step_memory())
+        return graphs_of(self.settings, sources, self._scalers)
 
     def __call__(self, features: GraphSet, split: str) -> dict[str, np.ndarray]:
         """Predict the graphs of a split, ``(C_file,)`` float64 each, lower = predicted faster."""

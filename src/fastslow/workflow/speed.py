@@ -90,13 +90,14 @@ def _speed(settings: TrainSettings | RankerSettings) -> Speed:
 
 
 def _network_speed(settings: TrainSettings) -> Speed:
-    from fastslow.networks.predict.dataset import GraphDataset, predict  # torch
+    from fastslow.networks.predict.dataset import predict
     from fastslow.networks.training.train import Training
+    from fastslow.steps.network import graphs_of
 
     settings = settings.replace(processes=1)
     whole = settings.sources()
     parts = [source.sample(**_SAMPLED) for source in whole]
-    training, lap = Training(settings, GraphDataset(settings, parts)), _Laps()
+    training, lap = Training(settings, graphs_of(settings, parts)), _Laps()
     training.run_epoch()
     first = lap()
     training.run_epoch()

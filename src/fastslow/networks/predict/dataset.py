@@ -23,6 +23,8 @@ from fastslow.networks.predict.node_blocks import computes_by_nodes, predict_by_
 from fastslow.networks.settings.inputs import config_columns, input_columns, require_inputs
 from fastslow.networks.settings.options import NetworkOptions
 
+CONFIGS_TOGETHER = 2000
+"""Maximum number of configurations of a batch at inference where nothing else is said."""
 MEMORY = 2 << 30
 """Bytes that graphs and predictions may hold where nothing else is said."""
 _PAIRS = 1 << 20  # (node, configuration) pairs of a graph from which node by node is faster than one batch
@@ -37,6 +39,8 @@ class GraphDataset:
         options: Options of the network.
         sources: The graphs of each collection; none where a finished network is applied without graphs.
         scalers: Scalers of nodes and of configurations; by default the sources' scalers, pooled.
+        device: ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``.
+        configs_together: Maximum number of configurations of a batch at inference, see :func:`predict`.
         memory: Bytes that all graphs which are kept, and a prediction, may hold.
 
     Raises:
@@ -49,13 +53,16 @@ class GraphDataset:
         options: NetworkOptions,
         sources: Sequence[GraphSet],
         scalers: tuple[Scaler, Scaler] | None = None,
+        device: str = "auto",
+        configs_together: int = CONFIGS_TOGETHER,
         memory: int = MEMORY,
     ):
+        self.configs_together = configs_together
         self.memory = memory
         architecture = options.architecture()
         self.sources = {source.collection.slug: source for source in sources}
         self.num_levels = architecture.num_levels
-        self.device = own_device(pick_device(options.device))
+        self.device = own_device(pick_device(device))
         self._graph_options = {
             "pair_edges": options.pair_edges and options.kind == "layout",
             "whole_graph": architecture.whole_graph,

@@ -133,10 +133,6 @@ class NetworkOptions(SegmentOptions, LoopOptions, ArchitectureOptions):
     kind: Literal["layout", "tile"] = "layout"
     """Kind of the collections to train on. The graph of a ``tile`` kernel is the same for all configurations
     and is embedded once; what its configurations differ in joins in the head."""
-    device: str = "auto"
-    """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``."""
-    configs_together: int = 2000
-    """Maximum number of configurations of a batch at inference."""
 
     def architecture(self) -> Architecture:
         """Return the options of the layers."""

@@ -215,7 +215,7 @@ class Training:
             Diverged: There are no weights whose predictions are finite.
         """
         score, predictions = self.validation.choose_weights(slug)
-        together = self.options.configs_together
+        together = self.dataset.configs_together
         others = [split for split in PREDICTED_SPLITS if split != VALID]
         rest = {split: predict(self.network, self.dataset, slug, split, together) for split in others}
         return score, {VALID: predictions, **rest}

@@ -55,7 +55,7 @@ class Validation:
         Raises:
             Diverged: A prediction is not finite.
         """
-        predictions = predict(self.network, self.dataset, slug, VALID, self.options.configs_together, only)
+        predictions = predict(self.network, self.dataset, slug, VALID, self.dataset.configs_together, only)
         check_outputs(predictions)
         return predictions
 
