@@ -8,7 +8,7 @@ from fastslow.core import source
 from fastslow.core.source import source_digests
 from helpers.cases import cases
 
-TRAIN = "fastslow.steps.network:train"
+TRAIN = "fastslow.steps.network:train_gnn"
 FEATURES = "fastslow.steps.features:build_features"
 STEPS = (
     TRAIN,

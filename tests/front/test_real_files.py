@@ -19,7 +19,7 @@ from fastslow.networks.training.train import make_network
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import check_predictions, read_predictions
 from fastslow.steps.features import FeatureSettings, build_features
-from fastslow.steps.network import read_graphs, train
+from fastslow.steps.network import read_graphs, train_gnn
 from fastslow.steps.network_settings import TrainSettings
 from helpers.cases import cases
 from helpers.competition_files import REAL, needs_real, npz_program, write_submission
@@ -94,7 +94,7 @@ def test_networks_learn_from_the_labelled_and_rank_the_test_files_of_every_colle
         where = {"runs": [str(tmp_path / "runs" / name)], "folder": str(tmp_path / "training" / name)}
         small = {"epochs": 1, "hidden_channels": 16, "configs_per_step": 32, "evaluate_every": 1}
         run = TrainSettings(kind=collection.kind, features=[settings.folder], device="cpu", **where, **small)
-        assert -1 <= train(run)["valid"]["mean"] <= 2
+        assert -1 <= train_gnn(run)["valid"]["mean"] <= 2
         scores, features = read_predictions(tmp_path / "runs" / name), Features(settings.folder)
         check_predictions(tmp_path / "runs" / name, scores, features)
         tests = {p.name: p.path for p in PROGRAMS if (p.collection, p.split) == (collection, "test")}

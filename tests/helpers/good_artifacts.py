@@ -16,7 +16,7 @@ from fastslow.networks.training.train import Training
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import write_run
 from fastslow.steps.features import FeatureSettings, build_features
-from fastslow.steps.network import read_graphs, save_checkpoint, train
+from fastslow.steps.network import read_graphs, save_checkpoint, train_gnn
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker import train_ranker
 from fastslow.steps.ranker_settings import RankerSettings
@@ -61,7 +61,7 @@ def good(tmp_path_factory) -> Good:
     ranks = {s: {n: np.arange(c) for n, c in features.num_configs(s).items()} for s in PREDICTED_SPLITS}
     write_run(root / "run", features, ranks, model="mine", seed=0)
     settings = network_config(root)
-    train(settings)
+    train_gnn(settings)
     training = Training(settings, read_graphs(settings))
     training.validation.evaluate(1, training.run_epoch())
     save_checkpoint(training, root, "mark")

@@ -12,7 +12,7 @@ from fastslow.networks.settings.architecture import Architecture
 from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import Validation
 from fastslow.runs.predictions import read_predictions
-from fastslow.steps.network import train
+from fastslow.steps.network import train_gnn
 from fastslow.steps.network_settings import TrainSettings
 from helpers.random_graphs import NUM_LAYOUTS, make_graph
 
@@ -95,7 +95,7 @@ def train_until(settings, name, calls):
     """Train until :func:`interrupt` ends it."""
     with pytest.MonkeyPatch.context() as monkeypatch, pytest.raises(Interrupted):
         interrupt(monkeypatch, name, calls)
-        train(settings)
+        train_gnn(settings)
 
 
 def all_configs(graph):

@@ -23,7 +23,7 @@ from fastslow.networks.hardware import distributed
 from fastslow.networks.training.train import Training
 from fastslow.runs.predictions import read_predictions
 from fastslow.steps import network_processes
-from fastslow.steps.network import read_graphs, train
+from fastslow.steps.network import read_graphs, train_gnn
 from fastslow.steps.network_processes import RankError, joined, run_as_rank
 from helpers.networks import into, small_training, weights_of
 
@@ -98,7 +98,7 @@ def interrupt(settings):
 
     def run():
         try:
-            train(settings)
+            train_gnn(settings)
         except RankError as error:
             raised.append(error)
 
@@ -117,12 +117,12 @@ def interrupt(settings):
 
 
 def test_after_a_process_died_the_command_resumes_to_the_result_of_one_process(settings, tmp_path, capfd):
-    one, folder = train(into(settings, tmp_path)), tmp_path / "two"
+    one, folder = train_gnn(into(settings, tmp_path)), tmp_path / "two"
     settings = into(settings, folder, processes=2)
     (error,) = interrupt(settings)
     assert "a process of the training ended; run the same command to resume" in str(error)
     assert not (folder / "training" / "manifest.json").exists()
-    in_two_processes(train, settings)
+    in_two_processes(train_gnn, settings)
     manifest = read_manifest(folder / "training")
     assert "training: resumed after epoch " in capfd.readouterr().out
     assert manifest["fingerprint"] == one["fingerprint"]
@@ -141,12 +141,12 @@ def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path, 
     lost = settings.replace(processes=2, features=[str(tmp_path / "nowhere")])
     monkeypatch.setattr(sys, "argv", ["rank", json.dumps(lost.replace(processes=1).asdict())])
     with pytest.raises(SystemExit):
-        run_as_rank(train)
+        run_as_rank(train_gnn)
     monkeypatch.setattr(
         network_processes, "_LAUNCHER", f"print({capfd.readouterr().out!r}); raise SystemExit(1)"
     )
     with pytest.raises(RankError, match="^[^:]*nowhere: no such folder.*Make it with"):
-        train(lost)
+        train_gnn(lost)
 
 
 def test_a_process_takes_a_gpu_of_its_own(monkeypatch):

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from fastslow.competition.catalog import VALID
+from fastslow.features.graph_set import Predictions
 from fastslow.features.scaling import unit_ranks
-
-Predictions = dict[str, dict[str, np.ndarray]]
-"""Predictions ``(C,)`` of a model by split and graph, lower = predicted faster."""
 
 
 def min_max(prediction: np.ndarray) -> np.ndarray:

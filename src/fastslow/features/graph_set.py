@@ -9,6 +9,9 @@ from fastslow.core.errors import DataError
 from fastslow.features.graph import Graph, expand_nodes
 from fastslow.features.scaling import NODE_BLOCKS, Scaler, ScalerFit
 
+Predictions = dict[str, dict[str, np.ndarray]]
+"""Predictions ``(C_file,)`` of a model by split and graph, lower = predicted faster."""
+
 
 class GraphSet:
     """The graphs of one collection in memory, by split.

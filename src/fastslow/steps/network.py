@@ -33,7 +33,7 @@ OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
 _FACTS = ("epoch", "first_loss", "seconds")
 
 
-def train(settings: TrainSettings, on_metrics: Callable[[dict], None] | None = None) -> dict:
+def train_gnn(settings: TrainSettings, on_metrics: Callable[[dict], None] | None = None) -> dict:
     """Train one network, or resume an interrupted training, and write a run folder per collection.
 
     A run folder then holds ``model.pt`` and ``scalers.npz``, which predict without the features,
@@ -62,7 +62,7 @@ def train(settings: TrainSettings, on_metrics: Callable[[dict], None] | None = N
         with building(artifact) as needed:
             if needed:
                 training = Training(settings, read_graphs(settings))
-                run(training, artifact, settings.hours, on_metrics)
+                run_training(training, artifact, settings.hours, on_metrics)
                 write_runs(artifact, training)
             return distributed.from_first(lambda: read_manifest(artifact.folder))
 
@@ -80,7 +80,7 @@ def read_graphs(settings: TrainSettings) -> GraphDataset:
     return graphs_of(settings, settings.sources())
 
 
-def run(
+def run_training(
     training: Training,
     artifact: Artifact,
     hours: float = 0.0,

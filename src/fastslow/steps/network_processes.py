@@ -26,7 +26,7 @@ _LAUNCHER = (  # torchrun, which ends with the process that started it
 )
 _RANK = (
     "from fastslow.steps.network_processes import run_as_rank;"
-    "from fastslow.steps.network import train; run_as_rank(train)"
+    "from fastslow.steps.network import train_gnn; run_as_rank(train_gnn)"
 )
 _ERROR = "error: "
 _TAIL = 20  # lines that are shown of processes that ended without a reason
@@ -96,10 +96,10 @@ def launch(settings: TrainSettings) -> None:
         raise RankError(reason or f"a process of the training ended; run the same command to resume{tail}")
 
 
-def run_as_rank(train: Callable[[TrainSettings], Any]) -> None:
+def run_as_rank(train_gnn: Callable[[TrainSettings], Any]) -> None:
     """Train with the settings of the command line: the main function of a launched process."""
     try:
-        train(TrainSettings(**json.loads(sys.argv[1])))
+        train_gnn(TrainSettings(**json.loads(sys.argv[1])))
     except FastslowError as error:
         print(f"{_ERROR}{error}", flush=True)
         sys.exit(1)

@@ -20,7 +20,7 @@ from fastslow.runs.predictions import run_artifact
 from fastslow.steps.features import KindSettings
 from fastslow.steps.network_checks import check_layers, check_segments, unread_layers, unread_segments
 
-GNN_ENTRY = "fastslow.steps.network:train"
+GNN_ENTRY = "fastslow.steps.network:train_gnn"
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvmap")  # without one torch finds no GPU
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
-from fastslow.features.graph_set import GraphSet
+from fastslow.features.graph_set import GraphSet, Predictions
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.adamw import AdamW
 from fastslow.networks.hardware.bounded_cache import BoundedCache
@@ -26,7 +26,6 @@ from fastslow.networks.training.divergence import Diverged, check_loss, check_we
 from fastslow.networks.training.schedule import scheduled
 from fastslow.networks.training.validation import Validation
 
-Predictions = dict[str, dict[str, np.ndarray]]
 Example = tuple[Any, torch.Tensor]  # a batch, and the runtimes of its configurations
 
 
