@@ -118,7 +118,9 @@ def wait_for_score(
     Raises:
         KaggleError: Kaggle could not score the file, does not list it, or is not ready in time.
     """
-    began, ours, state = time.monotonic(), None, "not listed yet"
+    began = time.monotonic()
+    ours = None
+    state = "not listed yet"
     page = f"{PAGE}/submissions"
     while True:
         try:
@@ -171,8 +173,9 @@ def download_archive(folder: Path) -> Path:
 
 def _require_credentials() -> None:
     if credentials() is None:
-        problem = f"; {found}" if (found := unusable()) else ""
-        raise KaggleError(f"no Kaggle credentials found{problem}".rstrip("."), HOW_TO_AUTHENTICATE)
+        reasons = unusable()
+        problem = f"no Kaggle credentials found; {reasons}" if reasons else "no Kaggle credentials found"
+        raise KaggleError(problem.rstrip("."), HOW_TO_AUTHENTICATE)
 
 
 def _is_limit(said: str) -> bool:
