@@ -132,7 +132,7 @@ class Workers:
         calls: Mapping[Key, Sequence[Any]],
         seconds: float | None = None,
         attempts: int = 1,
-        again: Callable[[Any], bool] = lambda found: isinstance(found, Killed) and found.kind == CRASHED,
+        again: Callable[[Any], bool] = lambda answer: isinstance(answer, Killed) and answer.kind == CRASHED,
     ) -> Iterator[tuple[Key, Any]]:
         """Yield the key of each call, and its value or :class:`Killed`, in the order of completion.
 
@@ -156,13 +156,13 @@ class Workers:
                 for future in as_completed(futures):
                     key = futures[future]
                     try:
-                        found = self._result(future)
+                        answer = self._result(future)
                     except Killed as error:
-                        found = error
-                    if attempt + 1 < attempts and again(found):
+                        answer = error
+                    if attempt + 1 < attempts and again(answer):
                         pending[key] = calls[key]
                     else:
-                        yield key, found
+                        yield key, answer
             finally:
                 for future in futures:
                     future.cancel()
@@ -184,7 +184,8 @@ class Workers:
         except MemoryError:
             raise Killed(OUT_OF_MEMORY, "it needed more than the memory limit") from None
         except ProcessExpired as error:
-            said, code = _last_words(Path(self._folder.name, f"{error.pid}.log")), error.exitcode
+            said = _last_words(Path(self._folder.name, f"{error.pid}.log"))
+            code = error.exitcode
             # the kernel kills a process with SIGKILL when memory runs out
             memory = code == -signal.SIGKILL or any(sign in said for sign in _MEMORY_SIGNS)
             how = signal.Signals(-code).name if code < 0 else f"status {code}"
@@ -198,7 +199,8 @@ class Workers:
     def _pieces(self, future: Future[Any], silence: float | None) -> Iterator[str]:
         """Yield what the only process prints until its call has ended."""
         (log,) = Path(self._folder.name).glob("*.log")
-        rest, heard = b"", time.monotonic()
+        rest = b""
+        heard = time.monotonic()
         with log.open("rb") as stream:
             while True:
                 ended = bool(wait([future], _PAUSE_SECONDS).done)  # asked before it is read for the last time

@@ -83,14 +83,17 @@ class FreedMemory:
     """
 
     def __init__(self, slack: int | None = None):
-        self._slack, self._learns = slack or min(_LEAST_SLACK, step_memory() // 4), slack is None
+        self._slack = slack or min(_LEAST_SLACK, step_memory() // 4)
+        self._learns = slack is None
         libc = ctypes.CDLL(None)
         self._trim = getattr(libc, "malloc_trim", None)
         if self._trim:
             # setting one ends glibc's own adjusting, by which blocks of 32 MB are returned at every step
             libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
             libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-        self._base, self._steps, self._returned = resident_bytes(), 0, -_OFTEN
+        self._base = resident_bytes()
+        self._steps = 0
+        self._returned = -_OFTEN
 
     def after_step(self) -> None:
         """Return freed blocks if more is held than the bound; call it where little is in use."""
@@ -109,4 +112,5 @@ class FreedMemory:
         """Return freed blocks now."""
         if self._trim:
             self._trim(0)
-            self._base, self._returned = resident_bytes(), self._steps
+            self._base = resident_bytes()
+            self._returned = self._steps

@@ -50,8 +50,9 @@ def resolve(path: str) -> Path:
 
 def find_data(root: str) -> Path:
     """Return a data root that is read: as :func:`resolve` has it, else the repository's, with the sample."""
-    own = PROJECT / Path(root).expanduser()
-    return own if own.exists() and not resolve(root).exists() else resolve(root)
+    in_repository = PROJECT / Path(root).expanduser()
+    at_home = resolve(root)
+    return in_repository if in_repository.exists() and not at_home.exists() else at_home
 
 
 def find_typed(path: str) -> Path:
@@ -174,7 +175,8 @@ class Settings(BaseModel):
             SettingsError: There is one.
         """
         for name, (why, remedy) in unread.items():
-            value, default = getattr(self, name), type(self).model_fields[name].get_default()
+            value = getattr(self, name)
+            default = type(self).model_fields[name].get_default()
             if value != default:
                 problem = f"{value!r} has no effect {why}; leave it at {default!r}, or {remedy}"
                 raise SettingsError(f"{name}: {problem}")
@@ -220,7 +222,8 @@ class Settings(BaseModel):
         Raises:
             SettingsError: A variable is no setting, or a value is not allowed.
         """
-        seen, cells = variables.setdefault(_SEEN, {}), list(variables.get("In", ()))
+        seen = variables.setdefault(_SEEN, {})
+        cells = list(variables.get("In", ()))
 
         def seen_by(name: str) -> type | None:
             """Return the class that saw a variable as it is, if no cell has named it since."""
@@ -228,9 +231,11 @@ class Settings(BaseModel):
             again = any(re.search(rf"\b{re.escape(name)}\b", cell) for cell in cells[ran:])
             return reader if value is variables[name] and not again else None
 
-        injected, unused = _injected(variables), []
+        injected = _injected(variables)
+        unused = []
         for name in cls._unknown(variables):
-            value, private = variables[name], name.startswith("_")
+            value = variables[name]
+            private = name.startswith("_")
             close = not private and isinstance(value, (*_PLAIN, *_ODD)) and cls._resembles(name)
             refused = name in injected or close
             if refused and seen_by(name) is not cls:
@@ -267,7 +272,8 @@ class Settings(BaseModel):
         Raises:
             SettingsError: A text has another form, a setting is given twice, or a value is not allowed.
         """
-        settings, dotted = dict(fixed or {}), []
+        settings = dict(fixed or {})
+        dotted = []
         for place, text in enumerate(texts):
             name, equals, value = text.partition("=")
             unknown = name not in cls.model_fields and "." not in name
@@ -276,7 +282,9 @@ class Settings(BaseModel):
             if place < len(first.split()) and name not in cls.model_fields:
                 if equals and unknown and nearest(name, cls.model_fields) and not resolve(text).exists():
                     raise SettingsError(f"{name}: no such setting; {cls._hint(name)}")
-                name, equals, value = first.split()[place], "=", text
+                name = first.split()[place]
+                equals = "="
+                value = text
             if not equals or not name:
                 raise SettingsError(f"{text!r}: a setting is given as NAME=VALUE (for example seed=1)")
             if "." in name and "set" in cls.model_fields:
@@ -331,7 +339,8 @@ class Settings(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that change the result: those that are read and not :func:`unkeyed`."""
-        values, unread = self.asdict(), self.unread()
+        values = self.asdict()
+        unread = self.unread()
         return {name: values[name] for name in self.keyed() if name not in unread}
 
     @classmethod
@@ -339,10 +348,10 @@ class Settings(BaseModel):
         """Return the names of the fields that are not :func:`unkeyed`."""
         return [name for name, field in cls.model_fields.items() if field.json_schema_extra != _UNKEYED]
 
-    def require(self, condition: bool, field: str, wanted: str) -> None:
-        """Raise an error for a field where a condition does not hold; ``wanted`` describes allowed values."""
+    def require(self, condition: bool, field: str, allowed: str) -> None:
+        """Raise an error for a field where a condition does not hold; ``allowed`` says what may be there."""
         if not condition:
-            raise SettingsError(f"{field}: {getattr(self, field)!r} is not {wanted}")
+            raise SettingsError(f"{field}: {getattr(self, field)!r} is not {allowed}")
 
     @classmethod
     def _group(cls, name: str) -> str:
@@ -358,26 +367,28 @@ class Settings(BaseModel):
     @classmethod
     def _explain(cls, error: ErrorDetails) -> str:
         """Put one of pydantic's errors into a sentence that names the field and the remedy."""
-        name, value = str(error["loc"][0]), error["input"]
+        name = str(error["loc"][0])
+        value = error["input"]
         if error["type"] == "extra_forbidden":
             return f"{name}: no such setting of {cls.__name__}; {cls._hint(name)}"
         field = cls.model_fields[name]
         if len(error["loc"]) > 1:  # an element of a list
-            (wanted,) = get_args(field.annotation)
-            return f"{name}: {value!r} in the list is {type(value).__name__}, {wanted.__name__} wanted"
-        allowed, kind = allowed_of(field), kind_of(field)
+            (element,) = get_args(field.annotation)
+            return f"{name}: {value!r} in the list is {type(value).__name__}, {element.__name__} wanted"
+        allowed = allowed_of(field)
+        kind = kind_of(field)
         if type(value) is kind or (kind is float and type(value) is int):
             finite = not isinstance(value, float) or math.isfinite(value)
-            wanted = allowed if allowed and finite else "a finite number"
-            return f"{name}: {value!r} is not {wanted}{nearest(value, choices_of(field))}"
-        wanted = allowed or f"for example {field.get_default()!r}"
-        return f"{name}: {value!r} is {type(value).__name__}, {kind.__name__} wanted ({wanted})"
+            expected = allowed if allowed and finite else "a finite number"
+            return f"{name}: {value!r} is not {expected}{nearest(value, choices_of(field))}"
+        example = allowed or f"for example {field.get_default()!r}"
+        return f"{name}: {value!r} is {type(value).__name__}, {kind.__name__} wanted ({example})"
 
     @classmethod
     def _unknown(cls, variables: Mapping[str, Any]) -> list[str]:
         """Return the variables that are no settings, neither of this class nor of another one beside them."""
         classes = [v for v in variables.values() if isinstance(v, type) and issubclass(v, Settings)]
-        known = {"In", "Out", *(name for own in (cls, *classes) for name in own.model_fields)}
+        known = {"In", "Out", *(name for settings in (cls, *classes) for name in settings.model_fields)}
         return [name for name in variables if name not in known]
 
     @classmethod

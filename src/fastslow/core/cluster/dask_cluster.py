@@ -41,7 +41,8 @@ class Cluster(Executor):
     """
 
     def __init__(self, client):
-        self._client, self._topic = client, f"fastslow-{uuid.uuid4().hex}"
+        self._client = client
+        self._topic = f"fastslow-{uuid.uuid4().hex}"
         self._identity = code_identity()
         self._futures: dict[str, Future] = {}
         self._changes = threading.Lock()  # a call's start and end are reported in threads of their own
@@ -62,8 +63,9 @@ class Cluster(Executor):
 
     def offered(self, name: str, beside: Sequence[str] = ()) -> float:
         """Return how much of a resource the best worker has, of those that declare all of ``beside`` too."""
-        own = [worker["resources"] for worker in self.workers()]
-        return max((r.get(name, 0) for r in own if all(r.get(other) for other in beside)), default=0)
+        declared = [worker["resources"] for worker in self.workers()]
+        having = [resources for resources in declared if all(resources.get(other) for other in beside)]
+        return max((resources.get(name, 0) for resources in having), default=0)
 
     def submit(self, function: Callable, /, *args: Any, **options: Any) -> Future:
         """Run a function of a module on a worker; the future is running once a worker has started it.
@@ -73,7 +75,8 @@ class Cluster(Executor):
             *args: Its arguments, which can be pickled.
             **options: ``label``, a name for messages; ``resources``, Dask resources that it needs.
         """
-        label, resources = options.get("label") or function.__name__, options.get("resources") or {}
+        label = options.get("label") or function.__name__
+        resources = options.get("resources") or {}
         slots = Counter()
         for worker in self.workers():
             slots[worker["host"]] += worker["nthreads"]
