@@ -253,6 +253,7 @@ def _check_process() -> None:
 
 def run_process() -> None:
     """Run the command of this process and end it; after Ctrl-C at once, whatever its threads do."""
+    _complete_streams()
     status = main()
     try:
         sys.stdout.flush()
@@ -261,6 +262,20 @@ def run_process() -> None:
     if status in (INTERRUPTED, PIPE_CLOSED):
         os._exit(status)
     sys.exit(status)
+
+
+def _complete_streams() -> None:
+    """Open streams that are closed, and let the others print every name of a file.
+
+    Without them the next file that is opened would get the number 1, and with it what a library prints.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            setattr(sys, name, open(null, "w" if number else "r", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        if stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _as_settings(words: Sequence[str]) -> list[str]:

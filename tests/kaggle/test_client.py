@@ -140,7 +140,7 @@ def test_an_upload_that_the_server_could_not_take_is_repeated(here, csv, monkeyp
     here.answers = {"StartSubmissionUpload": [DROP]}
     assert client.submit(csv, "m") and len(here.uploads) == 2
     here.answers = {f"/upload/blob-{n}": [500] for n in range(4, 7)}
-    with pytest.raises(KaggleError, match="the upload failed, nothing was submitted"):
+    with pytest.raises(KaggleError, match="did not answer in full .upload: status 500"):
         client.submit(csv, "m")
     assert here.calls["CreateSubmission"] == 2
 

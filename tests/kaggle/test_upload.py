@@ -118,7 +118,7 @@ def test_a_failed_upload_is_an_error(stub, csv, capsys, monkeypatch):
     stub.answers = {f"/upload/blob-{n}": [500] for n in range(5)}
     assert cli.main([*COMMAND, "data=kaggle"]) == 1
     said = capsys.readouterr().err
-    assert "error: the upload failed, nothing was submitted" in said and "secret" not in said
+    assert "did not answer in full (upload: status 500). Check the network" in said and "secret" not in said
     assert stub.calls["CreateSubmission"] == 0
     assert not {"upload", "kaggle"} & set(read_submission_record(csv))
 

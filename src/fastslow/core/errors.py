@@ -7,6 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
+def printable(text: str) -> str:
+    r"""Return a text that can be printed: bytes in a file's name that are no UTF-8 as ``\udcff``."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 class FastslowError(Exception):
     """Base class: the command line and notebooks print the message without a traceback."""
 
@@ -29,7 +34,7 @@ class DataError(FastslowError, ValueError):
         super().__init__(path, problem, remedy)  # as given: pickle makes the error again from them
 
     def __str__(self) -> str:
-        return "{}: {}. {}".format(*self.args)
+        return printable("{}: {}. {}".format(*self.args))
 
 
 _RESUME = "then type the same command: it resumes"

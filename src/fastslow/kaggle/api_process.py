@@ -157,9 +157,8 @@ def _call(
             return "package", "", f"it has no {method}"
         statuses = _watch_uploads(api)
         answer = json.dumps(getattr(api, method)(**arguments), default=_plain)
-        refused = [status for status in statuses if status in _STATUS]
-        if refused:
-            return _STATUS[refused[-1]], UPLOAD, f"status {refused[-1]}"
+        if statuses and statuses[-1] >= 400:
+            return _kind_of_status(statuses[-1]), UPLOAD, f"status {statuses[-1]}"
         return "", "", answer
     except (Exception, SystemExit) as error:
         kind = _kind(error)
@@ -207,11 +206,15 @@ def _status(response: Any) -> int | None:
         return status
 
 
+def _kind_of_status(status: int) -> str:
+    return _STATUS.get(status, "network" if status >= 500 else "other")
+
+
 def _kind(error: BaseException) -> str:
     """Return the kind of failure, as :data:`MEANINGS` lists it."""
     status = _status(getattr(error, "response", None))
     if status is not None:
-        return _STATUS.get(status, "network" if status >= 500 else "other")
+        return _kind_of_status(status)
     import requests
     import urllib3.exceptions
 

@@ -112,7 +112,8 @@ def _send(csv: Path, message: str) -> None:
                 raise CallError("unconfirmed", answer)
             return
         except CallError as error:
-            passing = error.request in _NOTHING_SENT and error.kind in ("network", "upload")
+            # kaggle itself repeats an upload whose connection was lost, for minutes
+            passing = error.request in _NOTHING_SENT and error.kind == "network"
             if pause_s is None or not passing:
                 raise
             print(f"{error}. Trying again in {pause_s:.0f} s", file=sys.stderr, flush=True)
