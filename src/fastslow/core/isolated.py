@@ -15,11 +15,14 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Self, TypeVar
+
+from fastslow.core.errors import StorageError
 
 Key = TypeVar("Key")
 Pool = TypeVar("Pool", bound=Executor)
@@ -28,6 +31,8 @@ TIMED_OUT, OUT_OF_MEMORY, CRASHED = "timed out", "out of memory", "crashed"
 """Causes that end the process of a call; the first two depend on the machine."""
 _MEMORY_SIGNS = ("bad_alloc", "Cannot allocate memory", "MemoryError", "mmap error: 12", "out of memory")
 _STACK_TRACE = ("@", "PC:", "https://symbolize")  # lines of XLA's
+_SEMAPHORES = "/dev/shm"
+_MOUNT = "Mount it writable and with space (docker run --shm-size=64m), then type the same command"
 _START_SECONDS = 300.0
 _PAUSE_SECONDS = 0.2
 
@@ -120,7 +125,7 @@ class Workers:
             Exception: The function's own, with the traceback of its process.
         """
         self._require_start()
-        future = self._pool.schedule(function, args=args, timeout=seconds)
+        future = self._schedule(function, args, seconds)
         if hear:
             for piece in self._pieces(future, silence):
                 hear(piece)
@@ -150,7 +155,7 @@ class Workers:
         pending = dict(calls)
         for attempt in range(attempts if pending else 0):
             self._require_start()
-            futures = {self._pool.schedule(function, args=a, timeout=seconds): k for k, a in pending.items()}
+            futures = {self._schedule(function, args, seconds): key for key, args in pending.items()}
             pending = {}
             try:
                 for future in as_completed(futures):
@@ -169,7 +174,18 @@ class Workers:
 
     def _require_start(self) -> None:
         """Raise if processes end while they start: calls of such a pool might never return."""
-        self._result(self._pool.schedule(_ready), _START_SECONDS)
+        self._result(self._schedule(_ready), _START_SECONDS)
+
+    def _schedule(
+        self, function: Callable[..., Any], args: Sequence[Any] = (), seconds: float | None = None
+    ) -> Future[Any]:
+        try:
+            return self._pool.schedule(function, args=args, timeout=seconds)
+        except OSError as error:
+            if error.filename or not _makes_semaphores(error):
+                raise
+            problem = f"no process can be started: no semaphore can be made there ({error.strerror})"
+            raise StorageError(_SEMAPHORES, problem, _MOUNT) from None
 
     def _result(self, future: Future[Any], seconds: float | None = None) -> Any:
         from pebble import ProcessExpired
@@ -288,6 +304,11 @@ def _start(parent: int, folder: str, memory: int, first: Sequence[Any]) -> None:
     if first:
         function, *args = first
         function(*args)
+
+
+def _makes_semaphores(error: OSError) -> bool:
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code.co_filename.endswith("synchronize.py") for frame, _ in frames)
 
 
 def _ready() -> None:

@@ -64,8 +64,8 @@ def fetch(url: str, target: Path) -> None:
 
     Raises:
         DataError: The server does not have the file or does not send its size, the part is no file, or the
-            connection was lost eight times in a row without a new byte, or fifty times without a new megabyte;
-            the part stays for the next call.
+            connection was lost eight times in a row without a new byte, or fifty times without a new
+            megabyte; the part stays for the next call.
     """
     part = _part(target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ def _length(url: str, answer: requests.Response) -> int:
 def _persist(url: str, attempt: Callable[[], T], received: Callable[[], int]) -> T:
     """Repeat an attempt until it succeeds; stop after eight failures in a row without a new byte.
 
-    A new byte is one beyond all that was ever there: a server whose file changes makes a download begin again.
+    A new byte is one beyond all that was ever there: a download begins again where the server's file changes.
     urllib3's ``Retry`` covers neither a connection lost inside a body nor a count that progress resets.
     """
     failures = 0

@@ -25,6 +25,7 @@ import numpy as np
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.isolated import Killed, Workers
+from fastslow.core.memory import machine_cores
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, message_classes
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.compiler.signature import (
@@ -104,7 +105,7 @@ def device_identity() -> str:
     """Return what measured values depend on beside the program: device, compiler, flags, rounds."""
     device = device_name()
     if device == "cpu":
-        device = f"{processor()}, {os.cpu_count()} cores"
+        device = f"{processor()}, {machine_cores()} cores"
     flags = os.environ.get("XLA_FLAGS", "")
     return f"device {device}, jaxlib {importlib.metadata.version('jaxlib')}, {ROUNDS} rounds {flags}".strip()
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from fastslow.core.errors import FastslowError
 from fastslow.core.files import file_digest
 from fastslow.core.isolated import end_with_parent
-from fastslow.core.memory import STEP_CORES, STEP_MEMORY
+from fastslow.core.memory import STEP_CORES, STEP_MEMORY, allowed_cores, machine_cores
 from fastslow.core.settings import PROJECT
 
 GPU, MEMORY = "GPU", "MEMORY"
@@ -114,10 +114,10 @@ def _died(label: str, host: str, status: int, said: str) -> str:
 
 def _environment(call: Call, worker: Any) -> dict[str, str]:
     """Return the environment of a call: folder, share of cores and memory, a GPU if it asked for one."""
-    cores = len(os.sched_getaffinity(0))
+    cores = machine_cores()
     here = worker.state.nthreads
     # a restricted set of cores (a SLURM job) is this worker's alone
-    slots = here if cores < (os.cpu_count() or 1) else max(here, call.slots.get(worker.ip, 0))
+    slots = here if allowed_cores() < (os.cpu_count() or 1) else max(here, call.slots.get(worker.ip, 0))
     threads = str(max(1, cores // slots))
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # Dask's nanny sets them to 1
     environment = {"FASTSLOW_HOME": call.home, STEP_CORES: threads, **dict.fromkeys(names, threads)}
