@@ -88,14 +88,18 @@ def machine_resources() -> Resources:
 
 
 def _gpus() -> tuple[str, ...]:
+    """Return the names of the GPUs that torch can use."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        return tuple(name for name in chosen.split(",") if name not in ("", "-1"))
+    names = [name for name in (chosen or "").split(",") if name not in ("", "-1")]
     if not os.path.exists("/dev/nvidiactl"):
-        return ()
+        return tuple(names)
     import torch  # takes seconds, and is needed on a machine with GPUs alone
 
-    return tuple(map(str, range(torch.cuda.device_count())))
+    from fastslow.networks.hardware.devices import why_unusable
+
+    if chosen is None:
+        names = [str(index) for index in range(torch.cuda.device_count())]
+    return tuple(name for index, name in enumerate(names) if not why_unusable(index))
 
 
 def step_need(step: Step, has_gpu: bool | None = None) -> Need:

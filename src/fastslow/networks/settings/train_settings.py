@@ -155,7 +155,7 @@ class MachineSettings(Settings):
 
     device: str = unkeyed("auto")
     """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``. It computes in float32 on a CPU,
-    bfloat16 on a GPU, float16 on one of compute capability below 8.0 (T4, P100): each is a run of its own."""
+    bfloat16 on a GPU, float16 on one of compute capability below 8.0 (T4): each is a run of its own."""
     processes: Annotated[Positive, Le(1024)] = unkeyed(1)
     """Processes of this machine that train together, each with its own GPU where there are GPUs, each with a
     share of the ``graphs_per_step``; the result equals one process's up to rounding. Several machines:
