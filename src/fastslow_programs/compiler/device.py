@@ -8,6 +8,7 @@ disqualified. All of it runs in a process of its own: a compile that aborts fail
 """
 
 import contextlib
+import glob
 import importlib.metadata
 import importlib.util
 import json
@@ -45,6 +46,7 @@ LONG_ENOUGH = 0.002  # seconds; shorter programs run several times for one time
 NOISY = 0.1  # two equal programs that differ by more make a machine too noisy
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 3e-2, "float16": 1e-2}
 """Largest difference of an output, as a fraction of its largest absolute value; other types must be equal."""
+_TPU_FILES = ("/dev/accel*", "/dev/vfio/[0-9]*")
 _SHOWN = 300  # characters of a message that are kept
 _SMALL_FLOATS = {
     19: "float8_e5m2",
@@ -80,9 +82,22 @@ class LocalProgram:
 
 
 def require_jax() -> None:
-    """Raise :class:`SettingsError` that names what to install if JAX is not installed."""
+    """Raise :class:`SettingsError` that names what to install if JAX is not installed.
+
+    Where it is and there is no TPU, it is kept from libtpu, which the TPU compiler brings and which prints
+    lines of errors there. A choice of the user's (``JAX_PLATFORMS``) stays, and so do other devices.
+    """
     if importlib.util.find_spec("jax") is None:
         raise SettingsError("jax is not installed, but a function needs it: pip install -e '.[device]'")
+    others = importlib.util.find_spec("jax_plugins")  # a GPU's, for example
+    if importlib.util.find_spec("libtpu") and not (others or _may_have_tpu()):
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+def _may_have_tpu() -> bool:
+    """Return whether this machine may have a TPU: a device file of one, or what Cloud TPU sets."""
+    named = {"TPU_NAME", "TPU_WORKER_ID", "COLAB_TPU_ADDR"} & {*os.environ}
+    return bool(named or any(glob.glob(pattern) for pattern in _TPU_FILES))
 
 
 def device_name() -> str:
