@@ -1,4 +1,4 @@
-"""Programs that are labelled whole, kept on disk: an interrupted ``make sample`` goes on after them."""
+"""Programs that are labelled whole, kept on disk: an interrupted ``make sample`` continues after them."""
 
 import base64
 from pathlib import Path
@@ -24,7 +24,7 @@ class _Searched(Record):
 
 
 class _Finished(Record):
-    """What is kept of a program."""
+    """Keys of the file of a program."""
 
     module: str  # in base64
     layouts: Any  # as the compiler gave them
@@ -40,14 +40,14 @@ def finished_path(folder: Path, entry: str, name: str, settings: dict[str, Any])
         folder: Folder of the files.
         entry: Function that labels programs, whose code counts, as ``package.module:function``.
         name: Name of the program.
-        settings: What its labels depend on.
+        settings: Those that change its labels.
     """
     code = source_digest(entry, _SOURCES)
     return folder / f"{name}-{digest({'code': code, 'settings': settings})}.json"
 
 
 def keep_finished(path: Path, module: Module, layouts: Any, searches, tiles: dict, compiles: list) -> None:
-    """Write what is known of a program that is labelled whole."""
+    """Write the file of a program that is labelled whole."""
     code = module.SerializeToString(deterministic=True)
     searched = {}
     for kind, search in searches.items():

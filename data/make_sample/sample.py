@@ -309,7 +309,7 @@ def make_sample(settings: SampleSettings) -> Path:
     graphs += tiles
     if not graphs:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
-        raise SettingsError(f"programs: none gave a graph ({reasons})")
+        raise SettingsError("programs", f"none gave a graph ({reasons})")
     graphs = ordered(graphs)
     readme = sample_readme(graphs, labelled, left_out, settings)
     write_competition(graphs, readme, settings.folder)

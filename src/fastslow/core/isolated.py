@@ -180,12 +180,13 @@ class Workers:
         self, function: Callable[..., Any], args: Sequence[Any] = (), seconds: float | None = None
     ) -> Future[Any]:
         try:
-            return self._pool.schedule(function, args=args, timeout=seconds)
+            future: Future[Any] = self._pool.schedule(function, args=args, timeout=seconds)
         except OSError as error:
             if error.filename or not _makes_semaphores(error):
                 raise
             problem = f"no process can be started: no semaphore can be made there ({error.strerror})"
             raise StorageError(_SEMAPHORES, problem, _MOUNT) from None
+        return future
 
     def _result(self, future: Future[Any], seconds: float | None = None) -> Any:
         from pebble import ProcessExpired

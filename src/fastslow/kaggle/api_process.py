@@ -170,7 +170,7 @@ def _call(
 
 
 def _watch_uploads(api: Any) -> list[int]:
-    """Return a list that receives the status of each upload of a file: kaggle says only that it failed."""
+    """Return a list that receives the status of each upload of a file, which kaggle keeps to itself."""
     statuses: list[int] = []
     is_successful = getattr(api, "_is_upload_successful", None)
 

@@ -63,9 +63,9 @@ def fetch(url: str, target: Path) -> None:
     target appears when its size is right; unpacking finds one that changed on the server in between.
 
     Raises:
-        DataError: The server does not have the file or does not send its size, the part is no file, or the
+        DataError: The server does not have the file or does not send its size, or the part is no file. The
             connection was lost eight times in a row without a new byte, or fifty times without a new
-            megabyte; the part stays for the next call.
+            megabyte; then the part stays for the next call.
     """
     part = _part(target)
     target.parent.mkdir(parents=True, exist_ok=True)

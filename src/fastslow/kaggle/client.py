@@ -48,7 +48,7 @@ class Submission:
 
     @property
     def is_final(self) -> bool:
-        """Whether Kaggle has scored it, or says that it cannot."""
+        """Whether Kaggle has scored it, or has refused to."""
         return self.status == ERROR or (self.status == COMPLETE and self.public_score is not None)
 
 
@@ -200,7 +200,7 @@ def wait_for_score(
     poll_s: float = 5.0,
     report: Callable[[str], None] = print,
 ) -> Submission:
-    """Wait until Kaggle has scored our submission or says that it cannot.
+    """Wait until Kaggle has scored our submission or has refused to.
 
     A lost connection in between is only reported.
 

@@ -80,11 +80,12 @@ class DownloadSettings(Settings):
             get_collection(name)
         for name in self.splits:
             if name not in COMPETITION_SPLITS:
-                raise SettingsError(f"splits: {name!r} is none of {', '.join(COMPETITION_SPLITS)}")
+                raise SettingsError("splits", f"{name!r} is none of {', '.join(COMPETITION_SPLITS)}")
         if not _ADDRESS.fullmatch(self.base_url):
             raise SettingsError(
-                "base_url: wanted is http://HOST/FOLDER or https://HOST/FOLDER, without user, password, query"
-                " and fragment; write user and password into ~/.netrc"  # the value may hold them: not shown
+                "base_url",
+                "wanted is http://HOST/FOLDER or https://HOST/FOLDER, without user, password, query"
+                " and fragment; write user and password into ~/.netrc",  # the value may hold them: not shown
             )
 
 

@@ -90,4 +90,4 @@ def check_release(csv: Path, record: Mapping, root: Path, unproven_order: bool) 
         problem = f"was made from layout test files of another row order than those in {root}"
         raise DataError(csv, problem, "Make the submission again from these data")
     if not (unproven_order or _all_from_kaggle(root)):
-        raise SettingsError(f"unproven_order: {_UNPROVEN}. {_ALLOW}")
+        raise SettingsError("unproven_order", f"{_UNPROVEN}. {_ALLOW}")

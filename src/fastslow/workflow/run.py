@@ -219,7 +219,7 @@ def run(settings: RunSettings) -> None:
     if refused:
         raise SettingsError(refused)
     if recorded.get("hours") and settings.cluster:
-        raise SettingsError("hours: are planned for this machine; give seeds and epochs for a cluster")
+        raise SettingsError("hours", "are planned for this machine; give seeds and epochs for a cluster")
     for folder in ("features", "runs", "submissions"):
         remove_abandoned(resolve(folder))
     last = steps[-1].stage

@@ -153,7 +153,7 @@ def lower_function(function: Callable, arguments: Sequence, seed: int = 0) -> Lo
     if devices > 1:
         remedy = "give function and arguments without shardings, or use evaluator=command"
         problem = f"device measures on one device, and this program is for a mesh of {devices}"
-        raise SettingsError(f"evaluator: {problem}; {remedy}")
+        raise SettingsError("evaluator", f"{problem}; {remedy}")
     leaves, rng = jax.tree.leaves(given), np.random.default_rng(seed)
     trees = {"arguments": jax.tree.structure(given), "results": jax.tree.structure(traced.out_info)}
     signature = {name: describe(tree) for name, tree in trees.items()}
@@ -228,7 +228,7 @@ def _dtype(element_type: int) -> np.dtype:
         return np.dtype(bool if name == "pred" else ml_dtypes.bfloat16)
     kinds = {"s": "int", "u": "uint", "f": "float", "c": "complex"}
     if name[0] not in kinds:
-        raise SettingsError(f"evaluator: device draws no values of XLA's element type {element_type}")
+        raise SettingsError("evaluator", f"device draws no values of XLA's element type {element_type}")
     return np.dtype(kinds[name[0]] + name[1:])
 
 

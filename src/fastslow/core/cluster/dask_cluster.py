@@ -190,14 +190,14 @@ def _client(address: str, jobs: int) -> Iterator[Any]:
         if address == SLURM:
             from dask_jobqueue import SLURMCluster
     except ImportError as error:
-        raise SettingsError(f"cluster: {error.name} is not installed; {INSTALL}") from None
+        raise SettingsError("cluster", f"{error.name} is not installed; {INSTALL}") from None
     with contextlib.ExitStack() as stack:
         if address == SLURM:
             try:
                 slurm = stack.enter_context(SLURMCluster())
             except (ValueError, TypeError) as error:
-                problem = f"cluster: dask-jobqueue refuses its configuration ({error})"
-                raise SettingsError(f"{problem}; see docs/many_machines.md for one") from None
+                problem = f"dask-jobqueue refuses its configuration ({error})"
+                raise SettingsError("cluster", f"{problem}; see docs/many_machines.md for one") from None
             # calls take minutes to hours: a job for each that waits, not for the half second Dask expects
             slurm.adapt(minimum_jobs=1, maximum_jobs=jobs, target_duration="10ms", wait_count=30)
             address = slurm.scheduler_address
@@ -207,9 +207,9 @@ def _client(address: str, jobs: int) -> Iterator[Any]:
             except AssertionError:  # its event loop did not start within 10 seconds: the machine is stalled
                 client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
-            problem = f"cluster: no Dask scheduler answers at {address!r} ({error})"
-            raise SettingsError(f"{problem}; start one with `.venv/bin/dask scheduler`") from None
+            problem = f"no Dask scheduler answers at {address!r} ({error})"
+            raise SettingsError("cluster", f"{problem}; start one with `.venv/bin/dask scheduler`") from None
         except (TypeError, RuntimeError) as error:  # as Dask says that certificates are missing
-            problem = f"cluster: Dask's settings do not allow {address!r} ({error})"
-            raise SettingsError(f"{problem}; see TLS in docs/many_machines.md") from None
+            problem = f"Dask's settings do not allow {address!r} ({error})"
+            raise SettingsError("cluster", f"{problem}; see TLS in docs/many_machines.md") from None
         yield stack.enter_context(client)

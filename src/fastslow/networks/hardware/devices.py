@@ -33,12 +33,13 @@ def pick_device(name: str) -> torch.device:
         reported = f"torch.cuda.is_available() is {available}, torch.cuda.device_count() is {count}"
         usable = f"one of cuda:0 to cuda:{count - 1}" if available else "a CUDA build of torch and a driver"
         raise SettingsError(
-            f"device: {name!r} is not there ({reported}, torch {torch.__version__}); "
-            f"use 'auto' or 'cpu', or {usable}"
+            "device",
+            f"{name!r} is not there ({reported}, torch {torch.__version__}); "
+            f"use 'auto' or 'cpu', or {usable}",
         )
     if kind == "cuda" and (reason := why_unusable(int(index) if index else None)):
         raise SettingsError(
-            f"device: {name!r} cannot be used: {reason}; use 'auto' or 'cpu', or {_OTHER_GPU}"
+            "device", f"{name!r} cannot be used: {reason}; use 'auto' or 'cpu', or {_OTHER_GPU}"
         )
     return torch.device(kind, int(index)) if index else torch.device(kind)
 

@@ -98,7 +98,9 @@ def own_device(device: torch.device) -> torch.device:
     local, count = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
     if device.index is not None or local >= count:
         found = f"{os.environ['LOCAL_WORLD_SIZE']} processes on this machine, {count} GPUs"
-        raise SettingsError(f"device: {str(device)!r} does not suit {found}; use 'auto', and a GPU for each")
+        raise SettingsError(
+            "device", f"{str(device)!r} does not suit {found}; use 'auto', and a GPU for each"
+        )
     return torch.device("cuda", local)
 
 

@@ -50,11 +50,11 @@ def input_columns(text: str) -> list[int]:
     names = text.split("+")
     for name in names:
         if name not in _GROUPS:
-            raise SettingsError(f"node_inputs: {name!r} in {text!r} is none of {', '.join(_GROUPS)}")
+            raise SettingsError("node_inputs", f"{name!r} in {text!r} is none of {', '.join(_GROUPS)}")
         if names.count(name) > 1:
-            raise SettingsError(f"node_inputs: {name} is given twice in {text!r}")
+            raise SettingsError("node_inputs", f"{name} is given twice in {text!r}")
     if {"numeric", "picked"} <= {*names}:
-        raise SettingsError(f"node_inputs: numeric in {text!r} contains picked; give one of them")
+        raise SettingsError("node_inputs", f"numeric in {text!r} contains picked; give one of them")
     return [column for name in names for column in _GROUPS[name]]
 
 
@@ -71,7 +71,7 @@ def require_inputs(text: str, scaler: Scaler) -> None:
     for name in {*text.split("+")} & _REMEDIES.keys():
         if not scaler.std[_GROUPS[name]].any():
             raise SettingsError(
-                f"node_inputs: the features have no {name}; build them with {_REMEDIES[name]}"
+                "node_inputs", f"the features have no {name}; build them with {_REMEDIES[name]}"
             )
 
 

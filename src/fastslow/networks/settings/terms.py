@@ -49,11 +49,11 @@ def parse_terms(field: str, text: str, known: Mapping[str, float | None]) -> lis
         named, colon, weight = part.partition(":")
         name, at, parameter = named.partition("@")
         if name not in known:
-            raise SettingsError(f"{field}: {name!r} in {text!r} is none of {', '.join(known)}")
+            raise SettingsError(field, f"{name!r} in {text!r} is none of {', '.join(known)}")
         if name in terms:
-            raise SettingsError(f"{field}: {name} is given twice in {text!r}")
+            raise SettingsError(field, f"{name} is given twice in {text!r}")
         if at and known[name] is None:
-            raise SettingsError(f"{field}: {name} takes no parameter, {text!r} gives it {parameter!r}")
+            raise SettingsError(field, f"{name} takes no parameter, {text!r} gives it {parameter!r}")
         value = _number(field, text, parameter) if at else known[name]
         terms[name] = Term(name, value, _number(field, text, weight) if colon else 1.0)
     total = sum(term.weight for term in terms.values())
@@ -78,9 +78,9 @@ def parse_readout(text: str) -> list[Pooling]:
         pool, at, nodes = named.partition("@")
         if pool not in POOLS or (at and nodes != CONFIGURABLE):
             known = f"one of {', '.join(POOLS)}, alone or with @{CONFIGURABLE}"
-            raise SettingsError(f"readout: {named!r} in {text!r} is not {known}")
+            raise SettingsError("readout", f"{named!r} in {text!r} is not {known}")
         if (part := Pooling(pool, bool(at))) in parts:
-            raise SettingsError(f"readout: {named} is given twice in {text!r}")
+            raise SettingsError("readout", f"{named} is given twice in {text!r}")
         parts.append(part)
     return parts
 
@@ -92,5 +92,5 @@ def _number(field: str, text: str, number: str) -> float:
         value = math.nan
     if not 0 < value < math.inf:
         form = "NAME[@PARAMETER][:WEIGHT]+..., for example pairwise_hinge@0.5:1+mse_log:0.02"
-        raise SettingsError(f"{field}: {number!r} in {text!r} is not a number above 0; the form is {form}")
+        raise SettingsError(field, f"{number!r} in {text!r} is not a number above 0; the form is {form}")
     return value

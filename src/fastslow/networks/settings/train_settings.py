@@ -210,7 +210,9 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
             self.require(len({*paths}) == len(paths) > 0, field, "a list of different paths")
         if len(self.run_folders()) != len(self.features):
             problem = f"{len(self.runs)} folders for {len(self.features)} features"
-            raise SettingsError(f"runs: {problem}; give one for each, or an empty list for names from folder")
+            raise SettingsError(
+                "runs", f"{problem}; give one for each, or an empty list for names from folder"
+            )
         input_columns(self.node_inputs)
         self._check_registered()
         chosen = any(part.configurable for part in parse_readout(self.readout))
@@ -289,11 +291,12 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         for source in sources:
             if source.collection.kind != self.kind:
                 raise SettingsError(
-                    f"features: {source.folder} is not features of a {self.kind} collection; set kind to"
-                    f" {source.collection.kind!r} or name others"
+                    "features",
+                    f"{source.folder} is not features of a {self.kind} collection; set kind to"
+                    f" {source.collection.kind!r} or name others",
                 )
         if len({source.collection for source in sources}) < len(sources):
-            raise SettingsError(f"features: two of {self.features} are of the same collection")
+            raise SettingsError("features", f"two of {self.features} are of the same collection")
         return sources
 
     def architecture(self) -> Architecture:
