@@ -150,7 +150,18 @@ class PlannedKernel(AsyncKernelManager):
         await super().start_kernel(**options, env={**os.environ, **(step_environment.get() or {})})
 
 
-class PlannedPool(Executor):
+class StepPool(Executor):
+    """Where steps run: one interface of this machine's threads and of a cluster's workers.
+
+    ``submit(function, step)`` runs a step once what it needs is free. ``map(function, steps)`` calls a quick
+    function of each step.
+    """
+
+    def expect(self, steps: Sequence[Step]) -> None:
+        """Say which steps will be submitted together; a pool may share its cores out among them."""
+
+
+class PlannedPool(StepPool):
     """Runs steps in threads, each when the memory, cores and GPUs that it needs are free.
 
     A step that needs more than the machine has runs while no other step does. :func:`share_cores` shares the
