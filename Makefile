@@ -151,9 +151,17 @@ setup: $(READY) ## Only make the environment
 
 # uv is twice as fast as pip; it does not read pip's find-links by itself. Where it fails, pip does it.
 # Nothing is compiled ahead, which takes a minute: Python keeps the bytecode of what it imports, if it may.
+# An environment that is there may be of another maker: without pip (uv venv, --without-pip), or of an old Python.
 unexport PYTHONDONTWRITEBYTECODE
 define install
-	@"$$PY" -m pip install -q uv && \
+	@"$$PY" -c 'import os, sys; sys.exit(sys.version_info < (3, 11, 4) and "%s has Python %s, 3.11.4 or newer is needed: rm -r %s, then make PYTHON=python3.12" % (os.environ["VENV"], sys.version.split()[0], os.environ["VENV"]))' || exit 1; \
+	 if ! "$$PY" -m pip --version > /dev/null 2>&1; then \
+	   if command -v uv > /dev/null && \
+	     UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" uv pip install -q --python "$$VENV" $(1); then exit 0; fi; \
+	   "$$PY" -m ensurepip > /dev/null 2>&1 || \
+	     { echo "$$VENV has no pip and its Python cannot install it: rm -r $$VENV, then make setup makes it anew" >&2; exit 1; }; \
+	 fi; \
+	 "$$PY" -m pip install -q uv && \
 	 UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" "$$VENV/bin/uv" pip install -q --python "$$VENV" $(1) || \
 	 "$$PY" -m pip install -q --no-compile $(1)
 endef

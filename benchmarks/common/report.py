@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.core.artifacts import commit
+from fastslow.core.memory import machine_cores
 from fastslow_programs.compiler.device import processor
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -54,7 +55,7 @@ def environment(threads: int = 1, device: str = "cpu") -> dict:
         "python": platform.python_version(),
         "torch": importlib.metadata.version("torch"),
         "cpu": processor(),
-        "cores": os.cpu_count(),
+        "cores": machine_cores(),
         "threads": threads,
         "device": device,
     }

@@ -1,7 +1,8 @@
 """Make a sample competition from source: programs of the zoo, labelled by the TPU compiler (``make sample``).
 
-Every compile is cached, so an interrupted run resumes where it stopped. What was compiled once is kept in
-``data/compiled`` (:mod:`make_sample.compiled`) and never compiled again.
+Every compile is cached, and every program that is labelled whole (:mod:`make_sample.finished`), so an
+interrupted run resumes where it stopped. What was compiled once is kept in ``data/compiled``
+(:mod:`make_sample.compiled`) and never compiled again.
 """
 
 import base64
@@ -11,11 +12,11 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from fastslow.competition.catalog import SPLITS
 from fastslow.core.errors import SettingsError
-from fastslow.core.files import read_json, write_json
+from fastslow.core.files import file_digest, read_json, write_json
 from fastslow.core.progress import progress
 from fastslow.core.settings import (
     NonNegative,
@@ -34,6 +35,7 @@ from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import ConfigurableNode, configurable_nodes
 from fastslow_programs.compiler.libtpu import TOPOLOGIES, lower
 from make_sample.compiled import compiler_version, known_first
+from make_sample.finished import finished_path, keep_finished, read_finished
 from make_sample.layout_search import SEARCHES, Search
 from make_sample.sample_files import (
     KERNELS,
@@ -137,6 +139,7 @@ class LabelledProgram:
         tiles: Record of :func:`fastslow_programs.compiler.compile_pool.tile_label`; empty where the committed
             sample has its kernels, and for a program of the size ``more``, which has layouts only.
         compiles: Records of all layout compiles, including failures.
+        layouts: The compiler's layouts, of which the nodes were made; none where it was read again.
     """
 
     program: ZooProgram
@@ -146,6 +149,7 @@ class LabelledProgram:
     searches: dict[str, Search]
     tiles: dict
     compiles: list[dict]
+    layouts: Any = None
 
     def is_late(self) -> bool:
         """Return whether a layout has no label because it was not compiled."""
@@ -160,7 +164,8 @@ def label_programs(settings: SampleSettings) -> tuple[list[LabelledProgram], dic
     Returns:
         The labelled programs, and the reason by name of each program that did not compile, or not in time.
     """
-    programs, hours = settings.zoo(), settings.hours or math.inf
+    programs = settings.zoo()
+    hours = settings.hours or math.inf
     limits = {
         "generation": settings.generation,
         "processes": settings.processes,
@@ -168,13 +173,43 @@ def label_programs(settings: SampleSettings) -> tuple[list[LabelledProgram], dic
         "memory": int(settings.memory_gb * 2**30),
         "deadline": time.monotonic() + 3600 * hours,
     }
-    labelled, failed = [], {}
-    for start in range(0, len(programs), TOGETHER):
-        some, reasons = _label(programs[start : start + TOGETHER], settings, limits)
-        labelled += some
+    paths = {program.name: _finished_path(program, settings) for program in programs}
+    kept = {program.name: _read_finished(program, paths[program.name], settings) for program in programs}
+    labelled = {name: one for name, one in kept.items() if one is not None}
+    if labelled:
+        print(f"{len(labelled)} of {len(programs)} programs were labelled before")
+    missing = [program for program in programs if program.name not in labelled]
+    failed = {}
+    for start in range(0, len(missing), TOGETHER):
+        some, reasons = _label(missing[start : start + TOGETHER], settings, limits)
+        for one in some:
+            path = paths[one.program.name]
+            keep_finished(path, one.module, one.layouts, one.searches, one.tiles, one.compiles)
+            labelled[one.program.name] = one
         failed |= reasons
-        print(f"{start + len(some) + len(reasons)} of {len(programs)} programs, {len(failed)} not labelled")
-    return labelled, failed
+        print(f"{len(labelled) + len(failed)} of {len(programs)} programs, {len(failed)} not labelled")
+    return [labelled[program.name] for program in programs if program.name in labelled], failed
+
+
+def _finished_path(program: ZooProgram, settings: SampleSettings) -> Path:
+    depends = {
+        "versions": settings.versions(),
+        "size": program.size,
+        "configurations": settings.configurations,
+        "kernels": settings.kernels.is_file() and file_digest(settings.kernels),
+        **{name: getattr(settings, name) for name in ("generation", "seconds", "memory_gb", "seed")},
+    }
+    folder = resolve(settings.labels) / "finished"
+    return finished_path(folder, "make_sample.sample:label_programs", program.name, depends)
+
+
+def _read_finished(program: ZooProgram, path: Path, settings: SampleSettings) -> LabelledProgram | None:
+    facts = read_finished(path, _seed(program, settings))
+    return facts and LabelledProgram(program, split_of(program), **facts)
+
+
+def _seed(program: ZooProgram, settings: SampleSettings) -> str:
+    return f"{settings.seed}/{program.name}"
 
 
 def _label(
@@ -194,8 +229,9 @@ def _label(
         module = Module.FromString(base64.b64decode(record["module"]))
         nodes = configurable_nodes(module, record["layouts"])
         choices = tie(nodes)
-        searches = {kind: Search(kind, choices, f"{settings.seed}/{program.name}") for kind in SEARCHES}
-        labelled.append(LabelledProgram(program, split_of(program), module, nodes, searches, {}, []))
+        searches = {kind: Search(kind, choices, _seed(program, settings)) for kind in SEARCHES}
+        one = LabelledProgram(program, split_of(program), module, nodes, searches, {}, [], record["layouts"])
+        labelled.append(one)
     with known_first(*stores, task=tile_label, **limits) as label:
         asked = [one for one in labelled if one.program.size != "more" and one.program.name not in kernels]
         serialised = [one.module.SerializeToString(deterministic=True) for one in asked]
@@ -273,7 +309,7 @@ def make_sample(settings: SampleSettings) -> Path:
     graphs += tiles
     if not graphs:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
-        raise SettingsError(f"programs: none gave a graph ({reasons})")
+        raise SettingsError("programs", f"none gave a graph ({reasons})")
     graphs = ordered(graphs)
     readme = sample_readme(graphs, labelled, left_out, settings)
     write_competition(graphs, readme, settings.folder)

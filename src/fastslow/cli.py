@@ -71,10 +71,13 @@ _RUN_EXAMPLES = (
 )
 
 
+_RUN = "fastslow.workflow.run:run"
+
+
 def _stage(target: str, summary: str, **fixed) -> Command:
     fixed = {"target": target, **fixed}
-    place = "fastslow.workflow.run_settings:RunSettings", "fastslow.workflow.run:run"
-    return Command(summary, *place, fixed, main=_RUN_MAIN, examples=_RUN_EXAMPLES, repository=True)
+    settings = "fastslow.workflow.run_settings:RunSettings"
+    return Command(summary, settings, _RUN, fixed, main=_RUN_MAIN, examples=_RUN_EXAMPLES, repository=True)
 
 
 COMMANDS = {
@@ -204,6 +207,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"`fastslow {options.command}` needs the repository: clone it and type it there"
             )
         dashed = [text for text in options.words if text not in words]
+        if command.run != _RUN:  # which shares the cores out among its steps
+            _load("fastslow.core.memory:limit_threads")()
         settings = _load(command.settings).from_texts(options.words, command.fixed, command.first, dashed)
         if JSON in flags and options.command not in WITH_JSON:
             raise SettingsError(f"{JSON}: of {', '.join(WITH_JSON)} alone")
@@ -253,6 +258,7 @@ def _check_process() -> None:
 
 def run_process() -> None:
     """Run the command of this process and end it; after Ctrl-C at once, whatever its threads do."""
+    _complete_streams()
     status = main()
     try:
         sys.stdout.flush()
@@ -261,6 +267,20 @@ def run_process() -> None:
     if status in (INTERRUPTED, PIPE_CLOSED):
         os._exit(status)
     sys.exit(status)
+
+
+def _complete_streams() -> None:
+    """Open streams that are closed, and let the others print every name of a file.
+
+    Without them the next file that is opened would get the number 1, and with it what a library prints.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            setattr(sys, name, os.fdopen(null, "w" if number else "r", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        if stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _as_settings(words: Sequence[str]) -> list[str]:

@@ -34,7 +34,7 @@ def place(source: str | Path | Callable, *arguments: Any, out: str | Path = "", 
         own = PlaceSettings(source=getattr(source, "__name__", type(source).__name__), **values)
         program = JaxProgram(source, arguments, own.source)
     elif arguments:
-        raise SettingsError(f"arguments: {len(arguments)} given, but {source} is no function")
+        raise SettingsError("arguments", f"{len(arguments)} given, but {source} is no function")
     else:
         path = str(source) if str(source).startswith(ZOO) else str(Path(source).expanduser().absolute())
         own = PlaceSettings(source=path, **values)

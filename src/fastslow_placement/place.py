@@ -104,10 +104,10 @@ class Placed(Shown):
         if self.program is None or not isinstance(self.problem, PlacementProblem):
             remedy = "give a JAX function or model.py:FUNCTION, and the task placement"
             raise SettingsError(
-                f"source: the {self.problem.task} of {self.problem.name} cannot run; {remedy}"
+                "source", f"the {self.problem.task} of {self.problem.name} cannot run; {remedy}"
             )
         if method not in self.found:
-            raise SettingsError(f"method: {method!r} is none of {', '.join(self.found)}")
+            raise SettingsError("method", f"{method!r} is none of {', '.join(self.found)}")
         return Staged(self.program, self.problem, self.found[method].decision)
 
 

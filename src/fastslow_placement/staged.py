@@ -99,8 +99,9 @@ class Staged:
         own = tuple(jax.devices() if devices is None else devices)
         if len(own) < self.devices:
             raise SettingsError(
-                f"devices: {len(own)} are here, {self.devices} wanted. Place it on devices={len(own)}, or"
-                f" try a CPU with XLA_FLAGS=--xla_force_host_platform_device_count={self.devices}"
+                "devices",
+                f"{len(own)} are here, {self.devices} wanted. Place it on devices={len(own)}, or"
+                f" try a CPU with XLA_FLAGS=--xla_force_host_platform_device_count={self.devices}",
             )
         self._check(arguments)
         if not self._functions:

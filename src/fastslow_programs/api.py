@@ -233,7 +233,7 @@ def tune(
 def _refuse_run(settings: dict[str, Any]) -> None:
     """Raise :class:`SettingsError` for a run that is named as a setting, as a command has it."""
     if "run" in settings:
-        raise SettingsError(f"run: name it as models={settings['run']!r}, or read it with load_models()")
+        raise SettingsError("run", f"name it as models={settings['run']!r}, or read it with load_models()")
 
 
 @contextmanager
@@ -251,5 +251,5 @@ def _settings(kind: type, source: AnySource, arguments: tuple, **settings: Any) 
     if callable(source) or type(source).__module__.partition(".")[0] == "jax":
         return kind(**settings).of(FunctionSource.of_function(source, arguments))
     if arguments:
-        raise SettingsError(f"arguments: {len(arguments)} given, but {source} is no function")
+        raise SettingsError("arguments", f"{len(arguments)} given, but {source} is no function")
     return kind(source=str(Path(source).expanduser().absolute()), **settings)

@@ -1,15 +1,18 @@
 """Calls in processes of their own: what each end of a process becomes, and that none is left behind."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import psutil
 import pytest
 
+from fastslow.core.errors import StorageError
 from fastslow.core.isolated import (
     CRASHED,
     OUT_OF_MEMORY,
@@ -52,6 +55,17 @@ def unguarded(call, *arguments):
 def workers():
     with Workers(memory=1 << 30) as warm:
         yield warm
+
+
+@cases("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
+def test_where_no_semaphore_can_be_made_the_place_is_named(number, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    synchronize = import_module("joblib.externals.loky.backend.synchronize")
+    monkeypatch.setattr(synchronize.SemLock, "__init__", refuse)
+    with pytest.raises(StorageError, match=r"^/dev/shm: no process can be started: .* Mount it writable"):
+        call_isolated(calls.value, 5)
 
 
 def test_a_value_comes_from_another_process_that_stays_warm(workers):

@@ -148,3 +148,31 @@ def test_a_process_in_which_nothing_works_says_why(line):
     done = subprocess.run(["bash", "-c", command], env=shell, capture_output=True, text=True)
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
     assert PROCESSES[line] in done.stderr
+
+
+@cases(
+    "output, problem",
+    [
+        ("/dev/full", "is a device, a file is wanted"),
+        ("folder", "is a folder, a file is wanted"),
+        ("pipe", "is a named pipe, a file is wanted"),
+        ("file/x.csv", "a file is in the place of a folder"),
+        ("file/y/x.csv", "a file is in the place of a folder"),
+        ("/proc/x.csv", "no file can be made there"),
+        ("/proc/none/y/x.csv", "no folder can be made there"),
+    ],
+)
+def test_an_output_that_can_be_no_file_is_refused_by_the_path_that_was_typed(tmp_path, output, problem):
+    (tmp_path / "folder").mkdir(exist_ok=True)
+    (tmp_path / "file").write_text("kept")
+    if not (tmp_path / "pipe").exists():
+        os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / output
+    with pytest.raises(StorageError, match=f"^{path}: {problem}"):
+        write_json(path, 1)
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_name_that_is_no_text_can_be_printed():
+    error = DataError("runs/a\udcff", "broken", "Delete it")
+    assert str(error).encode() == b"runs/a\\udcff: broken. Delete it"

@@ -1,6 +1,7 @@
 """The command line: what its help shows, how settings are given, and how it ends on an error."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -15,6 +16,7 @@ from fastslow.core.settings import Settings
 from fastslow.evaluation.compare import CompareSettings
 from fastslow.workflow.presets import SECTIONS
 from fastslow.workflow.published_presets import PUBLISHED
+from helpers.cases import cases
 from helpers.dot_module import varied_module
 
 
@@ -135,6 +137,19 @@ def test_a_closed_pipe_ends_a_command_without_a_word():
     command = f"set -o pipefail; {shlex.quote(sys.executable)} -m fastslow submit --all | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.stdout.startswith("usage:") and not done.stderr and done.returncode in (0, 141)
+
+
+@cases("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
+def test_a_closed_stream_is_no_traceback(closed, tmp_path):
+    """And no file gets its number, with what a library prints in it."""
+    run = tmp_path / "runs" / os.fsdecode(b"a\xff")
+    run.mkdir(parents=True, exist_ok=True)
+    for words in ("leaderboard csv=x.csv", "--version"):
+        command = f"{shlex.quote(sys.executable)} -m fastslow {words} {closed}"
+        environment = {**os.environ, "FASTSLOW_HOME": str(tmp_path), "PYTHONIOENCODING": "utf-8:strict"}
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0 and not done.stderr
+    assert (tmp_path / "x.csv").read_text().startswith("run,model")
 
 
 def test_json_alone_and_nothing_at_all(tmp_path, capsys):

@@ -141,10 +141,10 @@ def test_messages_and_helps_are_plain_english():
 
 
 def test_a_message_is_read_with_its_values():
-    source = '''def f(x):
+    source = """def f(x):
     "It says."
     raise DataError(x, f"a run of {x}, which says {x}", "Take the folder " "that of the run")
-'''
+"""
     texts = [*messages(source)]
     assert [bool(faults(text)) for text in texts if is_prose(text)] == [True, True]
     assert "a run of VALUE, which says VALUE" in texts

@@ -175,6 +175,76 @@ def files_in(folder):
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
+PYTHON = """#!/bin/sh
+echo "python $@" >> {log}
+case "$*" in
+  "-m pip --version") test -e {pip} ;;
+  "-m ensurepip") {ensurepip} && touch {pip} ;;
+  "-m pip"*) test -e {pip} ;;
+  -c*) exec {real} "$@" ;;
+esac
+"""
+UV = """#!/bin/sh
+echo "uv $1 $2" >> {log}
+"""
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """A function that runs make setup where .venv has no pip; what installed something, and stderr."""
+    folder = tmp_path / "a clone"
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    for name in ("requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    log = shlex.quote(str(folder / "log"))
+    facts = {"log": log, "pip": shlex.quote(str(folder / "pip"))}
+
+    def script(path, text):
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def setup(ensurepip, on_path, real=sys.executable):
+        real = shlex.quote(str(real))
+        text = PYTHON.format(**facts, ensurepip="true" if ensurepip else "false", real=real)
+        script(folder / ".venv" / "bin" / "python", text)
+        script(folder / ".venv" / "bin" / "uv", UV.format(log=log))
+        if on_path:
+            script(folder / "bin" / "uv", UV.format(log=log))
+        for name in ("make", "sh", "awk", "touch", "test"):
+            (folder / "bin" / name).symlink_to(shutil.which(name))
+        done = make("setup", folder=folder, PATH=str(folder / "bin"))
+        calls = (folder / "log").read_text().splitlines()
+        assert (folder / ".venv" / ".ready").exists() == (done.returncode == 0)
+        return [call for call in calls if "install" in call or "ensurepip" in call], done.stderr
+
+    return setup
+
+
+def test_an_environment_without_pip_is_filled_by_the_uv_on_the_path(environment):
+    assert environment(ensurepip=False, on_path=True) == (["uv pip install"], "")
+
+
+def test_an_environment_without_pip_gets_it(environment):
+    calls = ["python -m ensurepip", "python -m pip install -q uv", "uv pip install"]
+    assert environment(ensurepip=True, on_path=False) == (calls, "")
+
+
+def test_an_environment_that_cannot_get_pip_ends_in_one_sentence(environment):
+    calls, said = environment(ensurepip=False, on_path=False)
+    assert calls == ["python -m ensurepip"]
+    assert said.splitlines()[0].startswith(".venv has no pip and its Python cannot install it: rm -r .venv")
+
+
+def test_an_environment_of_an_old_python_is_noticed(environment, tmp_path):
+    old = tmp_path / "old"
+    lie = "import sys; sys.version_info, sys.version = (3, 9, 1), '3.9.1 (old)'; exec(sys.argv[1])"
+    old.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(lie)} "$2"\n')
+    old.chmod(0o755)
+    calls, said = environment(ensurepip=True, on_path=True, real=old)
+    assert not calls and said.startswith(".venv has Python 3.9.1, 3.11.4 or newer is needed: rm -r .venv")
+
+
 def test_clean_removes_only_what_was_made(tmp_path):
     kept = ["features/README.md", "submissions/README.md", "data/sample/solution.csv", "data/raw/a.npz"]
     kept += [".venv/bin/python", "src/a.py", "tests/test_a.py", "README.md"]

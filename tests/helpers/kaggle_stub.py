@@ -15,7 +15,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 DROP = "drop"
-_API = re.compile(r"/api/v1/(?:competitions\.CompetitionApiService|security\.OAuthService)/(\w+)")
+_API = re.compile(
+    r"/api/v1/(?:competitions\.CompetitionApiService|security\.OAuthService|users\.AccountService)/(\w+)"
+)
 _LAST_MODIFIED = "Wed, 01 Nov 2023 00:00:00 GMT"
 
 
@@ -106,6 +108,8 @@ class KaggleStub:
             return {"message": "Successfully submitted to Predict AI Model Runtime", "ref": 1}
         if name == "GetSubmissionLimits":
             return {"numToday": 1, "numTotal": 1, "numAllowedNow": self.remaining}
+        if name == "GenerateAccessToken":
+            return {"token": "KGAT_refreshed-1", "expiresIn": 3600}
         if name == "IntrospectToken":
             return {"active": True, "username": "me"}
         assert name == "ListSubmissions", name

@@ -105,15 +105,84 @@ def test_a_home_that_cannot_be_written_is_named(here, csv, monkeypatch):
         ("CreateSubmission", (400, {"code": 400, "message": LIMIT}), 4, "limit is reached.*allowance.*UTC"),
         ("CreateSubmission", 400, 0, "limit is reached"),
         ("CreateSubmission", 400, 4, "refused the request.*upload the file there"),
-        ("CreateSubmission", 500, 4, "did not answer in full.*before a second upload"),
+        ("CreateSubmission", 500, 4, "did not answer in full .CreateSubmission: .*run it again"),
+        ("CreateSubmission", 409, 4, "busy with another request, or has this one already .CreateSubmission"),
+        ("StartSubmissionUpload", 413, 4, "refuses a file of this size .StartSubmissionUpload"),
+        ("/upload/blob-0", 413, 4, "refuses a file of this size .upload: status 413"),
+        ("CreateSubmission", (200, None), 4, "a form that is not known here .TypeError.*/submissions"),
+        ("CreateSubmission", (200, {"message": None}), 4, "form that is not known here .it has no message"),
+        ("CreateSubmission", (200, []), 4, "did not confirm"),
+        ("CreateSubmission", (200, {"code": 403, "message": "no"}), 4, "Accept the rules"),
+        ("ListSubmissions", (200, None), 4, "a form that is not known here .TypeError"),
+        ("ListSubmissions", (200, {"submissions": [None]}), 4, "a form that is not known here"),
+        ("ListSubmissions", (200, {"submissions": [{"ref": 1, "status": "FAILED"}]}), 4, "form .* .KeyError"),
+        ("ListSubmissions", (200, {"submissions": [{"ref": "x"}]}), 4, "ref of a row is 'x'"),
+        ("ListSubmissions", (200, {"submissions": [{"publicScore": "good"}]}), 4, "ListSubmissions.*'good'"),
+        ("ListSubmissions", (200, {"submissions": [{"publicScore": "nan"}]}), 4, "a score is 'nan'"),
         ("CreateSubmission", (200, {"message": "Thank you"}), 4, "did not confirm .*Thank you.*/submissions"),
     ],
 )
-def test_each_refusal_says_what_to_do(here, csv, call, answer, remaining, message):
+def test_each_refusal_says_what_to_do(here, csv, call, answer, remaining, message, monkeypatch):
+    monkeypatch.setattr(client, "_SETTLED_S", 0.0)
     here.answers[call], here.remaining = [answer], remaining
+    here.listed = False
     with pytest.raises(KaggleError, match=f"(?s){message}") as caught:
         client.submit(csv, "m")
     assert "0123456789abcdef" not in str(caught.value)
+
+
+def test_an_upload_that_the_server_could_not_take_is_repeated(here, csv, monkeypatch, capsys):
+    monkeypatch.setattr(client, "_PAUSES_S", (0.0, 0.0))
+    here.answers = {"/upload/blob-0": [500], "/upload/blob-1": [503]}
+    assert client.submit(csv, "m").file_name == csv.name
+    assert here.uploads == [CSV] and here.calls["CreateSubmission"] == 1
+    assert capsys.readouterr().err.count("Trying again in 0 s") == 2
+    here.answers = {"StartSubmissionUpload": [DROP]}
+    assert client.submit(csv, "m") and len(here.uploads) == 2
+    here.answers = {f"/upload/blob-{n}": [500] for n in range(4, 7)}
+    with pytest.raises(KaggleError, match="did not answer in full .upload: status 500"):
+        client.submit(csv, "m")
+    assert here.calls["CreateSubmission"] == 2
+
+
+def test_a_lost_answer_is_looked_for_in_the_list_before_anything_is_sent_again(here, csv, monkeypatch):
+    """The submission appears at the third look."""
+    monkeypatch.setattr(client.time, "sleep", lambda _: None)
+    here.answers["CreateSubmission"] = [DROP]
+    looks = []
+    real = client.find_submission
+
+    def look(result):
+        looks.append(result)
+        if len(looks) == 3:
+            here.add(csv.name, "m", "PENDING")
+        return real(result)
+
+    monkeypatch.setattr(client, "find_submission", look)
+    assert client.submit(csv, "m") and len(looks) == 3
+    assert here.calls["CreateSubmission"] == 1
+
+
+def test_where_the_limit_is_reached_nothing_is_sent(here, csv):
+    here.remaining = 0
+    with pytest.raises(KaggleError, match="limit is reached .*midnight UTC"):
+        client.submit(csv, "m")
+    assert not here.uploads
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_a_refused_refresh_of_a_login_is_named(here, status, monkeypatch):
+    for name in ("KAGGLE_USERNAME", "KAGGLE_KEY"):
+        monkeypatch.delenv(name)
+    login = Path("~/.kaggle/credentials.json").expanduser()
+    login.parent.mkdir()
+    login.write_text('{"refresh_token": "refreshing-1", "username": "me"}')
+    here.answers["GenerateAccessToken"] = [status] * 4
+    with pytest.raises(KaggleError, match="credentials of kaggle auth login .GenerateAccessToken: "):
+        client.submissions()
+    login.write_text('{"refresh_token": "refreshing-1", "username": "me"}')
+    here.answers.clear()
+    assert client.submissions() == []
 
 
 def test_no_network(here, csv, monkeypatch):
@@ -152,11 +221,12 @@ def test_waiting_ends_where_no_score_can_come(here, csv):
     here.add(csv.name, "m", "PENDING")
     with pytest.raises(KaggleError, match="no score after 0 s .last: pending"):
         client.wait_for_score(result_of(csv), timeout_s=0, **wait)
+    here.add(csv.name, "m", "COMPLETE")
+    with pytest.raises(KaggleError, match="no score after 0 s .last: complete, without a score"):
+        client.wait_for_score(result_of(csv), timeout_s=0, **wait)
     here.add(csv.name, "m", "ERROR", errorDescription="Row 3: no such ID")
-    with pytest.raises(
-        KaggleError, match="could not score gnn ensemble.csv .Row 3: no such ID.*/submissions"
-    ):
-        client.wait_for_score(result_of(csv), **wait)
+    ours = client.wait_for_score(result_of(csv), **wait)
+    assert (ours.status, ours.error) == ("error", "Row 3: no such ID")
     here.answers["ListSubmissions"] = [401]
     with pytest.raises(KaggleError, match="refused the credentials"):
         client.wait_for_score(result_of(csv), **wait)
@@ -353,7 +423,8 @@ def test_credentials_are_used_as_an_editor_left_them(here, file, text, sent, mon
         (requests.exceptions.InvalidHeader("a line feed"), "credentials"),
         (requests.exceptions.ProxyError("Tunnel connection failed: 407 Proxy Authentication"), "proxy"),
         (requests.exceptions.ProxyError("host='127.0.0.1', port=37407: Remote end closed"), "network"),
-        (KeyError("x"), "other"),
+        (KeyError("x"), "answer"),
+        (RuntimeError("x"), "other"),
     ],
 )
 def test_exceptions_have_kinds(error, kind):

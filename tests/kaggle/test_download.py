@@ -142,6 +142,27 @@ def test_dropped_connection_resumes(stub, root, pauses):
     assert pauses == [1, 2, 1, 2, 1], "a new byte must start the pauses afresh"
 
 
+def test_a_server_that_always_closes_is_given_up(stub, root, pauses, monkeypatch):
+    """One new byte a connection would otherwise take days, and a part that is begun again for ever."""
+    content = tar_of(members(VALID))
+    path = serve(stub, VALID, content)
+    stub.cuts[path] = [1] * 1000
+    with pytest.raises(DataError, match="failed 50 times in a row without a new megabyte"):
+        fetch_google(stub, root, VALID)
+    assert len(stub.ranges) == 50
+    stub.answers[path] = [503, 416] * 500  # the part is thrown away at every other request
+    stub.cuts[path] = [1] * 1000
+    with pytest.raises(DataError, match="times in a row without a new"):
+        archives.fetch(f"{stub.url}{path}", root / "x.tar")
+
+
+def test_a_part_that_is_a_pipe_is_named(stub, tmp_path):
+    path = serve(stub, VALID, b"abc" * 1000)
+    os.mkfifo(tmp_path / "x.tar.part")
+    with pytest.raises(DataError, match=r"x\.tar\.part: is a named pipe, a file is wanted"):
+        archives.fetch(f"{stub.url}{path}", tmp_path / "x.tar")
+
+
 def test_the_next_run_resumes(stub, tmp_path, monkeypatch):
     content = random.Random(0).randbytes(3_000_000)
     path, target = serve(stub, VALID, content), tmp_path / "a b" / "x.tar"

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.row_order import read_row_orders
 from fastslow.core.errors import DataError
 from fastslow.evaluation.submission_record import read_submission_record
-from fastslow.kaggle import api_process
+from fastslow.kaggle import api_process, client
+from fastslow.kaggle import upload as upload_module
 from fastslow.kaggle.provenance import GOOGLE, KAGGLE, PROVENANCE, record_provenance
 from fastslow.kaggle.upload import upload
 from helpers.kaggle_stub import KaggleStub, call_here, clean_environment
@@ -60,8 +62,9 @@ def test_the_score_goes_into_the_record_and_nothing_is_sent_twice(stub, csv, cap
     assert json.loads(csv.with_suffix(".json").read_text())["kaggle"]["private"] == 0.705
 
 
-def test_an_upload_that_was_cut_off_is_looked_for_before_another(stub, csv, capsys):
+def test_an_upload_that_was_cut_off_is_looked_for_before_another(stub, csv, monkeypatch):
     stub.answers = {"CreateSubmission": [500]}  # it arrived; the answer did not
+    monkeypatch.setattr(client, "_SETTLED_S", 0.0)
     assert cli.main([*COMMAND, "data=kaggle"]) == 1
     record = read_submission_record(csv)
     assert "upload" not in record and len(stub.uploads) == 1
@@ -71,11 +74,51 @@ def test_an_upload_that_was_cut_off_is_looked_for_before_another(stub, csv, caps
     assert read_submission_record(csv)["kaggle"] == {"public": 0.694, "private": 0.705}
 
 
-def test_a_failed_upload_is_an_error(stub, csv, capsys):
+def test_what_kaggle_never_lists_is_sent_again_by_the_same_command(stub, csv, capsys, monkeypatch):
+    monkeypatch.setattr(client, "_SETTLED_S", 0.0)
+    monkeypatch.setattr(upload_module, "wait_for_score", partial(client.wait_for_score, timeout_s=0.0))
+    stub.listed = False
+    assert cli.main([*COMMAND, "data=kaggle"]) == 1
+    assert "Type the same command again: it is sent anew" in capsys.readouterr().err
+    stub.listed = True
+    assert cli.main([*COMMAND, "data=kaggle"]) == 0
+    assert "Kaggle accepted it but does not list it" in capsys.readouterr().out
+    assert stub.calls["CreateSubmission"] == 2
+    assert read_submission_record(csv)["kaggle"]["public"] == 0.694
+
+
+def test_what_kaggle_could_not_score_is_sent_again_by_the_same_command(stub, csv, capsys):
+    stub.progress = ["ERROR"]
+    assert cli.main([*COMMAND, "data=kaggle"]) == 1
+    said = capsys.readouterr().err
+    assert "could not score smoke.csv (no reason given)" in said and "the same command again" in said
+    stub.progress = ["COMPLETE"]
+    assert cli.main([*COMMAND, "data=kaggle"]) == 0
+    assert stub.calls["CreateSubmission"] == 2
+    assert read_submission_record(csv)["kaggle"]["public"] == 0.694
+
+
+def test_a_hidden_private_score_is_called_hidden(stub, csv, capsys):
+    stub.progress = ["PENDING"]
+    stub.api = partial(hide_private, stub, stub.api)
+    assert cli.main([*COMMAND, "data=kaggle"]) == 0
+    assert "Kaggle: public 0.5, private hidden" in capsys.readouterr().out
+
+
+def hide_private(stub, api, name, request):
+    """Answer as the stub does, with a public score alone."""
+    answer = api(name, request)
+    for row in stub.submissions:
+        row.update(status="COMPLETE", publicScore="0.5")
+    return answer
+
+
+def test_a_failed_upload_is_an_error(stub, csv, capsys, monkeypatch):
+    monkeypatch.setattr(client, "_PAUSES_S", (0.0, 0.0))
     stub.answers = {f"/upload/blob-{n}": [500] for n in range(5)}
     assert cli.main([*COMMAND, "data=kaggle"]) == 1
     said = capsys.readouterr().err
-    assert "error: the upload failed, nothing was submitted" in said and "secret" not in said
+    assert "did not answer in full (upload: status 500). Check the network" in said and "secret" not in said
     assert stub.calls["CreateSubmission"] == 0
     assert not {"upload", "kaggle"} & set(read_submission_record(csv))
 

@@ -10,11 +10,13 @@ from fastslow.networks.hardware.devices import autocast, pick_device, pick_preci
 from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.model.losses import pairwise_hinge
 from fastslow.steps.network_settings import TrainSettings
+from fastslow.workflow import job_plan
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_scalers
 
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 H100, T4, P100 = (9, 0), (7, 5), (6, 0)
+NO_IMAGE = "CUDA error: no kernel image is available for execution on the device\nCUDA kernel errors might"
 
 
 @pytest.fixture
@@ -24,6 +26,7 @@ def gpus(monkeypatch):
     def pretend(*capabilities):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(capabilities))
         monkeypatch.setattr(torch.cuda, "device_count", lambda: len(capabilities))
+        monkeypatch.setattr(devices, "why_unusable", lambda index=None: "")
         monkeypatch.setattr(
             torch.cuda, "get_device_capability", lambda device: capabilities[device.index or 0]
         )
@@ -61,7 +64,7 @@ def test_a_gpu_that_is_not_there_is_refused_by_field_finding_and_remedy(gpus, na
         ("cpu", [H100], "float32"),
         ("auto", [], "float32"),
         ("cuda:0", [(8, 0)], "bfloat16"),
-        ("cuda", [P100], "float16"),
+        ("cuda", [T4], "float16"),
         ("cuda:1", [H100, T4], "float16"),
     ],
 )
@@ -70,6 +73,48 @@ def test_the_precision_is_that_of_the_gpu(gpus, name, found, precision):
     assert pick_precision(pick_device(name)) == getattr(torch, precision)
     identity = TrainSettings(device=name).identity()
     assert (identity["device_type"], identity["precision"]) == (pick_device(name).type, precision)
+
+
+@pytest.fixture
+def p100(gpus, monkeypatch):
+    """A GPU that torch finds, and on which every operation fails."""
+    real = devices.why_unusable
+    gpus(P100)
+    monkeypatch.setattr(devices, "why_unusable", real)
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_90"])
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla P100-PCIE-16GB")
+
+    def fail(*_, **__):
+        raise RuntimeError(NO_IMAGE)
+
+    monkeypatch.setattr(torch, "ones", fail)
+    for cached in (devices.why_unusable, devices._warn_of_unusable):
+        cached.cache_clear()
+    yield
+    for cached in (real, devices._warn_of_unusable):
+        cached.cache_clear()
+
+
+def test_a_gpu_that_torch_cannot_use_is_left_alone_and_said_so_once(p100, capsys):
+    for _ in range(2):
+        assert pick_device("auto") == torch.device("cpu")
+    assert TrainSettings(device="auto").identity()["precision"] == "float32"
+    said = capsys.readouterr().err
+    assert said.count("the CPU computes") == 1 and "choose the accelerator GPU T4 x2" in said
+    assert "Tesla P100-PCIE-16GB of compute capability 6.0" in said and "kernel errors" not in said
+    for name in ("cuda", "cuda:0"):
+        with pytest.raises(
+            SettingsError, match=f"^device: '{name}' cannot be used: torch .*sm_75 sm_90.*P100"
+        ):
+            pick_device(name)
+
+
+def test_a_plan_gives_no_step_to_a_gpu_that_torch_cannot_use(p100, monkeypatch):
+    monkeypatch.setattr(job_plan.os.path, "exists", lambda path: True)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert job_plan._gpus() == ()
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert job_plan._gpus() == ()
 
 
 @pytest.fixture

@@ -343,6 +343,34 @@ def test_a_sample_is_made_and_made_again_without_the_compiler(compiles, tmp_path
     assert not (tmp_path / "v4").exists()
 
 
+def test_an_interrupted_run_goes_on_after_the_programs_that_are_done(compiles, tmp_path, monkeypatch, capsys):
+    whole = contents(make_sample(settings_in(tmp_path / "whole")))
+    monkeypatch.setattr(sample, "TOGETHER", 1)
+    lowered = []
+
+    def lower(name):
+        lowered.append(name)
+        if len(lowered) == 2:
+            raise KeyboardInterrupt
+        return name
+
+    monkeypatch.setattr(sample, "lower", lower)
+    settings = settings_in(tmp_path / "cut")
+    with pytest.raises(KeyboardInterrupt):
+        make_sample(settings)
+    capsys.readouterr()
+    assert contents(make_sample(settings)) == whole
+    assert lowered == [b"1", b"2", b"2", b"bad"]
+    assert "1 of 3 programs were labelled before\n2 of 3 programs, 0 not" in capsys.readouterr().out
+
+    lowered.extend("nothing")
+    for path in (tmp_path / "cut" / "finished").iterdir():
+        path.write_text(path.read_text()[:-50])
+    again = contents(make_sample(settings))
+    assert {**again, "README.md": whole["README.md"]} == whole, "it counts what this run has compiled"
+    assert lowered[-3:] == [b"1", b"2", b"bad"] and "labelled again" in capsys.readouterr().out
+
+
 def test_sizes_choose_programs_and_folders():
     small, large, more = (SampleSettings(size=size) for size in ("small", "large", "more"))
     assert [{p.size for p in own.zoo()} for own in (small, more, large)] == [

@@ -61,7 +61,7 @@ def get_collection(name: str) -> Collection:
     for collection in COLLECTIONS:
         if name in (collection.name, collection.slug):
             return collection
-    raise SettingsError(f"collection: {name!r} is none of {', '.join(c.name for c in COLLECTIONS)}")
+    raise SettingsError("collection", f"{name!r} is none of {', '.join(c.name for c in COLLECTIONS)}")
 
 
 TRAIN_ON = ("collection", "source", "layout")
@@ -94,7 +94,7 @@ def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:
         SettingsError: ``train_on`` is none of these.
     """
     if train_on not in TRAIN_ON:
-        raise SettingsError(f"train_on: {train_on!r} is not one of {', '.join(TRAIN_ON)}")
+        raise SettingsError("train_on", f"{train_on!r} is not one of {', '.join(TRAIN_ON)}")
     groups: dict[str, list[Collection]] = {}
     for collection in COLLECTIONS:
         if collection.kind == kind:

@@ -35,7 +35,7 @@ def fastest_first(prediction: ArrayLike, kind: str) -> np.ndarray:
         ValueError: The prediction is not 1-D, empty, or not finite: a NaN would silently rank last.
     """
     if kind not in ("tile", "layout"):
-        raise SettingsError(f"kind: {kind!r} is none of tile, layout")
+        raise SettingsError("kind", f"{kind!r} is none of tile, layout")
     prediction = np.asarray(prediction)
     if prediction.ndim != 1 or prediction.size == 0 or not np.isfinite(prediction).all():
         shape = prediction.shape
@@ -271,7 +271,7 @@ def collection_score(
         {'mean': 0.0, 'per_graph': {'a': 1.0, 'b': -1.0}}
     """
     if kind not in _METRICS:
-        raise SettingsError(f"kind: {kind!r} is none of {', '.join(_METRICS)}")
+        raise SettingsError("kind", f"{kind!r} is none of {', '.join(_METRICS)}")
     if not runtimes:
         raise DataError("runtimes", "no graph", "Score a split that has labels")
     for graph in runtimes:

@@ -91,7 +91,8 @@ def finished_file(folder: Path, name: str, remedy: str, manifest: Mapping[str, A
     Raises:
         DataError: The folder is not finished, or the file is lost, not listed, or was changed.
     """
-    path, outputs = Path(folder) / name, (manifest or read_manifest(folder)).get("outputs")
+    path = Path(folder) / name
+    outputs = (manifest or read_manifest(folder)).get("outputs")
     facts = outputs.get(name) if isinstance(outputs, dict) else None
     check_regular(path)
     if problem := _compare(path, facts or {}):
@@ -130,9 +131,11 @@ class Artifact:
     def is_current(self) -> bool:
         """Whether it and its parts were finished with these settings, inputs and code, files undamaged."""
         manifest = self._stored()
-        own = manifest is not None and manifest["fingerprint"] == self.fingerprint
-        own = own and all(path.is_file() for path in (*self.products, *self.records))
-        return own and not self.damaged() and all(part.is_current() for part in self.parts)
+        if manifest is None or manifest["fingerprint"] != self.fingerprint:
+            return False
+        if not all(path.is_file() for path in (*self.products, *self.records)):
+            return False
+        return not self.damaged() and all(part.is_current() for part in self.parts)
 
     def damaged(self) -> dict[str, str]:
         """Return files that are not as they were written, relative to the folder: what is wrong with each."""
@@ -141,9 +144,9 @@ class Artifact:
             return {}
         if not isinstance(manifest.get("outputs"), dict):
             return {MANIFEST: "lists no files, as earlier versions did"}
-        found = {name: _compare(self.folder / name, facts) for name, facts in manifest["outputs"].items()}
-        found[MANIFEST] = _altered(manifest)
-        return {name: problem for name, problem in found.items() if problem}
+        problems = {name: _compare(self.folder / name, facts) for name, facts in manifest["outputs"].items()}
+        problems[MANIFEST] = _altered(manifest)
+        return {name: problem for name, problem in problems.items() if problem}
 
     def changes(self) -> list[str]:
         """Return what differs from the finished folder, one line each; nothing if it was never finished."""
@@ -152,18 +155,22 @@ class Artifact:
             return []
 
         def differing(key: str, now: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-            before = had if isinstance(had := manifest.get(key), dict) else {}
+            before = manifest.get(key)
+            if not isinstance(before, dict):
+                before = {}
             both = ((name, before.get(name), now.get(name)) for name in sorted({*before, *now}))
-            return [(name, then, wanted) for name, then, wanted in both if then != wanted]
+            return [(name, old, new) for name, old, new in both if old != new]
 
-        settings, code = differing("settings", self.settings), differing("code", self.code)
-        own = [f"{name}: {then!r} -> {wanted!r}" for name, then, wanted in settings]
+        settings = differing("settings", self.settings)
+        code = differing("code", self.code)
+        lines = [f"{name}: {old!r} -> {new!r}" for name, old, new in settings]
         changed = [name for name, *_ in differing("inputs", self.inputs)]
         changed += [f"{name.removeprefix('fastslow.').replace('.', '/')}.py" for name, *_ in code]
-        own += [f"{', '.join(changed)} changed"] if changed else []
-        own += [f"{name}: {problem}" for name, problem in self.damaged().items()]
+        if changed:
+            lines.append(f"{', '.join(changed)} changed")
+        lines += [f"{name}: {problem}" for name, problem in self.damaged().items()]
         # what changed for all parts is in the list already
-        return own or [f"{part.folder.name}: {change}" for part in self.parts for change in part.changes()]
+        return lines or [f"{part.folder.name}: {change}" for part in self.parts for change in part.changes()]
 
     def _stored(self) -> dict[str, Any] | None:
         """Return the manifest as it is there, edited or not; None where there is none or it lacks a key."""
@@ -197,8 +204,8 @@ class Artifact:
         with explain_storage(self.folder):
             for artifact in (self, *self.parts):
                 for name in map(Path, artifact.damaged()):
-                    own = not name.is_absolute() and os.pardir not in name.parts
-                    if own and not (artifact.folder / name).is_dir():
+                    inside = not name.is_absolute() and os.pardir not in name.parts
+                    if inside and not (artifact.folder / name).is_dir():
                         (artifact.folder / name).unlink(missing_ok=True)
                 (artifact.folder / MANIFEST).unlink(missing_ok=True)
 

@@ -7,6 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
+def printable(text: str) -> str:
+    r"""Return a text that can be printed: bytes in a file's name that are no UTF-8 as ``\udcff``."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 class FastslowError(Exception):
     """Base class: the command line and notebooks print the message without a traceback."""
 
@@ -16,7 +21,48 @@ class FastslowError(Exception):
 
 
 class SettingsError(FastslowError, ValueError):
-    """A setting is unknown, of the wrong type, or out of range; the message names the field."""
+    """A setting is unknown, of the wrong type, or out of range; the message names it.
+
+    Args:
+        name: Name of the setting. Where no single one is at fault, the whole message.
+        problem: What is wrong with its value, and the remedy.
+    """
+
+    def __init__(self, name: str, problem: str = ""):
+        super().__init__(name, problem)  # as given: pickle makes the error again from them
+
+    @property
+    def name(self) -> str:
+        """Name of the setting; empty where no single one is at fault."""
+        return str(self.args[0]) if self.args[1] else ""
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, self.args))
+
+    def named(self, path: str) -> "SettingsError":
+        """Return the same error of the path that a user typed for the setting."""
+        return SettingsError(path, self.args[1])
+
+
+class UnknownSetting(SettingsError):
+    """There is no setting of this name.
+
+    Args:
+        name: The name.
+        owner: Name of the settings class that has none such.
+        hint: What may have been meant.
+    """
+
+    def __init__(self, name: str, owner: str, hint: str):
+        super().__init__(name, f"no such setting of {owner}; {hint}")
+        self._facts = name, owner, hint
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
+        return type(self), self._facts
+
+    def named(self, path: str) -> SettingsError:
+        """Return the same error of a typed path, which names the class already."""
+        return SettingsError(path, f"no such setting; {self._facts[2]}")
 
 
 class DataError(FastslowError, ValueError):
@@ -29,7 +75,7 @@ class DataError(FastslowError, ValueError):
         super().__init__(path, problem, remedy)  # as given: pickle makes the error again from them
 
     def __str__(self) -> str:
-        return "{}: {}. {}".format(*self.args)
+        return printable("{}: {}. {}".format(*self.args))
 
 
 _RESUME = "then type the same command: it resumes"

@@ -33,7 +33,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     path = Path(path)
     with explain_storage(path):
         _refuse_what_is_no_file(path)
-        _make_folder(path.parent)
+        _make_folder(path.parent, path)
         try:
             temporary, owner = _own_temporary(path)
         except FileNotFoundError:  # in a file system such as /proc
@@ -47,13 +47,15 @@ def atomic_path(path: Path) -> Iterator[Path]:
             os.close(owner)
 
 
-def _make_folder(folder: Path) -> None:
+def _make_folder(folder: Path, typed: Path) -> None:
+    """Make a folder and those above it; an error names the path that was typed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileNotFoundError:  # of a file system such as /proc
-        raise StorageError(folder, "no folder can be made there", _ON_A_DISK) from None
-    except FileExistsError:
-        raise StorageError(folder, "is a file, a folder is wanted", "Name another folder") from None
+        raise StorageError(typed, "no folder can be made there", _ON_A_DISK) from None
+    except (FileExistsError, NotADirectoryError):
+        problem = "is a file, a folder is wanted" if folder == typed else f"{folder} is no folder"
+        raise StorageError(typed, problem, "Name another folder") from None
 
 
 def _refuse_what_is_no_file(path: Path) -> None:
@@ -143,7 +145,7 @@ def writer_lock(folder: Path) -> Iterator[None]:
     folder = Path(folder)
     with contextlib.ExitStack() as stack:
         with explain_storage(folder):
-            _make_folder(folder)
+            _make_folder(folder, folder)
             handle = stack.enter_context(open(folder / ".lock", "a"))
             if not _lock_now(handle.fileno()):
                 print(f"{folder}: another run is writing here; waiting for it", file=sys.stderr, flush=True)

@@ -131,8 +131,8 @@ def parse_json(path: Path, text: str, remedy: str) -> Any:
 def _distinct(path: Path, pairs: list[tuple[str, Any]], remedy: str) -> dict[str, Any]:
     """Return the object of these pairs; DataError where it is unclear which value of a key counts."""
     value: dict[str, Any] = {}
-    for key, own in pairs:
+    for key, entry in pairs:
         if key in value:
             raise DataError(path, f"has the key {key!r} twice, and it is unclear which counts", remedy)
-        value[key] = own
+        value[key] = entry
     return value

@@ -15,11 +15,14 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Self, TypeVar
+
+from fastslow.core.errors import StorageError
 
 Key = TypeVar("Key")
 Pool = TypeVar("Pool", bound=Executor)
@@ -28,6 +31,8 @@ TIMED_OUT, OUT_OF_MEMORY, CRASHED = "timed out", "out of memory", "crashed"
 """Causes that end the process of a call; the first two depend on the machine."""
 _MEMORY_SIGNS = ("bad_alloc", "Cannot allocate memory", "MemoryError", "mmap error: 12", "out of memory")
 _STACK_TRACE = ("@", "PC:", "https://symbolize")  # lines of XLA's
+_SEMAPHORES = "/dev/shm"
+_MOUNT = "Mount it writable and with space (docker run --shm-size=64m), then type the same command"
 _START_SECONDS = 300.0
 _PAUSE_SECONDS = 0.2
 
@@ -120,7 +125,7 @@ class Workers:
             Exception: The function's own, with the traceback of its process.
         """
         self._require_start()
-        future = self._pool.schedule(function, args=args, timeout=seconds)
+        future = self._schedule(function, args, seconds)
         if hear:
             for piece in self._pieces(future, silence):
                 hear(piece)
@@ -132,7 +137,7 @@ class Workers:
         calls: Mapping[Key, Sequence[Any]],
         seconds: float | None = None,
         attempts: int = 1,
-        again: Callable[[Any], bool] = lambda found: isinstance(found, Killed) and found.kind == CRASHED,
+        again: Callable[[Any], bool] = lambda answer: isinstance(answer, Killed) and answer.kind == CRASHED,
     ) -> Iterator[tuple[Key, Any]]:
         """Yield the key of each call, and its value or :class:`Killed`, in the order of completion.
 
@@ -150,26 +155,38 @@ class Workers:
         pending = dict(calls)
         for attempt in range(attempts if pending else 0):
             self._require_start()
-            futures = {self._pool.schedule(function, args=a, timeout=seconds): k for k, a in pending.items()}
+            futures = {self._schedule(function, args, seconds): key for key, args in pending.items()}
             pending = {}
             try:
                 for future in as_completed(futures):
                     key = futures[future]
                     try:
-                        found = self._result(future)
+                        answer = self._result(future)
                     except Killed as error:
-                        found = error
-                    if attempt + 1 < attempts and again(found):
+                        answer = error
+                    if attempt + 1 < attempts and again(answer):
                         pending[key] = calls[key]
                     else:
-                        yield key, found
+                        yield key, answer
             finally:
                 for future in futures:
                     future.cancel()
 
     def _require_start(self) -> None:
         """Raise if processes end while they start: calls of such a pool might never return."""
-        self._result(self._pool.schedule(_ready), _START_SECONDS)
+        self._result(self._schedule(_ready), _START_SECONDS)
+
+    def _schedule(
+        self, function: Callable[..., Any], args: Sequence[Any] = (), seconds: float | None = None
+    ) -> Future[Any]:
+        try:
+            future: Future[Any] = self._pool.schedule(function, args=args, timeout=seconds)
+        except OSError as error:
+            if error.filename or not _makes_semaphores(error):
+                raise
+            problem = f"no process can be started: no semaphore can be made there ({error.strerror})"
+            raise StorageError(_SEMAPHORES, problem, _MOUNT) from None
+        return future
 
     def _result(self, future: Future[Any], seconds: float | None = None) -> Any:
         from pebble import ProcessExpired
@@ -184,7 +201,8 @@ class Workers:
         except MemoryError:
             raise Killed(OUT_OF_MEMORY, "it needed more than the memory limit") from None
         except ProcessExpired as error:
-            said, code = _last_words(Path(self._folder.name, f"{error.pid}.log")), error.exitcode
+            said = _last_words(Path(self._folder.name, f"{error.pid}.log"))
+            code = error.exitcode
             # the kernel kills a process with SIGKILL when memory runs out
             memory = code == -signal.SIGKILL or any(sign in said for sign in _MEMORY_SIGNS)
             how = signal.Signals(-code).name if code < 0 else f"status {code}"
@@ -198,7 +216,8 @@ class Workers:
     def _pieces(self, future: Future[Any], silence: float | None) -> Iterator[str]:
         """Yield what the only process prints until its call has ended."""
         (log,) = Path(self._folder.name).glob("*.log")
-        rest, heard = b"", time.monotonic()
+        rest = b""
+        heard = time.monotonic()
         with log.open("rb") as stream:
             while True:
                 ended = bool(wait([future], _PAUSE_SECONDS).done)  # asked before it is read for the last time
@@ -286,6 +305,11 @@ def _start(parent: int, folder: str, memory: int, first: Sequence[Any]) -> None:
     if first:
         function, *args = first
         function(*args)
+
+
+def _makes_semaphores(error: OSError) -> bool:
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code.co_filename.endswith("synchronize.py") for frame, _ in frames)
 
 
 def _ready() -> None:

@@ -1,5 +1,6 @@
-"""Memory and cores that a step may use."""
+"""Memory and cores that processes and steps may use."""
 
+import math
 import os
 from pathlib import Path
 
@@ -8,6 +9,11 @@ STEP_MEMORY = "FASTSLOW_STEP_MEMORY"
 STEP_CORES = "FASTSLOW_STEP_CORES"
 """Environment variable: cores that one step may keep busy, as the workflow planned them."""
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")  # cgroup v2: quota and period in microseconds, or max
+_CPU_QUOTAS = tuple(  # cgroup v1: the same in two files; -1 for no quota
+    tuple(Path("/sys/fs/cgroup", folder, f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+    for folder in ("cpu", "cpu,cpuacct")
+)
 
 
 def machine_memory() -> int:
@@ -21,9 +27,42 @@ def machine_memory() -> int:
 
 
 def machine_cores() -> int:
-    """Return the number of cores that this process may use."""
+    """Return the number of cores that this process may use: those allowed, and no more than its container.
+
+    A container's share of time is rounded up: 1.5 cores are two.
+    """
+    quota = _container_cores()
+    return min(allowed_cores(), max(1, math.ceil(quota))) if quota else allowed_cores()
+
+
+def allowed_cores() -> int:
+    """Return the number of cores that the scheduler lets this process run on."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+def limit_threads() -> None:
+    """Let libraries that are imported later start as many threads as there are usable cores.
+
+    They count the machine's cores and know nothing of a container's share of time, in which more threads wait
+    for one another. A number that the user has set stays, and nothing is set where there is no such share.
+    """
+    if machine_cores() < allowed_cores():
+        os.environ.setdefault("OMP_NUM_THREADS", str(machine_cores()))
+
+
+def _container_cores() -> float:
+    """Return how many cores' time the container (cgroup) has; 0 where it has no limit."""
+    texts = [path.read_text().split() for path in (_CPU_MAX,) if path.is_file()]
+    for paths in _CPU_QUOTAS:
+        if all(path.is_file() for path in paths):
+            texts.append([path.read_text().strip() for path in paths])
+    shares = [
+        int(text[0]) / int(text[1])
+        for text in texts
+        if len(text) == 2 and text[0].isdigit() and text[1].isdigit() and int(text[1])
+    ]
+    return min(shares, default=0.0)
 
 
 def _planned(name: str) -> int:

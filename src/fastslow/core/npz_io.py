@@ -101,9 +101,11 @@ def _read_header(member: IO[bytes]) -> tuple[Header, int]:
     """Read the header of an array and its size in bytes, and leave the stream behind it."""
     start = member.read(npy.MAGIC_LEN)
     if npy.read_magic(io.BytesIO(start)) == (1, 0):
-        length, read = struct.Struct("<H"), npy.read_array_header_1_0
+        length = struct.Struct("<H")
+        read = npy.read_array_header_1_0
     else:
-        length, read = struct.Struct("<I"), npy.read_array_header_2_0
+        length = struct.Struct("<I")
+        read = npy.read_array_header_2_0
     size = member.read(length.size)
     (text,) = length.unpack(size)
     if text > _MAX_HEADER_BYTES:

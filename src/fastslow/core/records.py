@@ -37,22 +37,22 @@ class Record(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False, protected_namespaces=())
 
 
-def is_valid(wanted: Any, value: Any) -> bool:
+def is_valid(annotation: Any, value: Any) -> bool:
     """Return whether a value has an annotated type, such as ``Annotated[int, Ge(0)]``."""
     try:
-        TypeAdapter(wanted).validate_python(value, strict=True)
+        TypeAdapter(annotation).validate_python(value, strict=True)
     except ValidationError:
         return False
     return True
 
 
-def check_record(path: Path, value: Any, wanted: type[Record], remedy: str) -> dict[str, Any]:
+def check_record(path: Path, value: Any, kind: type[Record], remedy: str) -> dict[str, Any]:
     """Return the JSON value of a file, after a check of its keys.
 
     Args:
         path: The file, for the message.
         value: The value that was read from it.
-        wanted: The keys and their types; there may be more keys.
+        kind: The keys and their types; there may be more keys.
         remedy: Advice for the message.
 
     Raises:
@@ -61,7 +61,7 @@ def check_record(path: Path, value: Any, wanted: type[Record], remedy: str) -> d
     if not isinstance(value, dict):
         raise DataError(path, f"a JSON object is wanted, not {type(value).__name__}", remedy)
     try:
-        wanted.model_validate(value)
+        kind.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
         key = _shown(".".join(map(str, first["loc"])))[1:-1]
@@ -71,9 +71,9 @@ def check_record(path: Path, value: Any, wanted: type[Record], remedy: str) -> d
     return value
 
 
-def read_record(path: Path, wanted: type[Record], remedy: str) -> dict[str, Any]:
+def read_record(path: Path, kind: type[Record], remedy: str) -> dict[str, Any]:
     """Read a JSON object from a file and check its keys, see :func:`check_record`."""
-    return check_record(path, read_json(path), wanted, remedy)
+    return check_record(path, read_json(path), kind, remedy)
 
 
 def _shown(value: Any) -> str:

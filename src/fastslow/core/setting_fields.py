@@ -71,11 +71,11 @@ def nearest(text: Any, known: Iterable[Any]) -> str:
 def refuse_absurd(name: str, value: Any) -> None:
     """Refuse what no setting can be: numbers that overflow in libraries, texts that are no path or name."""
     if isinstance(value, int) and abs(value) > _LARGEST:
-        raise SettingsError(f"{name}: a number of {len(bin(value)) - 2} bits, at most {_LARGEST} wanted")
+        raise SettingsError(name, f"a number of {len(bin(value)) - 2} bits, at most {_LARGEST} wanted")
     for text in (value, *value) if isinstance(value, list) else (value,):
         if isinstance(text, str) and (len(text) > _LONGEST or not text.isprintable()):
             remedy = f"a printable text of at most {_LONGEST} characters wanted"
-            raise SettingsError(f"{name}: {text[:60]!r} has {len(text)} characters, {remedy}")
+            raise SettingsError(name, f"{text[:60]!r} has {len(text)} characters, {remedy}")
 
 
 @cache

@@ -9,7 +9,6 @@ import difflib
 import errno
 import math
 import os
-import re
 import stat
 import types
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, V
 from pydantic_core import ErrorDetails
 
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import SettingsError, UnknownSetting
 from fastslow.core.setting_fields import (
     Setting,
     allowed_of,
@@ -59,8 +58,9 @@ def resolve(path: str) -> Path:
 
 def find_data(root: str) -> Path:
     """Return a data root that is read: as :func:`resolve` has it, else the repository's, with the sample."""
-    own = PROJECT / Path(root).expanduser()
-    return own if own.exists() and not resolve(root).exists() else resolve(root)
+    in_repository = PROJECT / Path(root).expanduser()
+    at_home = resolve(root)
+    return in_repository if in_repository.exists() and not at_home.exists() else at_home
 
 
 def find_typed(path: str) -> Path:
@@ -106,8 +106,6 @@ Unread = Mapping[str, tuple[str, str]]
 
 _PLAIN = (Number, str, list, PurePath)  # what people give a setting; results of cells are of other types
 _ODD = (tuple, dict, types.NoneType)
-# variable of a notebook: by name the class that saw a variable, its value, and how many cells had run
-_SEEN = "_seen_settings"
 _ALIKE = 0.75  # similarity of a misspelt name
 _UNKEYED: dict[str, JsonValue] = {"key": False}
 PLAY = "play"
@@ -147,7 +145,7 @@ class Settings(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise SettingsError(self._explain(error.errors()[0])) from None
+            raise self._explain(error.errors()[0]) from None
         self.require_defaults(self.unread())
         self.check()
 
@@ -183,16 +181,17 @@ class Settings(BaseModel):
             SettingsError: There is one.
         """
         for name, (why, remedy) in unread.items():
-            value, default = getattr(self, name), type(self).model_fields[name].get_default()
+            value = getattr(self, name)
+            default = type(self).model_fields[name].get_default()
             if value != default:
                 problem = f"{value!r} has no effect {why}; leave it at {default!r}, or {remedy}"
-                raise SettingsError(f"{name}: {problem}")
+                raise SettingsError(name, problem)
 
     def check(self) -> None:
         """Raise :class:`SettingsError` where fields do not fit together."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise SettingsError(f"{name}: settings are immutable; use settings.replace({name}=...)")
+        raise SettingsError(name, f"settings are immutable; use settings.replace({name}=...)")
 
     @classmethod
     def describe(cls) -> list[Setting]:
@@ -218,10 +217,8 @@ class Settings(BaseModel):
     def from_variables(cls, variables: dict[str, Any]) -> Self:
         """Return the settings in a notebook's variables: the variable ``epochs`` is the setting ``epochs``.
 
-        A variable of another name is an error where papermill injected it or where the name looks like a
-        misspelt setting, until the settings are made again and no cell has named it since. A printed line
-        names all other numbers, texts and lists. Settings of a notebook that ran before in the same kernel
-        are ignored, unless a cell has named them since.
+        A variable whose name looks like a misspelt setting is an error. A printed line names all other
+        numbers, texts and lists, which are no settings.
 
         Args:
             variables: The notebook's ``globals()``.
@@ -229,32 +226,18 @@ class Settings(BaseModel):
         Raises:
             SettingsError: A variable is no setting, or a value is not allowed.
         """
-        seen, cells = variables.setdefault(_SEEN, {}), list(variables.get("In", ()))
-
-        def seen_by(name: str) -> type | None:
-            """Return the class that saw a variable as it is, if no cell has named it since."""
-            reader, value, ran = seen.get(name, (None, None, 0))
-            again = any(re.search(rf"\b{re.escape(name)}\b", cell) for cell in cells[ran:])
-            return reader if value is variables[name] and not again else None
-
-        injected, unused = _injected(variables), []
-        for name in cls._unknown(variables):
-            value, private = variables[name], name.startswith("_")
-            close = not private and isinstance(value, (*_PLAIN, *_ODD)) and cls._resembles(name)
-            refused = name in injected or close
-            if refused and seen_by(name) is not cls:
-                seen[name] = cls, value, len(cells)
-                remedy = "Correct its name and run that cell again"
-                raise SettingsError(f"{name}: no such setting of {cls.__name__}; {cls._hint(name)}. {remedy}")
-            unused += [name] * (refused or (not private and isinstance(value, _PLAIN)))
-        if unused:
+        known = {"In", "Out", *cls.model_fields}
+        for value in variables.values():
+            if isinstance(value, type) and issubclass(value, Settings):  # other settings beside these
+                known |= {*value.model_fields}
+        others = {name: v for name, v in variables.items() if name not in known and not name.startswith("_")}
+        for name, value in others.items():
+            if isinstance(value, (*_PLAIN, *_ODD)) and cls._resembles(name):
+                remedy = f"Correct its name and run that cell again, or type del {name}"
+                raise UnknownSetting(name, cls.__name__, f"{cls._hint(name)}. {remedy}")
+        if unused := [name for name, value in others.items() if isinstance(value, _PLAIN)]:
             print(f"no settings of {cls.__name__}, not used: {', '.join(unused)}")
-        values = {name: variables[name] for name in cls.model_fields if name in variables}
-        for name in values.keys() - {*cls.main} if cls.main else ():
-            if seen_by(name) not in (None, cls):
-                del values[name]  # of a notebook that ran before
-        seen.update({name: (cls, value, len(cells)) for name, value in values.items()})
-        return cls(**values)
+        return cls(**{name: variables[name] for name in cls.model_fields if name in variables})
 
     @classmethod
     def from_texts(
@@ -276,7 +259,8 @@ class Settings(BaseModel):
         Raises:
             SettingsError: A text has another form, a setting is given twice, or a value is not allowed.
         """
-        settings, dotted = dict(fixed or {}), []
+        settings = dict(fixed or {})
+        dotted = []
         for place, text in enumerate(texts):
             name, equals, value = text.partition("=")
             unknown = name not in cls.model_fields and "." not in name
@@ -284,20 +268,22 @@ class Settings(BaseModel):
                 raise SettingsError(f"--{name}: no such setting; {cls._hint(name)}")
             if place < len(first.split()) and name not in cls.model_fields:
                 if equals and unknown and nearest(name, cls.model_fields) and not resolve(text).exists():
-                    raise SettingsError(f"{name}: no such setting; {cls._hint(name)}")
-                name, equals, value = first.split()[place], "=", text
+                    raise SettingsError(name, f"no such setting; {cls._hint(name)}")
+                name = first.split()[place]
+                equals = "="
+                value = text
             if not equals or not name:
                 raise SettingsError(f"{text!r}: a setting is given as NAME=VALUE (for example seed=1)")
             if "." in name and "set" in cls.model_fields:
                 dotted.append(text)
                 continue
             if name in settings:
-                raise SettingsError(f"{name}: is given twice, as {settings[name]!r} and {value!r}")
+                raise SettingsError(name, f"is given twice, as {settings[name]!r} and {value!r}")
             field = cls.model_fields.get(name)
             settings[name] = value if field and kind_of(field) is str else parse_value(value)
         if dotted and "set" in settings:
             remedy = "give each setting of a step as a word of its own"
-            raise SettingsError(f"set: is given twice, as {settings['set']!r} and {dotted[0]}; {remedy}")
+            raise SettingsError("set", f"is given twice, as {settings['set']!r} and {dotted[0]}; {remedy}")
         return cls(**settings, **({"set": dotted} if dotted else {}))
 
     @classmethod
@@ -311,7 +297,7 @@ class Settings(BaseModel):
         for name, value in cls.former.items():
             if recorded.get(name, value) != value:
                 problem = f"{recorded[name]!r} was recorded by a former version; this one has only {value!r}"
-                raise SettingsError(f"{name}: {problem}")
+                raise SettingsError(name, problem)
         return cls(**{name: value for name, value in recorded.items() if name not in cls.former})
 
     def from_working_folder(self, *fields: str) -> Self:
@@ -340,7 +326,8 @@ class Settings(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that change the result: those that are read and not :func:`unkeyed`."""
-        values, unread = self.asdict(), self.unread()
+        values = self.asdict()
+        unread = self.unread()
         return {name: values[name] for name in self.keyed() if name not in unread}
 
     @classmethod
@@ -348,10 +335,10 @@ class Settings(BaseModel):
         """Return the names of the fields that are not :func:`unkeyed`."""
         return [name for name, field in cls.model_fields.items() if field.json_schema_extra != _UNKEYED]
 
-    def require(self, condition: bool, field: str, wanted: str) -> None:
-        """Raise an error for a field where a condition does not hold; ``wanted`` describes allowed values."""
+    def require(self, condition: bool, field: str, allowed: str) -> None:
+        """Raise an error for a field where a condition does not hold; ``allowed`` describes its values."""
         if not condition:
-            raise SettingsError(f"{field}: {getattr(self, field)!r} is not {wanted}")
+            raise SettingsError(field, f"{getattr(self, field)!r} is not {allowed}")
 
     @classmethod
     def _group(cls, name: str) -> str:
@@ -371,29 +358,26 @@ class Settings(BaseModel):
         return ""
 
     @classmethod
-    def _explain(cls, error: ErrorDetails) -> str:
-        """Put one of pydantic's errors into a sentence that names the field and the remedy."""
-        name, value = str(error["loc"][0]), error["input"]
+    def _explain(cls, error: ErrorDetails) -> SettingsError:
+        """Put one of pydantic's errors into words that name the field and the remedy."""
+        name = str(error["loc"][0])
+        value = error["input"]
         if error["type"] == "extra_forbidden":
-            return f"{name}: no such setting of {cls.__name__}; {cls._hint(name)}"
+            return UnknownSetting(name, cls.__name__, cls._hint(name))
         field = cls.model_fields[name]
         if len(error["loc"]) > 1:  # an element of a list
-            (wanted,) = get_args(field.annotation)
-            return f"{name}: {value!r} in the list is {type(value).__name__}, {wanted.__name__} wanted"
-        allowed, kind = allowed_of(field), kind_of(field)
+            (element,) = get_args(field.annotation)
+            problem = f"{value!r} in the list is {type(value).__name__}, {element.__name__} wanted"
+            return SettingsError(name, problem)
+        allowed = allowed_of(field)
+        kind = kind_of(field)
         if type(value) is kind or (kind is float and type(value) is int):
             finite = not isinstance(value, float) or math.isfinite(value)
-            wanted = allowed if allowed and finite else "a finite number"
-            return f"{name}: {value!r} is not {wanted}{nearest(value, choices_of(field))}"
-        wanted = allowed or f"for example {field.get_default()!r}"
-        return f"{name}: {value!r} is {type(value).__name__}, {kind.__name__} wanted ({wanted})"
-
-    @classmethod
-    def _unknown(cls, variables: Mapping[str, Any]) -> list[str]:
-        """Return the variables that are no settings, neither of this class nor of another one beside them."""
-        classes = [v for v in variables.values() if isinstance(v, type) and issubclass(v, Settings)]
-        known = {"In", "Out", *(name for own in (cls, *classes) for name in own.model_fields)}
-        return [name for name in variables if name not in known]
+            expected = allowed if allowed and finite else "a finite number"
+            return SettingsError(name, f"{value!r} is not {expected}{nearest(value, choices_of(field))}")
+        example = allowed or f"for example {field.get_default()!r}"
+        problem = f"{value!r} is {type(value).__name__}, {kind.__name__} wanted ({example})"
+        return SettingsError(name, problem)
 
     @classmethod
     def _resembles(cls, name: str) -> bool:
@@ -404,12 +388,6 @@ class Settings(BaseModel):
     def _hint(cls, name: str) -> str:
         near = nearest(name, cls.model_fields).removeprefix("; ")
         return near or f"known are {', '.join(cls.model_fields)}"
-
-
-def _injected(variables: Mapping[str, Any]) -> set[str]:
-    """Return the names that papermill injected, in a cell that it heads with a comment of its own."""
-    cells = [cell for cell in variables.get("In", ()) if cell.startswith("# Parameters\n")]
-    return {name for cell in cells for name in re.findall(r"^(\w+) = ", cell, re.MULTILINE)}
 
 
 def parse_value(text: str) -> Any:

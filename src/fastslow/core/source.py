@@ -138,14 +138,14 @@ def _uses(module: str, name: str, folder: Path | None) -> frozenset[tuple[str, s
                 inside.add(id(node.value))
             elif isinstance(node, ast.Name) and id(node) not in inside:
                 attributes.setdefault(node.id, set())
-    found = set()
+    targets = set()
     for used, names in attributes.items():
         source, member = parsed.imported.get(used, (None, None))
         if source and member is None and names:
-            found |= {(source, n) for n in names if n in _parse(source, folder).definitions}
+            targets |= {(source, n) for n in names if n in _parse(source, folder).definitions}
         elif source or used in parsed.definitions:
-            found.add((module, used))
-    return frozenset(found)
+            targets.add((module, used))
+    return frozenset(targets)
 
 
 def _digest(module: str, names: set[str], folder: Path | None) -> str:

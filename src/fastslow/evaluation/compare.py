@@ -95,7 +95,7 @@ def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
     single = [(folder / MANIFEST).is_file() for folder in (one, other)]
     for field, model, folder in zip(("one", "other"), single, (one, other), strict=True):
         if model and "collection" not in read_manifest(folder)["settings"]:
-            raise SettingsError(f"{field}: {folder} is no model; name a model's folder (gnn-tile-xla-s0)")
+            raise SettingsError(field, f"{folder} is no model; name a model's folder (gnn-tile-xla-s0)")
     if all(single):
         return [(one, other)]
     slugs = [f"ensemble-{collection.slug}" for collection in COLLECTIONS]
@@ -103,9 +103,11 @@ def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
     for field, model, run in zip(("one", "other"), single, runs, strict=True):
         settings.require(model or bool(run), field, "a folder of a finished model, or a run with ensembles")
     if any(single):
-        raise SettingsError("other: a run and a model do not compare; name the model's folder in the run too")
+        raise SettingsError(
+            "other", "a run and a model do not compare; name the model's folder in the run too"
+        )
     if not runs[0] & runs[1]:
-        raise SettingsError(f"other: {settings.other} has no collection in common with {settings.one}")
+        raise SettingsError("other", f"{settings.other} has no collection in common with {settings.one}")
     return [(one / slug, other / slug) for slug in slugs if slug in runs[0] & runs[1]]
 
 
@@ -127,13 +129,13 @@ def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataF
     folders = one, other
     names = [read_run_manifest(folder)["settings"]["collection"] for folder in folders]
     if names[0] != names[1]:
-        raise SettingsError(f"other: {other} is of {names[1]}, {one} of {names[0]}")
+        raise SettingsError("other", f"{other} is of {names[1]}, {one} of {names[0]}")
     collection = get_collection(names[0])
     made = f"features/{folders[0].parent.name}/{collection.slug}"
     features = Features(resolve(settings.features or made))
     truth = truth_of(features, solution_of(find_data(settings.data_root)))
     if settings.split not in truth:
-        raise SettingsError(f"split: test needs {SOLUTION} in {settings.data_root}; give data_root=FOLDER")
+        raise SettingsError("split", f"test needs {SOLUTION} in {settings.data_root}; give data_root=FOLDER")
     own_metric = tile_score if collection.kind == "tile" else ALL_METRICS["tau"]
     metric = own_metric if settings.metric == "competition" else ALL_METRICS[settings.metric]
     scores = {}

@@ -11,7 +11,7 @@ import pandas as pd
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, get_collection
 from fastslow.competition.metrics import collection_score, competition_score
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, printable
 from fastslow.core.files import atomic_path
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
@@ -149,7 +149,7 @@ class _Run:
             for model, seeds in models_of({n: self.manifests[path] for n, path in by_name.items()}).items():
                 models.setdefault(model, {})[name] = [by_name[seed] for seed in seeds]
         if not models and not self.left_out:
-            self.left_out.append(f"{self.folder}: holds no finished model")
+            self.left_out.append(printable(f"{self.folder}: holds no finished model"))
         for model, folders in models.items():
             yield self._row(model, folders, scores)
 
@@ -166,7 +166,8 @@ class _Run:
     def _row(self, model: str, folders: dict[str, list[Path]], scores: dict[Path, dict]) -> dict:
         every = [folder for own in folders.values() for folder in own]
         made = [self.manifests[folder] for folder in every]
-        row: dict[str, Any] = {"run": self.folder.name, "model": model, "settings": " ".join(self._changed())}
+        row: dict[str, Any] = {"run": printable(self.folder.name), "model": model}
+        row["settings"] = " ".join(self._changed())
         row["seeds"] = max(map(len, folders.values()))
         row["created"] = max(str(manifest.get("created", "")) for manifest in made)
         row["hours"] = self._hours

@@ -47,9 +47,9 @@ def record_run(
         SettingsError: The folder is for notebooks that are run by hand, or a notebook wrote a model into it.
     """
     if (folder / MANIFEST).is_file():
-        raise SettingsError(f"name: runs/{folder.name} holds a single model; give this run another NAME")
+        raise SettingsError("name", f"runs/{folder.name} holds a single model; give this run another NAME")
     if folder.name == PLAY:
-        raise SettingsError(f"name: notebooks run by hand write to runs/{PLAY}; give this run another NAME")
+        raise SettingsError("name", f"notebooks run by hand write to runs/{PLAY}; give this run another NAME")
     facts: dict[str, Any] = {"data": data, "preset": preset, "settings": dict(settings)}
     if chosen is not None:
         facts["chosen"] = dict(chosen)

@@ -103,6 +103,7 @@ class SubmissionResult(Record):
     file_name: str  # without folders
     message: str
     earlier_refs: list[int]  # submissions listed before, to distinguish a second upload of the same name
+    begun: float = 0.0  # seconds since 1970; 0: not recorded, long ago
 
 
 class _Submission(Record):

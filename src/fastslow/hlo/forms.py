@@ -97,6 +97,8 @@ def parse(path: Path, data: bytes) -> list[tuple[Module, str]]:
             problem = f"is {kind} that XLA's parser does not finish in {_PARSER_SECONDS:.0f} s"
             raise DataError(path, problem, DUMP) from None
         raise DataError(path, f"is {kind} that XLA's parser ends on: {error}", DUMP) from None
+    except DataError:  # of this machine, not of the text
+        raise
     except ImportError:
         problem = f"is {kind}, which only XLA's own parser reads, and jaxlib is not installed"
         raise DataError(path, problem, f"{DUMP}, or pip install 'fastslow[compiler]'") from None

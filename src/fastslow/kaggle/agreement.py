@@ -23,20 +23,22 @@ def agreement(one: Path, other: Path) -> pd.DataFrame:
     Raises:
         DataError: A CSV is missing or broken, or the two have no row in common.
     """
-    first, second = read_any_submission(one), read_any_submission(other)
-    found = []
+    first = read_any_submission(one)
+    second = read_any_submission(other)
+    rows = []
     for key in [key for key in first if key in second]:
-        a, b = first[key], second[key]
+        a = first[key]
+        b = second[key]
         tau = np.nan
         if collection_of(key).kind == "layout" and len(a) == len(b) and set(a) == set(b):
             tau = kendall_tau(np.argsort(a), np.argsort(b))
         top = len({*a[:TOP_K].tolist()} & {*b[:TOP_K].tolist()}) / min(TOP_K, len(a), len(b))
         name = collection_of(key).name
-        found.append({"id": key, "collection": name, "configs": len(a), "tau": tau, "top_5": top})
-    if not found:
+        rows.append({"id": key, "collection": name, "configs": len(a), "tau": tau, "top_5": top})
+    if not rows:
         remedy = "Compare two submissions of one competition"
         raise DataError(other, f"has no row in common with {one}", remedy)
-    return pd.DataFrame(found)
+    return pd.DataFrame(rows)
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:

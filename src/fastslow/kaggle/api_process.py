@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastslow.competition.catalog import COMPETITION
 from fastslow.core.errors import FastslowError
@@ -16,6 +17,9 @@ HOW_TO_AUTHENTICATE = (
     "Make a token at https://www.kaggle.com/settings/api and type `export KAGGLE_API_TOKEN=<token>`,"
     " or save it as ~/.kaggle/access_token, or run `kaggle auth login`"
 )
+UPLOAD = "upload"
+"""Name of the request that sends the bytes of a file."""
+_SERVICES = "/v1/"  # in the address of every request to Kaggle's services, but not of an uploaded file
 _IDLE_S = 600.0  # kaggle itself repeats a lost upload for six minutes without printing anything
 _NOISY = ("VERBOSE", "VERBOSE_OUTPUT")  # they make kaggle print its requests, credentials included
 MEANINGS = {  # by kind of failure: the problem and the remedy
@@ -28,7 +32,7 @@ MEANINGS = {  # by kind of failure: the problem and the remedy
     ),
     "network": (
         "Kaggle could not be reached or did not answer in full",
-        f"Check the network and proxy and run it again; before a second upload look at {PAGE}/submissions",
+        "Check the network and proxy and run it again",
     ),
     "missing": (
         f"Kaggle finds no competition {COMPETITION!r}, or not what was asked of it",
@@ -46,14 +50,30 @@ MEANINGS = {  # by kind of failure: the problem and the remedy
         "Kaggle refused the request",
         f"Join the competition at {PAGE} and upload the file there: the page shows what is wrong with it",
     ),
-    "unconfirmed": ("Kaggle did not confirm the submission", f"See {PAGE}/submissions"),
+    "conflict": (
+        "Kaggle is busy with another request, or has this one already",
+        "Wait a minute and run it again: it looks at the list of submissions first",
+    ),
+    "size": (
+        "Kaggle refuses a file of this size",
+        f"Make the submission again, compress it and upload it at {PAGE}, which says what is allowed",
+    ),
+    "answer": (
+        "Kaggle's answer has a form that is not known here",
+        f"See {PAGE}/submissions, or run `pip install -U 'kaggle>=2.2.4,<3'` and run it again",
+    ),
+    "unconfirmed": (
+        "Kaggle did not confirm the submission",
+        f"See {PAGE}/submissions, and run it again: it is sent anew unless Kaggle lists it",
+    ),
     "package": ("the kaggle package is missing or too old", "Run `pip install 'kaggle>=2.2.4,<3'`"),
     "other": ("the kaggle package failed", f"See {PAGE}/submissions"),
 }
 _STATUS = {
     **{400: "request", 401: "credentials", 403: "access", 404: "missing", 407: "proxy"},
-    **dict.fromkeys((408, 429), "network"),
+    **{408: "network", 409: "conflict", 413: "size", 429: "network"},
 }
+_SIGN_IN = {"kaggle auth login": "GenerateAccessToken"}  # the request that tells whether credentials hold
 
 
 class KaggleError(FastslowError):
@@ -65,13 +85,23 @@ class KaggleError(FastslowError):
 
 
 class CallError(KaggleError):
-    """A call of the kaggle package failed, with a kind of :data:`MEANINGS`; what it said is scrubbed."""
+    """A call of the kaggle package failed; what it said is scrubbed.
 
-    def __init__(self, kind: str, said: str):
+    Args:
+        kind: A kind of :data:`MEANINGS`.
+        said: What the package or Kaggle said.
+        request: The request to Kaggle that failed, such as ``CreateSubmission``; empty where none is known.
+        place: The place of the credentials that were used, by default the present one.
+    """
+
+    def __init__(self, kind: str, said: str, request: str = "", place: str | None = None):
         problem, remedy = MEANINGS[kind]
-        problem = f"{problem.format(credentials())} ({scrub(said).rstrip('.')})"
-        super().__init__(problem, remedy, transient=kind == "network")
-        self.kind, self.said = kind, said
+        problem = problem.format(place or credentials())
+        shown = f"{request}: {said}" if request else said
+        super().__init__(f"{problem} ({scrub(shown).rstrip('.')})", remedy, transient=kind == "network")
+        self.kind = kind
+        self.said = said
+        self.request = request
 
 
 def call(method: str, echo: bool = False, **arguments: Any) -> Any:
@@ -86,6 +116,7 @@ def call(method: str, echo: bool = False, **arguments: Any) -> Any:
     Raises:
         CallError: The method raised an exception, the process was stopped, or it ended without an answer.
     """
+    place = credentials()  # kaggle deletes those of a login that Kaggle refuses
     variables = {name: value for name, value in kaggle_environment().items() if name not in _NOISY}
     if not sys.stderr.isatty():  # kaggle's own bar would flood a log
         variables |= {"TQDM_MININTERVAL": f"{LOG_SECONDS}", "TQDM_MAXINTERVAL": f"{LOG_SECONDS}"}
@@ -95,31 +126,68 @@ def call(method: str, echo: bool = False, **arguments: Any) -> Any:
             print(scrub(piece), end="", file=sys.stderr, flush=True)
 
     try:
-        failure, answer = call_isolated(_call, method, arguments, variables, hear=hear, silence=_IDLE_S)
+        outcome = call_isolated(_call, method, arguments, variables, place, hear=hear, silence=_IDLE_S)
     except Killed as error:
         raise CallError("network" if error.kind == TIMED_OUT else "other", f"{error.kind}: {error}") from None
-    if failure:
-        raise CallError(failure, answer)
+    kind, request, answer = outcome
+    if kind:
+        raise CallError(kind, answer, request, place)
     return json.loads(answer)
 
 
-def _call(method: str, arguments: dict[str, Any], variables: dict[str, str]) -> tuple[str, str]:
+def _call(
+    method: str, arguments: dict[str, Any], variables: dict[str, str], place: str | None
+) -> tuple[str, str, str]:
     """Call a method in this process.
 
     Returns:
-        The kind of failure, empty where there is none; and what kaggle said, or its result as JSON.
+        The kind of failure, empty where there is none; the request that failed, as far as it is known; and
+        what kaggle said, or its result as JSON.
     """
     os.environ.clear()
     os.environ.update(variables)
+    signed_in = False
     try:
         from kaggle.api.kaggle_api_extended import KaggleApi  # importing it authenticates and may fail
 
         api = KaggleApi()
         api.authenticate()  # exits where there are no credentials or Kaggle refuses them
-        return "", json.dumps(getattr(api, method)(**arguments), default=_plain)
+        signed_in = True
+        if not hasattr(api, method):
+            return "package", "", f"it has no {method}"
+        statuses = _watch_uploads(api)
+        answer = json.dumps(getattr(api, method)(**arguments), default=_plain)
+        if statuses and statuses[-1] >= 400:
+            return _kind_of_status(statuses[-1]), UPLOAD, f"status {statuses[-1]}"
+        return "", "", answer
     except (Exception, SystemExit) as error:
-        said = "kaggle exits" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
-        return _kind(error), said
+        kind = _kind(error)
+        if not signed_in and kind in ("request", "access", "missing"):
+            kind = "credentials"  # a refused refresh of a token says nothing of the competition
+        if isinstance(error, SystemExit):
+            return kind, _SIGN_IN.get(place or "", "IntrospectToken"), "it was refused"
+        return kind, _request_of(error), f"{type(error).__name__}: {error}"
+
+
+def _watch_uploads(api: Any) -> list[int]:
+    """Return a list that receives the status of each upload of a file, which kaggle keeps to itself."""
+    statuses: list[int] = []
+    is_successful = getattr(api, "_is_upload_successful", None)
+
+    def note(response: Any) -> bool:
+        statuses.append(response.status_code)
+        return bool(is_successful(response))
+
+    if is_successful:
+        api._is_upload_successful = note
+    return statuses
+
+
+def _request_of(error: BaseException) -> str:
+    """Return the name of the request to Kaggle that failed, the last part of its address."""
+    request = getattr(error, "request", None) or getattr(getattr(error, "response", None), "request", None)
+    address = getattr(request, "url", None) or ""
+    return urlsplit(address).path.rpartition("/")[2] if _SERVICES in address else ""
 
 
 def _plain(value: Any) -> Any:
@@ -127,11 +195,26 @@ def _plain(value: Any) -> Any:
     return value.to_dict(ignore_defaults=False)
 
 
+def _status(response: Any) -> int | None:
+    """Return the status of an answer; of one that hides it in its text, that one."""
+    status = getattr(response, "status_code", None)
+    if status is None or status >= 400:
+        return status
+    try:
+        return int(response.json()["code"])
+    except (ValueError, LookupError, TypeError):
+        return status
+
+
+def _kind_of_status(status: int) -> str:
+    return _STATUS.get(status, "network" if status >= 500 else "other")
+
+
 def _kind(error: BaseException) -> str:
     """Return the kind of failure, as :data:`MEANINGS` lists it."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
+    status = _status(getattr(error, "response", None))
     if status is not None:
-        return _STATUS.get(status, "network" if status >= 500 else "other")
+        return _kind_of_status(status)
     import requests
     import urllib3.exceptions
 
@@ -140,7 +223,8 @@ def _kind(error: BaseException) -> str:
     kinds = {  # in this order: most of the network's errors are subclasses of OSError
         # a header cannot hold them: another attempt would not pass either
         "credentials": (SystemExit, requests.exceptions.InvalidHeader, UnicodeError),
-        "package": (ImportError, AttributeError),
+        "package": ImportError,
+        "answer": (AttributeError, LookupError, TypeError),  # from reading an answer
         "network": (
             ConnectionError,
             TimeoutError,

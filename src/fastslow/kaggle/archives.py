@@ -15,13 +15,15 @@ import urllib3.exceptions
 from tqdm import tqdm
 
 from fastslow.core.errors import DataError
+from fastslow.core.input_files import is_there
 from fastslow.core.progress import progress
 from fastslow.kaggle.credentials import scrub
 
 T = TypeVar("T")
 CHUNK = 1 << 20
 _TIMEOUT_S = 60.0
-_TRIES = 8  # in a row without a new byte; any progress resets the count
+_TRIES = 8  # in a row without a new byte
+_POOR_TRIES = 50  # in a row that together bring less than a chunk
 _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)  # HTTP statuses that a later request may not get
 BYTES = {"unit": "B", "unit_scale": True}  # of a progress bar
 
@@ -50,7 +52,7 @@ def remote_size(url: str) -> int:
 
 
 def local_size(target: Path) -> int:
-    """Return how many bytes of a download are on disk already, whole or in part."""
+    """Return how many bytes of a download are on disk already, whole or in part; see :func:`fetch`."""
     return _size(target) or _size(_part(target))
 
 
@@ -61,8 +63,9 @@ def fetch(url: str, target: Path) -> None:
     target appears when its size is right; unpacking finds one that changed on the server in between.
 
     Raises:
-        DataError: The server does not have the file or does not send its size, or the connection was lost
-            eight times in a row without a new byte; the part stays for the next call.
+        DataError: The server does not have the file or does not send its size, or the part is no file. The
+            connection was lost eight times in a row without a new byte, or fifty times without a new
+            megabyte; then the part stays for the next call.
     """
     part = _part(target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -113,11 +116,14 @@ def _length(url: str, answer: requests.Response) -> int:
 def _persist(url: str, attempt: Callable[[], T], received: Callable[[], int]) -> T:
     """Repeat an attempt until it succeeds; stop after eight failures in a row without a new byte.
 
+    A new byte is one beyond all that was ever there: a download begins again where the server's file changes.
     urllib3's ``Retry`` covers neither a connection lost inside a body nor a count that progress resets.
     """
     failures = 0
+    poor = 0
+    most = received()
+    chunk_began = most
     while True:
-        before = received()
         try:
             return attempt()
         except DataError:
@@ -140,9 +146,16 @@ def _persist(url: str, attempt: Callable[[], T], received: Callable[[], int]) ->
             if "Failed to resolve" in str(error) and not received():
                 problem = f"{urlsplit(url).hostname} cannot be found: this machine has no network"
                 raise DataError(_shown(url), problem, "Connect it, or set https_proxy to its proxy") from None
-            failures = 1 if received() > before else failures + 1
-            if failures == _TRIES:
-                problem = f"failed {failures} times in a row without a new byte ({said})"
+            size = received()
+            failures = 1 if size > most else failures + 1
+            most = max(most, size)
+            poor += 1
+            if most >= chunk_began + CHUNK:
+                chunk_began = most
+                poor = 0
+            if failures == _TRIES or poor == _POOR_TRIES:
+                gain = "a new byte" if failures == _TRIES else "a new megabyte"
+                problem = f"failed {max(failures, poor)} times in a row without {gain} ({said})"
                 raise DataError(_shown(url), problem, "Run it again: it resumes where it stopped") from None
             pause = min(2.0 ** (failures - 1), 60.0)
             print(f"{_shown(url)}: {said}. Trying again in {pause:.0f} s", file=sys.stderr, flush=True)
@@ -160,4 +173,4 @@ def _part(target: Path) -> Path:
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+    return path.stat().st_size if is_there(path) else 0

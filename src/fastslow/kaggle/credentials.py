@@ -42,10 +42,13 @@ def kaggle_environment() -> dict[str, str]:
     Byte-order marks, quotes and line ends around a value are gone.
     """
     places = [*_places()]
-    found = next((place.variables for place in places if place.complete), {})
+    variables = next((place.variables for place in places if place.complete), {})
     if any(place.problem and place.name.endswith("kaggle.json") for place in places):
-        found = {**found, "KAGGLE_CONFIG_DIR": os.devnull}  # the package would wait for a pipe, or fail
-    return {**os.environ, **found}
+        variables = {
+            **variables,
+            "KAGGLE_CONFIG_DIR": os.devnull,
+        }  # the package would wait for a pipe, or fail
+    return {**os.environ, **variables}
 
 
 def unusable() -> str:
@@ -68,7 +71,9 @@ def scrub(text: str) -> str:
 def _without(text: str, secrets: list[str]) -> str:
     """Return a text without secrets and without their parts of the shortest length or more."""
     length = _SHORTEST_SECRET
-    parts = {own[start : start + length] for own in secrets for start in range(len(own) - length + 1)}
+    parts = set()
+    for secret in secrets:
+        parts |= {secret[start : start + length] for start in range(len(secret) - length + 1)}
     hidden = bytearray(len(text))  # 1 for a character of a secret
     for start in range(len(text) - length + 1):
         if text[start : start + length] in parts:
@@ -88,21 +93,24 @@ def _places() -> Iterator[_Place]:
     for name in ("access_token", "access_token.txt"):
         token, problem = _read(home / name)
         yield _Place(f"~/.kaggle/{name}", bool(token), [token], {"KAGGLE_API_TOKEN": token}, problem)
-    user, key = _clean(os.environ.get("KAGGLE_USERNAME", "")), _clean(os.environ.get("KAGGLE_KEY", ""))
+    user = _clean(os.environ.get("KAGGLE_USERNAME", ""))
+    key = _clean(os.environ.get("KAGGLE_KEY", ""))
     yield _pair("KAGGLE_USERNAME and KAGGLE_KEY", user, key)
     path = _legacy_path(home)
     legacy, problem = _read_json(path)
-    own_user, own_key = legacy.get("username", ""), legacy.get("key", "")
+    file_user = legacy.get("username", "")
+    file_key = legacy.get("key", "")
     misnamed = path.with_name(f"{path.name}.txt")
     if os.path.exists(misnamed) and not os.path.lexists(path):
         problem = f"{misnamed}: the kaggle package does not read it. Rename it to {path.name}"
-    elif not problem and os.path.lexists(path) and not (own_user and own_key):
-        problem = f"{path}: it has no {'key' if own_user else 'username'}. {_REMEDY}"
-    place = _pair(str(path), user or own_user, key or own_key)
-    yield place._replace(secrets=[*place.secrets, *_keys(own_user, own_key)], problem=problem)
+    elif not problem and os.path.lexists(path) and not (file_user and file_key):
+        problem = f"{path}: it has no {'key' if file_user else 'username'}. {_REMEDY}"
+    place = _pair(str(path), user or file_user, key or file_key)
+    yield place._replace(secrets=[*place.secrets, *_keys(file_user, file_key)], problem=problem)
     tokens, problem = _read_json(home / "credentials.json")
-    found = [tokens.get("refresh_token", ""), tokens.get("access_token", "")]
-    yield _Place("kaggle auth login", bool(found[0]), found, problem=problem)
+    refresh = tokens.get("refresh_token", "")
+    access = tokens.get("access_token", "")
+    yield _Place("kaggle auth login", bool(refresh), [refresh, access], problem=problem)
 
 
 def _pair(name: str, user: str, key: str) -> _Place:

@@ -80,11 +80,12 @@ class DownloadSettings(Settings):
             get_collection(name)
         for name in self.splits:
             if name not in COMPETITION_SPLITS:
-                raise SettingsError(f"splits: {name!r} is none of {', '.join(COMPETITION_SPLITS)}")
+                raise SettingsError("splits", f"{name!r} is none of {', '.join(COMPETITION_SPLITS)}")
         if not _ADDRESS.fullmatch(self.base_url):
             raise SettingsError(
-                "base_url: wanted is http://HOST/FOLDER or https://HOST/FOLDER, without user, password, query"
-                " and fragment; write user and password into ~/.netrc"  # the value may hold them: not shown
+                "base_url",
+                "wanted is http://HOST/FOLDER or https://HOST/FOLDER, without user, password, query"
+                " and fragment; write user and password into ~/.netrc",  # the value may hold them: not shown
             )
 
 
@@ -191,7 +192,8 @@ def _from_google(root: Path, missing: list[SplitFiles], keep: bool, base_url: st
         target.stat().st_size if is_there(target) else archives.remote_size(urls[split])
         for split, target in targets.items()
     ]
-    here, total = sum(map(archives.local_size, targets.values())), sum(sizes)
+    here = sum(map(archives.local_size, targets.values()))
+    total = sum(sizes)
     print(f"From Google: {len(missing)} tar files, {total - here:,} bytes to download", flush=True)
     # a tar's content is as large as the tar, which is deleted before the next download, or kept
     archives.require_space(root, total + (total if keep else max(sizes)) - here, "the data")

@@ -42,11 +42,12 @@ def record_provenance(root: Path, source: str, splits: Iterable[str]) -> None:
         source: ``kaggle`` or ``google``.
         splits: The new splits, as ``layout:xla:random test``.
     """
-    path, now = root / PROVENANCE, datetime.now(UTC).isoformat(timespec="seconds")
+    path = root / PROVENANCE
+    now = datetime.now(UTC).isoformat(timespec="seconds")
     sources = _read_sources(root) | {split: {"source": source, "downloaded": now} for split in splits}
     facts = {key: value._asdict() for key, value in sorted(read_row_orders(root).items())}
-    own = {"sources": dict(sorted(sources.items())), "row_order": facts, "release": release_of(root, TEST)}
-    write_json(path, own)
+    release = release_of(root, TEST)
+    write_json(path, {"sources": dict(sorted(sources.items())), "row_order": facts, "release": release})
 
 
 def _read_sources(root: Path) -> dict[str, dict[str, str]]:
@@ -57,7 +58,8 @@ def _read_sources(root: Path) -> dict[str, dict[str, str]]:
 
 def _all_from_kaggle(root: Path) -> bool:
     """Return whether all layout test files are recorded as downloaded from Kaggle."""
-    recorded, names = _read_sources(root), {file.collection.name for file in layout_files(root, TEST)}
+    recorded = _read_sources(root)
+    names = {file.collection.name for file in layout_files(root, TEST)}
     return all(recorded.get(f"{name} {TEST}", {}).get("source") == KAGGLE for name in names)
 
 
@@ -88,4 +90,4 @@ def check_release(csv: Path, record: Mapping, root: Path, unproven_order: bool) 
         problem = f"was made from layout test files of another row order than those in {root}"
         raise DataError(csv, problem, "Make the submission again from these data")
     if not (unproven_order or _all_from_kaggle(root)):
-        raise SettingsError(f"unproven_order: {_UNPROVEN}. {_ALLOW}")
+        raise SettingsError("unproven_order", f"{_UNPROVEN}. {_ALLOW}")

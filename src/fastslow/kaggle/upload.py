@@ -1,20 +1,23 @@
 """Upload a checked submission once, and record what Kaggle answers."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.artifacts import commit
 from fastslow.core.files import writer_lock
 from fastslow.evaluation.submission_record import SubmissionResult, read_submission_record, update_record
-from fastslow.kaggle.client import find_submission, submit, wait_for_score
+from fastslow.kaggle.api_process import PAGE, KaggleError
+from fastslow.kaggle.client import ERROR, find_settled, submit, wait_for_score
 from fastslow.kaggle.provenance import check_release
 
 
 def upload(csv: Path, data_root: Path, unproven_order: bool = False) -> None:
     """Check a submission once more, send it to Kaggle and wait for its score.
 
-    A file that Kaggle already took is not sent again, even where a kill left only the record of the attempt:
-    its score is asked for.
+    A file that Kaggle lists is not sent again, even where a kill left only the record of the attempt: its
+    score is asked for. One that Kaggle does not list is sent again.
 
     Args:
         csv: The submission.
@@ -25,8 +28,8 @@ def upload(csv: Path, data_root: Path, unproven_order: bool = False) -> None:
         DataError: The CSV is not as it must be, not the one its record was written for, or made from data of
             a row order that Kaggle does not score.
         SettingsError: The row order is unproven and was not accepted.
-        KaggleError: Nothing was uploaded, or there is no score yet; the message names the cause and the
-            command to type.
+        KaggleError: Nothing was uploaded, there is no score yet, or Kaggle cannot score the file; the message
+            names the cause and what to do.
     """
     with writer_lock(csv.parent):  # a second run waits, and finds it uploaded
         _upload(csv, data_root, unproven_order)
@@ -37,15 +40,35 @@ def _upload(csv: Path, data_root: Path, unproven_order: bool) -> None:
     read_submission_record(csv, "valid_mean")
     record = update_record(csv)
     check_release(csv, record, data_root, unproven_order)
-    before = record.get("upload") or record.get("attempt")
-    result = before and SubmissionResult(**before)
-    if "upload" in record or (result and find_submission(result)):
-        print(f"{csv.name}: uploaded before; asking for its score")
-    else:
+    result = _uploaded_before(csv, record)
+    if result is None:
         message = f"fastslow {record['name']} {commit()}, valid mean {record['valid_mean']:.4f}"
         result = submit(csv, message, begin=lambda begun: update_record(csv, attempt=begun.model_dump()))
         update_record(csv, upload=result.model_dump())
         print(f"{csv.name}: uploaded; waiting for its score")
-    score = wait_for_score(result)
-    update_record(csv, kaggle={"public": score.public_score, "private": score.private_score})
-    print(f"Kaggle: public {score.public_score}, private {score.private_score}")
+    ours = wait_for_score(result)
+    if ours.status == ERROR:
+        update_record(csv, upload=None, attempt=None)
+        problem = f"Kaggle could not score {csv.name} ({ours.error or 'no reason given'})"
+        remedy = f"See {PAGE}/submissions for the reason. Type the same command again to send the file anew"
+        raise KaggleError(problem, remedy)
+    update_record(csv, kaggle={"public": ours.public_score, "private": ours.private_score})
+    private = "hidden" if ours.private_score is None else ours.private_score
+    print(f"Kaggle: public {ours.public_score}, private {private}")
+
+
+def _uploaded_before(csv: Path, record: Mapping[str, Any]) -> SubmissionResult | None:
+    """Return the upload that a record holds if Kaggle has it; None where the file must be sent."""
+    accepted = record.get("upload")
+    before = accepted or record.get("attempt")
+    if not before:
+        return None
+    result = SubmissionResult(**before)
+    if find_settled(result):
+        print(f"{csv.name}: uploaded before; asking for its score")
+        return result
+    if accepted:
+        print(
+            f"{csv.name}: Kaggle accepted it but does not list it, as over the daily limit; sending it again"
+        )
+    return None

@@ -77,9 +77,7 @@ def check_segments(settings: Any) -> None:
     )
     stored = variant.others == TABLE
     border = settings.segment_border
-    settings.require(
-        settings.processes == 1 or not stored, "processes", f"1{why}: one process has its table"
-    )
+    settings.require(settings.processes == 1 or not stored, "processes", f"1{why}: one process has its table")
     fits = border != CUT_LIVE or variant.others == FRESH
     settings.require(
         fits, "segment_border", f"'halo' or 'cut'{why}; 'cut_live' needs the others fresh: 'gst'"

@@ -29,7 +29,7 @@ class MachineSettings(Settings):
 
     device: str = unkeyed("auto")
     """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``. It computes in float32 on a CPU,
-    bfloat16 on a GPU, float16 on one of compute capability below 8.0 (T4, P100): each is a run of its own."""
+    bfloat16 on a GPU, float16 on one of compute capability below 8.0 (T4): each is a run of its own."""
     processes: Annotated[Positive, Le(1024)] = unkeyed(1)
     """Processes of this machine that train together, each with its own GPU where there are GPUs, each with a
     share of the ``graphs_per_step``; the result equals one process's up to rounding. Several machines:
@@ -81,7 +81,9 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
             self.require(len({*paths}) == len(paths) > 0, field, "a list of different paths")
         if len(self.run_folders()) != len(self.features):
             problem = f"{len(self.runs)} folders for {len(self.features)} features"
-            raise SettingsError(f"runs: {problem}; give one for each, or an empty list for names from folder")
+            raise SettingsError(
+                "runs", f"{problem}; give one for each, or an empty list for names from folder"
+            )
         input_columns(self.node_inputs)
         self._check_registered()
         chosen = any(part.configurable for part in parse_readout(self.readout))
@@ -163,9 +165,10 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
         for source in sources:
             if source.collection.kind != self.kind:
                 raise SettingsError(
-                    f"features: {source.folder} is not features of a {self.kind} collection; set kind to"
-                    f" {source.collection.kind!r} or name others"
+                    "features",
+                    f"{source.folder} is not features of a {self.kind} collection; set kind to"
+                    f" {source.collection.kind!r} or name others",
                 )
         if len({source.collection for source in sources}) < len(sources):
-            raise SettingsError(f"features: two of {self.features} have the same collection")
+            raise SettingsError("features", f"two of {self.features} have the same collection")
         return sources

@@ -42,7 +42,9 @@ class SubmissionSettings(Settings):
         """Check ranges."""
         self.require(self.csv.endswith(".csv"), "csv", "a path that ends in .csv")
         if len(self.features) != len(self.ensembles):
-            raise SettingsError(f"ensembles: {len(self.ensembles)} folders for {len(self.features)} features")
+            raise SettingsError(
+                "ensembles", f"{len(self.ensembles)} folders for {len(self.features)} features"
+            )
 
     def pairs(self) -> list[tuple[Features, Path]]:
         """Return features and ensemble folder of each collection."""
@@ -88,7 +90,7 @@ def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
     missing = {c.name for c in COLLECTIONS} - {features.collection.name for features, _ in pairs}
     if missing:
         raise SettingsError(
-            f"features: no folder for {', '.join(sorted(missing))}; a submission needs all five"
+            "features", f"no folder for {', '.join(sorted(missing))}; a submission needs all five"
         )
     by_id, weights = {}, {}
     for features, folder in pairs:

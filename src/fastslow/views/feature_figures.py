@@ -96,7 +96,7 @@ def _read(settings: FeatureSettings, name: str) -> tuple[Features, Graph]:
     features = Features(resolve(settings.folder))
     sizes = features.num_configs(TRAIN)
     if name and name not in sizes:
-        raise SettingsError(f"graph: {name!r} is none of the train graphs {', '.join(sizes)}")
+        raise SettingsError("graph", f"{name!r} is none of the train graphs {', '.join(sizes)}")
     return features, features.graph(TRAIN, name or max(sizes, key=sizes.get))
 
 

@@ -18,7 +18,7 @@ def compare(settings: CompareSettings) -> None:
     if csv[0] != csv[1]:
         sorts = ["a submission" if own else "a folder" for own in csv]
         problem = f"{settings.other} is {sorts[1]}, {settings.one} {sorts[0]}; name two of the same sort"
-        raise SettingsError(f"other: {problem}")
+        raise SettingsError("other", problem)
     if csv[0]:
         table = summary(agreement(one, other)).round(3).astype(object).fillna("")
         print(table.to_markdown(disable_numparse=True))

@@ -88,14 +88,18 @@ def machine_resources() -> Resources:
 
 
 def _gpus() -> tuple[str, ...]:
+    """Return the names of the GPUs that torch can use."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        return tuple(name for name in chosen.split(",") if name not in ("", "-1"))
+    names = [name for name in (chosen or "").split(",") if name not in ("", "-1")]
     if not os.path.exists("/dev/nvidiactl"):
-        return ()
+        return tuple(names)
     import torch  # takes seconds, and is needed on a machine with GPUs alone
 
-    return tuple(map(str, range(torch.cuda.device_count())))
+    from fastslow.networks.hardware.devices import why_unusable
+
+    if chosen is None:
+        names = [str(index) for index in range(torch.cuda.device_count())]
+    return tuple(name for index, name in enumerate(names) if not why_unusable(index))
 
 
 def step_need(step: Step, has_gpu: bool | None = None) -> Need:
@@ -146,7 +150,18 @@ class PlannedKernel(AsyncKernelManager):
         await super().start_kernel(**options, env={**os.environ, **(step_environment.get() or {})})
 
 
-class PlannedPool(Executor):
+class StepPool(Executor):
+    """Where steps run: one interface of this machine's threads and of a cluster's workers.
+
+    ``submit(function, step)`` runs a step once what it needs is free. ``map(function, steps)`` calls a quick
+    function of each step.
+    """
+
+    def expect(self, steps: Sequence[Step]) -> None:
+        """Say which steps will be submitted together; a pool may share its cores out among them."""
+
+
+class PlannedPool(StepPool):
     """Runs steps in threads, each when the memory, cores and GPUs that it needs are free.
 
     A step that needs more than the machine has runs while no other step does. :func:`share_cores` shares the

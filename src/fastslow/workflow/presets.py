@@ -117,9 +117,13 @@ def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:
     known = list(dict.fromkeys(model for own in every.values() for model in own))
     wanted = [name.strip() for name in chosen.split(",")] if chosen else known
     if repeated := [name for name in dict.fromkeys(wanted) if wanted.count(name) > 1]:
-        raise SettingsError(f"models: {chosen!r} names {', '.join(repeated)} more than once; name each once")
+        raise SettingsError(
+            "models", f"{chosen!r} names {', '.join(repeated)} more than once; name each once"
+        )
     if unknown := [repr(name) for name in wanted if name not in known]:
-        raise SettingsError(f"models: preset {preset} has no {', '.join(unknown)}; it has {', '.join(known)}")
+        raise SettingsError(
+            "models", f"preset {preset} has no {', '.join(unknown)}; it has {', '.join(known)}"
+        )
     kept = {kind: tuple(model for model in own if model in wanted) for kind, own in every.items()}
     return {kind: own for kind, own in kept.items() if own}
 
@@ -175,7 +179,7 @@ def preset_settings(preset: str, overrides: dict[str, dict], step: str, scope: s
         SettingsError: There is no such preset.
     """
     if preset not in PRESETS:
-        raise SettingsError(f"preset: {preset!r} is none of {', '.join(PRESETS)}")
+        raise SettingsError("preset", f"{preset!r} is none of {', '.join(PRESETS)}")
     base, own, chosen = (
         {
             name: value

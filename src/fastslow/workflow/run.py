@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import time
-from concurrent.futures import FIRST_COMPLETED, Executor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from fastslow.kaggle.upload import upload
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings
 from fastslow.workflow.budget import plan_hours
-from fastslow.workflow.job_plan import PlannedKernel, PlannedPool
+from fastslow.workflow.job_plan import PlannedKernel, StepPool
 from fastslow.workflow.outlook import NOTEBOOK, look, print_outlook
 from fastslow.workflow.presets import MODELS, RULES
 from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
@@ -135,9 +135,8 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
                     settings.check_extra()  # hours of training must not end at a broken model of the user's
 
 
-def _run_stage(steps: list[Step], pool: Executor, bar) -> None:
-    if isinstance(pool, PlannedPool):
-        pool.expect(steps)
+def _run_stage(steps: list[Step], pool: StepPool, bar) -> None:
+    pool.expect(steps)
     running = {pool.submit(run_step, step): step for step in steps}
     pause = RUNNING_SECONDS if bar.disable else PAUSE_SECONDS
     try:
@@ -219,7 +218,7 @@ def run(settings: RunSettings) -> None:
     if refused:
         raise SettingsError(refused)
     if recorded.get("hours") and settings.cluster:
-        raise SettingsError("hours: are planned for this machine; give seeds and epochs for a cluster")
+        raise SettingsError("hours", "are planned for this machine; give seeds and epochs for a cluster")
     for folder in ("features", "runs", "submissions"):
         remove_abandoned(resolve(folder))
     last = steps[-1].stage

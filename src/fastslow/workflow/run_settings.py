@@ -79,7 +79,7 @@ def make_plan(settings: RunSettings) -> Plan:
     own = preset if folder == "sample" else f"{folder}-{preset}"
     name = settings.name or (preset if preset == "smoke" else own if preset in PUBLISHED else folder)
     if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
-        raise SettingsError(f"name: {name[:60]!r} is not a plain folder name of at most 100 bytes")
+        raise SettingsError("name", f"{name[:60]!r} is not a plain folder name of at most 100 bytes")
     overrides = parse_overrides(settings.set)
     only = tuple(collection.name for collection in chosen_collections(settings.collections))
     return Plan(settings.data, name, preset, settings.seeds, overrides, settings.jobs, settings.models, only)

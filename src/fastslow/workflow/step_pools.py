@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +12,14 @@ from fastslow.core.isolated import ended_by_interrupt
 from fastslow.core.memory import machine_cores
 from fastslow.core.settings import PROJECT
 from fastslow.steps.network_settings import TrainSettings
-from fastslow.workflow.job_plan import PlannedPool, machine_resources, step_need
+from fastslow.workflow.job_plan import PlannedPool, StepPool, machine_resources, step_need
 from fastslow.workflow.steps import Step
 
 
-class ClusterPool(Executor):
+class ClusterPool(StepPool):
     """Runs functions of a step on workers: a network on one with a GPU where there are any.
+
+    Dask chooses the worker by its resources.
 
     A worker declares ``GPU=1``; one that declares none computes on its CPU, so that the precision of a
     network does not depend on the worker. Where workers declare ``MEMORY`` (bytes), a step runs on one that
@@ -57,7 +59,7 @@ def _on_worker(function: Callable[[Step], Any], step: Step) -> Any:
 
 
 @contextlib.contextmanager
-def step_pool(jobs: int, cluster: str = "") -> Iterator[Executor]:
+def step_pool(jobs: int, cluster: str = "") -> Iterator[StepPool]:
     """Give an executor of steps; after Ctrl-C those that run are not waited for.
 
     Args:

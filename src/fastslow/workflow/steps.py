@@ -98,7 +98,7 @@ class Plan:
             for name in given:
                 if name in fixed:
                     problem = "is set by the workflow; run the notebook alone to choose it"
-                    raise SettingsError(f"{name}: {problem}")
+                    raise SettingsError(name, problem)
             notebook = PROJECT / "notebooks" / f"{NOTEBOOKS[section]}.ipynb"
             step = Step(stage, notebook, settings(**{**given, **fixed}), f"{section}.{scope}")
             if isinstance(step.settings, RankerSettings):
@@ -111,12 +111,11 @@ class Plan:
         try:
             yield
         except SettingsError as error:
-            name, _, problem = str(error).partition(": ")
+            if not error.name:
+                raise
             paths = sections_of(section, scope)
-            typed = [path for path in paths if name in self.overrides.get(path, {})]
-            for own in (TrainSettings, SECTIONS[section]):
-                problem = problem.replace(f" of {own.__name__}", "", 1)
-            raise SettingsError(f"{typed[-1] if typed else paths[1]}.{name}: {problem}") from None
+            typed = [path for path in paths if error.name in self.overrides.get(path, {})]
+            raise error.named(f"{typed[-1] if typed else paths[1]}.{error.name}") from None
 
     def steps(self, last: str = "") -> list[Step]:
         """Return every step in order of the stages.
@@ -131,7 +130,9 @@ class Plan:
         collections, models = self.collections, trained_models(self.preset, self.models)
         models = {kind: own for kind, own in models.items() if any(c.kind == kind for c in collections)}
         if not models:
-            raise SettingsError(f"collections: preset {self.preset} predicts none of {', '.join(self.only)}")
+            raise SettingsError(
+                "collections", f"preset {self.preset} predicts none of {', '.join(self.only)}"
+            )
         self._check_overrides(models)
         long = sorted(collections[::-1], key=lambda c: c.kind == "layout" and c.slug != "layout-nlp-random")
         steps = [self._feature_step(c) for c in long]  # what takes longest starts first, as with models
@@ -207,15 +208,15 @@ class Plan:
                 trained = " and ".join(f"{', '.join(own)} of {kind}" for kind, own in models.items())
                 what = "this choice of models" if self.models else f"preset {self.preset}"
                 trained, what = (self._chosen, "this choice of collections") if self.only else (trained, what)
-                raise SettingsError(f"{section}: {what} has no such step; it trains {trained} (see models)")
+                raise SettingsError(section, f"{what} has no such step; it trains {trained} (see models)")
             if step not in MODELS["layout"] or scope in ("", kind):
                 continue
             if "train_on" in given:
-                raise SettingsError(f"{section}.train_on: is chosen for a kind: {step}.{kind}.train_on")
+                raise SettingsError(f"{section}.train_on", f"is chosen for a kind: {step}.{kind}.train_on")
             _, groups = self._groups(step, kind)
             if not any(f"{_scope(*group)}-".startswith(f"{scope}-") for group in groups.items()):
                 remedy = f"set {step}.{kind}.train_on='collection', or give the setting for {step}.{kind}"
-                raise SettingsError(f"{section}: is trained together with other collections; {remedy}")
+                raise SettingsError(section, f"is trained together with other collections; {remedy}")
 
     @property
     def _chosen(self) -> str:
@@ -273,6 +274,6 @@ def parse_overrides(texts: list[str]) -> dict[str, dict]:
             )
         given = overrides.setdefault(section, {})
         if name in given:
-            raise SettingsError(f"{path}: is given twice, as {given[name]!r} and {value!r}; give it once")
+            raise SettingsError(path, f"is given twice, as {given[name]!r} and {value!r}; give it once")
         given[name] = parse_value(value)
     return overrides

@@ -33,7 +33,7 @@ def train_network(settings: NetworkRunSettings) -> None:
         raise SettingsError(refused)
     steps = {s.name: s.settings for s in plan.steps() if isinstance(s.settings, TrainSettings)}
     if settings.network not in steps:
-        raise SettingsError(f"network: {settings.network!r} is none of {', '.join(steps)}")
+        raise SettingsError("network", f"{settings.network!r} is none of {', '.join(steps)}")
     valid = train_gnn(steps[settings.network])["valid"]
     if is_first():
         print(f"{settings.network}: valid {valid['mean']:.3f} ({valid['weights']})")

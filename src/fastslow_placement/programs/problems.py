@@ -145,8 +145,9 @@ class PlacementProblem(GraphProblem):
         if parameters.max() > self.memory or parameters.sum() > self.memory * devices:
             problem = f"{parameters.max():.3g} bytes of one group, {parameters.sum():.3g} of all"
             raise SettingsError(
-                f"memory: no placement of {graph.name!r} on {devices} devices of {self.memory:.3g} bytes is"
-                f" valid, its parameters take {problem}; raise memory or devices"
+                "memory",
+                f"no placement of {graph.name!r} on {devices} devices of {self.memory:.3g} bytes is"
+                f" valid, its parameters take {problem}; raise memory or devices",
             )
         self.default = contiguous(self.sequence, self.work, devices)
         if not self.evaluate(self.default[None]).valid[0]:

@@ -86,7 +86,7 @@ class Scheduler:
 
     def __init__(self, graph: CostGraph, devices: int, device: Device):
         if devices < 1:
-            raise SettingsError(f"devices: {devices} is not 1 or more")
+            raise SettingsError("devices", f"{devices} is not 1 or more")
         self.devices = devices
         send = device.transfer_seconds(graph.output_bytes)
         self.arrays = simulation.arrays_of(graph, send, device.eager)

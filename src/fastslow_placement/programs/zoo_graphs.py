@@ -57,7 +57,7 @@ def read_zoo_graph(name: str, device: Device) -> CostGraph:
         DataError: Its file is missing or broken.
     """
     if name not in PROGRAMS:
-        raise SettingsError(f"source: no zoo program {name!r}; known are {', '.join(PROGRAMS)}")
+        raise SettingsError("source", f"no zoo program {name!r}; known are {', '.join(PROGRAMS)}")
     return read_cost_graph(program_path(name), device)
 
 

@@ -42,7 +42,7 @@ def measure_program(settings: ConvertSettings) -> dict[str, Any]:
     source = settings.origin
     if source.function:
         remedy = "write jax.jit(function).lower(...).compiler_ir('hlo').as_hlo_text() into one"
-        raise SettingsError(f"source: {settings.source!r} is no HLO file; {remedy}")
+        raise SettingsError("source", f"{settings.source!r} is no HLO file; {remedy}")
     program, local = make_program(settings), read_local(source, settings.seed)
     drawn = [decode(row, program.nodes) for row in program.arrays["node_config_feat"]]
     modules = [bind_differences(local.module, layouts, program.nodes) for layouts in drawn]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fastslow.core.errors import SettingsError
 from fastslow.core.isolated import OUT_OF_MEMORY, TIMED_OUT, Killed, Workers, own_log
+from fastslow.core.memory import machine_cores
 from fastslow.core.progress import progress
 from fastslow_programs.compiler.cycle_estimates import estimate
 from fastslow_programs.compiler.label_cache import open_cache
@@ -137,7 +138,7 @@ class Labeller:
         identity = f"{self.task.__name__} {self.compiler.version()} {TOPOLOGIES[self.generation]}"
         environment = LOGGING if self.task is tile_label else {}
         workers = Workers(
-            self.processes or os.cpu_count() or 1,
+            self.processes or machine_cores(),
             self.memory,
             calls=_CALLS,
             start=(_start_worker, self.generation, environment, self.compiler),

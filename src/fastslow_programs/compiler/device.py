@@ -8,6 +8,7 @@ disqualified. All of it runs in a process of its own: a compile that aborts fail
 """
 
 import contextlib
+import glob
 import importlib.metadata
 import importlib.util
 import json
@@ -25,6 +26,7 @@ import numpy as np
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.isolated import Killed, Workers
+from fastslow.core.memory import machine_cores
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, message_classes
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.compiler.signature import (
@@ -44,6 +46,7 @@ LONG_ENOUGH = 0.002  # seconds; shorter programs run several times for one time
 NOISY = 0.1  # two equal programs that differ by more make a machine too noisy
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 3e-2, "float16": 1e-2}
 """Largest difference of an output, as a fraction of its largest absolute value; other types must be equal."""
+_TPU_FILES = ("/dev/accel*", "/dev/vfio/[0-9]*")
 _SHOWN = 300  # characters of a message that are kept
 _SMALL_FLOATS = {
     19: "float8_e5m2",
@@ -79,9 +82,22 @@ class LocalProgram:
 
 
 def require_jax() -> None:
-    """Raise :class:`SettingsError` that names what to install if JAX is not installed."""
+    """Raise :class:`SettingsError` that names what to install if JAX is not installed.
+
+    Where it is and there is no TPU, it is kept from libtpu, which the TPU compiler brings and which prints
+    lines of errors there. A choice of the user's (``JAX_PLATFORMS``) stays, and so do other devices.
+    """
     if importlib.util.find_spec("jax") is None:
         raise SettingsError("jax is not installed, but a function needs it: pip install -e '.[device]'")
+    others = importlib.util.find_spec("jax_plugins")  # a GPU's, for example
+    if importlib.util.find_spec("libtpu") and not (others or _may_have_tpu()):
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+def _may_have_tpu() -> bool:
+    """Return whether this machine may have a TPU: a device file of one, or what Cloud TPU sets."""
+    named = {"TPU_NAME", "TPU_WORKER_ID", "COLAB_TPU_ADDR"} & {*os.environ}
+    return bool(named or any(glob.glob(pattern) for pattern in _TPU_FILES))
 
 
 def device_name() -> str:
@@ -104,7 +120,7 @@ def device_identity() -> str:
     """Return what measured values depend on beside the program: device, compiler, flags, rounds."""
     device = device_name()
     if device == "cpu":
-        device = f"{processor()}, {os.cpu_count()} cores"
+        device = f"{processor()}, {machine_cores()} cores"
     flags = os.environ.get("XLA_FLAGS", "")
     return f"device {device}, jaxlib {importlib.metadata.version('jaxlib')}, {ROUNDS} rounds {flags}".strip()
 
@@ -137,7 +153,7 @@ def lower_function(function: Callable, arguments: Sequence, seed: int = 0) -> Lo
     if devices > 1:
         remedy = "give function and arguments without shardings, or use evaluator=command"
         problem = f"device measures on one device, and this program is for a mesh of {devices}"
-        raise SettingsError(f"evaluator: {problem}; {remedy}")
+        raise SettingsError("evaluator", f"{problem}; {remedy}")
     leaves, rng = jax.tree.leaves(given), np.random.default_rng(seed)
     trees = {"arguments": jax.tree.structure(given), "results": jax.tree.structure(traced.out_info)}
     signature = {name: describe(tree) for name, tree in trees.items()}
@@ -212,7 +228,7 @@ def _dtype(element_type: int) -> np.dtype:
         return np.dtype(bool if name == "pred" else ml_dtypes.bfloat16)
     kinds = {"s": "int", "u": "uint", "f": "float", "c": "complex"}
     if name[0] not in kinds:
-        raise SettingsError(f"evaluator: device draws no values of XLA's element type {element_type}")
+        raise SettingsError("evaluator", f"device draws no values of XLA's element type {element_type}")
     return np.dtype(kinds[name[0]] + name[1:])
 
 
@@ -420,7 +436,9 @@ def load_tuned(folder: str | Path) -> Callable:
     module = read_hlo(path.parent / TUNED).module
     signature = read_json(path)
     if signature and "keys" not in signature:
-        raise DataError(path, "was written by an older version", "Run fastslow tune again, which resumes its study")
+        raise DataError(
+            path, "was written by an older version", "Run fastslow tune again, which resumes its study"
+        )
     parameters, results = _entry_shapes(module)
     run = _jax_function(module, parameters, results)
     wanted = signature.get("arguments", describe(jax.tree.structure((*parameters,))))

@@ -68,7 +68,7 @@ class Source:
         if not name.endswith(".py"):
             name, function = text, ""
         if not name or (name.endswith(".py") and not function.isidentifier()):
-            raise SettingsError(f"source: {text!r} is neither an HLO file nor model.py:FUNCTION")
+            raise SettingsError("source", f"{text!r} is neither an HLO file nor model.py:FUNCTION")
         path = find_typed(name)
         if path.is_dir() and not function:
             path = dump_in(path)
@@ -76,7 +76,7 @@ class Source:
         if not path.is_file():
             raise DataError(path, "no such file", "Give an HLO file, or model.py:FUNCTION for a JAX function")
         if function and kernel:
-            raise SettingsError(f"kernel: {kernel!r} is not empty, but {text!r} is one program")
+            raise SettingsError("kernel", f"{kernel!r} is not empty, but {text!r} is one program")
         return cls(path, function, kernel)
 
     @property

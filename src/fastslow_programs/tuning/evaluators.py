@@ -161,10 +161,10 @@ def _words(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise SettingsError(f"command: {command!r} cannot be read ({error})") from None
+        raise SettingsError("command", f"{command!r} cannot be read ({error})") from None
     found = words and (any(Path(d, words[0]).is_file() for d in os.get_exec_path()) or "/" in words[0])
     if not found or ("/" in words[0] and not Path(words[0]).is_file()):
-        raise SettingsError(f"command: there is no program {words[0] if words else ''!r}")
+        raise SettingsError("command", f"there is no program {words[0] if words else ''!r}")
     return words
 
 

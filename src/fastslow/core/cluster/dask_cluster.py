@@ -41,7 +41,8 @@ class Cluster(Executor):
     """
 
     def __init__(self, client):
-        self._client, self._topic = client, f"fastslow-{uuid.uuid4().hex}"
+        self._client = client
+        self._topic = f"fastslow-{uuid.uuid4().hex}"
         self._identity = code_identity()
         self._futures: dict[str, Future] = {}
         self._changes = threading.Lock()  # a call's start and end are reported in threads of their own
@@ -62,8 +63,9 @@ class Cluster(Executor):
 
     def offered(self, name: str, beside: Sequence[str] = ()) -> float:
         """Return how much of a resource the best worker has, of those that declare all of ``beside`` too."""
-        own = [worker["resources"] for worker in self.workers()]
-        return max((r.get(name, 0) for r in own if all(r.get(other) for other in beside)), default=0)
+        declared = [worker["resources"] for worker in self.workers()]
+        having = [resources for resources in declared if all(resources.get(other) for other in beside)]
+        return max((resources.get(name, 0) for resources in having), default=0)
 
     def submit(self, function: Callable, /, *args: Any, **options: Any) -> Future:
         """Run a function of a module on a worker; the future is running once a worker has started it.
@@ -73,7 +75,8 @@ class Cluster(Executor):
             *args: Its arguments, which can be pickled.
             **options: ``label``, a name for messages; ``resources``, Dask resources that it needs.
         """
-        label, resources = options.get("label") or function.__name__, options.get("resources") or {}
+        label = options.get("label") or function.__name__
+        resources = options.get("resources") or {}
         slots = Counter()
         for worker in self.workers():
             slots[worker["host"]] += worker["nthreads"]
@@ -187,14 +190,14 @@ def _client(address: str, jobs: int) -> Iterator[Any]:
         if address == SLURM:
             from dask_jobqueue import SLURMCluster
     except ImportError as error:
-        raise SettingsError(f"cluster: {error.name} is not installed; {INSTALL}") from None
+        raise SettingsError("cluster", f"{error.name} is not installed; {INSTALL}") from None
     with contextlib.ExitStack() as stack:
         if address == SLURM:
             try:
                 slurm = stack.enter_context(SLURMCluster())
             except (ValueError, TypeError) as error:
-                problem = f"cluster: dask-jobqueue refuses its configuration ({error})"
-                raise SettingsError(f"{problem}; see docs/many_machines.md for one") from None
+                problem = f"dask-jobqueue refuses its configuration ({error})"
+                raise SettingsError("cluster", f"{problem}; see docs/many_machines.md for one") from None
             # calls take minutes to hours: a job for each that waits, not for the half second Dask expects
             slurm.adapt(minimum_jobs=1, maximum_jobs=jobs, target_duration="10ms", wait_count=30)
             address = slurm.scheduler_address
@@ -204,9 +207,9 @@ def _client(address: str, jobs: int) -> Iterator[Any]:
             except AssertionError:  # its event loop did not start within 10 seconds: the machine is stalled
                 client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
-            problem = f"cluster: no Dask scheduler answers at {address!r} ({error})"
-            raise SettingsError(f"{problem}; start one with `.venv/bin/dask scheduler`") from None
+            problem = f"no Dask scheduler answers at {address!r} ({error})"
+            raise SettingsError("cluster", f"{problem}; start one with `.venv/bin/dask scheduler`") from None
         except (TypeError, RuntimeError) as error:  # as Dask says that certificates are missing
-            problem = f"cluster: Dask's settings do not allow {address!r} ({error})"
-            raise SettingsError(f"{problem}; see TLS in docs/many_machines.md") from None
+            problem = f"Dask's settings do not allow {address!r} ({error})"
+            raise SettingsError("cluster", f"{problem}; see TLS in docs/many_machines.md") from None
         yield stack.enter_context(client)

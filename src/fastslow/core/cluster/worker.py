@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from fastslow.core.errors import FastslowError
 from fastslow.core.files import file_digest
 from fastslow.core.isolated import end_with_parent
-from fastslow.core.memory import STEP_CORES, STEP_MEMORY
+from fastslow.core.memory import STEP_CORES, STEP_MEMORY, allowed_cores, machine_cores
 from fastslow.core.settings import PROJECT
 
 GPU, MEMORY = "GPU", "MEMORY"
@@ -70,10 +70,12 @@ def run_call(call: Call) -> tuple[Any, str]:
     from distributed import get_worker
 
     worker = get_worker()
-    key, host = worker.get_current_task(), socket.gethostname()
+    key = worker.get_current_task()
+    host = socket.gethostname()
     worker.log_event(call.topic, {"key": key, "label": call.label, "host": host})
     with tempfile.TemporaryDirectory(prefix="fastslow-") as folder:
-        answer, log = Path(folder) / "answer", Path(folder) / "log"
+        answer = Path(folder) / "answer"
+        log = Path(folder) / "log"
         with open(log, "wb") as printed:
             process = subprocess.Popen(
                 [sys.executable, "-c", _CHILD, str(answer), str(os.getpid())],
@@ -112,9 +114,10 @@ def _died(label: str, host: str, status: int, said: str) -> str:
 
 def _environment(call: Call, worker: Any) -> dict[str, str]:
     """Return the environment of a call: folder, share of cores and memory, a GPU if it asked for one."""
-    cores, here = len(os.sched_getaffinity(0)), worker.state.nthreads
+    cores = machine_cores()
+    here = worker.state.nthreads
     # a restricted set of cores (a SLURM job) is this worker's alone
-    slots = here if cores < (os.cpu_count() or 1) else max(here, call.slots.get(worker.ip, 0))
+    slots = here if allowed_cores() < (os.cpu_count() or 1) else max(here, call.slots.get(worker.ip, 0))
     threads = str(max(1, cores // slots))
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # Dask's nanny sets them to 1
     environment = {"FASTSLOW_HOME": call.home, STEP_CORES: threads, **dict.fromkeys(names, threads)}
@@ -127,7 +130,8 @@ def _environment(call: Call, worker: Any) -> dict[str, str]:
 
 def serve() -> None:
     """Run the call on stdin and write its answer to a file: the main function of a worker's process."""
-    answer, parent = Path(sys.argv[1]), int(sys.argv[2])
+    answer = Path(sys.argv[1])
+    parent = int(sys.argv[2])
     end_with_parent(parent)
     call = Call(*pickle.load(sys.stdin.buffer))
     try:
@@ -142,7 +146,8 @@ def serve() -> None:
 
 def _require_same(call: Call, who: str) -> None:
     """Refuse code, versions or a folder other than the sender's."""
-    here, there = code_identity(), call.identity
+    here = code_identity()
+    there = call.identity
     differ = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
     if differ:
         named = [f"{n} {here.get(n)} instead of {there.get(n)}" if n in _PACKAGES else n for n in differ[:4]]

@@ -52,7 +52,9 @@ def own_device(device: torch.device) -> torch.device:
     count = torch.cuda.device_count()
     if device.index is not None or local >= count:
         there = f"{os.environ['LOCAL_WORLD_SIZE']} processes on this machine, {count} GPUs"
-        raise SettingsError(f"device: {str(device)!r} does not suit {there}; use 'auto', and a GPU for each")
+        raise SettingsError(
+            "device", f"{str(device)!r} does not suit {there}; use 'auto', and a GPU for each"
+        )
     return torch.device("cuda", local)
 
 

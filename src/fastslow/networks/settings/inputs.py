@@ -52,11 +52,11 @@ def input_columns(text: str) -> list[int]:
     names = text.split("+")
     for name in names:
         if name not in _GROUPS:
-            raise SettingsError(f"node_inputs: {name!r} in {text!r} is none of {', '.join(_GROUPS)}")
+            raise SettingsError("node_inputs", f"{name!r} in {text!r} is none of {', '.join(_GROUPS)}")
         if names.count(name) > 1:
-            raise SettingsError(f"node_inputs: {name} is given twice in {text!r}")
+            raise SettingsError("node_inputs", f"{name} is given twice in {text!r}")
     if {"numeric", "picked"} <= {*names}:
-        raise SettingsError(f"node_inputs: numeric in {text!r} contains picked; give one of them")
+        raise SettingsError("node_inputs", f"numeric in {text!r} contains picked; give one of them")
     return [column for name in names for column in _GROUPS[name]]
 
 
@@ -73,7 +73,7 @@ def require_inputs(text: str, scaler: Scaler) -> None:
     for name in {*text.split("+")} & _REMEDIES.keys():
         if not scaler.std[_GROUPS[name]].any():
             raise SettingsError(
-                f"node_inputs: the features have no {name}; build them with {_REMEDIES[name]}"
+                "node_inputs", f"the features have no {name}; build them with {_REMEDIES[name]}"
             )
 
 
@@ -127,11 +127,11 @@ def parse_terms(field: str, text: str, known: Mapping[str, float | None]) -> lis
         named, colon, weight = part.partition(":")
         name, at, parameter = named.partition("@")
         if name not in known:
-            raise SettingsError(f"{field}: {name!r} in {text!r} is none of {', '.join(known)}")
+            raise SettingsError(field, f"{name!r} in {text!r} is none of {', '.join(known)}")
         if name in terms:
-            raise SettingsError(f"{field}: {name} is given twice in {text!r}")
+            raise SettingsError(field, f"{name} is given twice in {text!r}")
         if at and known[name] is None:
-            raise SettingsError(f"{field}: {name} takes no parameter, {text!r} gives it {parameter!r}")
+            raise SettingsError(field, f"{name} takes no parameter, {text!r} gives it {parameter!r}")
         value = _number(field, text, parameter) if at else known[name]
         terms[name] = Term(name, value, _number(field, text, weight) if colon else 1.0)
     total = sum(term.weight for term in terms.values())
@@ -156,9 +156,9 @@ def parse_readout(text: str) -> list[Pooling]:
         pool, at, nodes = named.partition("@")
         if pool not in POOLS or (at and nodes != CONFIGURABLE):
             known = f"one of {', '.join(POOLS)}, alone or with @{CONFIGURABLE}"
-            raise SettingsError(f"readout: {named!r} in {text!r} is not {known}")
+            raise SettingsError("readout", f"{named!r} in {text!r} is not {known}")
         if (part := Pooling(pool, bool(at))) in parts:
-            raise SettingsError(f"readout: {named} is given twice in {text!r}")
+            raise SettingsError("readout", f"{named} is given twice in {text!r}")
         parts.append(part)
     return parts
 
@@ -170,5 +170,5 @@ def _number(field: str, text: str, number: str) -> float:
         value = math.nan
     if not 0 < value < math.inf:
         form = "NAME[@PARAMETER][:WEIGHT]+..., for example pairwise_hinge@0.5:1+mse_log:0.02"
-        raise SettingsError(f"{field}: {number!r} in {text!r} is not a number above 0; the form is {form}")
+        raise SettingsError(field, f"{number!r} in {text!r} is not a number above 0; the form is {form}")
     return value
