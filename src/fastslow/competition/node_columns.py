@@ -47,11 +47,14 @@ TUPLE_SHAPES = 29
 """Number of elements of a tuple-shaped output; 0 for a tensor."""
 DIMENSIONS = slice(31, 37)
 """HLO's ``dimensions`` attribute: axis numbers whose meaning depends on the opcode."""
-WINDOW_SIZE, WINDOW_STRIDE = slice(37, 43), slice(45, 51)
+WINDOW_SIZE = slice(37, 43)
+WINDOW_STRIDE = slice(45, 51)
 WINDOW_REVERSED, WINDOW_NOT_REVERSED = 91, 92
 """Numbers of window dimensions that are reversed and not: together all of them."""
 INPUT_BATCH, INPUT_FEATURE = 93, 94
-KERNEL_INPUT_FEATURE, KERNEL_OUTPUT_FEATURE, KERNEL_SPATIAL = 99, 100, slice(101, 105)
+KERNEL_INPUT_FEATURE = 99
+KERNEL_OUTPUT_FEATURE = 100
+KERNEL_SPATIAL = slice(101, 105)
 OUTPUT_BATCH, OUTPUT_FEATURE = 105, 106
 CONVOLUTION_AXES = (
     (OUTPUT_BATCH, OUTPUT_FEATURE),

@@ -119,7 +119,8 @@ def message_classes(package: str, schema: str) -> dict[str, type]:
             label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
             field = descriptor.field.add(name=name, number=int(number), label=label)
             if kind in messages:
-                field.type, field.type_name = kinds.TYPE_MESSAGE, f".{package}.{kind}"
+                field.type = kinds.TYPE_MESSAGE
+                field.type_name = f".{package}.{kind}"
             else:
                 field.type = getattr(kinds, f"TYPE_{kind.upper()}")
     pool = descriptor_pool.DescriptorPool()

@@ -83,7 +83,9 @@ def _has_cycle(uses: dict[int, Iterable[int]]) -> bool:
 
 def _odd_shape(shape) -> str:
     """Return what no shape of XLA has; empty where it has nothing of that kind."""
-    kind, rank, order = shape.element_type, len(shape.dimensions), shape.layout.minor_to_major
+    kind = shape.element_type
+    rank = len(shape.dimensions)
+    order = shape.layout.minor_to_major
     if not 0 < kind <= _LARGEST_TYPE:
         return f"has the element type {kind}, 1 to {_LARGEST_TYPE} wanted"
     if kind == TUPLE and (rank or order):

@@ -232,14 +232,17 @@ def _parse(data: bytes) -> list[ModuleTuningData]:
     module = _decode(Module, data)
     if module and _is_module(module):
         return [ModuleTuningData(module=module)]
-    tuned, tuning = _decode(ModuleTuningData, data), _decode(TuningData, data)
-    found = [tuned] if tuned and _is_module(tuned.module) else list(tuning.modules) if tuning else []
-    if not all(_is_module(part.module) for part in found):
+    tuned = _decode(ModuleTuningData, data)
+    tuning = _decode(TuningData, data)
+    modules = list(tuning.modules) if tuning else []
+    if tuned and _is_module(tuned.module):
+        modules = [tuned]
+    if not all(_is_module(part.module) for part in modules):
         return []
-    for part in found:
+    for part in modules:
         if not (part.fingerprint or part.config_index_to_node):  # an HloProto, whose field 3 is no run
             part.ClearField("runs")
-    return found
+    return modules
 
 
 def _decode(message: Any, data: bytes):

@@ -127,7 +127,8 @@ def _axes(axes: Iterable[int], rank: int) -> str:
 
 
 def _odd_counts(site: Site, rule: Rule) -> str:
-    operands, called = len(site.operands), len(site.called)
+    operands = len(site.operands)
+    called = len(site.called)
     if not rule.operands[0] <= operands <= rule.operands[1]:
         return f"has {operands} operands, {count_wanted(rule.operands)} wanted"
     if not rule.called[0] <= called <= rule.called[1]:
@@ -147,8 +148,8 @@ def _odd_output(site: Site, output: str) -> str:
     alike[TYPE] = [out, *operands[:1]]
     if not all(_same_type(first, second) for first in alike.get(output, ()) for second in alike[output]):
         return f"is {shown(out)}, {_of(site)}"
-    truth = out if output == PRED else operands[0] if output == SELECT else None
-    if truth is not None and truth.element_type != _PRED:
+    truths = {PRED: [out], SELECT: operands[:1]}.get(output, [])
+    if any(shape.element_type != _PRED for shape in truths):
         return f"is {shown(out)}, {_of(site)}: pred wanted"
     return ""
 
@@ -168,9 +169,11 @@ def _calls(
     taken, given = site.called[number]
     if len(taken) != len(parameters):
         return f"gives its computation {len(parameters)} operands, it takes {len(taken)}"
-    for own, shape in zip(taken, parameters, strict=True):
-        if not ((_is_scalar(own) and _same_type(own, shape)) if scalars else _fits(own, shape)):
-            return f"calls a computation that takes {shown(own)} for {shown(shape)}"
+    for parameter, shape in zip(taken, parameters, strict=True):
+        if not (
+            (_is_scalar(parameter) and _same_type(parameter, shape)) if scalars else _fits(parameter, shape)
+        ):
+            return f"calls a computation that takes {shown(parameter)} for {shown(shape)}"
     if root is not None and not (_elementwise(given, root) if scalars else _fits(given, root)):
         return f"is {shown(site.out)}, its computation gives {shown(given)}"
     return ""
@@ -186,7 +189,9 @@ def _elementwise(given, shape) -> bool:
 
 
 def _broadcast(site: Site) -> str:
-    axes, (sizes,), out = list(site.inst.dimensions), site.sizes, site.out.dimensions
+    axes = list(site.inst.dimensions)
+    (sizes,) = site.sizes
+    out = site.out.dimensions
     if problem := _axes(axes, len(out)):
         return problem
     if sizes == [out[axis] for axis in axes]:
@@ -195,7 +200,8 @@ def _broadcast(site: Site) -> str:
 
 
 def _transpose(site: Site) -> str:
-    axes, (sizes,) = list(site.inst.dimensions), site.sizes
+    axes = list(site.inst.dimensions)
+    (sizes,) = site.sizes
     if sorted(axes) != list(range(len(sizes))):
         return f"has the axes {axes}, each of {len(sizes)} axes once wanted"
     return _wanted(site, [sizes[axis] for axis in axes])
@@ -222,7 +228,8 @@ def _bitcast_convert(site: Site) -> str:
     widths = [_BITS.get(shape.element_type) for shape in (site.out, site.operands[0])]
     if None in widths:
         return ""
-    out, source = list(site.out.dimensions), site.sizes[0]
+    out = list(site.out.dimensions)
+    source = site.sizes[0]
     if widths[0] < widths[1]:  # the new last axis holds the pieces of an element
         source = [*source, widths[1] // widths[0]]
     elif widths[0] > widths[1]:
@@ -241,7 +248,8 @@ def _slice(site: Site) -> str:
 
 
 def _concatenate(site: Site) -> str:
-    first, axes = site.sizes[0], list(site.inst.dimensions)
+    first = site.sizes[0]
+    axes = list(site.inst.dimensions)
     if len(axes) != 1:
         return f"has the axes {axes}, one wanted"
     if problem := _axes(axes, len(first)):
@@ -290,7 +298,8 @@ def _within(part: Sequence[int], whole: Sequence[int]) -> bool:
 
 
 def _dynamic_slice(site: Site) -> str:
-    sizes, taken = site.sizes[0], list(site.inst.dynamic_slice_sizes)
+    sizes = site.sizes[0]
+    taken = list(site.inst.dynamic_slice_sizes)
     if not _within(taken, sizes):
         return f"takes the sizes {taken}, {_of(site)}"
     return _odd_starts(site, site.operands[1:], len(sizes)) or _wanted(site, taken)
@@ -309,7 +318,8 @@ def _index_sizes(indices: Sequence[int], vector: int) -> list[int]:
 
 
 def _gather(site: Site) -> str:
-    numbers, taken = site.inst.gather, list(site.inst.gather_slice_sizes)
+    numbers = site.inst.gather
+    taken = list(site.inst.gather_slice_sizes)
     sizes, indices = site.sizes
     if site.operands[1].element_type not in _INTEGERS:
         return f"has the indices {shown(site.operands[1])}, whole numbers wanted"
@@ -324,7 +334,8 @@ def _gather(site: Site) -> str:
         return f"takes the sizes {taken} by indices of {vector} numbers, {_of(site)}"
     window = [size for axis, size in enumerate(taken) if axis not in gone]
     batch = _index_sizes(indices, numbers.index_vector_dim)
-    offsets, rank = list(numbers.offset_dims), len(window) + len(batch)
+    offsets = list(numbers.offset_dims)
+    rank = len(window) + len(batch)
     if problem := _axes(offsets, rank):
         return problem
     if len(offsets) != len(window):
@@ -335,7 +346,8 @@ def _gather(site: Site) -> str:
 
 
 def _scatter(site: Site) -> str:
-    numbers, count = site.inst.scatter, len(site.operands) // 2
+    numbers = site.inst.scatter
+    count = len(site.operands) // 2
     if len(site.operands) % 2 == 0:
         return f"has {len(site.operands)} operands, an odd number wanted"
     inputs, indices, updates = site.operands[:count], site.operands[count], site.operands[count + 1 :]
@@ -343,7 +355,8 @@ def _scatter(site: Site) -> str:
         return f"has the indices {shown(indices)}, whole numbers wanted"
     if not _gives(site.out, inputs):
         return f"is {shown(site.out)}, {_of(site)}"
-    sizes, places = list(inputs[0].dimensions), list(indices.dimensions)
+    sizes = list(inputs[0].dimensions)
+    places = list(indices.dimensions)
     gone = [*numbers.inserted_window_dims, *numbers.input_batching_dims]
     problem = _axes(gone, len(sizes)) or _axes(numbers.scatter_dims_to_operand_dims, len(sizes))
     if problem or not 0 <= numbers.index_vector_dim <= len(places):
@@ -352,7 +365,8 @@ def _scatter(site: Site) -> str:
     largest = [size for axis, size in enumerate(sizes) if axis not in gone]
     batch = _index_sizes(places, numbers.index_vector_dim)
     for place, shape in enumerate(updates):
-        given, window = list(shape.dimensions), list(numbers.update_window_dims)
+        given = list(shape.dimensions)
+        window = list(numbers.update_window_dims)
         fits = vector == len(numbers.scatter_dims_to_operand_dims) and not _axes(window, len(given))
         fits = fits and _within([given[axis] for axis in window], largest)
         fits = fits and [size for axis, size in enumerate(given) if axis not in window] == batch
@@ -396,7 +410,8 @@ def _odd_reduced(site: Site, sizes: list[int]) -> str:
 
 
 def _reduce(site: Site) -> str:
-    axes, sizes = list(site.inst.dimensions), site.sizes[0]
+    axes = list(site.inst.dimensions)
+    sizes = site.sizes[0]
     if problem := _axes(axes, len(sizes)):
         return problem
     kept = [size for axis, size in enumerate(sizes) if axis not in axes]
@@ -478,7 +493,7 @@ def _conditional(site: Site) -> str:
         return f"chooses by {shown(which)}, pred[] or s32[] wanted"
     if len(given) != branches or (which.element_type == _PRED and branches != 2):
         return f"has {branches} branches for {shown(which)} and {len(given)} operands"
-    return next(filter(None, (_calls(site, n, [own], site.out) for n, own in enumerate(given))), "")
+    return next(filter(None, (_calls(site, n, [branch], site.out) for n, branch in enumerate(given))), "")
 
 
 def _like_operands(site: Site) -> str:
@@ -502,7 +517,8 @@ def _scaled_axis(site: Site, down: bool) -> str:
         return f"is {shown(site.out)}, {_of(site)} and its axes are {axes}"
     for out, source in zip(outs, site.operands, strict=True):
         small, large = (out, source) if down else (source, out)
-        small_sizes, large_sizes = list(small.dimensions), list(large.dimensions)
+        small_sizes = list(small.dimensions)
+        large_sizes = list(large.dimensions)
         fits = len(small_sizes) == len(large_sizes) and not _axes(axes, len(small_sizes))
         if fits and small_sizes[axes[0]]:
             fits = large_sizes[axes[0]] % small_sizes[axes[0]] == 0
@@ -511,7 +527,8 @@ def _scaled_axis(site: Site, down: bool) -> str:
             return f"is {shown(site.out)}, {_of(site)} and its axis is {axes[0]}"
     shards = site.inst.replica_groups
     if shards and len({*(len(group.replica_ids) for group in shards)}) == 1 and outs:
-        count, axis = len(shards[0].replica_ids), axes[0]
+        count = len(shards[0].replica_ids)
+        axis = axes[0]
         ends = [
             (source, out) if not down else (out, source)
             for out, source in zip(outs, site.operands, strict=True)
@@ -558,7 +575,9 @@ def _iota(site: Site) -> str:
 
 
 def _dot(site: Site) -> str:
-    numbers, out, (lhs, rhs) = site.inst.dot, list(site.out.dimensions), site.sizes
+    numbers = site.inst.dot
+    out = list(site.out.dimensions)
+    (lhs, rhs) = site.sizes
     sides = [(lhs, numbers.lhs_contracting, numbers.lhs_batch)]
     sides += [(rhs, numbers.rhs_contracting, numbers.rhs_batch)]
     for sizes, contracted, batch in sides:
@@ -577,12 +596,10 @@ def _dot(site: Site) -> str:
 
 
 def _convolution(site: Site) -> str:
-    numbers, inst, out, (image, kernel) = (
-        site.inst.convolution,
-        site.inst,
-        list(site.out.dimensions),
-        site.sizes,
-    )
+    numbers = site.inst.convolution
+    inst = site.inst
+    out = list(site.out.dimensions)
+    (image, kernel) = site.sizes
     axes = {
         "input": [numbers.input_batch, numbers.input_feature, *numbers.input_spatial],
         "kernel": [numbers.kernel_input_feature, numbers.kernel_output_feature, *numbers.kernel_spatial],
@@ -595,7 +612,8 @@ def _convolution(site: Site) -> str:
     places, problem = _windowed(inst.window, spatial)
     if problem:
         return problem
-    groups, batch_groups = inst.feature_group_count or 1, inst.batch_group_count or 1
+    groups = inst.feature_group_count or 1
+    batch_groups = inst.batch_group_count or 1
     if min(groups, batch_groups) != 1:
         return f"has {groups} feature groups and {batch_groups} batch groups"
     window = [axis.size for axis in inst.window.dimensions]
@@ -617,7 +635,9 @@ def _convolution(site: Site) -> str:
 
 
 def _fft(site: Site) -> str:
-    lengths, sizes, kind = list(site.inst.fft_length), site.sizes[0], site.inst.fft_type
+    lengths = list(site.inst.fft_length)
+    sizes = site.sizes[0]
+    kind = site.inst.fft_type
     if not 1 <= len(lengths) <= min(3, len(sizes)):
         return f"has the lengths {lengths}, {_of(site)}"
     halved = [*lengths[:-1], lengths[-1] // 2 + 1]
@@ -648,7 +668,8 @@ def _triangular_solve(site: Site) -> str:
 
 
 def _batch_norm(site: Site) -> str:
-    (out, *rest), tensor = _parts(site.out), site.operands[0]
+    (out, *rest) = _parts(site.out)
+    tensor = site.operands[0]
     fits = _fits(out, tensor) and all(_fits(part, site.operands[1]) for part in rest)
     fits = fits and len(rest) == (0 if site.inst.opcode == "batch-norm-inference" else 2)
     return "" if fits else f"is {shown(site.out)}, {_of(site)}"
@@ -671,15 +692,15 @@ def _dimension_size(site: Site) -> str:
 
 
 def _complex(site: Site) -> str:
-    wanted = {_COMPLEX.get(site.out.element_type)}
-    fits = {shape.element_type for shape in site.operands} == wanted
+    real = {_COMPLEX.get(site.out.element_type)}
+    fits = {shape.element_type for shape in site.operands} == real
     return "" if fits else f"is {shown(site.out)}, {_of(site)}"
 
 
 def _real_part(site: Site) -> str:
     kind = site.operands[0].element_type
-    wanted = _COMPLEX.get(kind, kind)
-    if site.out.element_type == wanted or {site.out.element_type, wanted} <= _FLOATS:
+    real = _COMPLEX.get(kind, kind)
+    if site.out.element_type == real or {site.out.element_type, real} <= _FLOATS:
         return ""
     return f"is {shown(site.out)}, {_of(site)}"
 

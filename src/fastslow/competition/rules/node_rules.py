@@ -39,8 +39,10 @@ def _table() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
     Several opcodes may have one number, newer ones the nearest known opcode's: any of them may be meant.
     """
-    low, high = np.full(_COUNT, MANY), np.zeros(_COUNT, np.int64)
-    calls, output = np.zeros(_COUNT, bool), [""] * _COUNT
+    low = np.full(_COUNT, MANY)
+    high = np.zeros(_COUNT, np.int64)
+    calls = np.zeros(_COUNT, bool)
+    output = [""] * _COUNT
     for name, rule in OPCODE_RULES.items():
         number = opcode_number(name)
         low[number] = min(low[number], min(1, rule.operands[0]) + min(1, rule.called[0]))
@@ -71,7 +73,8 @@ class Nodes:
     """
 
     def __init__(self, node_feat: np.ndarray, opcodes: np.ndarray, edges: np.ndarray):
-        self.feat, self.opcodes = node_feat, opcodes.astype(np.int64)
+        self.feat = node_feat
+        self.opcodes = opcodes.astype(np.int64)
         if (np.diff(edges[:, 0]) < 0).any():  # published ones are in order
             edges = edges[np.argsort(edges[:, 0], kind="stable")]
         self.users, self.operands = edges.T.astype(np.int64)
@@ -135,7 +138,8 @@ def _repeats(axes: np.ndarray, inside: np.ndarray) -> np.ndarray:
 
 def _counts(nodes: Nodes) -> Iterator[Fault]:
     degree, opcodes = nodes.degree, nodes.opcodes
-    few, many = degree < _LOW[opcodes], degree > _HIGH[opcodes]
+    few = degree < _LOW[opcodes]
+    many = degree > _HIGH[opcodes]
     if len(degree) > 1:  # a kernel of one node has no edge
         for node, _ in _first(np.arange(len(degree)), few | many, ""):
             wanted = f"{_LOW[opcodes[node]]} to {_HIGH[opcodes[node]]}"
@@ -214,7 +218,8 @@ def _broadcast(nodes: Nodes) -> Iterator[Fault]:
     source = nodes.operands_of(found, 1)[:, 0]
     keep = (nodes.rank[found] >= 0) & (nodes.rank[source] >= 0)
     found, source = found[keep], source[keep]
-    axes, inside = nodes.feat[found, columns.DIMENSIONS], nodes.rank[source][:, None] > _PLACES
+    axes = nodes.feat[found, columns.DIMENSIONS]
+    inside = nodes.rank[source][:, None] > _PLACES
     sizes = np.take_along_axis(nodes.sizes[found], np.minimum(axes, 5).astype(np.int64), 1)
     off = (inside & ((axes >= nodes.rank[found][:, None]) | (sizes != nodes.sizes[source]))).any(1)
     yield from _first(
@@ -228,7 +233,8 @@ def _transpose(nodes: Nodes) -> Iterator[Fault]:
     rank = nodes.rank[source]
     keep = (rank >= 0) & (nodes.rank[found] >= 0)
     found, source, rank = found[keep], source[keep], rank[keep]
-    axes, inside = nodes.feat[found, columns.DIMENSIONS], rank[:, None] > _PLACES
+    axes = nodes.feat[found, columns.DIMENSIONS]
+    inside = rank[:, None] > _PLACES
     sizes = np.take_along_axis(nodes.sizes[source], np.minimum(axes, 5).astype(np.int64), 1)
     off = (np.where(inside, sizes, 0) != nodes.sizes[found]).any(1) | (inside & (axes >= rank[:, None])).any(
         1
@@ -259,7 +265,8 @@ def _reduce(nodes: Nodes) -> Iterator[Fault]:
     keep = ~unclear & (nodes.rank[found] >= 0) & (nodes.rank[tensor] >= 0)
     found, tensor = found[keep], tensor[keep]
     rank, kept = nodes.rank[tensor], nodes.rank[found]
-    axes, gone = nodes.feat[found, columns.DIMENSIONS], np.maximum(rank - kept, 0)
+    axes = nodes.feat[found, columns.DIMENSIONS]
+    gone = np.maximum(rank - kept, 0)
     inside = gone[:, None] > _PLACES
     off = (kept > rank) | (inside & (axes >= rank[:, None])).any(1) | _repeats(axes, inside)
     reduced = np.zeros((len(found), _WIDTH), bool)
@@ -292,7 +299,8 @@ def _slice(nodes: Nodes) -> Iterator[Fault]:
 
 def _dynamic_slice(nodes: Nodes) -> Iterator[Fault]:
     found = nodes.of("dynamic-slice")
-    taken, inside = nodes.list_of(found, "dynamic_slice_size", 2), np.arange(2) < nodes.rank[found][:, None]
+    taken = nodes.list_of(found, "dynamic_slice_size", 2)
+    inside = np.arange(2) < nodes.rank[found][:, None]
     off = (inside & (taken != nodes.sizes[found][:, :2])).any(1)
     yield from _first(found, off, "has other sizes than it takes (dynamic_slice_size)")
 
