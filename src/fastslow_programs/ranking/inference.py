@@ -112,7 +112,7 @@ class FinishedRun:
         combined = {}
         for name in features.names(split):
             weights = self.weights(features.graph(split, name))
-            members = {member: {split: {name: own[name]}} for member, own in predictions.items()}
+            members = {member: {split: {name: values[name]}} for member, values in predictions.items()}
             combined |= combine(members, split, self.manifest.get("normalisation", "raw"), weights)
         return {**predictions, self.name: combined}
 
@@ -123,12 +123,14 @@ class FinishedRun:
             ``(C_file,)`` of each member, or of the run itself where it is a single model, and of the run.
             Networks are left out where they have no weight because the program is far.
         """
-        predictions = {member: own[name] for member, own in self.predict_members(features).items()}
+        predictions = {member: by_split[name] for member, by_split in self.predict_members(features).items()}
         if not self.members:
             return predictions, predictions[self.name]
         joined = predictions.pop(self.name)
         if self.is_far(features.graph(TEST, name)):
-            predictions = {member: own for member, own in predictions.items() if member not in self._networks}
+            predictions = {
+                member: values for member, values in predictions.items() if member not in self._networks
+            }
         return predictions, joined
 
     def weights(self, graph: Graph) -> dict[str, float]:

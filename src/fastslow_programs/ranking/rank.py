@@ -143,8 +143,8 @@ def _learn(
     graph = graphs.graph(TEST, name)
     row = graph.config_row
     given = configurations_of(graph, run.collection.kind, graphs.config_columns, choices, members)
-    found = learn(given, known.assign(config=row[known["config"]]))
-    return replace(found, mean=graph.expand(found.mean), inputs=found.inputs.take(row))
+    learnt = learn(given, known.assign(config=row[known["config"]]))
+    return replace(learnt, mean=graph.expand(learnt.mean), inputs=learnt.inputs.take(row))
 
 
 def _advice(settings: RankSettings, program: Program) -> Sequence[str]:
@@ -160,7 +160,8 @@ def _to_measure(settings: RankSettings) -> str:
     """Return how to measure configurations of a source, in words."""
     if settings.is_npz:
         return "Write the id and the runtime of those that you measured into a CSV file, and rank with known="
-    first, source = "", shlex.quote(settings.source)
+    first = ""
+    source = shlex.quote(settings.source)
     if settings.origin.function:
         first = (
             "write jax.jit(function).lower(*arguments).compiler_ir('hlo').as_hlo_text() into program.hlo; "
@@ -191,11 +192,12 @@ def _estimate(
     settings: RankSettings, program: ConvertedProgram, default: int | None, configs: list[int]
 ) -> tuple[list[int | None], list[str]]:
     """Return the compiler's cycles of its own default, which must compile, and of some; and the failures."""
-    rows, by_number = program.arrays["node_config_feat"], {node.node: node for node in program.nodes}
+    rows = program.arrays["node_config_feat"]
+    by_number = {node.node: node for node in program.nodes}
     nodes = [by_number[number] for number in program.arrays["node_config_ids"].tolist()]  # measured: some
-    own = {} if default is None else decode(rows[default], nodes)
-    layouts = [own, *(decode(rows[number], nodes) for number in configs)]
-    programs = [constrain(program.module, own, program.nodes) for own in layouts]
+    default_layouts = {} if default is None else decode(rows[default], nodes)
+    layouts = [default_layouts, *(decode(rows[number], nodes) for number in configs)]
+    programs = [constrain(program.module, layout, program.nodes) for layout in layouts]
     return estimate_cycles(settings.origin.path, programs, settings.labeller())
 
 
@@ -215,6 +217,7 @@ def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:
         temporary.write_text(ranking.page(ranking.program))
     summary = {name: str(value) for name, value in ranking.summary().items()}
     facts = {"settings": settings.asdict(), "commit": commit(), "summary": summary, "words": ranking.words()}
-    facts["trust"], facts["scores"] = ranking.trust and ranking.trust.facts(), ranking.scores()
+    facts["trust"] = ranking.trust and ranking.trust.facts()
+    facts["scores"] = ranking.scores()
     write_json(folder / FACTS, facts)
     return folder

@@ -86,7 +86,7 @@ class Ranking(Shown):
         """Return what was found: changes, effects, the trivial rule, and how far to trust it."""
         facts = self.summary()
         start = f"{self.program}: {len(self.table):,} configurations of {facts['choices']} choices"
-        found = [
+        lines = [
             f"models: {self.models}",
             f"{start}; default: {facts['default']}",
             *([self.learnt.words()] if self.learnt else []),
@@ -95,10 +95,10 @@ class Ranking(Shown):
             *self._largest_effects(),
         ]
         if self.rule:
-            found.append(self._beside_the_rule(self.rule))
-        found += (self.trust.words() if self.trust else []) + self._sureness
+            lines.append(self._beside_the_rule(self.rule))
+        lines += (self.trust.words() if self.trust else []) + self._sureness
         told = ("run", "members", "configurations", "choices", "fastest", "default")
-        return found + [f"{name}: {fact}" for name, fact in facts.items() if name not in told]
+        return lines + [f"{name}: {fact}" for name, fact in facts.items() if name not in told]
 
     def figures(self) -> list[Figure]:
         """Return the figures of predictions and of effects."""
@@ -117,17 +117,18 @@ class Ranking(Shown):
             cycles.
         """
         known = [number for number, choice in enumerate(self.choices) if choice.known]
-        own = self.effects[self.effects["choice"].isin(known)]
-        rows = own[own["effect"] + _SURE * own["standard_error"] < 0].sort_values("effect", kind="stable")
+        sure = self.effects[self.effects["choice"].isin(known)]
+        rows = sure[sure["effect"] + _SURE * sure["standard_error"] < 0].sort_values("effect", kind="stable")
         refuted = [self._is_refuted(row.choice, row.option) for row in rows.itertuples()]
         rows = rows[~np.array(refuted, bool)]
         return rows.drop_duplicates("choice").reset_index(drop=True)
 
     def _is_refuted(self, number: int, option: str) -> bool:
         """Return whether configurations that take an option were estimated, and none is below the default."""
-        choice, found = self.choices[number], self.estimates()
-        taken = choice.values[found["config"].to_numpy(int)] == choice.options.index(option)
-        return bool(taken.any() and found["vs_default"][taken].min() >= 1)
+        choice = self.choices[number]
+        estimates = self.estimates()
+        taken = choice.values[estimates["config"].to_numpy(int)] == choice.options.index(option)
+        return bool(taken.any() and estimates["vs_default"][taken].min() >= 1)
 
     def _changes(self) -> list[str]:
         rows = self.changes()
@@ -144,15 +145,17 @@ class Ranking(Shown):
         return [f"effect: {_effect_in_words(row)}" for row in self.effects.loc[order].itertuples()]
 
     def _beside_the_rule(self, rule: Rule) -> str:
-        own, prediction = self.table["prediction"].to_numpy(), rule.prediction[self.table["config"]]
-        scores = f"valid programs: {rule.valid:.3f}, models {rule.own:.3f}"
+        predicted = self.table["prediction"].to_numpy()
+        prediction = rule.prediction[self.table["config"]]
+        scores = f"valid programs: {rule.valid:.3f}, models {rule.models:.3f}"
         if self.learnt:
             known = self.table.dropna(subset="known")
             tau = ranking_tau(known["known"], rule.prediction[known["config"]])
             scores = f"Kendall's tau {tau:.2f} on the known runtimes"
         return (
             f"trivial rule: {rule.name} ({scores}) agrees with the ranking by Kendall's tau "
-            f"{kendall_tau(own, prediction):.2f}; its fastest is in place {prediction.argmin() + 1} here"
+            f"{kendall_tau(predicted, prediction):.2f}; "
+            f"its fastest is in place {prediction.argmin() + 1} here"
         )
 
     def faster(self, than: int) -> np.ndarray | None:
@@ -168,7 +171,8 @@ class Ranking(Shown):
     @cached_property
     def _sureness(self) -> list[str]:
         """Say how sure it is that the first configuration is faster than the default and than the others."""
-        first, other = int(self.table["config"].iloc[0]), self.compared_with.config
+        first = int(self.table["config"].iloc[0])
+        other = self.compared_with.config
         slower = self.faster(first)
         if slower is None:
             return []
