@@ -127,7 +127,9 @@ def test_cycles_of_the_compiler_are_the_time():
 
 NO_ESTIMATES = [b"", b"null", b"[1]", b"{", b"\xff", b"[" * 10**5]
 NO_ESTIMATES += [b'{kernel = "triton"}', b'{"window_config": null}']
-NO_ESTIMATES += [b'{"window_config": {"estimated_cycles": %s}}' % value for value in (b'"x"', b"-5", b"NaN", b"true")]
+NO_ESTIMATES += [
+    b'{"window_config": {"estimated_cycles": %s}}' % value for value in (b'"x"', b"-5", b"NaN", b"true")
+]
 
 
 @cases("config", NO_ESTIMATES)

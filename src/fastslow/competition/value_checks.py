@@ -20,6 +20,7 @@ from fastslow.competition.node_columns import (
     SHAPE,
     SHAPE_PRODUCT,
     TUPLE_SHAPES,
+    WINDOW_REVERSAL,
 )
 from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.competition.rules.node_rules import first_fault
@@ -48,6 +49,7 @@ for _columns, _largest, _what in (
     (LAYOUT, _MAX_AXIS, "axis"),
     (DIMENSIONS, _MAX_AXIS, "axis"),
     (IS_ROOT, 1, "flag"),
+    (WINDOW_REVERSAL, 1, "flag"),
     (ELEMENT_TYPE, 1, "flag"),
 ):
     _HIGH[_columns], _WHAT[_columns] = _largest, _what
@@ -66,6 +68,11 @@ _FILLED_BY = {  # first words of columns that are empty but in these instruction
     "dynamic_slice_": "dynamic-slice",
     "edge_padding_": "pad",
     "is_stable": "sort",
+    "dimensions_": """
+broadcast concatenate iota map reduce reverse sort transpose get-dimension-size set-dimension-size
+all-gather all-gather-start all-to-all reduce-scatter
+""",
+    "feature_group_count batch_group_count": "convolution custom-call",
 }
 _LEAVES = "parameter constant iota"
 _LEAVES_OR_NOT = """

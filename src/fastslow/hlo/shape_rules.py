@@ -2,7 +2,7 @@
 
 Every rule takes a :class:`Site` and returns what is wrong, empty where nothing is. Counts and element types
 stand in :mod:`fastslow.competition.rules.opcode_rules`. Differences of floating-point precision pass, as
-XLA allows them. Not compared: dynamic sizes, and what the pieces of asynchronous operations carry.
+XLA allows them. Not compared: dynamic sizes.
 
 Source: XLA's ``ShapeInference`` and ``HloVerifier``.
 """
@@ -15,6 +15,7 @@ from fastslow.competition.rules.opcode_rules import (
     CLAMP,
     OPCODE_RULES,
     PRED,
+    REFUSED_ELEMENTS,
     SAME,
     SELECT,
     SIZES,
@@ -72,7 +73,7 @@ def misfit(site: Site) -> str:
     if any(map(is_dynamic, (site.out, *site.operands))):
         return ""
     check = _RULES.get(site.inst.opcode)
-    return _odd_output(site, rule.output) or (check(site) if check else "")
+    return _odd_output(site, rule.output) or _odd_element(site) or (check(site) if check else "")
 
 
 def is_dynamic(shape) -> bool:
@@ -93,13 +94,13 @@ def _same_type(first, second) -> bool:
     return len(kinds) == 1 or kinds <= _FLOATS
 
 
-def _fits(first, second) -> bool:
+def same_shape(first, second) -> bool:
     """Return whether two shapes are equal but for layouts and the precision of floating-point numbers."""
     if not (_same_type(first, second) and len(first.tuple_shapes) == len(second.tuple_shapes)):
         return False
     parts = zip(first.tuple_shapes, second.tuple_shapes, strict=True)
     same = is_dynamic(first) or is_dynamic(second) or list(first.dimensions) == list(second.dimensions)
-    return same and all(_fits(*pair) for pair in parts)
+    return same and all(same_shape(*pair) for pair in parts)
 
 
 def _is_scalar(shape) -> bool:
@@ -154,6 +155,13 @@ def _odd_output(site: Site, output: str) -> str:
     return ""
 
 
+def _odd_element(site: Site) -> str:
+    refused = REFUSED_ELEMENTS.get(site.inst.opcode, ())
+    types = [shape.element_type for shape in site.operands]
+    odd = any(PRIMITIVE_TYPES[name] in types for name in refused)
+    return f"does not take {_of(site).removeprefix('its operands ')}" if odd else ""
+
+
 def _calls(
     site: Site, number: int, parameters: Sequence[Any], root: Any = None, scalars: bool = False
 ) -> str:
@@ -171,10 +179,12 @@ def _calls(
         return f"gives its computation {len(parameters)} operands, it takes {len(taken)}"
     for parameter, shape in zip(taken, parameters, strict=True):
         if not (
-            (_is_scalar(parameter) and _same_type(parameter, shape)) if scalars else _fits(parameter, shape)
+            (_is_scalar(parameter) and _same_type(parameter, shape))
+            if scalars
+            else same_shape(parameter, shape)
         ):
             return f"calls a computation that takes {shown(parameter)} for {shown(shape)}"
-    if root is not None and not (_elementwise(given, root) if scalars else _fits(given, root)):
+    if root is not None and not (_elementwise(given, root) if scalars else same_shape(given, root)):
         return f"is {shown(site.out)}, its computation gives {shown(given)}"
     return ""
 
@@ -378,9 +388,9 @@ def _scatter(site: Site) -> str:
 def _gives(out, shapes: Sequence[Any]) -> bool:
     """Return whether an output is this shape, or the tuple of these."""
     if len(shapes) == 1 and out.element_type != TUPLE:
-        return _fits(out, shapes[0])
+        return same_shape(out, shapes[0])
     parts = out.tuple_shapes
-    return len(parts) == len(shapes) and all(_fits(*pair) for pair in zip(parts, shapes, strict=True))
+    return len(parts) == len(shapes) and all(same_shape(*pair) for pair in zip(parts, shapes, strict=True))
 
 
 def _parts(out) -> list:
@@ -446,7 +456,7 @@ def _select_and_scatter(site: Site) -> str:
     sizes, problem = _windowed(site.inst.window, site.sizes[0])
     if problem:
         return problem
-    fits = list(source.dimensions) == sizes and _fits(site.out, tensor)
+    fits = list(source.dimensions) == sizes and same_shape(site.out, tensor)
     if not (fits and _same_type(source, tensor) and _is_scalar(start) and _same_type(start, tensor)):
         return f"is {shown(site.out)}, {_of(site)}: a source of the sizes {sizes} wanted"
     if site.called[0].root.element_type != _PRED:
@@ -478,7 +488,7 @@ def _call(site: Site) -> str:
 
 
 def _while(site: Site) -> str:
-    if not _fits(site.out, site.operands[0]):
+    if not same_shape(site.out, site.operands[0]):
         return f"is {shown(site.out)}, {_of(site)}"
     condition = site.called[1].root
     if not (_is_scalar(condition) and condition.element_type == _PRED):
@@ -554,7 +564,7 @@ def _collective_permute(site: Site) -> str:
 def _tuple(site: Site) -> str:
     parts = site.out.tuple_shapes
     fits = site.out.element_type == TUPLE and len(parts) == len(site.operands)
-    fits = fits and all(_fits(*pair) for pair in zip(parts, site.operands, strict=True))
+    fits = fits and all(same_shape(*pair) for pair in zip(parts, site.operands, strict=True))
     return "" if fits else f"is {shown(site.out)}, {_of(site)}"
 
 
@@ -562,11 +572,11 @@ def _get_tuple_element(site: Site) -> str:
     parts, place = site.operands[0].tuple_shapes, site.inst.tuple_index
     if not 0 <= place < len(parts):
         return f"takes element {place} of a tuple of {len(parts)}"
-    return "" if _fits(site.out, parts[place]) else f"is {shown(site.out)}, {shown(parts[place])} wanted"
+    return "" if same_shape(site.out, parts[place]) else f"is {shown(site.out)}, {shown(parts[place])} wanted"
 
 
 def _like_first(site: Site) -> str:
-    return "" if _fits(site.out, site.operands[0]) else f"is {shown(site.out)}, {_of(site)}"
+    return "" if same_shape(site.out, site.operands[0]) else f"is {shown(site.out)}, {_of(site)}"
 
 
 def _iota(site: Site) -> str:
@@ -574,7 +584,23 @@ def _iota(site: Site) -> str:
     return _axes(axes, len(site.out.dimensions)) if axes else ""
 
 
+def _odd_product(site: Site) -> str:
+    """Return what is wrong if a product of floating-point numbers has whole ones, or of complex real ones."""
+    if _kind(site.out) < max(map(_kind, site.operands)):
+        return f"is {shown(site.out)}, {_of(site)}"
+    return ""
+
+
+def _kind(shape) -> int:
+    """Return 2 for complex numbers, 1 for floating-point numbers, 0 for others."""
+    if shape.element_type in _COMPLEX:
+        return 2
+    return int(shape.element_type in _FLOATS)
+
+
 def _dot(site: Site) -> str:
+    if problem := _odd_product(site):
+        return problem
     numbers = site.inst.dot
     out = list(site.out.dimensions)
     (lhs, rhs) = site.sizes
@@ -596,6 +622,8 @@ def _dot(site: Site) -> str:
 
 
 def _convolution(site: Site) -> str:
+    if problem := _odd_product(site):
+        return problem
     numbers = site.inst.convolution
     inst = site.inst
     out = list(site.out.dimensions)
@@ -670,13 +698,41 @@ def _triangular_solve(site: Site) -> str:
 def _batch_norm(site: Site) -> str:
     (out, *rest) = _parts(site.out)
     tensor = site.operands[0]
-    fits = _fits(out, tensor) and all(_fits(part, site.operands[1]) for part in rest)
+    fits = same_shape(out, tensor) and all(same_shape(part, site.operands[1]) for part in rest)
     fits = fits and len(rest) == (0 if site.inst.opcode == "batch-norm-inference" else 2)
     return "" if fits else f"is {shown(site.out)}, {_of(site)}"
 
 
 def _token(site: Site) -> str:
     return "" if site.out.element_type == _TOKEN else f"is {shown(site.out)}, token[] wanted"
+
+
+def _after_all(site: Site) -> str:
+    odd = [shape for shape in site.operands if shape.element_type != _TOKEN]
+    return f"waits for {shown(odd[0])}, token[] wanted" if odd else _token(site)
+
+
+def _outfeed(site: Site) -> str:
+    if len(site.operands) == 2 and site.operands[1].element_type != _TOKEN:
+        return f"waits for {shown(site.operands[1])}, token[] wanted"
+    return _token(site)
+
+
+def _add_dependency(site: Site) -> str:
+    if site.operands[1].element_type != _TOKEN:
+        return f"waits for {shown(site.operands[1])}, token[] wanted"
+    return _like_first(site)
+
+
+def _received(site: Site) -> str:
+    """Return what is wrong with an infeed or a receive: a tuple that ends with a token is wanted."""
+    parts = site.out.tuple_shapes
+    waits = all(shape.element_type == _TOKEN for shape in site.operands)
+    return _carried(site, waits and bool(parts) and parts[-1].element_type == _TOKEN)
+
+
+def _async_update(site: Site) -> str:
+    return _carried(site, bool(site.out.tuple_shapes)) or _like_first(site)
 
 
 def _scalar(site: Site) -> str:
@@ -706,19 +762,138 @@ def _real_part(site: Site) -> str:
 
 
 def _all_to_all(site: Site) -> str:
-    if len(site.operands) == 1 and site.inst.dimensions:
-        problem = _axes(site.inst.dimensions, len(site.sizes[0]))
-        return problem or _like_operands(site)
-    return _like_operands(site)
+    if site.out.element_type == TUPLE:
+        return _like_operands(site)
+    axes = list(site.inst.dimensions)
+    if len(axes) != 1:
+        return f"has the axes {axes}, one wanted"
+    return _axes(axes, len(site.sizes[0])) or _like_operands(site)
+
+
+def _constant(site: Site) -> str:
+    literal = site.inst.literal
+    if not literal.HasField("shape") or same_shape(site.out, literal.shape):  # text may leave the values out
+        return ""
+    return f"is {shown(site.out)}, its value is {shown(literal.shape)}"
+
+
+def _custom_call(site: Site) -> str:
+    return "" if site.inst.custom_call_target else "has no custom_call_target"
+
+
+def _topk(site: Site) -> str:
+    parts = site.out.tuple_shapes
+    sizes = site.sizes[0]
+    fits = len(parts) == 2 and bool(sizes) and _same_type(parts[0], site.operands[0])
+    fits = fits and parts[1].element_type in _INTEGERS and parts[0].dimensions == parts[1].dimensions
+    fits = fits and [*parts[0].dimensions[:-1]] == sizes[:-1] and _within(parts[0].dimensions, sizes)
+    return "" if fits else f"is {shown(site.out)}, {_of(site)}"
+
+
+def _random_bits(site: Site) -> str:
+    parts = _parts(site.out)  # the next state, and the bits
+    state = site.operands[0]
+    fits = state.element_type in _INTEGERS and (len(parts) == 1 or same_shape(parts[0], state))
+    return "" if fits else f"is {shown(site.out)}, {_of(site)}"
+
+
+def _ragged_dot(site: Site) -> str:
+    numbers = site.inst.ragged_dot
+    lhs, rhs, group_sizes = site.sizes
+    dot = numbers.dot
+    groups = list(numbers.rhs_group)
+    problem = _axes([*dot.lhs_contracting, *dot.lhs_batch], len(lhs))
+    problem = problem or _axes([*dot.rhs_contracting, *dot.rhs_batch, *groups], len(rhs))
+    problem = problem or _axes(numbers.lhs_ragged, len(lhs))
+    if problem or len(numbers.lhs_ragged) != 1 or not group_sizes:
+        return problem or f"has the ragged axes {list(numbers.lhs_ragged)}, one wanted ({_of(site)})"
+    inner = [lhs[axis] for axis in dot.lhs_contracting], [rhs[axis] for axis in dot.rhs_contracting]
+    outer = [lhs[axis] for axis in dot.lhs_batch], [rhs[axis] for axis in dot.rhs_batch]
+    if inner[0] != inner[1] or outer[0] != outer[1]:
+        return f"contracts {inner[0]} with {inner[1]}, its batches are {outer[0]} and {outer[1]}"
+    ragged = numbers.lhs_ragged[0]
+    of_rows = ragged not in dot.lhs_contracting and ragged not in dot.lhs_batch
+    if [rhs[axis] for axis in groups] != group_sizes[-1:] * of_rows:
+        return f"has the group axes {groups}, {_of(site)}"
+    left = [size for axis, size in enumerate(lhs) if axis not in {*dot.lhs_contracting, *dot.lhs_batch}]
+    used = {*dot.rhs_contracting, *dot.rhs_batch, *groups}
+    right = [size for axis, size in enumerate(rhs) if axis not in used]
+    first = group_sizes[-1:] if ragged in dot.lhs_contracting else []
+    return _wanted(site, [*first, *outer[0], *left, *right])
+
+
+def _carried(site: Site, fits: bool) -> str:
+    """Return what is wrong with an asynchronous operation whose output does not fit what it carries."""
+    return "" if fits else f"is {shown(site.out)}, {_of(site)}"
+
+
+def _copy_start(site: Site) -> str:
+    parts = site.out.tuple_shapes  # destination, source, context
+    carried = len(parts) == 3 and all(same_shape(part, site.operands[0]) for part in parts[:2])
+    return _carried(site, carried and _is_scalar(parts[2]))
+
+
+def _all_gather_start(site: Site) -> str:
+    parts = site.out.tuple_shapes  # operands, outputs
+    axes = list(site.inst.dimensions)
+    carried = len(parts) == 2 and _gives(parts[0], site.operands) and len(axes) == 1
+    return _carried(site, carried) or _axes(axes, len(site.sizes[0]))
+
+
+def _collective_permute_start(site: Site) -> str:
+    if len(site.operands) == 4:  # two are offsets in tensors
+        return ""
+    parts = site.out.tuple_shapes  # operands, outputs, contexts
+    carried = 2 <= len(parts) <= 4 and all(_gives(part, site.operands) for part in parts[:2])
+    return _carried(site, carried and all(map(_is_scalar, parts[2:])))
+
+
+def _async_start(site: Site) -> str:
+    parts = site.out.tuple_shapes  # operands, output, contexts
+    carried = len(parts) >= 2 and len(parts[0].tuple_shapes) == len(site.operands)
+    carried = carried and all(
+        same_shape(*pair) for pair in zip(parts[0].tuple_shapes, site.operands, strict=True)
+    )
+    problem = _carried(site, carried)
+    return problem or (_calls(site, 0, site.operands, parts[1]) if site.called else "")
+
+
+def _copy_done(site: Site) -> str:
+    parts = site.operands[0].tuple_shapes
+    return _carried(site, len(parts) >= 2 and same_shape(site.out, parts[0]))
+
+
+def _done(site: Site) -> str:
+    parts = site.operands[0].tuple_shapes
+    return _carried(site, len(parts) >= 2 and same_shape(site.out, parts[1]))
+
+
+def _send(site: Site) -> str:
+    parts = site.out.tuple_shapes  # tensor, context, token
+    ends = site.operands[1].element_type == _TOKEN and len(parts) == 3 and parts[2].element_type == _TOKEN
+    return _carried(site, ends and same_shape(parts[0], site.operands[0]))
+
+
+def _recv_done(site: Site) -> str:
+    parts = site.operands[0].tuple_shapes
+    made = site.out.tuple_shapes
+    return _carried(site, len(parts) == 3 and len(made) == 2 and same_shape(made[0], parts[0]))
 
 
 _RULES: dict[str, Callable[[Site], str]] = {
     "abs": _real_part,
-    "add-dependency": _like_first,
-    "after-all": _token,
+    "add-dependency": _add_dependency,
+    "after-all": _after_all,
     "all-gather": _all_gather,
+    "all-gather-done": _done,
+    "all-gather-start": _all_gather_start,
     "all-reduce": _all_reduce,
+    "all-reduce-done": _like_first,
+    "all-reduce-start": _all_reduce,
     "all-to-all": _all_to_all,
+    "async-done": _done,
+    "async-start": _async_start,
+    "async-update": _async_update,
     "batch-norm-grad": _batch_norm,
     "batch-norm-inference": _batch_norm,
     "batch-norm-training": _batch_norm,
@@ -729,10 +904,16 @@ _RULES: dict[str, Callable[[Site], str]] = {
     "cholesky": _cholesky,
     "collective-broadcast": _like_operands,
     "collective-permute": _collective_permute,
+    "collective-permute-done": _done,
+    "collective-permute-start": _collective_permute_start,
     "complex": _complex,
     "concatenate": _concatenate,
     "conditional": _conditional,
+    "constant": _constant,
     "convolution": _convolution,
+    "copy-done": _copy_done,
+    "copy-start": _copy_start,
+    "custom-call": _custom_call,
     "domain": _like_first,
     "dot": _dot,
     "dynamic-slice": _dynamic_slice,
@@ -743,24 +924,32 @@ _RULES: dict[str, Callable[[Site], str]] = {
     "get-dimension-size": _dimension_size,
     "get-tuple-element": _get_tuple_element,
     "imag": _real_part,
+    "infeed": _received,
     "iota": _iota,
     "map": _map,
     "opt-barrier": _like_first,
-    "outfeed": _token,
+    "outfeed": _outfeed,
     "pad": _pad,
     "partition-id": _scalar,
+    "ragged-dot": _ragged_dot,
     "real": _real_part,
+    "recv": _received,
+    "recv-done": _recv_done,
     "reduce": _reduce,
     "reduce-scatter": _reduce_scatter,
     "reduce-window": _reduce_window,
     "replica-id": _scalar,
     "reshape": _reshape,
     "reverse": _reverse,
+    "rng-bit-generator": _random_bits,
     "scatter": _scatter,
     "select-and-scatter": _select_and_scatter,
+    "send": _send,
+    "send-done": _token,
     "set-dimension-size": _dimension_size,
     "slice": _slice,
     "sort": _sort,
+    "topk": _topk,
     "transpose": _transpose,
     "triangular-solve": _triangular_solve,
     "tuple": _tuple,

@@ -58,7 +58,7 @@ class Estimate:
 def own_cycles(instruction) -> int | None:
     """Return the TPU compiler's estimate for one instruction, None where it gives none.
 
-    Other compilers write what they like into ``backend_config``: MLIR attributes of a custom call, bytes, null.
+    Other compilers write other things into ``backend_config``: MLIR attributes, bytes, null.
     """
     try:
         config = json.loads(instruction.backend_config)
