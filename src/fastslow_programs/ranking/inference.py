@@ -24,7 +24,7 @@ from fastslow.core.artifacts import finished_file
 from fastslow.core.errors import DataError
 from fastslow.evaluation.ensemble_weights import combine, equal_weights
 from fastslow.evaluation.predictions import Predictor, read_run_manifest
-from fastslow.features.scaling import Scaler, expand_node_features, read_scaler
+from fastslow.features.scaling import Scaler, read_scaler, signed_log1p
 from fastslow.features.store import SCALERS, Features, Graph
 from fastslow.networks.training.trained import TrainedNetwork
 from fastslow.rankers.train import read_ranker
@@ -111,7 +111,9 @@ class FinishedRun:
         predictions = {name: run.predict(features, split) for name, run in self.members.items()}
         combined = {}
         for name in features.names(split):
-            weights = self.weights(features.graph(split, name))
+            weights = self._searched
+            if self._networks:  # whose weight depends on the graph
+                weights = self.weights(features.graph(split, name))
             members = {member: {split: {name: values[name]}} for member, values in predictions.items()}
             combined |= combine(members, split, self.manifest.get("normalisation", "raw"), weights)
         return {**predictions, self.name: combined}
@@ -144,6 +146,11 @@ class FinishedRun:
         rankers = [name for name, member in self.members.items() if member.model == "ranker"]
         if rankers and self.is_far(graph):
             return dict.fromkeys(self.members, 0.0) | equal_weights([rankers])
+        return self._searched
+
+    @property
+    def _searched(self) -> dict[str, float]:
+        """Weight by member as the ensemble's search found it."""
         return {name: member["weight"] for name, member in self.manifest["members"].items()}
 
     def is_far(self, graph: Graph) -> bool:
@@ -160,7 +167,7 @@ class FinishedRun:
         """
         if not self._networks:
             return None
-        sizes = expand_node_features(graph.node_feat, graph.node_extra)[:, SHAPE_PRODUCT]
+        sizes = signed_log1p(graph.node_feat[:, SHAPE_PRODUCT])
         scaler = self._size_scaler
         return float((sizes.mean() - scaler.mean[SHAPE_PRODUCT]) / scaler.std[SHAPE_PRODUCT])
 

@@ -448,7 +448,7 @@ def _products(nodes: Nodes, opcode: str) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def _product_types(nodes: Nodes, products: np.ndarray, one: np.ndarray, two: np.ndarray) -> Iterator[Fault]:
-    """Yield a product of floating-point numbers that has whole ones, or of complex numbers that has real ones."""
+    """Yield a product of floating-point numbers that has whole ones, or of complex that has real ones."""
     kinds = _KIND[nodes.types[np.stack([products, one, two])]]
     lost = kinds[0] < kinds[1:].max(0)
     yield from _first(products, lost, "has another element type than a product of its operands")
