@@ -31,15 +31,15 @@ def place(source: str | Path | Callable, *arguments: Any, out: str | Path = "", 
     """
     values = {"updates": 0} | settings | ({"out": str(Path(out).expanduser().absolute())} if out else {})
     if callable(source):
-        own = PlaceSettings(source=getattr(source, "__name__", type(source).__name__), **values)
-        program = JaxProgram(source, arguments, own.source)
+        place_settings = PlaceSettings(source=getattr(source, "__name__", type(source).__name__), **values)
+        program = JaxProgram(source, arguments, place_settings.source)
     elif arguments:
         raise SettingsError("arguments", f"{len(arguments)} given, but {source} is no function")
     else:
         path = str(source) if str(source).startswith(ZOO) else str(Path(source).expanduser().absolute())
-        own = PlaceSettings(source=path, **values)
-        program = read_function(own)
-    placed = compare(own, read_problem(own, program), program)
+        place_settings = PlaceSettings(source=path, **values)
+        program = read_function(place_settings)
+    placed = compare(place_settings, read_problem(place_settings, program), program)
     if out:
-        write_placed(placed, own)
+        write_placed(placed, place_settings)
     return placed

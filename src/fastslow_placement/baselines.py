@@ -39,31 +39,33 @@ def metis(problem: Any) -> np.ndarray:
         import pymetis
     except ImportError:
         raise SettingsError("pymetis is not installed: pip install -e '.[placement]'") from None
-    count, parts = len(problem.choices), problem.devices
+    count = len(problem.choices)
+    parts = problem.devices
     weights: list[dict[int, float]] = [{} for _ in range(count)]
     for (u, v), weight in zip(problem.edges.tolist(), problem.weight, strict=True):
         for one, other in ((u, v), (v, u)):
             weights[one][other] = weights[one].get(other, 0.0) + weight
     starts = np.cumsum([0, *map(len, weights)]).tolist()
-    neighbours = [other for own in weights for other in own]
+    neighbours = [other for row in weights for other in row]
     if parts == 1 or not neighbours:
         return np.arange(count) % parts
     scale = 1000 / max(max(problem.weight), 1e-300)
-    edges = [1 + int(weight * scale) for own in weights for weight in own.values()]
+    edges = [1 + int(weight * scale) for row in weights for weight in row.values()]
     work = 1 + (problem.work * 1000 / max(problem.work.max(), 1e-300)).astype(int)
     options = pymetis.Options(seed=0)
     adjacency = pymetis.CSRAdjacency(starts, neighbours)
     with _stdout_to_stderr():
-        _, found = pymetis.part_graph(
+        _, partition = pymetis.part_graph(
             parts, adjacency, vweights=work.tolist(), eweights=edges, options=options
         )
-    return np.array(found, np.int64)
+    return np.array(partition, np.int64)
 
 
 @contextlib.contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
     """Send to stderr what C code prints to stdout: METIS warns there of parts that it leaves empty."""
-    flush, own = ctypes.CDLL(None).fflush, os.dup(1)  # C has a buffer of its own
+    flush = ctypes.CDLL(None).fflush  # C has a buffer of its own
+    stdout = os.dup(1)
     sys.stdout.flush()
     flush(None)
     os.dup2(2, 1)
@@ -71,8 +73,8 @@ def _stdout_to_stderr() -> Iterator[None]:
         yield
     finally:
         flush(None)
-        os.dup2(own, 1)
-        os.close(own)
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 PLACEMENT_RULES: dict[str, Callable[[PlacementProblem], np.ndarray]] = {

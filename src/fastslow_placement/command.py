@@ -44,5 +44,6 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     files = [folder / name for name in names if (folder / name).is_file()]
     print(*files, sep="\n")
     found = (folder / WORDS).read_text().splitlines()
-    rows, gain = json.loads(table.to_json(orient="records")), read_json(folder / DECISION).get("gain")
+    rows = json.loads(table.to_json(orient="records"))
+    gain = read_json(folder / DECISION).get("gain")
     return {"found": found, "gain": gain, "table": rows, "files": files}

@@ -24,7 +24,8 @@ def decision_table(problem: Problem, decision: np.ndarray) -> pd.DataFrame:
     """
     if not isinstance(problem, (PlacementProblem, SchedulingProblem)):
         return pd.DataFrame({"unit": problem.unit_names(), "option": decision})
-    graph, timeline = problem.graph, problem.timeline(decision)
+    graph = problem.graph
+    timeline = problem.timeline(decision)
     slack = timeline.latest[0] - timeline.start
     return pd.DataFrame(
         {
@@ -47,7 +48,9 @@ def device_table(problem: PlacementProblem | SchedulingProblem, decision: np.nda
         problem: The placement problem.
         decision: (U,) the device of each unit.
     """
-    graph, timeline, count = problem.graph, problem.timeline(decision), problem.scheduler.devices
+    graph = problem.graph
+    timeline = problem.timeline(decision)
+    count = problem.scheduler.devices
     sent = np.zeros(count)
     for transfer in timeline.transfers:
         sent[transfer.source] += graph.output_bytes[transfer.producer]
@@ -123,8 +126,8 @@ def gains(placed) -> dict[str, float | None]:
 
     None where the method's placement does not fit into the memory.
     """
-    found, best = placed.found, placed.found[placed.best].cost
-    costs = {name: found[name].cost for name in (ONE_DEVICE, *SIMPLE) if name in found}
+    methods, best = placed.found, placed.found[placed.best].cost
+    costs = {name: methods[name].cost for name in (ONE_DEVICE, *SIMPLE) if name in methods}
     return {name: 1 - best / cost if np.isfinite(cost) else None for name, cost in costs.items()}
 
 
@@ -133,9 +136,11 @@ def _gain_words(placed) -> list[str]:
     problem, best = placed.problem, placed.found[placed.best].cost
     if not isinstance(problem, PlacementProblem):
         return [f"It takes {best / problem.baseline:.3f} of the default."]
-    gain, device = gains(placed), problem.device.name
+    gain = gains(placed)
+    device = problem.device.name
     splits = {name: gain[name] for name in SIMPLE if gain.get(name) is not None}
-    split, alone = min(splits, key=splits.__getitem__, default=""), gain[ONE_DEVICE]
+    split = min(splits, key=splits.__getitem__, default="")
+    alone = gain[ONE_DEVICE]
     if alone is not None and alone < _WORTH:
         seconds = placed.found[ONE_DEVICE].cost
         words = f"{problem.devices} devices gain nothing worth having ({alone:.1%})"
@@ -158,12 +163,14 @@ def _stage_words(placed) -> list[str]:
 
 def _schedule_words(problem, subject: str, decision: np.ndarray) -> list[str]:
     """Return sentences on the critical path, the transfers and the work of a decision."""
-    graph, timeline = problem.graph, problem.timeline(decision)
+    graph = problem.graph
+    timeline = problem.timeline(decision)
     operators, numbers = critical_path(graph, timeline)
     waits = [timeline.transfers[number] for number in numbers]
     moved = sum(graph.output_bytes[t.producer] for t in timeline.transfers) / 1e6
     busy = graph.seconds.sum() / timeline.seconds / timeline.devices
-    work, waited = graph.seconds[operators].sum() * 1e3, sum(t.finish - t.start for t in waits) * 1e3
+    work = graph.seconds[operators].sum() * 1e3
+    waited = sum(t.finish - t.start for t in waits) * 1e3
     sent = f"{len(timeline.transfers)} tensors, {moved:,.1f} MB"
     lines = [
         f"{subject} sends {sent}, and its devices compute {busy:.0%} of the time.",
@@ -172,7 +179,8 @@ def _schedule_words(problem, subject: str, decision: np.ndarray) -> list[str]:
     ]
     if waits:
         longest = max(waits, key=lambda t: t.finish - t.start)
-        name, seconds = graph.names[longest.producer], longest.finish - longest.start
+        name = graph.names[longest.producer]
+        seconds = longest.finish - longest.start
         lines.append(
             f"The longest of these sends {name} from device {longest.source} to"
             f" {longest.target} in {seconds * 1e3:.3f} ms."

@@ -18,7 +18,8 @@ def plot_decision(placed, method: str = "") -> Figure:
         placed: A :class:`fastslow_placement.place.Placed`.
         method: Name of the method; by default the best.
     """
-    problem, method = placed.problem, method or placed.best
+    problem = placed.problem
+    method = method or placed.best
     decision = placed.found[method].decision
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     axes = figure.add_subplot()
@@ -37,8 +38,8 @@ def _gantt(axes: Axes, timeline: Timeline) -> int:
     """Draw a bar for every operator on its device and every transfer on its link; return the rows."""
     rows = {}
     for device in range(timeline.devices):
-        own = timeline.placement == device
-        spans = np.stack([timeline.start[own], (timeline.finish - timeline.start)[own]], 1)
+        on_device = timeline.placement == device
+        spans = np.stack([timeline.start[on_device], (timeline.finish - timeline.start)[on_device]], 1)
         rows[f"device {device}"] = spans, {"facecolor": _BUSY, "edgecolor": "white", "linewidth": 0.2}
     links: dict[tuple[int, int], list] = {}
     for t in timeline.transfers:
@@ -93,9 +94,9 @@ def plot_learning(placed) -> Figure:
     Args:
         placed: A :class:`fastslow_placement.place.Placed`.
     """
-    baseline, found = placed.problem.baseline, placed.found
-    curves = {name: one for name, one in found.items() if one.evaluations > 1 and one.history}
-    rest = {name: one.cost / baseline for name, one in found.items() if name not in curves}
+    baseline, methods = placed.problem.baseline, placed.found
+    curves = {name: one for name, one in methods.items() if one.evaluations > 1 and one.history}
+    rest = {name: one.cost / baseline for name, one in methods.items() if name not in curves}
     rules = {name: cost for name, cost in rest.items() if cost < 2}
     figure = Figure(figsize=(10, 4), layout="constrained")
     axes = figure.add_subplot(xscale="log", xlabel="evaluations", ylabel="best cost / default's")

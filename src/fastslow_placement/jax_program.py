@@ -106,10 +106,12 @@ class JaxProgram:
         if closed.effects:
             problem = f"has side effects ({', '.join(map(str, closed.effects))})"
             raise DataError(f"function {name}", problem, "Leave out jax.debug and callbacks")
-        self.wanted, self.tree = jax.tree.map(shape_of, tuple(arguments)), jax.tree.structure(results)
+        self.wanted = jax.tree.map(shape_of, tuple(arguments))
+        self.tree = jax.tree.structure(results)
         self.arguments = [self._value(var.aval) for var in closed.jaxpr.invars]
         self.results = self._inline(closed, self.arguments)
-        used, kept = {*self.results}, []
+        used = {*self.results}
+        kept = []
         for operator in reversed(self.operators):
             if not used.isdisjoint(operator.outputs):
                 used.update(operator.inputs)
@@ -130,35 +132,37 @@ class JaxProgram:
         import jax
         from jax.extend.core import Literal
 
-        jaxpr, held = function.jaxpr, [self._constant(own) for own in function.consts]
+        jaxpr = function.jaxpr
+        held = [self._constant(constant) for constant in function.consts]
         values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*held, *inputs], strict=True))
 
         def read(atom) -> int:
             return self._constant(atom.val) if isinstance(atom, Literal) else values[atom]
 
         for equation in jaxpr.eqns:
-            primitive, own = equation.primitive.name, tuple(read(atom) for atom in equation.invars)
+            primitive = equation.primitive.name
+            operands = tuple(read(atom) for atom in equation.invars)
             if primitive in _SPREAD:
                 problem = f"is spread over devices already ({primitive})"
                 raise DataError(f"function {self.name}", problem, "Give the function of one device")
             if primitive in _CALLS:
-                outputs = self._inline(equation.params[_CALLS[primitive]], own)
+                outputs = self._inline(equation.params[_CALLS[primitive]], operands)
             elif primitive == "scan" and 1 <= equation.params["length"] <= UNROLL:
                 shapes = [var.aval for var in equation.invars]
-                outputs = self._inline(jax.make_jaxpr(_unrolled(equation.params))(*shapes), own)
+                outputs = self._inline(jax.make_jaxpr(_unrolled(equation.params))(*shapes), operands)
             elif primitive in _SAME:
-                outputs = own
+                outputs = operands
             else:
                 outputs = tuple(self._value(var.aval) for var in equation.outvars)
                 label = f"{primitive}.{len(self.operators)}{_where(equation)}"
-                self.operators.append(Operator(label, equation, own, outputs))
+                self.operators.append(Operator(label, equation, operands, outputs))
             values.update(zip(equation.outvars, outputs, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
 
     @property
     def digest(self) -> str:
         """Digest of the operators without their lines, and of all shapes: of a program that is the same."""
-        shapes = [f"{own.dtype}{list(own.shape)}" for own in self.shapes]
+        shapes = [f"{shape.dtype}{list(shape.shape)}" for shape in self.shapes]
         return digest([[operator.name.partition(" ")[0] for operator in self.operators], shapes])
 
     def graph(self, device: Device) -> tuple[CostGraph, list[int]]:
@@ -172,18 +176,20 @@ class JaxProgram:
         Raises:
             DataError: Nothing in the program takes time.
         """
-        recorder, nodes = Recorder(f"function {self.name}", device), []
+        recorder = Recorder(f"function {self.name}", device)
+        nodes = []
         leaves = [*self.arguments, *self.constants]
         values: dict[int, Value] = {n: recorder.leaf(_bytes(self.shapes[n])) for n in leaves}
         for position, operator in enumerate(self.operators):
-            opcode, own = _opcode(operator.equation), [values[number] for number in operator.inputs]
-            if opcode in LEAVES | OF_LEAVES and all(isinstance(value, frozenset) for value in own):
-                value: Value = frozenset().union(*own)
+            opcode = _opcode(operator.equation)
+            operands = [values[number] for number in operator.inputs]
+            if opcode in LEAVES | OF_LEAVES and all(isinstance(value, frozenset) for value in operands):
+                value: Value = frozenset().union(*operands)
             else:
                 outputs = [self.shapes[number] for number in operator.outputs]
                 flops, seconds = _cost(operator.equation, device)
                 known = seconds if operator.equation.primitive.name in _BODIES else None
-                row = (opcode, operator.name, outputs[0].shape, sum(map(_bytes, outputs)), own, flops)
+                row = (opcode, operator.name, outputs[0].shape, sum(map(_bytes, outputs)), operands, flops)
                 value = recorder.add(*row, known)
                 nodes.append(position)
             values.update(dict.fromkeys(operator.outputs, value))
@@ -206,15 +212,18 @@ def _unrolled(loop: dict) -> Callable:
     from jax import lax
     from jax.extend.core import jaxpr_as_fun
 
-    body, fixed, end = jaxpr_as_fun(loop["jaxpr"]), loop["num_consts"], loop["num_consts"] + loop["num_carry"]
+    body = jaxpr_as_fun(loop["jaxpr"])
+    fixed = loop["num_consts"]
+    end = loop["num_consts"] + loop["num_carry"]
 
     def run(*inputs):
-        state, kept = list(inputs[fixed:end]), []
+        state = list(inputs[fixed:end])
+        kept = []
         for step in range(loop["length"])[:: -1 if loop["reverse"] else 1]:
             rows = [lax.index_in_dim(whole, step, keepdims=False) for whole in inputs[end:]]
             made = body(*inputs[:fixed], *state, *rows)
             state = made[: end - fixed]
-            kept.append([lax.expand_dims(own, (0,)) for own in made[end - fixed :]])
+            kept.append([lax.expand_dims(value, (0,)) for value in made[end - fixed :]])
         columns = zip(*kept[:: -1 if loop["reverse"] else 1], strict=True)
         return [*state, *(lax.concatenate(column, 0) for column in columns)]
 
@@ -236,19 +245,22 @@ def _opcode(equation) -> str:
 
 def _cost(equation, device: Device) -> np.ndarray:
     """Return FLOPs and roofline seconds of an equation; the round of a loop without a known count is one."""
-    name, parameters, opcode = equation.primitive.name, equation.params, _opcode(equation)
-    if inner := [parameters[own] for own in _BODIES.get(name, [_CALLS[name]] if name in _CALLS else [])]:
-        choices = [own if isinstance(own, tuple) else (own,) for own in inner]
-        costs = [[_costs(function, device) for function in own] for own in choices]
-        return parameters.get("length", 1) * sum(max(own, key=lambda cost: cost[1]) for own in costs)
-    shapes, attributes = [list(atom.aval.shape) for atom in equation.invars], {}
+    name = equation.primitive.name
+    parameters = equation.params
+    opcode = _opcode(equation)
+    if inner := [parameters[body] for body in _BODIES.get(name, [_CALLS[name]] if name in _CALLS else [])]:
+        choices = [body if isinstance(body, tuple) else (body,) for body in inner]
+        costs = [[_costs(function, device) for function in body] for body in choices]
+        return parameters.get("length", 1) * sum(max(body, key=lambda cost: cost[1]) for body in costs)
+    shapes = [list(atom.aval.shape) for atom in equation.invars]
+    attributes = {}
     if opcode == "dot":
         (contracted, _), _ = parameters["dimension_numbers"]
         attributes["contracted"] = prod(shapes[0][axis] for axis in contracted)
     elif opcode == "convolution":
         attributes["output_features"] = shapes[1][parameters["dimension_numbers"].rhs_spec[0]]
     flops = operator_flops(opcode, equation.outvars[0].aval.shape, shapes, **attributes)
-    size, moved = (sum(_bytes(v.aval) for v in own) for own in (equation.outvars, equation.invars))
+    size, moved = (sum(_bytes(v.aval) for v in body) for body in (equation.outvars, equation.invars))
     seconds = device.seconds(flops, size + (min(size, moved) if opcode in SPARSE else moved))
     return np.array([flops, 0.0 if opcode in LEAVES or name in _SAME else seconds])
 

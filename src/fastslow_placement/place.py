@@ -71,13 +71,13 @@ class Placed(Shown):
         rows = [
             {
                 "method": name,
-                "cost": found.cost,
-                "of default": found.cost / self.problem.baseline,
-                "over bound": found.cost / self.problem.bound if self.problem.bound else np.nan,
-                "evaluations": found.evaluations,
+                "cost": result.cost,
+                "of default": result.cost / self.problem.baseline,
+                "over bound": result.cost / self.problem.bound if self.problem.bound else np.nan,
+                "evaluations": result.evaluations,
                 "CPU seconds": round(self.seconds[name], 2),
             }
-            for name, found in self.found.items()
+            for name, result in self.found.items()
         ]
         return pd.DataFrame(rows).sort_values("cost", kind="stable", ignore_index=True)
 
@@ -132,7 +132,8 @@ def read_problem(settings: PlaceSettings, program: JaxProgram | None = None) -> 
         SettingsError: There is no such zoo program, or no valid decision.
         DataError: The file is missing, of no known kind, or holds a graph that is wrong.
     """
-    device, path = settings.device_model, None if program else settings.path
+    device = settings.device_model
+    path = None if program else settings.path
     if program:
         graph, _ = program.graph(device)
     elif path is None:
@@ -155,12 +156,12 @@ def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | Non
 
     The annealing of regions of a placement has as many evaluations as the policy and the search after it.
     """
-    found: dict[str, Found] = {}
+    methods: dict[str, Found] = {}
     seconds: dict[str, float] = {}
 
     def keep(name: str, method: Callable[[], Found]) -> None:
         begin = time.process_time()
-        found[name] = method()
+        methods[name] = method()
         seconds[name] = time.process_time() - begin
 
     for name, rule in rules_of(problem).items():
@@ -168,8 +169,9 @@ def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | Non
     if isinstance(problem, PlacementProblem):
         keep(LEARNED, lambda: best_of(problem, problem.learned_starts))
     keep(POLICY, lambda: _learned(settings, problem))
-    learned = found[POLICY]
-    seed, placed = settings.seed, isinstance(problem, PlacementProblem)
+    learned = methods[POLICY]
+    seed = settings.seed
+    placed = isinstance(problem, PlacementProblem)
     search = settings.search if placed else -(-settings.search // _SLOWER)
     if placed:
         evaluations = max(learned.evaluations, 1) + search
@@ -177,9 +179,9 @@ def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | Non
     if search:
         method = anneal_regions if placed else anneal
         keep(SEARCHED, lambda: method(problem, search, seed, learned.decision))
-    if not any(np.isfinite(one.cost) for one in found.values()):
+    if not any(np.isfinite(one.cost) for one in methods.values()):
         raise SettingsError(f"no method found a valid decision for {problem.name!r}; raise memory or devices")
-    return Placed(problem, found, seconds, program)
+    return Placed(problem, methods, seconds, program)
 
 
 def _learned(settings: PlaceSettings, problem: Problem) -> Found:
@@ -214,9 +216,14 @@ def place_and_write(settings: PlaceSettings) -> Placed:
 
 def write_placed(placed: Placed, settings: PlaceSettings) -> None:
     """Write the table, the best decision and the figures."""
-    problem, program, path = placed.problem, placed.program, None if placed.program else settings.path
-    inputs = {"source": program.digest if program else file_digest(path) if path else settings.source}
-    inputs |= settings.device_inputs
+    problem = placed.problem
+    program = placed.program
+    source = settings.source
+    if program:
+        source = program.digest
+    elif settings.path:
+        source = file_digest(settings.path)
+    inputs = {"source": source} | settings.device_inputs
     artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
     with artifact.building():
         artifact.folder.mkdir(parents=True, exist_ok=True)
@@ -230,8 +237,12 @@ def write_placed(placed: Placed, settings: PlaceSettings) -> None:
         with atomic_path(artifact.folder / WORDS) as temporary:
             temporary.write_text(explain(placed) + "\n")
         methods = {
-            name: {"cost": found.cost, "evaluations": found.evaluations, "decision": found.decision.tolist()}
-            for name, found in placed.found.items()
+            name: {
+                "cost": result.cost,
+                "evaluations": result.evaluations,
+                "decision": result.decision.tolist(),
+            }
+            for name, result in placed.found.items()
         }
         decision = {"best": placed.best, "units": problem.unit_names(), "methods": methods}
         write_json(artifact.folder / DECISION, decision | {"gain": placed.gain})

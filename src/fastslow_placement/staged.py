@@ -96,29 +96,29 @@ class Staged:
         """
         import jax
 
-        own = tuple(jax.devices() if devices is None else devices)
-        if len(own) < self.devices:
+        chosen = tuple(jax.devices() if devices is None else devices)
+        if len(chosen) < self.devices:
             raise SettingsError(
                 "devices",
-                f"{len(own)} are here, {self.devices} wanted. Place it on devices={len(own)}, or"
-                f" try a CPU with XLA_FLAGS=--xla_force_host_platform_device_count={self.devices}",
+                f"{len(chosen)} are here, {self.devices} wanted. Place it on devices={len(chosen)},"
+                f" or try a CPU with XLA_FLAGS=--xla_force_host_platform_device_count={self.devices}",
             )
         self._check(arguments)
         if not self._functions:
             self._functions = [jax.jit(partial(stage.run, self.program.constants)) for stage in self.stages]
-        if self._constants[0] != own:
-            self._constants = (own, self._sent(self.program.constants, own))
+        if self._constants[0] != chosen:
+            self._constants = (chosen, self._sent(self.program.constants, chosen))
         home: dict[int, Any] = dict(zip(self.program.arguments, jax.tree.leaves(arguments), strict=True))
-        held = self._constants[1] | self._sent(home, own)
+        held = self._constants[1] | self._sent(home, chosen)
         for number, (stage, function) in enumerate(zip(self.stages, self._functions, strict=True)):
-            with jax.default_device(own[stage.device]):
+            with jax.default_device(chosen[stage.device]):
                 outputs = function(*[held[value, stage.device] for value in stage.inputs])
             made = dict(zip(stage.outputs, outputs, strict=True))
             for value in stage.inputs:
                 if self._last[value] == number:
                     for target in self._targets[value]:
                         del held[value, target]
-            held |= self._sent(made, own, stage.device)
+            held |= self._sent(made, chosen, stage.device)
             home |= {value: array for value, array in made.items() if value in self._results}
         home = self.program.constants | home
         results = [jax.numpy.asarray(home[value]) for value in self.program.results]
@@ -149,9 +149,11 @@ class Staged:
 
 def stage_numbers(timeline: Timeline, graph: CostGraph) -> np.ndarray:
     """Return the stage of each operator of a schedule, numbered by first operator: (N,) int64."""
-    place, position = timeline.placement.tolist(), np.argsort(timeline.order).tolist()
+    place = timeline.placement.tolist()
+    position = np.argsort(timeline.order).tolist()
     arrival = {(t.producer, t.target): t.finish for t in timeline.transfers}
-    stage, count = np.zeros(len(place), np.int64), 0
+    stage = np.zeros(len(place), np.int64)
+    count = 0
     running: dict[int, int] = {}  # first operator of the stage that each device is in
     for node in timeline.order.tolist():
         device = place[node]
@@ -160,7 +162,8 @@ def stage_numbers(timeline: Timeline, graph: CostGraph) -> np.ndarray:
         late = [p for p in far if arrival[p, device] > timeline.start[first] or position[p] > position[first]]
         if device not in running or late:
             first = running[device] = node
-            stage[node], count = count, count + 1
+            stage[node] = count
+            count += 1
         stage[node] = stage[first]
         if any(place[consumer] != device for consumer in graph.consumers[node]):
             del running[device]
@@ -173,7 +176,7 @@ def _stages(program: JaxProgram, numbers: Mapping[int, int], places: Mapping[int
     ``numbers`` has the stage of each operator by position, but of those that every device does for itself.
     """
     maker = {v: position for position, o in enumerate(program.operators) for v in o.outputs}
-    own: list[set[int]] = [set() for _ in places]
+    seen: list[set[int]] = [set() for _ in places]
     needed: list[set[int]] = [set() for _ in places]
 
     def need(number: int, value: int) -> None:
@@ -184,8 +187,8 @@ def _stages(program: JaxProgram, numbers: Mapping[int, int], places: Mapping[int
                 needed[number].add(value)
         elif numbers.get(position, number) != number:
             needed[number].add(value)
-        elif position not in own[number]:
-            own[number].add(position)
+        elif position not in seen[number]:
+            seen[number].add(position)
             for read in program.operators[position].inputs:
                 need(number, read)
 
@@ -195,8 +198,9 @@ def _stages(program: JaxProgram, numbers: Mapping[int, int], places: Mapping[int
     for value in program.results:
         if value in maker:
             need(numbers.get(maker[value], 0), value)
-    sent, stages = {*program.results}.union(*needed), []
-    for number, positions in enumerate(own):
+    sent = {*program.results}.union(*needed)
+    stages = []
+    for number, positions in enumerate(seen):
         operators = tuple(program.operators[position] for position in sorted(positions))
         made = [value for operator in operators for value in operator.outputs if value in sent]
         outputs = tuple(value for value in made if numbers.get(maker[value], 0) == number)

@@ -71,7 +71,7 @@ def test_prose_and_formatting_do_not_count(package):
     replace(loss, "\n\n\ndef ", "\n\n\n# a comment\ndef ")
     start = loss.read_text().index('"""', loss.read_text().index("def ")) + 3
     replace(loss, loss.read_text()[start : start + 20], "Something else")
-    settings = package / "networks" / "settings" / "train_settings.py"
+    settings = package / "networks" / "settings" / "options.py"
     replace(settings, "Seed of weights", "The seed of weights")
     clear()
     assert source_digests(TRAIN) == before

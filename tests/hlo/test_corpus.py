@@ -100,7 +100,7 @@ def programs():
 def test_a_program_gives_what_its_line_says(tmp_path, monkeypatch, capsys, name, encoding, expected, text):
     pytest.importorskip("jaxlib.xla_client", reason="text needs jaxlib, an optional requirement")
     for module in (forms, reader):
-        monkeypatch.setattr(module, "call_isolated", lambda function, path, **limits: function(path))
+        monkeypatch.setattr(module, "call_isolated", lambda function, given, **limits: function(given))
     data, kernel = text.strip("\n").encode() + b"\n", ""
     for word in encoding.split():
         if word.startswith("kernel="):

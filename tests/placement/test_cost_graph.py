@@ -125,6 +125,22 @@ def test_cycles_of_the_compiler_are_the_time():
     assert graph.seconds[0] == 77 / 0.94e9
 
 
+NO_ESTIMATES = [b"", b"null", b"[1]", b"{", b"\xff", b"[" * 10**5]
+NO_ESTIMATES += [b'{kernel = "triton"}', b'{"window_config": null}']
+NO_ESTIMATES += [
+    b'{"window_config": {"estimated_cycles": %s}}' % value for value in (b'"x"', b"-5", b"NaN", b"true")
+]
+
+
+@cases("config", NO_ESTIMATES)
+def test_what_another_compiler_notes_is_no_estimate(config):
+    module = small_module(1)
+    module.computations[0].instructions[2].backend_config = config
+    graph = graph_of_module(module, "small", "small", DEVICE)
+    plain = graph_of_module(small_module(1), "small", "small", DEVICE)
+    assert np.array_equal(graph.seconds, plain.seconds)
+
+
 def test_an_unknown_opcode_is_named_and_counts_as_element_wise(capsys):
     module = small_module(1)
     module.computations[0].instructions[2].opcode = "magic"

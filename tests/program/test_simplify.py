@@ -74,6 +74,9 @@ NOTHING = {
     "broadcast": lambda main, last: add(main, "broadcast", (8, 8), last, dimensions=[0, 1]),
     "slice": lambda main, last: add(main, "slice", (8, 8), last),
     "concatenate": lambda main, last: add(main, "concatenate", (8, 8), last, dimensions=[1]),
+    "set-dimension-size": lambda main, last: add(
+        main, "set-dimension-size", (8, 8), last, add(main, "constant", ()), dimensions=[0]
+    ),
     "a part of a tuple": pair,
     "dead": dead,
 }

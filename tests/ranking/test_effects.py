@@ -63,3 +63,14 @@ def test_the_figure_is_sorted_by_the_bars_that_it_shows(rng):
     lengths = [abs(bar.get_width()) for bar in axes.patches]
     assert len(lengths) == 20 and lengths == sorted(lengths, reverse=True)
     assert all("\n" in label.get_text() for label in axes.get_yticklabels()), "long labels are wrapped"
+
+
+def test_the_explained_share_is_adjusted_for_the_number_of_options(rng):
+    """Epsilon squared, written out: of random choices it is 0 on the mean, however many options there are."""
+    values, prediction = rng.integers(4, size=30), rng.permutation(30).astype(float)
+    prediction = prediction + 8.25 * values  # none is equal to another
+    place = 100 * np.argsort(np.argsort(prediction)) / 29
+    within = sum(((place[values == v] - place[values == v].mean()) ** 2).sum() for v in range(4)) / (30 - 4)
+    expected = 1 - within / place.var(ddof=1)
+    (explained,) = set(effects([choice(values, options=4)], prediction)["explained"])
+    assert explained == pytest.approx(expected) and 0.1 < expected < 0.99

@@ -9,7 +9,6 @@ import pytest
 from fastslow.core.files import read_json
 from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.advice import FIGURES, advise
-from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.named_choices import NamedChoice
 from fastslow_programs.ranking.result import Ranking, make_table
 from fastslow_programs.ranking.rules import Rule, best_rule
@@ -29,9 +28,8 @@ def ranking(known=True, **more):
     table = make_table(prediction, members, np.zeros(len(values)), {})
     weights = {"gnn-x-s0": 0.5, "ranker-x-s0": 0.5}
     rule = Rule("copies, ascending", 0.7, 0.8, prediction)
-    own = effects(choices, prediction)
     default = Default(0, "configuration 0")
-    return Ranking("p", "r", "m", table, weights, choices, own, default, rule=rule, **more)
+    return Ranking("p", "r", "m", table, weights, choices, default, find_rule=lambda: rule, **more)
 
 
 def test_changes_are_the_sure_ones_fastest_first():
@@ -39,7 +37,8 @@ def test_changes_are_the_sure_ones_fastest_first():
     words = ranking().words()
     change = [sentence for sentence in words if sentence.startswith("to change: ")]
     assert change[0].startswith("to change: first: output {0,1} instead of {1,0}, 50 points faster")
-    same = replace(ranking(), effects=ranking().effects.assign(effect=1.0))
+    rows = ranking().rows.assign(prediction=1.0)
+    same = replace(ranking(), rows=rows)
     assert [w for w in same.words() if w.startswith("to change")][0].startswith("to change: nothing")
     assert "to change: no advice, since the compiler's default is not known" in ranking(known=False).words()
 
@@ -51,13 +50,13 @@ def test_advice_that_the_estimates_refute_is_withdrawn(cycles, left):
     """Configurations 4 to 7 take the first option, 2, 3, 6 and 7 the second; the default has 100 cycles."""
     own = ranking()
     rows = own.table["config"].map(cycles) if cycles else np.nan
-    estimated = replace(own, table=own.table.assign(estimated_cycles=rows), default_cycles=100)
+    estimated = replace(own, rows=own.rows.assign(estimated_cycles=rows), default_cycles=100)
     assert estimated.changes()["choice"].tolist() == left
 
 
 def test_how_sure_the_fastest_is_is_told_of_the_default_and_of_all_others():
     trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(60, 2.0), [], [], False, False)
-    own = replace(ranking(), trust=trust)
+    own = replace(ranking(), judge=lambda: trust)
     first = int(own.table["config"].iloc[0])
     slower = own.faster(first)
 
@@ -71,7 +70,7 @@ def test_how_sure_the_fastest_is_is_told_of_the_default_and_of_all_others():
     assert unknown == [sure()[0].replace("the default", "configuration 0")]
     for default in (Default(first, "it"), Default(None, "none", known=False)):
         assert sure(compared_with=default) == [f"sure: configuration {first} is faster {others}"]
-    assert sure(trust=replace(trust, unlike=["it is large"])) == sure(trust=None) == []
+    assert sure(judge=lambda: replace(trust, unlike=["it is large"])) == sure(judge=lambda: None) == []
 
 
 def test_the_rule_is_compared_with_the_ranking():
@@ -86,7 +85,7 @@ def test_where_runtimes_are_known_the_rule_is_judged_by_them():
     own = ranking()
     known = own.rule.prediction[own.table["config"]] * np.where(own.table["rank"] <= 4, -1, np.nan)
     learnt = SimpleNamespace(words=lambda: "known runtimes: 4", faster=lambda than: np.full(160, 0.5))
-    words = " ".join(replace(own, table=own.table.assign(known=known), learnt=learnt).words())
+    words = " ".join(replace(own, rows=own.rows.assign(known=known), learnt=learnt).words())
     assert "copies, ascending (Kendall's tau -1.00 on the known runtimes) agrees" in words
 
 
@@ -119,15 +118,20 @@ def test_what_is_advised_while_nothing_is_known_is_not_contradicted():
     assert not any(said.startswith("to change: first") for said in own.words())
     assert any(said.startswith("to measure first: first: output {0,1} instead") for said in own.words())
     trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), [], [], False, False)
-    (sure,) = [said for said in replace(own, trust=trust).words() if said.startswith("sure: ")]
+    (sure,) = [said for said in replace(own, judge=lambda: trust).words() if said.startswith("sure: ")]
     assert sure.endswith("by labels like those that the models learned")
+
+
+def test_no_more_measurements_are_advised_than_there_are_configurations():
+    _, gain = advise("How: measure.", 2)
+    assert gain == "to gain: measure all 2 configurations, and take the fastest. How: measure."
 
 
 def test_the_scores_of_a_file_with_runtimes_are_those_of_every_pair_and_every_k():
     rng = np.random.default_rng(5)
     runtime, prediction = rng.integers(50, 90, 150), rng.permutation(150).astype(float)
     table = make_table(prediction, {}, runtime, {})
-    own = replace(ranking(), table=table)
+    own = replace(ranking(), rows=table, choices=[])
     order = sorted(range(150), key=lambda config: prediction[config])
     pairs = [(a, b) for a in range(150) for b in range(150) if runtime[a] < runtime[b]]
     right = sum(prediction[a] < prediction[b] for a, b in pairs)

@@ -69,14 +69,14 @@ TRAIN_ON = ("collection", "source", "layout")
 _SHARED = dict(zip(TRAIN_ON, (3, 2, 1), strict=True))  # leading parts of the name that they share
 
 
-def trained_together(own: Collection, train_on: str) -> list[Collection]:
+def trained_together(collection: Collection, train_on: str) -> list[Collection]:
     """Return the other collections whose train graphs are trained on together with a collection's own.
 
     Those are none (``collection``), the other search of xla or nlp (``source``), or every other layout
     collection (``layout``). For tile there is none.
     """
-    (group,) = (group for group in training_groups(own.kind, train_on).values() if own in group)
-    return [c for c in group if c != own]
+    (group,) = (group for group in training_groups(collection.kind, train_on).values() if collection in group)
+    return [c for c in group if c != collection]
 
 
 def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:

@@ -86,7 +86,8 @@ class ChoiceFinder:
             if self.first[group] != lead:
                 self._parent.append(group)
                 group = len(self.first)
-                self.first, self.options = np.append(self.first, lead), np.append(self.options, 0)
+                self.first = np.append(self.first, lead)
+                self.options = np.append(self.options, 0)
             self.group[tensors[members]] = group
             self.options[group] = after[number]
 

@@ -64,15 +64,20 @@ def quality_of(runtime: np.ndarray, group: np.ndarray) -> Quality:
         runtime: ``(C,)`` runtimes above 0, in the order of the rows.
         group: ``(C,)`` number of each row's configuration, from 0.
     """
-    values, rng = np.log(np.asarray(runtime, np.float64)), np.random.default_rng(0)
-    counts, (drift, jumps), noise = np.bincount(group), _order(values), label_noise(runtime, group)
+    values = np.log(np.asarray(runtime, np.float64))
+    rng = np.random.default_rng(0)
+    counts = np.bincount(group)
+    (drift, jumps) = _order(values)
+    noise = label_noise(runtime, group)
     sizes = len(values), len(counts), int(np.count_nonzero(counts > 1))
     if len(values) > _ENOUGH:
         some = rng.random(len(counts)) < _ENOUGH / len(values)
         if np.count_nonzero(counts[some] > 1) >= MIN_REPEATED:  # of few repeats every one counts
-            values, group = values[some[group]], np.unique(group[some[group]], return_inverse=True)[1]
+            values = values[some[group]]
+            group = np.unique(group[some[group]], return_inverse=True)[1]
             counts = np.bincount(group)
-    largest, smallest = np.full(len(counts), -np.inf), np.full(len(counts), np.inf)
+    largest = np.full(len(counts), -np.inf)
+    smallest = np.full(len(counts), np.inf)
     np.maximum.at(largest, group, values)
     np.minimum.at(smallest, group, values)
     means = np.clip(np.bincount(group, values) / counts, smallest, largest)  # no rounding where all are equal
@@ -94,7 +99,8 @@ def label_noise(runtime: np.ndarray, group: np.ndarray) -> float:
         runtime: ``(C,)`` runtimes above 0.
         group: ``(C,)`` number of each row's configuration, from 0.
     """
-    counts, values = np.bincount(group), np.log(np.asarray(runtime, np.float64))
+    counts = np.bincount(group)
+    values = np.log(np.asarray(runtime, np.float64))
     runs = len(values) - np.count_nonzero(counts)
     if runs < MIN_RUNS:
         return np.nan
@@ -137,10 +143,12 @@ def _ceiling(
     Where noise is as large as the spread of the runtimes, the estimate is up to 0.06 too high
     (``tests/competition/test_data_quality.py``).
     """
-    own = np.flatnonzero(counts[group] > 1)
-    own = own[np.argsort(means[group[own]], kind="stable")]
-    deviations = (values[own] - means[group[own]]) * np.sqrt(counts[group[own]] / (counts[group[own]] - 1))
-    place = np.searchsorted(means[group[own]], means)
+    repeated = np.flatnonzero(counts[group] > 1)
+    repeated = repeated[np.argsort(means[group[repeated]], kind="stable")]
+    deviations = (values[repeated] - means[group[repeated]]) * np.sqrt(
+        counts[group[repeated]] / (counts[group[repeated]] - 1)
+    )
+    place = np.searchsorted(means[group[repeated]], means)
     taus = np.zeros((3, _DRAWS))
 
     def noise(of: np.ndarray) -> np.ndarray:

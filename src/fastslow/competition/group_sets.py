@@ -82,7 +82,8 @@ class GroupSets:
         """Return the sets at the positions ``rows`` ``(n,)`` of the M."""
         used, index = np.unique(self.index[rows], return_inverse=True)
         part = copy(self)
-        part.index, part.num_sets = index, len(used)
+        part.index = index
+        part.num_sets = len(used)
         part._members, part._known_steps = self._members[used], {}
         return part
 
@@ -133,7 +134,8 @@ class GroupSets:
         """
         if class_bits in self._known_steps:
             return self._known_steps[class_bits]
-        bits, sizes = self._bits[self._members.indices], np.diff(self._members.indptr)
+        bits = self._bits[self._members.indices]
+        sizes = np.diff(self._members.indptr)
         stop = np.cumsum(bits)
         stop -= np.repeat(np.concatenate([[0], stop])[self._members.indptr[:-1]], sizes)
         spill = self._bits.max(initial=1)  # bits of a choice that begin in the word before
@@ -143,10 +145,11 @@ class GroupSets:
         row = np.repeat(np.arange(self.num_sets), sizes)
         steps: list[_Step] = []
         for number in range(word.max(initial=-1) + 1):
-            own, used = word == number, np.zeros(self.num_sets, np.int64)
-            np.maximum.at(used, row[own], stop[own])
-            places = row[own], self._members.indices[own]
-            matrix = sparse.csr_matrix((1 << (stop - bits)[own], places), shape=self._members.shape)
+            in_word = word == number
+            used = np.zeros(self.num_sets, np.int64)
+            np.maximum.at(used, row[in_word], stop[in_word])
+            places = row[in_word], self._members.indices[in_word]
+            matrix = sparse.csr_matrix((1 << (stop - bits)[in_word], places), shape=self._members.shape)
             rows = np.flatnonzero(used)
             steps.append((rows, matrix[rows]))
         self._known_steps[class_bits] = steps
@@ -159,6 +162,6 @@ def _rank_rows(keys: np.ndarray) -> np.ndarray:
     ordered = np.take_along_axis(keys, order, 1)
     rank = np.zeros(keys.shape, np.int32)
     np.cumsum(ordered[:, 1:] != ordered[:, :-1], axis=1, out=rank[:, 1:])
-    found = np.empty_like(rank)
-    np.put_along_axis(found, order, rank, 1)
-    return found
+    positions = np.empty_like(rank)
+    np.put_along_axis(positions, order, rank, 1)
+    return positions

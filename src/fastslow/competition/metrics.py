@@ -46,7 +46,8 @@ def fastest_first(prediction: ArrayLike, kind: str) -> np.ndarray:
 
 def _paired(runtime: ArrayLike, prediction: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Return both as arrays; ValueError unless they are 1-D, of one length of at least 1, and finite."""
-    runtime, prediction = np.asarray(runtime), np.asarray(prediction)
+    runtime = np.asarray(runtime)
+    prediction = np.asarray(prediction)
     if runtime.ndim != 1 or runtime.shape != prediction.shape or runtime.size == 0:
         raise ValueError(
             f"runtime {runtime.shape} and prediction {prediction.shape} must be 1-D, of one length, not empty"
@@ -133,7 +134,8 @@ def ranking_taus(runtime: ArrayLike, predictions: ArrayLike) -> np.ndarray:
     def order(values: np.ndarray) -> np.ndarray:
         return (values[first] > values[second]).astype(np.float64) - (values[first] < values[second])
 
-    by_runtime, by_prediction = order(np.asarray(runtime)), order(np.asarray(predictions))
+    by_runtime = order(np.asarray(runtime))
+    by_prediction = order(np.asarray(predictions))
     taus: np.ndarray = by_runtime @ by_prediction / np.sqrt(max(np.abs(by_runtime).sum() * len(first), 1))
     return taus
 
@@ -161,7 +163,8 @@ def ordered_pair_accuracy(runtime: ArrayLike, prediction: ArrayLike, ties: str =
     if ties not in ("half", "wrong"):
         raise ValueError(f"ties: {ties!r} is neither 'half' nor 'wrong'")
     runtime, prediction = _paired(runtime, prediction)
-    different_runtime, different_prediction = _different_pairs(runtime), _different_pairs(prediction)
+    different_runtime = _different_pairs(runtime)
+    different_prediction = _different_pairs(prediction)
     if different_runtime == 0:
         return 0.5
     half = 0.5 + 0.5 * kendall_tau(runtime, prediction) * math.sqrt(different_prediction / different_runtime)
@@ -303,7 +306,7 @@ def competition_score(means: Mapping[str, float]) -> float:
         >>> competition_score({collection.name: 0.5 for collection in COLLECTIONS})
         0.5
     """
-    wanted = {collection.name for collection in COLLECTIONS}
-    if set(means) != wanted:
-        raise ValueError(f"means: {', '.join(sorted(wanted ^ set(means)))} missing or unknown")
-    return float(np.mean([means[name] for name in sorted(wanted)]))
+    every = {collection.name for collection in COLLECTIONS}
+    if set(means) != every:
+        raise ValueError(f"means: {', '.join(sorted(every ^ set(means)))} missing or unknown")
+    return float(np.mean([means[name] for name in sorted(every)]))

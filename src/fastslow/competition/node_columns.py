@@ -47,11 +47,16 @@ TUPLE_SHAPES = 29
 """Number of elements of a tuple-shaped output; 0 for a tensor."""
 DIMENSIONS = slice(31, 37)
 """HLO's ``dimensions`` attribute: axis numbers whose meaning depends on the opcode."""
-WINDOW_SIZE, WINDOW_STRIDE = slice(37, 43), slice(45, 51)
+WINDOW_SIZE = slice(37, 43)
+WINDOW_STRIDE = slice(45, 51)
+WINDOW_REVERSAL = slice(85, 91)
 WINDOW_REVERSED, WINDOW_NOT_REVERSED = 91, 92
 """Numbers of window dimensions that are reversed and not: together all of them."""
 INPUT_BATCH, INPUT_FEATURE = 93, 94
-KERNEL_INPUT_FEATURE, KERNEL_OUTPUT_FEATURE, KERNEL_SPATIAL = 99, 100, slice(101, 105)
+INPUT_SPATIAL = slice(95, 99)
+KERNEL_INPUT_FEATURE = 99
+KERNEL_OUTPUT_FEATURE = 100
+KERNEL_SPATIAL = slice(101, 105)
 OUTPUT_BATCH, OUTPUT_FEATURE = 105, 106
 CONVOLUTION_AXES = (
     (OUTPUT_BATCH, OUTPUT_FEATURE),
@@ -68,9 +73,9 @@ LISTS: dict[str, tuple[slice, ...]] = {
     "parameter_number": (slice(30, 31),),
     "dimensions": (DIMENSIONS,),
     # size, stride, padding low and high, dilation, dilation of the base, reversal
-    "window": (*(slice(start, start + 6) for start in range(37, 78, 8)), slice(85, 91)),
+    "window": (*(slice(start, start + 6) for start in range(37, 78, 8)), WINDOW_REVERSAL),
     "convolution": (slice(93, 95), slice(99, 101), slice(105, 107)),  # batch and feature of the tensors
-    "convolution_spatial": (slice(95, 99), KERNEL_SPATIAL),
+    "convolution_spatial": (INPUT_SPATIAL, KERNEL_SPATIAL),
     "feature_group_count": (slice(107, 108),),
     "batch_group_count": (slice(108, 109),),
     "slice": (slice(109, 111), slice(113, 115), slice(117, 119)),  # start, stride, limit

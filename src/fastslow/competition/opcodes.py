@@ -55,7 +55,7 @@ def opcode_name(opcode: int) -> str:
 def opcode_shares(opcodes: Iterable[np.ndarray]) -> np.ndarray:
     """Return the share of each opcode among a graph's nodes, ``(graphs, 256)``, from its ``node_opcode``."""
     size = np.iinfo(np.uint8).max + 1
-    return np.array([np.bincount(own, minlength=size) / len(own) for own in opcodes]).reshape(-1, size)
+    return np.array([np.bincount(codes, minlength=size) / len(codes) for codes in opcodes]).reshape(-1, size)
 
 
 def distance(shares: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -63,4 +63,4 @@ def distance(shares: np.ndarray, others: np.ndarray) -> np.ndarray:
 
     It is the share of nodes that would need another opcode.
     """
-    return np.array([np.abs(others - own).sum(1) / 2 for own in shares]).reshape(len(shares), len(others))
+    return np.array([np.abs(others - share).sum(1) / 2 for share in shares]).reshape(len(shares), len(others))

@@ -217,7 +217,8 @@ def find_choices(path: Path, rows: Iterable[np.ndarray]) -> tuple[np.ndarray, Ch
             the choices do not fit into the machine's memory.
     """
     finder = None
-    start, memory = 0, machine_memory()
+    start = 0
+    memory = machine_memory()
     for chunk in rows:
         finder = finder or ChoiceFinder(chunk.shape[1])
         values = finder.explain(_layout_numbers(path, chunk, start))

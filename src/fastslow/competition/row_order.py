@@ -45,7 +45,8 @@ LAUNCH: Mapping[str, RowOrder] = {
 
 def row_order(path: Path) -> RowOrder:
     """Return the digests of a layout file's configurations; what type they are stored as does not count."""
-    whole, rows = hashlib.sha256(), []
+    whole = hashlib.sha256()
+    rows = []
     for chunk in stream_rows(path, "node_config_feat"):
         values = np.ascontiguousarray(chunk.reshape(len(chunk), -1), np.int8)
         whole.update(values.data)
@@ -69,9 +70,9 @@ def read_row_orders(root: Path) -> dict[str, RowOrder]:
 def release_of(root: Path, split: str) -> Release:
     """Return the release of the layout files of a split under a data root, as far as known files tell it."""
     orders = [(row_order(p.path), LAUNCH[p.id]) for p in layout_files(root, split) if p.id in LAUNCH]
-    if any(found == known for found, known in orders):
+    if any(here == known for here, known in orders):
         return "launch"
-    return "reordered" if any(found.rows == known.rows for found, known in orders) else "unknown"
+    return "reordered" if any(here.rows == known.rows for here, known in orders) else "unknown"
 
 
 def releases_in_words(root: Path) -> str:
@@ -85,8 +86,8 @@ def releases_in_words(root: Path) -> str:
 
 def digest_of_orders(orders: Mapping[str, RowOrder]) -> dict[str, str]:
     """Return one digest of the row orders of each layout collection, by its name."""
-    own = {
+    by_collection = {
         c.name: [(key, o.order) for key, o in sorted(orders.items()) if key.startswith(f"{c.name}:")]
         for c in COLLECTIONS
     }
-    return {name: digest(found) for name, found in own.items() if found}
+    return {name: digest(rows) for name, rows in by_collection.items() if rows}

@@ -71,14 +71,16 @@ def distinct_rows(columns: Iterable[np.ndarray], num_rows: int) -> tuple[np.ndar
         ``(D,)`` first row of each kind, kinds in lexicographic order, and ``(num_rows,)`` kind of each row,
         both int64.
     """
-    key, kinds = np.zeros(num_rows, np.int64), 1  # a row as one number, as far as it fits in 63 bits
+    key = np.zeros(num_rows, np.int64)  # a row as one number, as far as it fits in 63 bits
+    kinds = 1
     for column in columns:
         width = int(column.max(initial=0)) + 1
         if kinds * width > np.iinfo(np.int64).max:
             distinct, key = np.unique(key, return_inverse=True)
             kinds = len(distinct)
         if width > 1:
-            key, kinds = key * width + column, kinds * width
+            key = key * width + column
+            kinds = kinds * width
     return np.unique(key, return_index=True, return_inverse=True)[1:]
 
 

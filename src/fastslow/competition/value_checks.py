@@ -20,6 +20,7 @@ from fastslow.competition.node_columns import (
     SHAPE,
     SHAPE_PRODUCT,
     TUPLE_SHAPES,
+    WINDOW_REVERSAL,
 )
 from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.competition.rules.node_rules import first_fault
@@ -48,6 +49,7 @@ for _columns, _largest, _what in (
     (LAYOUT, _MAX_AXIS, "axis"),
     (DIMENSIONS, _MAX_AXIS, "axis"),
     (IS_ROOT, 1, "flag"),
+    (WINDOW_REVERSAL, 1, "flag"),
     (ELEMENT_TYPE, 1, "flag"),
 ):
     _HIGH[_columns], _WHAT[_columns] = _largest, _what
@@ -66,6 +68,11 @@ _FILLED_BY = {  # first words of columns that are empty but in these instruction
     "dynamic_slice_": "dynamic-slice",
     "edge_padding_": "pad",
     "is_stable": "sort",
+    "dimensions_": """
+broadcast concatenate iota map reduce reverse sort transpose get-dimension-size set-dimension-size
+all-gather all-gather-start all-to-all reduce-scatter
+""",
+    "feature_group_count batch_group_count": "convolution custom-call",
 }
 _LEAVES = "parameter constant iota"
 _LEAVES_OR_NOT = """
@@ -114,7 +121,8 @@ def check_values(path: Path, arrays: dict[str, np.ndarray], labelled: bool) -> N
         DataError: An integer is out of range, another number not finite, a size or axis not whole, a node
             consumes its own output, or a configurable node has no operand.
     """
-    num_nodes, largest = len(arrays["node_feat"]), np.iinfo(np.int64).max
+    num_nodes = len(arrays["node_feat"])
+    largest = np.iinfo(np.int64).max
     ranges = {
         "edge_index": (0, num_nodes - 1),
         "node_config_ids": (0, num_nodes - 1),
@@ -145,7 +153,8 @@ def check_values(path: Path, arrays: dict[str, np.ndarray], labelled: bool) -> N
         _refuse(path, "config_feat", bounds, wrong, "a whole size from 0")
         _check_bounds(path, bounds, node_feat)
     nodes = np.flatnonzero(opcodes == OPCODES["transpose"])
-    axes, ranks = node_feat[nodes, DIMENSIONS], _ranks(node_feat[nodes])
+    axes = node_feat[nodes, DIMENSIONS]
+    ranks = _ranks(node_feat[nodes])
     _refuse_beyond(path, "node_feat", axes, ranks, nodes, DIMENSIONS.start)
     if "node_config_ids" in arrays:
         _check_configurable(path, arrays["node_config_ids"], opcodes)
@@ -238,7 +247,8 @@ def _check_bounds(path: Path, config_feat: np.ndarray, node_feat: np.ndarray) ->
     windows = config_feat.T.reshape(len(TILE_ROLES), TILE_WIDTH, -1)
     length, off = _misfits(windows)
     off[:, 1] = np.where(length > 0, off[:, 1], windows[:, -1] != 0)  # the product of no bounds is 0 here
-    size, product = node_feat[:, SHAPE].max(), max(1.0, node_feat[:, SHAPE_PRODUCT].max())
+    size = node_feat[:, SHAPE].max()
+    product = max(1.0, node_feat[:, SHAPE_PRODUCT].max())
     padded = max(1.0, np.ceil(size / _TPU_TILE)) * _TPU_TILE
     largest = np.array([padded] * _WIDTH + [padded * _WIDTH, product * _TPU_TILE])
     for broken, first, wanted in (
@@ -248,7 +258,8 @@ def _check_bounds(path: Path, config_feat: np.ndarray, node_feat: np.ndarray) ->
         if broken.any():
             role, which, config = np.argwhere(broken)[0].tolist()
             which += first
-            value, place = windows[role, which, config], role * TILE_WIDTH + which
+            value = windows[role, which, config]
+            place = role * TILE_WIDTH + which
             problem = f"config_feat[{config}, {place}] is {value:g}, {wanted} wanted"
             raise DataError(path, f"{problem} ({TILE_ROLES[role]} window)", REMEDY)
 
@@ -340,7 +351,8 @@ def check_ranks(
     if beyond.any():
         node, chosen = np.argwhere(beyond)[0].tolist()
         row = int(np.argmax(choices.values[:, choices.group[node, 0]] == chosen))
-        layout, named = layouts[choices.codes[node, 0, chosen]].tolist(), axis[node, chosen]
+        layout = layouts[choices.codes[node, 0, chosen]].tolist()
+        named = axis[node, chosen]
         position = [row, node, layout.index(named)]
         problem = f"node_config_feat{position} is {named}, but the node's output has {ranks[node]} dimensions"
         raise DataError(path, problem, REMEDY)

@@ -23,6 +23,7 @@ FORMS = "A program is an HloModuleProto, an HloProto, HLO text, StableHLO, or a 
 DUMP = "Dump the program with XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto' and use a *.hlo.pb"
 PARSER_BYTES = 8 << 30  # a text of 100 MB takes 2 GB
 _PARSER_SECONDS = 300.0
+CUT_OFF = "Give the whole program, from HloModule to the last brace of its ENTRY"
 FROM_JAX = "jax.jit(FUNCTION).lower(*ARGUMENTS).as_text() gives StableHLO"
 _OTHER_DIALECT = re.compile(r"Dialect `(\w+)' not found")
 _PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
@@ -86,7 +87,7 @@ def parse(path: Path, data: bytes) -> list[tuple[Module, str]]:
     try:
         sources = sources_in(data)
     except ValueError as error:
-        raise DataError(path, f"is truncated: {error}", WRITE_AGAIN) from None
+        raise DataError(path, f"is truncated, or a part of a program: {error}", CUT_OFF) from None
     if not sources:
         return []
     kind = "HLO text" if isinstance(sources[0], str) else "StableHLO"

@@ -116,7 +116,8 @@ def _edges(module: Module) -> np.ndarray:
 
 def _splits(module: Module) -> list[int]:
     """Return 0, the end of each major computation, and the number of nodes."""
-    splits, end = [0], 0
+    splits = [0]
+    end = 0
     for part in module.computations:
         end += len(part.instructions)
         if any(word in part.name for word in _MAJOR_COMPUTATIONS):
@@ -134,7 +135,8 @@ def _node_features(module: Module, nodes: list[Instruction], fill: float) -> np.
     node_feat[:, node_columns.IS_ROOT] = [
         inst.id == part.root_id for part in module.computations for inst in part.instructions
     ]
-    types, columns = np.array([inst.shape.element_type for inst in nodes]), [*PRIMITIVE_TYPES.values()]
+    types = np.array([inst.shape.element_type for inst in nodes])
+    columns = [*PRIMITIVE_TYPES.values()]
     # one without a column, such as f8e4m3fn, has less than a byte or one
     types[np.isin(types, _NARROW_UNSIGNED)] = PRIMITIVE_TYPES["u8"]
     types[~np.isin(types, columns)] = PRIMITIVE_TYPES["s8"]

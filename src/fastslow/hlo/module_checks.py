@@ -6,9 +6,10 @@ from pathlib import Path
 
 from fastslow.core.errors import DataError
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
-from fastslow.hlo.shape_rules import TUPLE, Signature, Site, misfit
+from fastslow.hlo.shape_rules import TUPLE, Signature, Site, misfit, same_shape
 
 WRITE_AGAIN = "Write or download the file again"
+_WITHOUT_SIZES = {PRIMITIVE_TYPES[name]: name for name in ("tuple", "token", "opaque")}
 _LARGEST_TYPE = 63  # XLA numbers its element types up to 36 and adds a few a year
 _LARGEST_SIZE = 2**31 - 1  # of a dimension in a competition file
 
@@ -43,6 +44,14 @@ def check_module(path: Path, module: Module) -> None:
             refuse(f"the parameters of computation {part.name} have the numbers {numbers}")
         root = next(inst for inst in part.instructions if inst.id == part.root_id)
         signatures[part.id] = Signature([inst.shape for inst in parameters], root.shape)
+        if part.HasField("program_shape") and not _agrees(part.program_shape, signatures[part.id]):
+            refuse(f"computation {part.name} has other parameters or another result than its program_shape")
+    if module.HasField("program_shape"):
+        entry = signatures[module.entry_computation_id]
+        if not _agrees(module.program_shape, entry):
+            refuse("the entry computation has other parameters or another result than the program_shape")
+    if any(module.entry_computation_id in called for called in calls.values()):
+        refuse(f"the entry computation {module.entry_computation_name} is called")
     for part in module.computations:
         by_id = {inst.id: inst for inst in part.instructions}
         for inst in part.instructions:
@@ -73,6 +82,13 @@ def _check_references(module: Module, refuse: Callable[[str], None]) -> None:
                 refuse(f"a computation that {inst.opcode} {inst.name} calls is missing")
 
 
+def _agrees(program_shape, signature: Signature) -> bool:
+    """Return whether a ``ProgramShape`` is this signature."""
+    given = [*program_shape.parameters, program_shape.result]
+    shapes = [*signature.parameters, signature.root]
+    return len(given) == len(shapes) and all(same_shape(*pair) for pair in zip(given, shapes, strict=True))
+
+
 def _has_cycle(uses: dict[int, Iterable[int]]) -> bool:
     try:
         TopologicalSorter(uses).prepare()
@@ -83,14 +99,19 @@ def _has_cycle(uses: dict[int, Iterable[int]]) -> bool:
 
 def _odd_shape(shape) -> str:
     """Return what no shape of XLA has; empty where it has nothing of that kind."""
-    kind, rank, order = shape.element_type, len(shape.dimensions), shape.layout.minor_to_major
+    kind = shape.element_type
+    rank = len(shape.dimensions)
+    order = shape.layout.minor_to_major
+    dynamic = shape.is_dynamic_dimension
     if not 0 < kind <= _LARGEST_TYPE:
         return f"has the element type {kind}, 1 to {_LARGEST_TYPE} wanted"
-    if kind == TUPLE and (rank or order):
-        return "is a tuple with sizes or a layout"
+    if kind in _WITHOUT_SIZES and (rank or order):
+        return f"is a {_WITHOUT_SIZES[kind]} with sizes or a layout"
+    if dynamic and len(dynamic) != rank:
+        return f"says of {len(dynamic)} axes whether they are dynamic, and has {rank}"
     if kind != TUPLE and kind in PRIMITIVE_TYPES.values() and shape.tuple_shapes:
         return f"has {len(shape.tuple_shapes)} tuple_shapes and the element type {kind}, which is no tuple"
-    if any(size < 0 for size in shape.dimensions) and not any(shape.is_dynamic_dimension):
+    if any(size < 0 for size in shape.dimensions) and not any(dynamic):
         return "has a size below 0"
     if max(shape.dimensions, default=0) > _LARGEST_SIZE:
         return f"has the size {max(shape.dimensions)}, at most {_LARGEST_SIZE} wanted"

@@ -17,9 +17,10 @@ TuningData          TpuGraphs: tile kernels with their measurements
 Each may be packed with gzip, bzip2 or xz. :mod:`fastslow.hlo.forms` reads what is no protobuf.
 """
 
-import functools
+import hashlib
 import importlib.util
 import re
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from fastslow.hlo.verifier import refusal
 
 _OPCODE = re.compile(r"[a-z][a-z0-9-]*")
 _VERIFIER_SECONDS = 120.0  # a module of 5,000 instructions takes 0.2
+_known_verdicts: dict[tuple[bytes, ...], list[str]] = {}  # by the digests of a file's modules
 _LISTED = 20  # names of kernels in a message
 _TORCH = "Give the module as model.py:FUNCTION, a function that returns (module, arguments)"
 _TENSORFLOW = (
@@ -161,48 +163,53 @@ def read_hlo_modules(path: Path) -> list[HloProgram]:
     """
     path = Path(path)
     data = read_unpacked(path)
-    found = [] if as_text(data) else _parse(data)
-    refusals = None
-    if not found:
+    modules = [] if as_text(data) else _parse(data)
+    verdicts = None
+    if not modules:
         parsed = parse(path, data)
-        found = [ModuleTuningData(module=module) for module, _ in parsed]
-        refusals = [refusal for _, refusal in parsed]
-    if not found:
+        modules = [ModuleTuningData(module=module) for module, _ in parsed]
+        verdicts = [verdict for _, verdict in parsed]
+    if not modules:
         other, way = other_kind(data)
         problem = f"is {other}; a program is wanted" if other else "is not HLO, or is truncated"
         raise DataError(path, problem, way or FORMS)
-    programs = [_checked(path, tuned) for tuned in found]
-    if refusals is None:
-        refusals = _refusals(path, path.stat().st_mtime_ns, len(data))
-    for program, said in zip(programs, refusals, strict=False):
+    programs = [_checked(path, tuned) for tuned in modules]
+    if verdicts is None:
+        verdicts = _verdicts(path, [program.module.SerializeToString() for program in programs])
+    for program, said in zip(programs, verdicts, strict=False):
         if said:
             problem = f"HLO module {program.module.name!r}: XLA's verifier says: {said}"
             raise DataError(path, problem, WRITE_AGAIN)
     return programs
 
 
-@functools.lru_cache(maxsize=64)
-def _refusals(path: Path, changed: int, size: int) -> list[str]:
-    """Return XLA's verdict on each module of a protobuf, none where it has none in time or in memory.
+def _verdicts(path: Path, codes: list[bytes]) -> list[str]:
+    """Return XLA's verdict on serialised modules of a file, none where it has none in time or in memory.
 
     Raises:
         DataError: XLA ends its process on them.
     """
     if not importlib.util.find_spec("jaxlib"):
         return []
-    try:
-        limits = {"seconds": _VERIFIER_SECONDS, "memory": PARSER_BYTES}
-        refusals: list[str] = call_isolated(_verify, path.absolute(), **limits)
-    except Killed as error:
-        if error.kind != CRASHED:
-            return []
-        raise DataError(path, f"is HLO that XLA's verifier ends on: {error}", WRITE_AGAIN) from None
-    return refusals
+    key = tuple(hashlib.sha256(code).digest() for code in codes)
+    if key not in _known_verdicts:
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(folder, str(number)) for number in range(len(codes))]
+            for file, code in zip(files, codes, strict=True):
+                file.write_bytes(code)
+            limits = {"seconds": _VERIFIER_SECONDS, "memory": PARSER_BYTES}
+            try:
+                _known_verdicts[key] = call_isolated(_verify, files, **limits)
+            except Killed as error:
+                if error.kind != CRASHED:
+                    return []
+                raise DataError(path, f"is HLO that XLA's verifier ends on: {error}", WRITE_AGAIN) from None
+    return _known_verdicts[key]
 
 
-def _verify(path: Path) -> list[str]:
-    """Return :func:`refusal` of each module of a protobuf; run in a process of its own."""
-    return [refusal(tuned.module.SerializeToString()) for tuned in _parse(read_unpacked(path))]
+def _verify(files: list[Path]) -> list[str]:
+    """Return :func:`refusal` of each serialised module; run in a process of its own."""
+    return [refusal(file.read_bytes()) for file in files]
 
 
 def read_protobuf(path: Path) -> HloProgram:
@@ -213,10 +220,10 @@ def read_protobuf(path: Path) -> HloProgram:
     Raises:
         DataError: The file is missing, or holds no sound module or several.
     """
-    found = _parse(read_bytes(path, WRITE_AGAIN, MAX_BYTES))
-    if len(found) != 1:
+    modules = _parse(read_bytes(path, WRITE_AGAIN, MAX_BYTES))
+    if len(modules) != 1:
         raise DataError(path, "is no protobuf of one program, or is truncated", WRITE_AGAIN)
-    return _checked(path, found[0])
+    return _checked(path, modules[0])
 
 
 def _checked(path: Path, tuned: ModuleTuningData) -> HloProgram:
@@ -232,14 +239,17 @@ def _parse(data: bytes) -> list[ModuleTuningData]:
     module = _decode(Module, data)
     if module and _is_module(module):
         return [ModuleTuningData(module=module)]
-    tuned, tuning = _decode(ModuleTuningData, data), _decode(TuningData, data)
-    found = [tuned] if tuned and _is_module(tuned.module) else list(tuning.modules) if tuning else []
-    if not all(_is_module(part.module) for part in found):
+    tuned = _decode(ModuleTuningData, data)
+    tuning = _decode(TuningData, data)
+    modules = list(tuning.modules) if tuning else []
+    if tuned and _is_module(tuned.module):
+        modules = [tuned]
+    if not all(_is_module(part.module) for part in modules):
         return []
-    for part in found:
+    for part in modules:
         if not (part.fingerprint or part.config_index_to_node):  # an HloProto, whose field 3 is no run
             part.ClearField("runs")
-    return found
+    return modules
 
 
 def _decode(message: Any, data: bytes):

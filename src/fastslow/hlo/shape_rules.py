@@ -2,7 +2,7 @@
 
 Every rule takes a :class:`Site` and returns what is wrong, empty where nothing is. Counts and element types
 stand in :mod:`fastslow.competition.rules.opcode_rules`. Differences of floating-point precision pass, as
-XLA allows them. Not compared: dynamic sizes, and what the pieces of asynchronous operations carry.
+XLA allows them. Not compared: dynamic sizes.
 
 Source: XLA's ``ShapeInference`` and ``HloVerifier``.
 """
@@ -15,6 +15,7 @@ from fastslow.competition.rules.opcode_rules import (
     CLAMP,
     OPCODE_RULES,
     PRED,
+    REFUSED_ELEMENTS,
     SAME,
     SELECT,
     SIZES,
@@ -72,7 +73,7 @@ def misfit(site: Site) -> str:
     if any(map(is_dynamic, (site.out, *site.operands))):
         return ""
     check = _RULES.get(site.inst.opcode)
-    return _odd_output(site, rule.output) or (check(site) if check else "")
+    return _odd_output(site, rule.output) or _odd_element(site) or (check(site) if check else "")
 
 
 def is_dynamic(shape) -> bool:
@@ -93,13 +94,13 @@ def _same_type(first, second) -> bool:
     return len(kinds) == 1 or kinds <= _FLOATS
 
 
-def _fits(first, second) -> bool:
+def same_shape(first, second) -> bool:
     """Return whether two shapes are equal but for layouts and the precision of floating-point numbers."""
     if not (_same_type(first, second) and len(first.tuple_shapes) == len(second.tuple_shapes)):
         return False
     parts = zip(first.tuple_shapes, second.tuple_shapes, strict=True)
     same = is_dynamic(first) or is_dynamic(second) or list(first.dimensions) == list(second.dimensions)
-    return same and all(_fits(*pair) for pair in parts)
+    return same and all(same_shape(*pair) for pair in parts)
 
 
 def _is_scalar(shape) -> bool:
@@ -127,7 +128,8 @@ def _axes(axes: Iterable[int], rank: int) -> str:
 
 
 def _odd_counts(site: Site, rule: Rule) -> str:
-    operands, called = len(site.operands), len(site.called)
+    operands = len(site.operands)
+    called = len(site.called)
     if not rule.operands[0] <= operands <= rule.operands[1]:
         return f"has {operands} operands, {count_wanted(rule.operands)} wanted"
     if not rule.called[0] <= called <= rule.called[1]:
@@ -147,10 +149,17 @@ def _odd_output(site: Site, output: str) -> str:
     alike[TYPE] = [out, *operands[:1]]
     if not all(_same_type(first, second) for first in alike.get(output, ()) for second in alike[output]):
         return f"is {shown(out)}, {_of(site)}"
-    truth = out if output == PRED else operands[0] if output == SELECT else None
-    if truth is not None and truth.element_type != _PRED:
+    truths = {PRED: [out], SELECT: operands[:1]}.get(output, [])
+    if any(shape.element_type != _PRED for shape in truths):
         return f"is {shown(out)}, {_of(site)}: pred wanted"
     return ""
+
+
+def _odd_element(site: Site) -> str:
+    refused = REFUSED_ELEMENTS.get(site.inst.opcode, ())
+    types = [shape.element_type for shape in site.operands]
+    odd = any(PRIMITIVE_TYPES[name] in types for name in refused)
+    return f"does not take {_of(site).removeprefix('its operands ')}" if odd else ""
 
 
 def _calls(
@@ -168,10 +177,14 @@ def _calls(
     taken, given = site.called[number]
     if len(taken) != len(parameters):
         return f"gives its computation {len(parameters)} operands, it takes {len(taken)}"
-    for own, shape in zip(taken, parameters, strict=True):
-        if not ((_is_scalar(own) and _same_type(own, shape)) if scalars else _fits(own, shape)):
-            return f"calls a computation that takes {shown(own)} for {shown(shape)}"
-    if root is not None and not (_elementwise(given, root) if scalars else _fits(given, root)):
+    for parameter, shape in zip(taken, parameters, strict=True):
+        if not (
+            (_is_scalar(parameter) and _same_type(parameter, shape))
+            if scalars
+            else same_shape(parameter, shape)
+        ):
+            return f"calls a computation that takes {shown(parameter)} for {shown(shape)}"
+    if root is not None and not (_elementwise(given, root) if scalars else same_shape(given, root)):
         return f"is {shown(site.out)}, its computation gives {shown(given)}"
     return ""
 
@@ -186,7 +199,9 @@ def _elementwise(given, shape) -> bool:
 
 
 def _broadcast(site: Site) -> str:
-    axes, (sizes,), out = list(site.inst.dimensions), site.sizes, site.out.dimensions
+    axes = list(site.inst.dimensions)
+    (sizes,) = site.sizes
+    out = site.out.dimensions
     if problem := _axes(axes, len(out)):
         return problem
     if sizes == [out[axis] for axis in axes]:
@@ -195,7 +210,8 @@ def _broadcast(site: Site) -> str:
 
 
 def _transpose(site: Site) -> str:
-    axes, (sizes,) = list(site.inst.dimensions), site.sizes
+    axes = list(site.inst.dimensions)
+    (sizes,) = site.sizes
     if sorted(axes) != list(range(len(sizes))):
         return f"has the axes {axes}, each of {len(sizes)} axes once wanted"
     return _wanted(site, [sizes[axis] for axis in axes])
@@ -222,7 +238,8 @@ def _bitcast_convert(site: Site) -> str:
     widths = [_BITS.get(shape.element_type) for shape in (site.out, site.operands[0])]
     if None in widths:
         return ""
-    out, source = list(site.out.dimensions), site.sizes[0]
+    out = list(site.out.dimensions)
+    source = site.sizes[0]
     if widths[0] < widths[1]:  # the new last axis holds the pieces of an element
         source = [*source, widths[1] // widths[0]]
     elif widths[0] > widths[1]:
@@ -241,7 +258,8 @@ def _slice(site: Site) -> str:
 
 
 def _concatenate(site: Site) -> str:
-    first, axes = site.sizes[0], list(site.inst.dimensions)
+    first = site.sizes[0]
+    axes = list(site.inst.dimensions)
     if len(axes) != 1:
         return f"has the axes {axes}, one wanted"
     if problem := _axes(axes, len(first)):
@@ -290,7 +308,8 @@ def _within(part: Sequence[int], whole: Sequence[int]) -> bool:
 
 
 def _dynamic_slice(site: Site) -> str:
-    sizes, taken = site.sizes[0], list(site.inst.dynamic_slice_sizes)
+    sizes = site.sizes[0]
+    taken = list(site.inst.dynamic_slice_sizes)
     if not _within(taken, sizes):
         return f"takes the sizes {taken}, {_of(site)}"
     return _odd_starts(site, site.operands[1:], len(sizes)) or _wanted(site, taken)
@@ -309,7 +328,8 @@ def _index_sizes(indices: Sequence[int], vector: int) -> list[int]:
 
 
 def _gather(site: Site) -> str:
-    numbers, taken = site.inst.gather, list(site.inst.gather_slice_sizes)
+    numbers = site.inst.gather
+    taken = list(site.inst.gather_slice_sizes)
     sizes, indices = site.sizes
     if site.operands[1].element_type not in _INTEGERS:
         return f"has the indices {shown(site.operands[1])}, whole numbers wanted"
@@ -324,7 +344,8 @@ def _gather(site: Site) -> str:
         return f"takes the sizes {taken} by indices of {vector} numbers, {_of(site)}"
     window = [size for axis, size in enumerate(taken) if axis not in gone]
     batch = _index_sizes(indices, numbers.index_vector_dim)
-    offsets, rank = list(numbers.offset_dims), len(window) + len(batch)
+    offsets = list(numbers.offset_dims)
+    rank = len(window) + len(batch)
     if problem := _axes(offsets, rank):
         return problem
     if len(offsets) != len(window):
@@ -335,7 +356,8 @@ def _gather(site: Site) -> str:
 
 
 def _scatter(site: Site) -> str:
-    numbers, count = site.inst.scatter, len(site.operands) // 2
+    numbers = site.inst.scatter
+    count = len(site.operands) // 2
     if len(site.operands) % 2 == 0:
         return f"has {len(site.operands)} operands, an odd number wanted"
     inputs, indices, updates = site.operands[:count], site.operands[count], site.operands[count + 1 :]
@@ -343,7 +365,8 @@ def _scatter(site: Site) -> str:
         return f"has the indices {shown(indices)}, whole numbers wanted"
     if not _gives(site.out, inputs):
         return f"is {shown(site.out)}, {_of(site)}"
-    sizes, places = list(inputs[0].dimensions), list(indices.dimensions)
+    sizes = list(inputs[0].dimensions)
+    places = list(indices.dimensions)
     gone = [*numbers.inserted_window_dims, *numbers.input_batching_dims]
     problem = _axes(gone, len(sizes)) or _axes(numbers.scatter_dims_to_operand_dims, len(sizes))
     if problem or not 0 <= numbers.index_vector_dim <= len(places):
@@ -352,7 +375,8 @@ def _scatter(site: Site) -> str:
     largest = [size for axis, size in enumerate(sizes) if axis not in gone]
     batch = _index_sizes(places, numbers.index_vector_dim)
     for place, shape in enumerate(updates):
-        given, window = list(shape.dimensions), list(numbers.update_window_dims)
+        given = list(shape.dimensions)
+        window = list(numbers.update_window_dims)
         fits = vector == len(numbers.scatter_dims_to_operand_dims) and not _axes(window, len(given))
         fits = fits and _within([given[axis] for axis in window], largest)
         fits = fits and [size for axis, size in enumerate(given) if axis not in window] == batch
@@ -364,9 +388,9 @@ def _scatter(site: Site) -> str:
 def _gives(out, shapes: Sequence[Any]) -> bool:
     """Return whether an output is this shape, or the tuple of these."""
     if len(shapes) == 1 and out.element_type != TUPLE:
-        return _fits(out, shapes[0])
+        return same_shape(out, shapes[0])
     parts = out.tuple_shapes
-    return len(parts) == len(shapes) and all(_fits(*pair) for pair in zip(parts, shapes, strict=True))
+    return len(parts) == len(shapes) and all(same_shape(*pair) for pair in zip(parts, shapes, strict=True))
 
 
 def _parts(out) -> list:
@@ -396,7 +420,8 @@ def _odd_reduced(site: Site, sizes: list[int]) -> str:
 
 
 def _reduce(site: Site) -> str:
-    axes, sizes = list(site.inst.dimensions), site.sizes[0]
+    axes = list(site.inst.dimensions)
+    sizes = site.sizes[0]
     if problem := _axes(axes, len(sizes)):
         return problem
     kept = [size for axis, size in enumerate(sizes) if axis not in axes]
@@ -431,7 +456,7 @@ def _select_and_scatter(site: Site) -> str:
     sizes, problem = _windowed(site.inst.window, site.sizes[0])
     if problem:
         return problem
-    fits = list(source.dimensions) == sizes and _fits(site.out, tensor)
+    fits = list(source.dimensions) == sizes and same_shape(site.out, tensor)
     if not (fits and _same_type(source, tensor) and _is_scalar(start) and _same_type(start, tensor)):
         return f"is {shown(site.out)}, {_of(site)}: a source of the sizes {sizes} wanted"
     if site.called[0].root.element_type != _PRED:
@@ -463,7 +488,7 @@ def _call(site: Site) -> str:
 
 
 def _while(site: Site) -> str:
-    if not _fits(site.out, site.operands[0]):
+    if not same_shape(site.out, site.operands[0]):
         return f"is {shown(site.out)}, {_of(site)}"
     condition = site.called[1].root
     if not (_is_scalar(condition) and condition.element_type == _PRED):
@@ -478,7 +503,7 @@ def _conditional(site: Site) -> str:
         return f"chooses by {shown(which)}, pred[] or s32[] wanted"
     if len(given) != branches or (which.element_type == _PRED and branches != 2):
         return f"has {branches} branches for {shown(which)} and {len(given)} operands"
-    return next(filter(None, (_calls(site, n, [own], site.out) for n, own in enumerate(given))), "")
+    return next(filter(None, (_calls(site, n, [branch], site.out) for n, branch in enumerate(given))), "")
 
 
 def _like_operands(site: Site) -> str:
@@ -502,7 +527,8 @@ def _scaled_axis(site: Site, down: bool) -> str:
         return f"is {shown(site.out)}, {_of(site)} and its axes are {axes}"
     for out, source in zip(outs, site.operands, strict=True):
         small, large = (out, source) if down else (source, out)
-        small_sizes, large_sizes = list(small.dimensions), list(large.dimensions)
+        small_sizes = list(small.dimensions)
+        large_sizes = list(large.dimensions)
         fits = len(small_sizes) == len(large_sizes) and not _axes(axes, len(small_sizes))
         if fits and small_sizes[axes[0]]:
             fits = large_sizes[axes[0]] % small_sizes[axes[0]] == 0
@@ -511,7 +537,8 @@ def _scaled_axis(site: Site, down: bool) -> str:
             return f"is {shown(site.out)}, {_of(site)} and its axis is {axes[0]}"
     shards = site.inst.replica_groups
     if shards and len({*(len(group.replica_ids) for group in shards)}) == 1 and outs:
-        count, axis = len(shards[0].replica_ids), axes[0]
+        count = len(shards[0].replica_ids)
+        axis = axes[0]
         ends = [
             (source, out) if not down else (out, source)
             for out, source in zip(outs, site.operands, strict=True)
@@ -537,7 +564,7 @@ def _collective_permute(site: Site) -> str:
 def _tuple(site: Site) -> str:
     parts = site.out.tuple_shapes
     fits = site.out.element_type == TUPLE and len(parts) == len(site.operands)
-    fits = fits and all(_fits(*pair) for pair in zip(parts, site.operands, strict=True))
+    fits = fits and all(same_shape(*pair) for pair in zip(parts, site.operands, strict=True))
     return "" if fits else f"is {shown(site.out)}, {_of(site)}"
 
 
@@ -545,11 +572,11 @@ def _get_tuple_element(site: Site) -> str:
     parts, place = site.operands[0].tuple_shapes, site.inst.tuple_index
     if not 0 <= place < len(parts):
         return f"takes element {place} of a tuple of {len(parts)}"
-    return "" if _fits(site.out, parts[place]) else f"is {shown(site.out)}, {shown(parts[place])} wanted"
+    return "" if same_shape(site.out, parts[place]) else f"is {shown(site.out)}, {shown(parts[place])} wanted"
 
 
 def _like_first(site: Site) -> str:
-    return "" if _fits(site.out, site.operands[0]) else f"is {shown(site.out)}, {_of(site)}"
+    return "" if same_shape(site.out, site.operands[0]) else f"is {shown(site.out)}, {_of(site)}"
 
 
 def _iota(site: Site) -> str:
@@ -557,8 +584,26 @@ def _iota(site: Site) -> str:
     return _axes(axes, len(site.out.dimensions)) if axes else ""
 
 
+def _odd_product(site: Site) -> str:
+    """Return what is wrong if a product of floating-point numbers has whole ones, or of complex real ones."""
+    if _kind(site.out) < max(map(_kind, site.operands)):
+        return f"is {shown(site.out)}, {_of(site)}"
+    return ""
+
+
+def _kind(shape) -> int:
+    """Return 2 for complex numbers, 1 for floating-point numbers, 0 for others."""
+    if shape.element_type in _COMPLEX:
+        return 2
+    return int(shape.element_type in _FLOATS)
+
+
 def _dot(site: Site) -> str:
-    numbers, out, (lhs, rhs) = site.inst.dot, list(site.out.dimensions), site.sizes
+    if problem := _odd_product(site):
+        return problem
+    numbers = site.inst.dot
+    out = list(site.out.dimensions)
+    (lhs, rhs) = site.sizes
     sides = [(lhs, numbers.lhs_contracting, numbers.lhs_batch)]
     sides += [(rhs, numbers.rhs_contracting, numbers.rhs_batch)]
     for sizes, contracted, batch in sides:
@@ -577,12 +622,12 @@ def _dot(site: Site) -> str:
 
 
 def _convolution(site: Site) -> str:
-    numbers, inst, out, (image, kernel) = (
-        site.inst.convolution,
-        site.inst,
-        list(site.out.dimensions),
-        site.sizes,
-    )
+    if problem := _odd_product(site):
+        return problem
+    numbers = site.inst.convolution
+    inst = site.inst
+    out = list(site.out.dimensions)
+    (image, kernel) = site.sizes
     axes = {
         "input": [numbers.input_batch, numbers.input_feature, *numbers.input_spatial],
         "kernel": [numbers.kernel_input_feature, numbers.kernel_output_feature, *numbers.kernel_spatial],
@@ -595,7 +640,8 @@ def _convolution(site: Site) -> str:
     places, problem = _windowed(inst.window, spatial)
     if problem:
         return problem
-    groups, batch_groups = inst.feature_group_count or 1, inst.batch_group_count or 1
+    groups = inst.feature_group_count or 1
+    batch_groups = inst.batch_group_count or 1
     if min(groups, batch_groups) != 1:
         return f"has {groups} feature groups and {batch_groups} batch groups"
     window = [axis.size for axis in inst.window.dimensions]
@@ -617,7 +663,9 @@ def _convolution(site: Site) -> str:
 
 
 def _fft(site: Site) -> str:
-    lengths, sizes, kind = list(site.inst.fft_length), site.sizes[0], site.inst.fft_type
+    lengths = list(site.inst.fft_length)
+    sizes = site.sizes[0]
+    kind = site.inst.fft_type
     if not 1 <= len(lengths) <= min(3, len(sizes)):
         return f"has the lengths {lengths}, {_of(site)}"
     halved = [*lengths[:-1], lengths[-1] // 2 + 1]
@@ -648,14 +696,43 @@ def _triangular_solve(site: Site) -> str:
 
 
 def _batch_norm(site: Site) -> str:
-    (out, *rest), tensor = _parts(site.out), site.operands[0]
-    fits = _fits(out, tensor) and all(_fits(part, site.operands[1]) for part in rest)
+    (out, *rest) = _parts(site.out)
+    tensor = site.operands[0]
+    fits = same_shape(out, tensor) and all(same_shape(part, site.operands[1]) for part in rest)
     fits = fits and len(rest) == (0 if site.inst.opcode == "batch-norm-inference" else 2)
     return "" if fits else f"is {shown(site.out)}, {_of(site)}"
 
 
 def _token(site: Site) -> str:
     return "" if site.out.element_type == _TOKEN else f"is {shown(site.out)}, token[] wanted"
+
+
+def _after_all(site: Site) -> str:
+    odd = [shape for shape in site.operands if shape.element_type != _TOKEN]
+    return f"waits for {shown(odd[0])}, token[] wanted" if odd else _token(site)
+
+
+def _outfeed(site: Site) -> str:
+    if len(site.operands) == 2 and site.operands[1].element_type != _TOKEN:
+        return f"waits for {shown(site.operands[1])}, token[] wanted"
+    return _token(site)
+
+
+def _add_dependency(site: Site) -> str:
+    if site.operands[1].element_type != _TOKEN:
+        return f"waits for {shown(site.operands[1])}, token[] wanted"
+    return _like_first(site)
+
+
+def _received(site: Site) -> str:
+    """Return what is wrong with an infeed or a receive: a tuple that ends with a token is wanted."""
+    parts = site.out.tuple_shapes
+    waits = all(shape.element_type == _TOKEN for shape in site.operands)
+    return _carried(site, waits and bool(parts) and parts[-1].element_type == _TOKEN)
+
+
+def _async_update(site: Site) -> str:
+    return _carried(site, bool(site.out.tuple_shapes)) or _like_first(site)
 
 
 def _scalar(site: Site) -> str:
@@ -671,33 +748,152 @@ def _dimension_size(site: Site) -> str:
 
 
 def _complex(site: Site) -> str:
-    wanted = {_COMPLEX.get(site.out.element_type)}
-    fits = {shape.element_type for shape in site.operands} == wanted
+    real = {_COMPLEX.get(site.out.element_type)}
+    fits = {shape.element_type for shape in site.operands} == real
     return "" if fits else f"is {shown(site.out)}, {_of(site)}"
 
 
 def _real_part(site: Site) -> str:
     kind = site.operands[0].element_type
-    wanted = _COMPLEX.get(kind, kind)
-    if site.out.element_type == wanted or {site.out.element_type, wanted} <= _FLOATS:
+    real = _COMPLEX.get(kind, kind)
+    if site.out.element_type == real or {site.out.element_type, real} <= _FLOATS:
         return ""
     return f"is {shown(site.out)}, {_of(site)}"
 
 
 def _all_to_all(site: Site) -> str:
-    if len(site.operands) == 1 and site.inst.dimensions:
-        problem = _axes(site.inst.dimensions, len(site.sizes[0]))
-        return problem or _like_operands(site)
-    return _like_operands(site)
+    if site.out.element_type == TUPLE:
+        return _like_operands(site)
+    axes = list(site.inst.dimensions)
+    if len(axes) != 1:
+        return f"has the axes {axes}, one wanted"
+    return _axes(axes, len(site.sizes[0])) or _like_operands(site)
+
+
+def _constant(site: Site) -> str:
+    literal = site.inst.literal
+    if not literal.HasField("shape") or same_shape(site.out, literal.shape):  # text may leave the values out
+        return ""
+    return f"is {shown(site.out)}, its value is {shown(literal.shape)}"
+
+
+def _custom_call(site: Site) -> str:
+    return "" if site.inst.custom_call_target else "has no custom_call_target"
+
+
+def _topk(site: Site) -> str:
+    parts = site.out.tuple_shapes
+    sizes = site.sizes[0]
+    fits = len(parts) == 2 and bool(sizes) and _same_type(parts[0], site.operands[0])
+    fits = fits and parts[1].element_type in _INTEGERS and parts[0].dimensions == parts[1].dimensions
+    fits = fits and [*parts[0].dimensions[:-1]] == sizes[:-1] and _within(parts[0].dimensions, sizes)
+    return "" if fits else f"is {shown(site.out)}, {_of(site)}"
+
+
+def _random_bits(site: Site) -> str:
+    parts = _parts(site.out)  # the next state, and the bits
+    state = site.operands[0]
+    fits = state.element_type in _INTEGERS and (len(parts) == 1 or same_shape(parts[0], state))
+    return "" if fits else f"is {shown(site.out)}, {_of(site)}"
+
+
+def _ragged_dot(site: Site) -> str:
+    numbers = site.inst.ragged_dot
+    lhs, rhs, group_sizes = site.sizes
+    dot = numbers.dot
+    groups = list(numbers.rhs_group)
+    problem = _axes([*dot.lhs_contracting, *dot.lhs_batch], len(lhs))
+    problem = problem or _axes([*dot.rhs_contracting, *dot.rhs_batch, *groups], len(rhs))
+    problem = problem or _axes(numbers.lhs_ragged, len(lhs))
+    if problem or len(numbers.lhs_ragged) != 1 or not group_sizes:
+        return problem or f"has the ragged axes {list(numbers.lhs_ragged)}, one wanted ({_of(site)})"
+    inner = [lhs[axis] for axis in dot.lhs_contracting], [rhs[axis] for axis in dot.rhs_contracting]
+    outer = [lhs[axis] for axis in dot.lhs_batch], [rhs[axis] for axis in dot.rhs_batch]
+    if inner[0] != inner[1] or outer[0] != outer[1]:
+        return f"contracts {inner[0]} with {inner[1]}, its batches are {outer[0]} and {outer[1]}"
+    ragged = numbers.lhs_ragged[0]
+    of_rows = ragged not in dot.lhs_contracting and ragged not in dot.lhs_batch
+    if [rhs[axis] for axis in groups] != group_sizes[-1:] * of_rows:
+        return f"has the group axes {groups}, {_of(site)}"
+    left = [size for axis, size in enumerate(lhs) if axis not in {*dot.lhs_contracting, *dot.lhs_batch}]
+    used = {*dot.rhs_contracting, *dot.rhs_batch, *groups}
+    right = [size for axis, size in enumerate(rhs) if axis not in used]
+    first = group_sizes[-1:] if ragged in dot.lhs_contracting else []
+    return _wanted(site, [*first, *outer[0], *left, *right])
+
+
+def _carried(site: Site, fits: bool) -> str:
+    """Return what is wrong with an asynchronous operation whose output does not fit what it carries."""
+    return "" if fits else f"is {shown(site.out)}, {_of(site)}"
+
+
+def _copy_start(site: Site) -> str:
+    parts = site.out.tuple_shapes  # destination, source, context
+    carried = len(parts) == 3 and all(same_shape(part, site.operands[0]) for part in parts[:2])
+    return _carried(site, carried and _is_scalar(parts[2]))
+
+
+def _all_gather_start(site: Site) -> str:
+    parts = site.out.tuple_shapes  # operands, outputs
+    axes = list(site.inst.dimensions)
+    carried = len(parts) == 2 and _gives(parts[0], site.operands) and len(axes) == 1
+    return _carried(site, carried) or _axes(axes, len(site.sizes[0]))
+
+
+def _collective_permute_start(site: Site) -> str:
+    if len(site.operands) == 4:  # two are offsets in tensors
+        return ""
+    parts = site.out.tuple_shapes  # operands, outputs, contexts
+    carried = 2 <= len(parts) <= 4 and all(_gives(part, site.operands) for part in parts[:2])
+    return _carried(site, carried and all(map(_is_scalar, parts[2:])))
+
+
+def _async_start(site: Site) -> str:
+    parts = site.out.tuple_shapes  # operands, output, contexts
+    carried = len(parts) >= 2 and len(parts[0].tuple_shapes) == len(site.operands)
+    carried = carried and all(
+        same_shape(*pair) for pair in zip(parts[0].tuple_shapes, site.operands, strict=True)
+    )
+    problem = _carried(site, carried)
+    return problem or (_calls(site, 0, site.operands, parts[1]) if site.called else "")
+
+
+def _copy_done(site: Site) -> str:
+    parts = site.operands[0].tuple_shapes
+    return _carried(site, len(parts) >= 2 and same_shape(site.out, parts[0]))
+
+
+def _done(site: Site) -> str:
+    parts = site.operands[0].tuple_shapes
+    return _carried(site, len(parts) >= 2 and same_shape(site.out, parts[1]))
+
+
+def _send(site: Site) -> str:
+    parts = site.out.tuple_shapes  # tensor, context, token
+    ends = site.operands[1].element_type == _TOKEN and len(parts) == 3 and parts[2].element_type == _TOKEN
+    return _carried(site, ends and same_shape(parts[0], site.operands[0]))
+
+
+def _recv_done(site: Site) -> str:
+    parts = site.operands[0].tuple_shapes
+    made = site.out.tuple_shapes
+    return _carried(site, len(parts) == 3 and len(made) == 2 and same_shape(made[0], parts[0]))
 
 
 _RULES: dict[str, Callable[[Site], str]] = {
     "abs": _real_part,
-    "add-dependency": _like_first,
-    "after-all": _token,
+    "add-dependency": _add_dependency,
+    "after-all": _after_all,
     "all-gather": _all_gather,
+    "all-gather-done": _done,
+    "all-gather-start": _all_gather_start,
     "all-reduce": _all_reduce,
+    "all-reduce-done": _like_first,
+    "all-reduce-start": _all_reduce,
     "all-to-all": _all_to_all,
+    "async-done": _done,
+    "async-start": _async_start,
+    "async-update": _async_update,
     "batch-norm-grad": _batch_norm,
     "batch-norm-inference": _batch_norm,
     "batch-norm-training": _batch_norm,
@@ -708,10 +904,16 @@ _RULES: dict[str, Callable[[Site], str]] = {
     "cholesky": _cholesky,
     "collective-broadcast": _like_operands,
     "collective-permute": _collective_permute,
+    "collective-permute-done": _done,
+    "collective-permute-start": _collective_permute_start,
     "complex": _complex,
     "concatenate": _concatenate,
     "conditional": _conditional,
+    "constant": _constant,
     "convolution": _convolution,
+    "copy-done": _copy_done,
+    "copy-start": _copy_start,
+    "custom-call": _custom_call,
     "domain": _like_first,
     "dot": _dot,
     "dynamic-slice": _dynamic_slice,
@@ -722,24 +924,32 @@ _RULES: dict[str, Callable[[Site], str]] = {
     "get-dimension-size": _dimension_size,
     "get-tuple-element": _get_tuple_element,
     "imag": _real_part,
+    "infeed": _received,
     "iota": _iota,
     "map": _map,
     "opt-barrier": _like_first,
-    "outfeed": _token,
+    "outfeed": _outfeed,
     "pad": _pad,
     "partition-id": _scalar,
+    "ragged-dot": _ragged_dot,
     "real": _real_part,
+    "recv": _received,
+    "recv-done": _recv_done,
     "reduce": _reduce,
     "reduce-scatter": _reduce_scatter,
     "reduce-window": _reduce_window,
     "replica-id": _scalar,
     "reshape": _reshape,
     "reverse": _reverse,
+    "rng-bit-generator": _random_bits,
     "scatter": _scatter,
     "select-and-scatter": _select_and_scatter,
+    "send": _send,
+    "send-done": _token,
     "set-dimension-size": _dimension_size,
     "slice": _slice,
     "sort": _sort,
+    "topk": _topk,
     "transpose": _transpose,
     "triangular-solve": _triangular_solve,
     "tuple": _tuple,

@@ -132,14 +132,15 @@ def _mlir_modules(text: str) -> Iterator[str]:
         ValueError: A brace is not closed.
     """
     items: list[tuple[str, str]] = []  # what stands before a module or function, and its text
-    while found := _MLIR_START.search(text):
-        body = text[found.end() :]
-        if found[1].strip():
-            body = _without_prefix(found[1], body)
+    while start := _MLIR_START.search(text):
+        body = text[start.end() :]
+        if start[1].strip():
+            body = _without_prefix(start[1], body)
         size = _closed(body)
-        items.append((text[: found.start()], body[:size]))
+        items.append((text[: start.start()], body[:size]))
         text = body[size:]
-    befores, bodies = [before for before, _ in items] + [text], [body for _, body in items]
+    befores = [before for before, _ in items] + [text]
+    bodies = [body for _, body in items]
     if not bodies:  # operations without a function
         if text.strip():
             yield text
@@ -153,19 +154,19 @@ def _mlir_modules(text: str) -> Iterator[str]:
 
 def _aliases(text: str) -> str:
     """Return the lines of aliases and resources in a text; of two with one name the later one."""
-    named = {found[1]: found[0].rstrip() + "\n" for found in _ALIAS.finditer(text)}
+    named = {match[1]: match[0].rstrip() + "\n" for match in _ALIAS.finditer(text)}
     return "".join(_RESOURCES.findall(text)) + "".join(named.values())
 
 
 def _closed(text: str) -> int:
     """Return where the operation ends that a text begins with: at the end of the line of its last brace."""
     depth = 0
-    for found in _STRING_OR_BRACE.finditer(text):
-        if found[0] in "{}":
-            depth += 1 if found[0] == "{" else -1
+    for match in _STRING_OR_BRACE.finditer(text):
+        if match[0] in "{}":
+            depth += 1 if match[0] == "{" else -1
             if depth == 0:
-                end = text.find("\n", found.end())
-                line = text[found.end() : end if end >= 0 else len(text)]
+                end = text.find("\n", match.end())
+                line = text[match.end() : end if end >= 0 else len(text)]
                 if "{" in line:  # attributes stand before the body
                     continue
                 return end if end >= 0 else len(text)

@@ -23,7 +23,8 @@ def refusal(code: bytes) -> str:
         from jaxlib.mlir.dialects import mhlo, stablehlo
     except ImportError:  # an older jaxlib, or none
         return ""
-    context, dialects = ir.Context(), ir.DialectRegistry()
+    context = ir.Context()
+    dialects = ir.DialectRegistry()
     _jax_mlir_ext.register_dialects(dialects)
     context.append_dialect_registry(dialects)
     context.load_all_available_dialects()

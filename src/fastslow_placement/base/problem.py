@@ -216,18 +216,21 @@ def device_options(
     probabilities = probabilities.reshape(units, -1)
     k = probabilities.shape[1]
     distance = position[:, None] * k - (np.arange(k) + 0.5)
-    affinity, total = np.zeros((units, k)), np.full(units, 1e-12)
+    affinity = np.zeros((units, k))
+    total = np.full(units, 1e-12)
     for one, other in ((0, 1), (1, 0)):
         np.add.at(affinity, pairs[:, one], weight[:, None] * probabilities[pairs[:, other]])
         np.add.at(total, pairs[:, one], weight)
     load = work @ probabilities
     relative = (load - work[:, None] * probabilities) * k / max(work.sum(), 1e-300)
     features = np.zeros((units, k, OPTION_FEATURES), np.float32)
-    features[..., 0], features[..., 1] = distance / k, np.minimum(distance**2, 9)
+    features[..., 0] = distance / k
+    features[..., 1] = np.minimum(distance**2, 9)
     features[..., 2] = affinity / total[:, None]
     features[..., 3] = relative - 1
     features[..., 4] = probabilities
     features[..., 5] = (work * k / max(work.sum(), 1e-300))[:, None] * features[..., 3]
     late = np.broadcast_to(slack, units)[:, None]
-    features[..., 6], features[..., 7] = late * features[..., 1], late * features[..., 2]
+    features[..., 6] = late * features[..., 1]
+    features[..., 7] = late * features[..., 2]
     return features.reshape(units * k, OPTION_FEATURES)

@@ -31,7 +31,8 @@ class Found:
         best = int(costs.argmin())
         self.evaluations += len(costs)
         if costs[best] < self.cost:
-            self.cost, self.decision = float(costs[best]), decisions[best].copy()
+            self.cost = float(costs[best])
+            self.decision = decisions[best].copy()
             self.history.append((self.evaluations, self.cost))
 
 
@@ -57,7 +58,8 @@ def anneal(problem: Problem, evaluations: int, seed: int = 0, start: np.ndarray 
     rng = np.random.default_rng(seed)
     found = best_of(problem, np.asarray(problem.default if start is None else start)[None])
     movable = np.flatnonzero(problem.choices > 1)
-    current, cost = found.decision.copy(), found.cost
+    current = found.decision.copy()
+    cost = found.cost
     if not len(movable):
         return found
     tries = _neighbours(problem, current, movable, min(_BATCH, evaluations), rng)

@@ -68,7 +68,8 @@ class Sage(nn.Module):
 
     def __init__(self, width: int):
         super().__init__()
-        self.pool, self.join = nn.Linear(width, width), nn.Linear(2 * width, width)
+        self.pool = nn.Linear(width, width)
+        self.join = nn.Linear(2 * width, width)
 
     def forward(self, states: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
         """Return new states (N, H), for edges (M, 2) from a node to the one that pools it."""
@@ -111,18 +112,19 @@ class Policy(nn.Module):
         states = first + self.sage(first, inputs.edges)
         embedded = [self.option[task](o) for (task, _), o in zip(inputs.parts, options, strict=True)]
         chances = previous.split([len(owners) for owners in inputs.owners])
-        for own, owners, chance in zip(embedded, inputs.owners, chances, strict=True):
-            states = states + _expected(own, owners, chance, len(states))
-        found = []
-        for (task, _), own, raw, owners, mask in zip(
+        for embedding, owners, chance in zip(embedded, inputs.owners, chances, strict=True):
+            states = states + _expected(embedding, owners, chance, len(states))
+        parts = []
+        for (task, _), embedding, raw, owners, mask in zip(
             inputs.parts, embedded, options, inputs.owners, inputs.masks, strict=True
         ):
-            mixed = functional.relu(self.state[task](states)[owners] + own)
+            mixed = functional.relu(self.state[task](states)[owners] + embedding)
             flat = (self.score[task](mixed) + self.direct[task](raw)).squeeze(1)
             logits = torch.full(mask.shape, -torch.inf).masked_scatter(mask, flat)
-            found.append(functional.log_softmax(logits, 1))
-            states = states + _expected(own, owners, found[-1].exp()[mask], len(states))  # for the next task
-        return found
+            parts.append(functional.log_softmax(logits, 1))
+            chance = parts[-1].exp()[mask]
+            states = states + _expected(embedding, owners, chance, len(states))  # for the next task
+        return parts
 
 
 def _of_tasks(make: Callable[[], nn.Module]) -> nn.ModuleDict:

@@ -45,10 +45,13 @@ def zero_shot(policy: Policy, problem: Problem, samples: int = 10) -> Found:
         problem: The problem.
         samples: Number of steps.
     """
-    inputs, share, found = Inputs(problem), 1.0, best_of(problem, problem.starts)
+    inputs = Inputs(problem)
+    share = 1.0
+    found = best_of(problem, problem.starts)
     for _ in range(samples):
         likely, order = _surest(policy(inputs, found.decision), found.decision)
-        decision, before = found.decision.copy(), found.cost
+        decision = found.decision.copy()
+        before = found.cost
         changed = order[: max(round(len(order) * share), 1)]
         decision[changed] = likely[changed]
         found.see(decision[None], problem.evaluate(decision[None]).order)
@@ -61,14 +64,14 @@ def _surest(logs: list[torch.Tensor], decision: np.ndarray) -> tuple[np.ndarray,
 
     Where none differs, the order of all units by the odds of their second option, which replaces the first.
     """
-    own = torch.from_numpy(decision)[None]
+    current = torch.from_numpy(decision)[None]
     likely = torch.cat([one.argmax(1) for one in logs])[None]
-    if torch.equal(likely, own):
-        parts = own.split([len(one) for one in logs], 1)
+    if torch.equal(likely, current):
+        parts = current.split([len(one) for one in logs], 1)
         rest = [one.scatter(1, part.T, -torch.inf) for one, part in zip(logs, parts, strict=True)]
         likely = torch.cat([one.argmax(1) for one in rest])[None]
-    sure = log_probability(logs, likely) - log_probability(logs, own)
-    sure = sure.masked_fill(likely == own, -torch.inf)[0]
+    sure = log_probability(logs, likely) - log_probability(logs, current)
+    sure = sure.masked_fill(likely == current, -torch.inf)[0]
     return likely[0].numpy(), sure.argsort(descending=True)[: int((sure > -torch.inf).sum())].numpy()
 
 
@@ -108,9 +111,12 @@ class Trainer:
     def __post_init__(self):
         self.optimizer = AdamW(self.policy.parameters(), lr=_RATE, weight_decay=0.0)
         self.generator = torch.Generator().manual_seed(self.seed)
-        self.update, self.found = 0, Found(self.problem.default.copy())
-        self._inputs, self._changes = Inputs(self.problem), Changes(self.problem)
-        self._current, self._reward = self.problem.default.copy(), INVALID_REWARD  # what is changed next
+        self.update = 0
+        self.found = Found(self.problem.default.copy())
+        self._inputs = Inputs(self.problem)
+        self._changes = Changes(self.problem)
+        self._current = self.problem.default.copy()  # what is changed next
+        self._reward = INVALID_REWARD
         self._mean = self._spread = 0.0  # of gains, and of advantages
 
     def run(self, updates: int, report: Callable[["Trainer"], None] | None = None) -> Found:
@@ -177,7 +183,8 @@ class Trainer:
 
     def _advantages(self, over: torch.Tensor, fresh: bool) -> torch.Tensor:
         """Return advantages by their usual size."""
-        keep, over = 0.0 if fresh else _MEMORY, over.clamp(min=_WORST)
+        keep = 0.0 if fresh else _MEMORY
+        over = over.clamp(min=_WORST)
         self._mean = keep * self._mean + (1 - keep) * float(over.mean())
         over = over - self._mean
         self._spread = keep * self._spread + (1 - keep) * float(over.square().mean().sqrt())

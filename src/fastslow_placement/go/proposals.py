@@ -24,7 +24,7 @@ _NEVER = -1e4  # in place of the logarithm of 0, for units of one option
 def log_probability(logs: list[torch.Tensor], choice: torch.Tensor) -> torch.Tensor:
     """Return the log-probability of each unit's choice, (count, units of all parts), for choices alike."""
     drawn = choice.split([len(one) for one in logs], 1)
-    return torch.cat([one.gather(1, own.T).T for one, own in zip(logs, drawn, strict=True)], 1)
+    return torch.cat([one.gather(1, chosen.T).T for one, chosen in zip(logs, drawn, strict=True)], 1)
 
 
 class Change(NamedTuple):
@@ -62,9 +62,9 @@ def log_chance(logs: list[torch.Tensor], change: Change, movable: torch.Tensor) 
     drawn = keys[change.units]
     rest = torch.logsumexp(keys.index_fill(0, change.units, _NEVER), 0)
     left = torch.logaddexp(drawn.flip(0).logcumsumexp(0).flip(0), rest)  # of the units not drawn before
-    own = (log_probability(logs, choice) - _log_change(logs, origin))[0, change.units]
-    target = torch.log(change.follow * change.shares + (1 - change.follow) * own.exp())
-    return drawn - left + torch.where(change.follow > 0, target, own)
+    moved = (log_probability(logs, choice) - _log_change(logs, origin))[0, change.units]
+    target = torch.log(change.follow * change.shares + (1 - change.follow) * moved.exp())
+    return drawn - left + torch.where(change.follow > 0, target, moved)
 
 
 def _eagerness(logs: list[torch.Tensor], origin: torch.Tensor) -> torch.Tensor:
@@ -80,11 +80,11 @@ def _eagerness(logs: list[torch.Tensor], origin: torch.Tensor) -> torch.Tensor:
 
 def _log_change(logs: list[torch.Tensor], origin: torch.Tensor) -> torch.Tensor:
     """Return the log-probability that each unit takes another option than in the origins: (count, U)."""
-    found = []
-    for one, own in zip(logs, origin.split([len(one) for one in logs], 1), strict=True):
-        others = one.expand(len(own), *one.shape).scatter(2, own[..., None], -torch.inf)
-        found.append(torch.logsumexp(others.clamp(min=_NEVER), 2))
-    return torch.cat(found, 1)
+    parts = []
+    for one, before in zip(logs, origin.split([len(one) for one in logs], 1), strict=True):
+        others = one.expand(len(before), *one.shape).scatter(2, before[..., None], -torch.inf)
+        parts.append(torch.logsumexp(others.clamp(min=_NEVER), 2))
+    return torch.cat(parts, 1)
 
 
 class Changes:
@@ -119,9 +119,9 @@ class Changes:
         Returns:
             The changed decision, with all that :func:`log_chance` needs to score the draw.
         """
-        own = torch.from_numpy(start)
-        noise = -torch.log(-torch.log(torch.rand(len(own), generator=generator).clamp(1e-9, 1 - 1e-7)))
-        keys = (noise + _eagerness(logs, own[None])[0]).masked_fill(~self.movable, _NEVER)
+        before = torch.from_numpy(start)
+        noise = -torch.log(-torch.log(torch.rand(len(before), generator=generator).clamp(1e-9, 1 - 1e-7)))
+        keys = (noise + _eagerness(logs, before[None])[0]).masked_fill(~self.movable, _NEVER)
         kind, extent = torch.rand(2, generator=generator).tolist()
         region = kind < _REGIONS
         count = 1 if region else min(int(self.most**extent), int(self.movable.sum()))
@@ -146,27 +146,30 @@ class Changes:
         Returns:
             The option, the share of the neighbours that have it, and the chance of following a neighbour.
         """
-        part, own = bisect(self.begins, unit) - 1, int(start[unit])
+        part = bisect(self.begins, unit) - 1
+        device = int(start[unit])
         there = self._others(start, unit)
         follow = _FOLLOW if there else 0.0
         if float(torch.rand(1, generator=generator)) < follow:
             option = there[int(torch.randint(len(there), (1,), generator=generator))]
         else:
             row = logs[part][unit - self.begins[part]].clone()
-            row[own] = -torch.inf
+            row[device] = -torch.inf
             option = int(torch.multinomial(row.softmax(0), 1, generator=generator))
         return option, there.count(option) / max(len(there), 1), follow
 
     def _region(self, start: np.ndarray, seed: int, target: int, size: int, generator) -> list[int]:
         """Return a connected set of at most this many units with the seed's option that may take another."""
-        own, inside, rim = start[seed], {seed}, []
+        device = start[seed]
+        inside = {seed}
+        rim = []
         picks = iter(torch.rand(size, generator=generator).tolist())
         newest = seed
         while len(inside) < size:
             rim += [
                 other
                 for other in self._near[newest]
-                if other not in inside and start[other] == own and target < self.choices[other]
+                if other not in inside and start[other] == device and target < self.choices[other]
             ]
             rim = [unit for unit in rim if unit != newest]
             if not rim:

@@ -99,12 +99,12 @@ def neighbours(edges: np.ndarray, count: int) -> list[list[int]]:
         edges: (E, 2) integers.
         count: Number of nodes.
     """
-    found: list[list[int]] = [[] for _ in range(count)]
+    lists: list[list[int]] = [[] for _ in range(count)]
     for first, second in edges.tolist():
-        found[first].append(second)
-    for each in found:
+        lists[first].append(second)
+    for each in lists:
         each.sort()
-    return found
+    return lists
 
 
 def topological_order(edges: np.ndarray, count: int, source: str | Path, names: Sequence[str]) -> np.ndarray:
@@ -138,7 +138,8 @@ def topological_order(edges: np.ndarray, count: int, source: str | Path, names: 
 
 def _on_a_cycle(producers: list[list[int]], left: set[int]) -> int:
     """Return a node on a cycle: every node that is left has a producer that is left."""
-    node, seen = min(left), set()
+    node = min(left)
+    seen = set()
     while node not in seen:
         seen.add(node)
         node = next(p for p in producers[node] if p in left)

@@ -28,17 +28,19 @@ def device_feedback(graph: CostGraph, timeline: Timeline, units: np.ndarray, sen
     seconds, end = graph.seconds[:, None], timeline.seconds
     slack = late - early - seconds
     elsewhere = timeline.placement[:, None] != np.arange(timeline.devices)
-    room, idle = np.empty_like(slack), np.empty(timeline.devices)
+    room = np.empty_like(slack)
+    idle = np.empty(timeline.devices)
     for device in range(timeline.devices):
         times, free = _idle(timeline, device)
-        first, last = np.minimum(early[:, device], end), np.maximum(late[:, device], 0)
+        first = np.minimum(early[:, device], end)
+        last = np.maximum(late[:, device], 0)
         room[:, device] = np.interp(last, times, free) - np.interp(first, times, free)
         idle[device] = free[-1] / max(end, 1e-300)
     room -= seconds * elsewhere
     busy = graph.seconds > 0  # others fit everywhere
     worst = np.full((2, int(units.max()) + 1, timeline.devices), end)
-    for table, own in zip(worst, (slack, room), strict=True):
-        np.minimum.at(table, units[busy], own[busy])
+    for table, values in zip(worst, (slack, room), strict=True):
+        np.minimum.at(table, units[busy], values[busy])
     scaled = np.tanh(np.stack([worst.min(0), *worst], -1) / max(_SCALE * end, 1e-300))
     idle = np.broadcast_to(idle[:, None], (*scaled.shape[:2], 1))
     return np.concatenate([scaled, idle], -1).reshape(-1, FEEDBACK_FEATURES).astype(np.float32)
@@ -59,7 +61,8 @@ def _windows(
     producer, consumer = graph.edges[:, 0], graph.edges[:, 1]
     inside = units[producer] == units[consumer]
     there = inside[:, None] | (place[consumer][:, None] == np.arange(devices))
-    early, late = np.zeros((len(place), devices)), np.full((len(place), devices), timeline.seconds)
+    early = np.zeros((len(place), devices))
+    late = np.full((len(place), devices), timeline.seconds)
     arriving = np.where(inside[:, None], timeline.finish[producer][:, None], arrival[producer])
     np.maximum.at(early, consumer, arriving)
     np.minimum.at(late, producer, starts[consumer][:, None] - np.where(there, 0.0, send[producer][:, None]))
@@ -68,8 +71,8 @@ def _windows(
 
 def _idle(timeline: Timeline, device: int) -> tuple[np.ndarray, np.ndarray]:
     """Return times, and how long a device was idle up to each of them, linear in between."""
-    own = timeline.order[timeline.placement[timeline.order] == device]
-    times = np.stack([timeline.start[own], timeline.finish[own]], 1).ravel()
+    nodes = timeline.order[timeline.placement[timeline.order] == device]
+    times = np.stack([timeline.start[nodes], timeline.finish[nodes]], 1).ravel()
     times = np.concatenate([[0.0], times, [timeline.seconds]])
     steps = np.diff(times)
     steps[1::2] = 0.0  # busy

@@ -40,20 +40,23 @@ class Clusters:
         self._position = list(range(len(graph)))
         self._heavy = is_heavy(graph).tolist()
         self._root = [opcode in _ROOTS for opcode in graph.opcodes]
-        self._output, self._read = graph.output_bytes.tolist(), graph.read_bytes.tolist()
+        self._output = graph.output_bytes.tolist()
+        self._read = graph.read_bytes.tolist()
         self._flops = graph.flops.tolist()
 
     def visit(self, node: int) -> None:
         """Merge the node's cluster with the neighbour that saves most time and closes no cycle."""
-        own = self.of[node]
+        cluster = self.of[node]
         around = [*self.graph.producers[node], *self.graph.consumers[node]]
-        best, saved, behind = None, 1e-12, set()
-        for other in dict.fromkeys(self.of[other] for other in around if self.of[other] != own):
-            gain = self.saving(own, other)
-            if gain > saved and (found := self._behind(own, other)) is not None:
-                best, saved, behind = other, gain, found
+        best = None
+        saved = 1e-12
+        behind = set()
+        for other in dict.fromkeys(self.of[other] for other in around if self.of[other] != cluster):
+            gain = self.saving(cluster, other)
+            if gain > saved and (after := self._behind(cluster, other)) is not None:
+                best, saved, behind = other, gain, after
         if best is not None:
-            self._merge(own, best, behind)
+            self._merge(cluster, best, behind)
 
     def saving(self, first: int, second: int) -> float:
         """Return the seconds that merging two clusters saves; -inf where their kinds or sizes forbid it."""
@@ -74,13 +77,15 @@ class Clusters:
                 moved += self._output[node]
         return self.device.seconds(sum(self._flops[node] for node in nodes), moved)
 
-    def _behind(self, own: int, other: int) -> set[int] | None:
+    def _behind(self, one: int, other: int) -> set[int] | None:
         """Return the clusters between two in the order that the first of them leads to, itself included.
 
         None if a path between the two leads through a third one.
         """
-        first, second = sorted((own, other), key=self._position.__getitem__)
-        end, seen, stack = self._position[second], {first}, [first]
+        first, second = sorted((one, other), key=self._position.__getitem__)
+        end = self._position[second]
+        seen = {first}
+        stack = [first]
         while stack:
             cluster = stack.pop()
             for node in self.members[cluster]:
@@ -93,21 +98,21 @@ class Clusters:
                         stack.append(after)
         return seen
 
-    def _merge(self, own: int, other: int, behind: set[int]) -> None:
+    def _merge(self, kept: int, other: int, behind: set[int]) -> None:
         """Merge two clusters and keep the order of clusters topological (as Pearce and Kelly 2006)."""
-        begin, end = sorted((self._position[own], self._position[other]))
-        region = [cluster for cluster in self._order[begin : end + 1] if cluster not in (own, other)]
+        begin, end = sorted((self._position[kept], self._position[other]))
+        region = [cluster for cluster in self._order[begin : end + 1] if cluster not in (kept, other)]
         before = [cluster for cluster in region if cluster not in behind]
         after = [cluster for cluster in region if cluster in behind]
-        self._order[begin : end + 1] = [*before, own, *after, other]  # the last is empty from now on
+        self._order[begin : end + 1] = [*before, kept, *after, other]  # the last is empty from now on
         for place in range(begin, end + 1):
             self._position[self._order[place]] = place
         nodes = self.members.pop(other)
         for node in nodes:
-            self.of[node] = own
-        self.members[own] = sorted(self.members[own] + nodes)
+            self.of[node] = kept
+        self.members[kept] = sorted(self.members[kept] + nodes)
         del self.seconds[other]
-        self.seconds[own] = self.cluster_seconds(self.members[own])
+        self.seconds[kept] = self.cluster_seconds(self.members[kept])
 
     def total_seconds(self) -> float:
         """Return the seconds of all clusters one after the other, without overlap."""

@@ -112,7 +112,8 @@ class _Evaluation:
                 state = self.run(body, {0: state})
             return state
         flops, seconds = self._cost(inst, computation)
-        size, shape = shape_bytes(inst.shape), inst.shape
+        size = shape_bytes(inst.shape)
+        shape = inst.shape
         while shape.tuple_shapes:
             shape = shape.tuple_shapes[0]
         known = seconds if own_cycles(inst) is not None or inst.called_computation_ids and seconds else None
@@ -129,7 +130,8 @@ class _Evaluation:
         shape_of = self._shapes_of(computation)
         operands = [list(shape_of[i].dimensions) for i in inst.operand_ids]
         cycles = own_cycles(inst)
-        flops, seconds = _own_flops(inst, operands), 0.0
+        flops = _own_flops(inst, operands)
+        seconds = 0.0
         bodies = [self._body_cost(self.computations[i]) for i in inst.called_computation_ids]
         if inst.opcode == "while":
             trips = self._trips(inst)

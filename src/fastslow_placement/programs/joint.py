@@ -28,7 +28,8 @@ class JointProblem(Problem):
 
     def __init__(self, graph: CostGraph, devices: int, device: Device, memory: float = 0.0):
         self.graph, self.devices, self.device, self.name = graph, devices, device, graph.name
-        self.memory, count = memory or device.memory, len(graph)
+        self.memory = memory or device.memory
+        count = len(graph)
         place = PlacementProblem(graph, devices, device, memory)
         self._placement = place
         self._fusion = FusionProblem(graph, device)
@@ -72,7 +73,8 @@ class JointProblem(Problem):
 
     def options(self, probabilities: np.ndarray) -> np.ndarray:
         """Return features of every option of the three tasks."""
-        count, place = len(self.graph), self._placement
+        count = len(self.graph)
+        place = self._placement
         first = int(self._fusion.choices.sum())
         fusion, placement, schedule = np.split(probabilities, [first, first + count * self.devices])
         groups = np.zeros((len(place.choices), self.devices))

@@ -69,7 +69,7 @@ def list_placements(problem: Any, weights: np.ndarray) -> np.ndarray:
     )
     limits = problem.devices, float(problem.memory), max(graph.critical_path, 1e-300)
     given = problem.scheduler.arrays, units, graph.upward_rank, *limits
-    return np.stack([_place(*given, own) for own in np.asarray(weights, np.float64)])
+    return np.stack([_place(*given, pair) for pair in np.asarray(weights, np.float64)])
 
 
 class _Units(NamedTuple):
@@ -99,13 +99,20 @@ class _Units(NamedTuple):
 @njit(cache=True)
 def _place(arrays, units, rank, devices, limit, longest, weights):
     """Return the device of each unit, see :func:`list_placements`."""
-    count, fair = len(units.of), max(units.work.sum() / devices, 1e-300)
+    count = len(units.of)
+    fair = max(units.work.sum() / devices, 1e-300)
     bound = max(longest, fair)
-    decision, waiting = np.full(len(units.work), -1, np.int64), arrays.inputs.copy()
-    free, load, left = np.zeros(devices), np.zeros(devices), np.full(devices, limit)
-    arrived, there = np.zeros((count, devices)), np.empty(devices)
-    ready, number = np.empty(count, np.int64), 0
-    start, where = np.zeros(count), np.full(count, -1, np.int64)  # the earliest of a ready operator
+    decision = np.full(len(units.work), -1, np.int64)
+    waiting = arrays.inputs.copy()
+    free = np.zeros(devices)
+    load = np.zeros(devices)
+    left = np.full(devices, limit)
+    arrived = np.zeros((count, devices))
+    there = np.empty(devices)
+    ready = np.empty(count, np.int64)
+    number = 0
+    start = np.zeros(count)  # the earliest of a ready operator
+    where = np.full(count, -1, np.int64)
     for node in range(count):
         if waiting[node] == 0:
             ready[number] = node
@@ -118,9 +125,9 @@ def _place(arrays, units, rank, devices, limit, longest, weights):
             if where[node] < 0 or where[node] == device or units.of[node] == unit:  # changed by the last step
                 where[node] = _soonest(units, node, decision, free, arrived, left)
                 start[node] = max(free[where[node]], arrived[node, where[node]])
-            own = weights[0] * start[node] / bound - weights[1] * rank[node] / longest
-            if own < lowest or own == lowest and _first(rank, node, ready[row]):
-                row, lowest = place, own
+            cost = weights[0] * start[node] / bound - weights[1] * rank[node] / longest
+            if cost < lowest or cost == lowest and _first(rank, node, ready[row]):
+                row, lowest = place, cost
         node = ready[row]
         number -= 1
         ready[row] = ready[number]
@@ -160,26 +167,27 @@ def _shares(units, unit, decision, there):
 @njit(cache=True)
 def _cheapest(units, unit, begin, load, share, left, limit, weights):
     """Return the device of the lowest cost, of those where a unit fits; the first where it fits nowhere."""
-    found, lowest = 0, np.inf
+    best, lowest = 0, np.inf
     for device in range(len(left)):
         cost = weights[2] * begin[device] + weights[3] * load[device] - weights[4] * share[device]
         cost += weights[5] * units.layers[unit, device] + weights[6] * units.bisection[unit, device]
         cost += weights[7] * (limit - left[device]) / limit
         if left[device] >= units.held[unit] and cost < lowest:
-            found, lowest = device, cost
-    return found
+            best, lowest = device, cost
+    return best
 
 
 @njit(cache=True)
 def _soonest(units, node, decision, free, arrived, left):
     """Return the device on which a ready operator can start first, of those where its unit fits."""
-    unit, found, start = units.of[node], 0, np.inf
+    unit, best, start = units.of[node], 0, np.inf
     if decision[unit] >= 0:
         return decision[unit]
     for device in range(len(free)):
         if left[device] >= units.held[unit] and max(free[device], arrived[node, device]) < start:
-            found, start = device, max(free[device], arrived[node, device])
-    return found
+            best = device
+            start = max(free[device], arrived[node, device])
+    return best
 
 
 @njit(cache=True)

@@ -70,15 +70,16 @@ class GraphProblem(Problem):
         Units with weights stand where they are used first, and all others at the mean of their neighbours, so
         that the backward pass of a layer stands beside its forward pass. Without weights: topological order.
         """
-        count, own = len(self.first), self.graph.earliest_start[self.first]
+        count = len(self.first)
+        earliest = self.graph.earliest_start[self.first]
         fixed = self._sum(self.graph.parameter_bytes) >= _ANCHOR
         if not fixed.any():
             return np.arange(count)
-        place = np.where(fixed, own, own[fixed].mean())
+        place = np.where(fixed, earliest, earliest[fixed].mean())
         one, other = (np.concatenate([self.edges[:, side], self.edges[:, 1 - side]]) for side in (0, 1))
         total = np.maximum(np.bincount(one, minlength=count), 1)
         for _ in range(rounds):
-            place = np.where(fixed, own, np.bincount(one, place[other], count) / total)
+            place = np.where(fixed, earliest, np.bincount(one, place[other], count) / total)
         return np.lexsort((self.first, place))
 
     def _heaviest_kinds(self) -> np.ndarray:
@@ -139,7 +140,9 @@ class PlacementProblem(GraphProblem):
         self, graph: CostGraph, devices: int, device: Device, memory: float = 0.0, learned: bool = True
     ):
         super().__init__(graph, device, graph.groups, devices)
-        self.devices, self.memory, self.learned = devices, memory or device.memory, learned
+        self.devices = devices
+        self.memory = memory or device.memory
+        self.learned = learned
         self.scheduler = Scheduler(graph, devices, device)
         parameters = np.bincount(self.units, graph.parameter_bytes)
         if parameters.max() > self.memory or parameters.sum() > self.memory * devices:
@@ -182,7 +185,8 @@ class PlacementProblem(GraphProblem):
     @cached_property
     def positions(self) -> tuple[np.ndarray, np.ndarray]:
         """(U,) position of each unit, 0 to 1, in the order of layers and in one by spectral bisection."""
-        bisected, order = np.empty(len(self.work)), self._bisections[1]
+        bisected = np.empty(len(self.work))
+        order = self._bisections[1]
         bisected[order] = midpoints(self.work[order])
         return self.position, bisected
 
@@ -228,7 +232,8 @@ class SchedulingProblem(GraphProblem):
         self, graph: CostGraph, placement: np.ndarray, devices: int, device: Device, levels: int = LEVELS
     ):
         super().__init__(graph, device, np.arange(len(graph)), levels)
-        self.placement, self.scheduler = np.asarray(placement), Scheduler(graph, devices, device)
+        self.placement = np.asarray(placement)
+        self.scheduler = Scheduler(graph, devices, device)
         self.default = np.zeros(len(graph), np.int64)  # all alike: longest path first
         self._rank = graph.upward_rank / max(graph.critical_path, 1e-300)
 

@@ -36,7 +36,8 @@ def graph_of_arrays(
     Raises:
         DataError: As for :func:`graph_of_module`.
     """
-    features, opcodes = arrays["node_feat"], [opcode_name(int(code)) for code in arrays["node_opcode"]]
+    features = arrays["node_feat"]
+    opcodes = [opcode_name(int(code)) for code in arrays["node_opcode"]]
     rank = (features[:, node_columns.SHAPE] > 0).sum(1)
     shapes = [
         row[:r].astype(int).tolist() for row, r in zip(features[:, node_columns.SHAPE], rank, strict=True)
@@ -48,20 +49,23 @@ def graph_of_arrays(
     operands: list[list[int]] = [[] for _ in opcodes]
     for producer, consumer in edges.tolist():
         operands[consumer].append(producer)
-    recorder, values = Recorder(source, device), {}
+    recorder = Recorder(source, device)
+    values = {}
     for node in order.tolist():
-        own, opcode = [values[o] for o in operands[node]], opcodes[node]
+        producers = [values[o] for o in operands[node]]
+        opcode = opcodes[node]
         if opcode == "parameter" or opcode in LEAVES:
             values[node] = recorder.leaf(sizes[node] if opcode in ("parameter", "constant") else 0.0)
         elif opcode in ("tuple", "get-tuple-element") or opcode in PASS:
-            values[node] = own
-        elif opcode in OF_LEAVES and all(isinstance(v, frozenset) for v in own):
-            values[node] = frozenset().union(*own)
+            values[node] = producers
+        elif opcode in OF_LEAVES and all(isinstance(v, frozenset) for v in producers):
+            values[node] = frozenset().union(*producers)
         else:
             inputs = sorted((shapes[o] for o in operands[node]), key=lambda s: _is_kernel(features[node], s))
             flops = operator_flops(opcode, shapes[node], inputs)
-            size, label = float(sizes[node]), f"{opcode} {node}"
-            values[node] = recorder.add(opcode, label, shapes[node], size, own, flops)
+            size = float(sizes[node])
+            label = f"{opcode} {node}"
+            values[node] = recorder.add(opcode, label, shapes[node], size, producers, flops)
     return recorder.graph(name)
 
 

@@ -59,7 +59,9 @@ class Recorder:
             flops: Floating-point operations.
             seconds: Its time, if known; by default the roofline's.
         """
-        node, producers, leaves = len(self._nodes), set(), set()
+        node = len(self._nodes)
+        producers = set()
+        leaves = set()
         for value in values:
             _flatten(value, producers, leaves)
         self._edges.update((producer, node) for producer in producers)

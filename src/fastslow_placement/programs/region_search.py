@@ -32,7 +32,8 @@ def anneal_regions(
     """
     seen = 0
     if start is None:
-        seen, costs = len(problem.starts), problem.evaluate(problem.starts).order
+        seen = len(problem.starts)
+        costs = problem.evaluate(problem.starts).order
         start = problem.starts[costs.argmin()]
     count = max(evaluations - seen, 1) if problem.devices > 1 else 1
     begins, near, _ = problem.adjacency

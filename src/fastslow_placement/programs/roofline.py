@@ -91,7 +91,8 @@ def read_device(name: str) -> Device:
         raise SettingsError(
             "device", f"{name!r} is none of {', '.join(DEVICES)}, nor the name of a JSON file"
         )
-    fields, remedy = read_json(Path(name)), "Give name, flops_per_second, ...: help(Device) lists the fields"
+    fields = read_json(Path(name))
+    remedy = "Give name, flops_per_second, ...: help(Device) lists the fields"
     if not isinstance(fields, dict):
         raise DataError(name, "is no device: an object is wanted", remedy)
     try:

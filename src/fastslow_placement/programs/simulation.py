@@ -45,7 +45,8 @@ class Arrays(NamedTuple):
 def arrays_of(graph: CostGraph, send: np.ndarray, eager: bool) -> Arrays:
     """Return the arrays of a graph, whose edges are sorted by producer."""
     producer, consumer = graph.edges.astype(np.int64).reshape(-1, 2).T
-    sizes, count = np.bincount(producer, minlength=len(graph)), np.bincount(consumer, minlength=len(graph))
+    sizes = np.bincount(producer, minlength=len(graph))
+    count = np.bincount(consumer, minlength=len(graph))
     floats = (graph.seconds, send, graph.output_bytes, graph.parameter_bytes)
     seconds, send, output, parameters = (np.ascontiguousarray(column, np.float64) for column in floats)
     return Arrays(
@@ -76,23 +77,31 @@ def simulate(arrays, place, rank, devices):
         order in which they are queued: producer, source, target (T, 3), start and finish (T, 2).
     """
     count = len(place)
-    start, finish, begun = np.zeros(count), np.zeros(count), np.empty(count, np.int64)
+    start = np.zeros(count)
+    finish = np.zeros(count)
+    begun = np.empty(count, np.int64)
     order = np.empty(count, np.int64)
     for node in range(count):
         order[rank[node]] = node
-    waiting, number, sent = arrays.inputs.copy(), 0, 0
+    waiting = arrays.inputs.copy()
+    number = 0
+    sent = 0
     most = min(len(arrays.consumers), count * (devices - 1))
-    routes, times = np.empty((most, 3), np.int64), np.empty((most, 2))
+    routes = np.empty((most, 3), np.int64)
+    times = np.empty((most, 2))
     ready = [[np.int64(0) for _ in range(0)] for _ in range(devices)]
     for node in range(count):
         if waiting[node] == 0:
             heappush(ready[place[node]], rank[node])
-    idle, links = np.ones(devices, np.bool_), np.zeros((devices, devices))
+    idle = np.ones(devices, np.bool_)
+    links = np.zeros((devices, devices))
     targets = np.zeros(devices, np.bool_)
     events = [
         (0.0, np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)
     ]  # time, done or arrived, node, device
-    touched, now, turn = np.ones(devices, np.bool_), 0.0, np.int64(0)
+    touched = np.ones(devices, np.bool_)
+    now = 0.0
+    turn = np.int64(0)
     while True:
         for device in range(devices):
             if touched[device] and idle[device] and len(ready[device]):
@@ -100,7 +109,8 @@ def simulate(arrays, place, rank, devices):
                 idle[device] = False
                 begun[number] = node
                 number += 1
-                start[node], finish[node] = now, now + arrays.seconds[node]
+                start[node] = now
+                finish[node] = now + arrays.seconds[node]
                 heappush(events, (finish[node], np.int64(0), node, np.int64(device)))
         if len(events) == 0:
             break
@@ -153,11 +163,15 @@ def occupancy(arrays, place, start, finish, routes, times, devices):
     consumer and last transfer. Where it is sent, it is held from the start of the transfer to the end of the
     last consumer there. An output without consumers stays to the end.
     """
-    count, end = len(place), finish.max()
-    first, last = np.full((count, devices), np.inf), np.full((count, devices), -np.inf)
+    count = len(place)
+    end = finish.max()
+    first = np.full((count, devices), np.inf)
+    last = np.full((count, devices), -np.inf)
     for node in range(count):
-        own, lonely = place[node], arrays.begins[node] == arrays.begins[node + 1]
-        first[node, own], last[node, own] = start[node], end if lonely else finish[node]
+        device = place[node]
+        lonely = arrays.begins[node] == arrays.begins[node + 1]
+        first[node, device] = start[node]
+        last[node, device] = end if lonely else finish[node]
         for consumer in arrays.consumers[arrays.begins[node] : arrays.begins[node + 1]]:
             there = place[consumer]
             last[node, there] = max(last[node, there], finish[consumer])
@@ -171,7 +185,8 @@ def occupancy(arrays, place, start, finish, routes, times, devices):
 @njit(cache=True)
 def evaluate(arrays, places, rank, devices, limit):
     """Return runtimes (B,) and bytes over the limit, summed over devices (B,), of placements (B, N)."""
-    seconds, excess = np.empty(len(places)), np.zeros(len(places))
+    seconds = np.empty(len(places))
+    excess = np.zeros(len(places))
     for row in range(len(places)):
         start, finish, _, routes, times = simulate(arrays, places[row], rank, devices)
         seconds[row] = finish.max()
@@ -204,9 +219,12 @@ def _peak(arrays, first, last):
 @njit(cache=True)
 def latest(arrays, place, finish, begun, routes, times, devices):
     """Return when operators (N,) and transfers (T,) must start at the latest, so that the end stays."""
-    count, end = len(place), finish.max()
-    operators, transfers = np.zeros(count), np.zeros(len(routes))
-    device_due, link_due = np.full(devices, end), np.full((devices, devices), end)
+    count = len(place)
+    end = finish.max()
+    operators = np.zeros(count)
+    transfers = np.zeros(len(routes))
+    device_due = np.full(devices, end)
+    link_due = np.full((devices, devices), end)
     by_producer = np.argsort(routes[:, 0], kind="mergesort")
     sent = np.searchsorted(routes[:, 0][by_producer], np.arange(count + 1))
     arrivals = np.empty(devices)
@@ -233,7 +251,7 @@ def latest(arrays, place, finish, begun, routes, times, devices):
 @njit(cache=True)
 def _grow(decision, begins, near, unit, target, size, region, inside, rng):
     """Give a connected region around a unit another device, in place."""
-    own, count = decision[unit], 1
+    device, count = decision[unit], 1
     region[0] = unit
     inside[:] = False
     inside[unit] = True
@@ -241,7 +259,7 @@ def _grow(decision, begins, near, unit, target, size, region, inside, rng):
     newest = unit
     while count < size:
         for other in near[begins[newest] : begins[newest + 1]]:
-            if not inside[other] and decision[other] == own:
+            if not inside[other] and decision[other] == device:
                 inside[other] = True
                 rim.append(other)
         if len(rim) == 0:
@@ -259,13 +277,13 @@ def _grow(decision, begins, near, unit, target, size, region, inside, rng):
 @njit(cache=True)
 def _target(decision, begins, near, unit, devices, rng):
     """Return another device for a unit: a neighbour's half the time, if one has another, else any."""
-    own = decision[unit]
+    device = decision[unit]
     if rng.random() < _FOLLOW:
         around = near[begins[unit] : begins[unit + 1]]
-        others = around[decision[around] != own]
+        others = around[decision[around] != device]
         if len(others):
             return decision[others[rng.integers(0, len(others))]]
-    return (own + 1 + rng.integers(0, devices - 1)) % devices
+    return (device + 1 + rng.integers(0, devices - 1)) % devices
 
 
 @njit(cache=True)
@@ -285,13 +303,17 @@ def walk_regions(arrays, rank, members, devices, limit, begins, near, start, eva
         heat: First temperature over the cost of the first decision.
         rng: Generator.
     """
-    current, candidate = start.copy(), start.copy()
-    region, inside = np.empty(_LARGEST, np.int64), np.zeros(len(start), np.bool_)
+    current = start.copy()
+    candidate = start.copy()
+    region = np.empty(_LARGEST, np.int64)
+    inside = np.zeros(len(start), np.bool_)
     places = np.empty((1, len(members)), np.int64)
     places[0] = current[members]
     seconds, excess = evaluate(arrays, places, rank, devices, limit)
     cost = seconds[0] if excess[0] <= 0 else np.inf
-    best, lowest, hot = current.copy(), cost, heat * cost
+    best = current.copy()
+    lowest = cost
+    hot = heat * cost
     history = [(1, cost)]
     for number in range(1, evaluations):
         candidate[:] = current
@@ -305,6 +327,7 @@ def walk_regions(arrays, rank, members, devices, limit, begins, near, start, eva
         if new <= cost or rng.random() < np.exp((cost - new) / temperature):
             current[:], cost = candidate, new
             if cost < lowest:
-                best, lowest = current.copy(), cost
+                best = current.copy()
+                lowest = cost
                 history.append((number + 1, cost))
     return best, lowest, history

@@ -13,7 +13,9 @@ from scipy.linalg import eigh
 from scipy.sparse import coo_array, diags_array
 from scipy.sparse.linalg import eigsh
 
-_EXPONENTS, _FLOORS, _HALVINGS = (1.0, 0.5), (0.01, 1.0), (0, 2, 3)
+_EXPONENTS = (1.0, 0.5)
+_FLOORS = (0.01, 1.0)
+_HALVINGS = (0, 2, 3)
 _DENSE = 300  # units up to which the dense solver is faster
 _WEAK = 1e-6  # weight between neighbours of the given order, of the mean, so that the graph is connected
 
@@ -41,22 +43,22 @@ def spectral_order(
     """
     mass = work + floor * max(float(work.mean()), 1e-300)
     mean = float(weight.mean()) if len(weight) else 1.0
-    found: list[np.ndarray] = []
+    parts_in_order: list[np.ndarray] = []
     parts = [(np.arange(len(work)), halvings)]
     while parts:
         units, left = parts.pop()
         inside = np.full(len(work), -1)
         inside[units] = np.arange(len(units))
-        own = inside[edges]
-        held = (own >= 0).all(1)
-        order = units[_fiedler_order(mass[units], own[held], weight[held], mean * _WEAK)]
+        ends = inside[edges]
+        held = (ends >= 0).all(1)
+        order = units[_fiedler_order(mass[units], ends[held], weight[held], mean * _WEAK)]
         done = np.cumsum(work[order])
         half = int(np.clip(np.searchsorted(done, done[-1] / 2), 1, len(order) - 1)) if len(order) > 1 else 0
         if left and half:
             parts += [(order[half:], left - 1), (order[:half], left - 1)]
         else:
-            found.append(order)
-    return np.concatenate(found)
+            parts_in_order.append(order)
+    return np.concatenate(parts_in_order)
 
 
 def _fiedler_order(mass: np.ndarray, edges: np.ndarray, weight: np.ndarray, weak: float) -> np.ndarray:

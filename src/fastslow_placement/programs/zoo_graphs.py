@@ -70,5 +70,6 @@ def zoo_placement(name: str, device: Device, devices: int = 0, memory: float = 0
         devices: Largest number of devices; by default and at most the program's own.
         memory: Limit of a device in bytes; by default the device's memory.
     """
-    graph, own = contract(read_zoo_graph(name, device), device), PROGRAMS[name].devices
-    return PlacementProblem(graph, min(own, devices or own), device, memory)
+    graph = contract(read_zoo_graph(name, device), device)
+    most = PROGRAMS[name].devices
+    return PlacementProblem(graph, min(most, devices or most), device, memory)

@@ -20,7 +20,8 @@ def convert_program(settings: ConvertSettings) -> dict[str, Any]:
         DataError: The source does not exist or cannot be converted.
     """
     settings = settings.from_working_folder("source", "data_root")
-    facts, folder = summarise(write_conversion(settings)).to_dict(), resolve(settings.folder)
+    facts = summarise(write_conversion(settings)).to_dict()
+    folder = resolve(settings.folder)
     facts |= {"npz": settings.npz, "picture": folder / PICTURE, "table": folder / TABLE}
     print_facts(facts)
     return facts

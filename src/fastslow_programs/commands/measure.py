@@ -43,31 +43,32 @@ def measure_program(settings: ConvertSettings) -> dict[str, Any]:
     if source.function:
         remedy = "write jax.jit(function).lower(...).compiler_ir('hlo').as_hlo_text() into one"
         raise SettingsError("source", f"{settings.source!r} is no HLO file; {remedy}")
-    program, local = make_program(settings), read_local(source, settings.seed)
+    program = make_program(settings)
+    local = read_local(source, settings.seed)
     drawn = [decode(row, program.nodes) for row in program.arrays["node_config_feat"]]
     modules = [bind_differences(local.module, layouts, program.nodes) for layouts in drawn]
     with Bench(local, ROUNDS, settings.seconds).running() as times:
         starts = progress(range(0, len(modules), _BATCH), desc="measure", unit="batch")
-        found = [times(modules[start : start + _BATCH]) for start in starts]
-    failures = [failure for batch in found for failure in batch.failures]
+        batches = [times(modules[start : start + _BATCH]) for start in starts]
+    failures = [failure for batch in batches for failure in batch.failures]
     if all(failures):
         raise DataError(source.path, count_failures(failures, len(failures)), "Measure another program")
-    own = float(np.nanmedian(np.concatenate([batch.seconds[:, :2] for batch in found]))) * 1e9
-    ratios = np.concatenate([batch.ratios for batch in found], 1)
+    unconstrained_ns = float(np.nanmedian(np.concatenate([batch.seconds[:, :2] for batch in batches]))) * 1e9
+    ratios = np.concatenate([batch.ratios for batch in batches], 1)
     kept = Measured(resolve(settings.data_root), local.module, program.nodes, device_identity())
     sound = [number for number, failure in enumerate(failures) if not failure]
     kept.add(zip([drawn[number] for number in sound], np.median(ratios[:, sound], 0).tolist(), strict=True))
-    runtime = ratios * own
+    runtime = ratios * unconstrained_ns
     config, number = np.nonzero(~np.isnan(runtime.T))
     columns = {"id": identify(program)[config], "round": number}
     path = kept.path.with_name(f"{settings.program}.csv")
     with atomic_path(path) as temporary:
         pd.DataFrame(columns | {"runtime": runtime.T[config, number]}).to_csv(temporary, index=False)
-    noise = float(np.nanmedian(np.concatenate([batch.noise for batch in found])))
+    noise = float(np.nanmedian(np.concatenate([batch.noise for batch in batches])))
     facts = {
         "device": device_name(),
         "configurations": len(np.unique(config)),
-        "unconstrained program, ns": round(own),
+        "unconstrained program, ns": round(unconstrained_ns),
         "two runs of it differ by": f"{noise:.1%}",
         "table": path,
         "kept for rank and tune": kept.path,

@@ -15,6 +15,7 @@ from fastslow_programs.compiler.libtpu import CompilerError
 TILE = (128, 8)  # the minor-most and the second-minor dimension are padded to multiples of these
 BYTES_PER_CYCLE = 350  # of copies between row-major layouts, v3: 310 to 370
 CYCLES_PER_INSTRUCTION = 260  # of the smallest estimates
+_DIGITS = 15  # of an estimate: 10^15 cycles are days
 
 _BYTES_OF = {number: ELEMENT_BYTES[name] for name, number in PRIMITIVE_TYPES.items()}
 
@@ -55,11 +56,17 @@ class Estimate:
 
 
 def own_cycles(instruction) -> int | None:
-    """Return the compiler's estimate for one instruction, None where it gives none."""
-    if not instruction.backend_config.startswith(b"{"):
+    """Return the TPU compiler's estimate for one instruction, None where it gives none.
+
+    Other compilers write other things into ``backend_config``: MLIR attributes, bytes, null.
+    """
+    try:
+        config = json.loads(instruction.backend_config)
+    except (ValueError, RecursionError):
         return None
-    cycles = json.loads(instruction.backend_config).get("window_config", {}).get("estimated_cycles")
-    return None if cycles is None else int(cycles)
+    window = config.get("window_config") if isinstance(config, dict) else None
+    cycles = str(window.get("estimated_cycles")) if isinstance(window, dict) else ""
+    return int(cycles) if cycles.isdecimal() and len(cycles) <= _DIGITS else None
 
 
 def trip_count(instruction, computations: dict) -> int:
@@ -75,7 +82,7 @@ def trip_count(instruction, computations: dict) -> int:
         bound = by_id[root.operand_ids[1]]
         literal = [*bound.literal.s32s, *bound.literal.s64s]
         if bound.opcode == "constant" and len(literal) == 1:
-            return literal[0]
+            return max(0, literal[0])
     raise CompilerError(
         f"{instruction.name}: its condition is not i < constant, so its trip count is unknown"
     )
@@ -106,7 +113,7 @@ def _total(computation, computations: dict, total) -> Estimate:
     shape_of = {instruction.id: instruction.shape for instruction in computation.instructions}
     for instruction in computation.instructions:
         called = list(instruction.called_computation_ids)
-        own = own_cycles(instruction)
+        estimated_cycles = own_cycles(instruction)
         inner = []
         if instruction.opcode == "while":
             body = total(called[0])
@@ -115,8 +122,8 @@ def _total(computation, computations: dict, total) -> Estimate:
         elif instruction.opcode in ("call", "conditional"):
             inner = [total(branch) for branch in called]
             cycles += max(branch.cycles for branch in inner)
-        elif own is not None:
-            cycles += own
+        elif estimated_cycles is not None:
+            cycles += estimated_cycles
             estimated += 1
         elif instruction.opcode not in FREE:
             without += 1

@@ -17,19 +17,25 @@ ADVISED = 8
 """Number of measurements that are advised."""
 
 
-def advise(to_measure: str) -> list[str]:
+def advise(to_measure: str, configurations: int | None = None) -> list[str]:
     """Return as sentences that the default is the choice to keep, and what measurements bring.
 
     Args:
         to_measure: How to measure configurations of the program, in words.
+        configurations: Number of configurations that the program has; None for more than are advised.
     """
     figures = read_json(FIGURES)
+    if configurations is not None:
+        gain = f"to gain: measure all {configurations} configurations, and take the fastest. "
+    else:
+        gain = (
+            "to gain: measure {measured} configurations. The fastest of {measured} and of the first that is "
+            "ranked then is {first_learnt:.1%} slower than the best, of {measured} and one more at random "
+            "{first_at_random:.1%}. ".format(**figures)
+        )
     return [
         "to keep: the compiler's default, while no runtime is known. On {programs} programs measured on a "
         "device ({device}) it is {default:.1%} slower than the best configuration, the first of the ranking "
         "{first:.1%}, the first of the trivial rule {rule:.1%}".format(**figures),
-        "to gain: measure {measured} configurations. The fastest of {measured} and of the first that is "
-        "ranked then is {first_learnt:.1%} slower than the best, of {measured} and one more at random "
-        "{first_at_random:.1%}. ".format(**figures)
-        + to_measure,
+        gain + to_measure,
     ]

@@ -46,7 +46,8 @@ def effects(choices: Sequence[NamedChoice], prediction: np.ndarray) -> pd.DataFr
     rows = []
     for number, choice in enumerate(choices):
         groups = [place[choice.values == option] for option in range(len(choice.options))]
-        explained, default = _explained(groups, place), groups[choice.default]
+        explained = _explained(groups, place)
+        default = groups[choice.default]
         for option, group in enumerate(groups):
             if option != choice.default and len(group):
                 words = choice.options[option], choice.options[choice.default]
@@ -68,7 +69,8 @@ def _standard_error(one: np.ndarray, other: np.ndarray) -> float:
 
 def _explained(groups: Sequence[np.ndarray], place: np.ndarray) -> float:
     present = [group for group in groups if len(group)]
-    total, free = place.var() * len(place), len(place) - len(present)
+    total = place.var() * len(place)
+    free = len(place) - len(present)
     if total == 0 or free <= 0:
         return 0.0
     within = sum(group.var() * len(group) for group in present)

@@ -24,7 +24,7 @@ from fastslow.core.artifacts import finished_file
 from fastslow.core.errors import DataError
 from fastslow.ensemble.weights import combine, equal_weights
 from fastslow.features.graph import Graph
-from fastslow.features.scaling import Scaler, expand_node_features, read_scaler
+from fastslow.features.scaling import Scaler, read_scaler, signed_log1p
 from fastslow.runs.features_folder import SCALERS, Features
 from fastslow.runs.predictions import Predictor, read_run_manifest
 from fastslow.steps.ranker import read_ranker
@@ -112,8 +112,10 @@ class FinishedRun:
         predictions = {name: run.predict(features, split) for name, run in self.members.items()}
         combined = {}
         for name in features.names(split):
-            weights = self.weights(features.graph(split, name))
-            members = {member: {split: {name: own[name]}} for member, own in predictions.items()}
+            weights = self._searched
+            if self._networks:  # whose weight depends on the graph
+                weights = self.weights(features.graph(split, name))
+            members = {member: {split: {name: values[name]}} for member, values in predictions.items()}
             combined |= combine(members, split, self.manifest.get("normalisation", "raw"), weights)
         return {**predictions, self.name: combined}
 
@@ -124,12 +126,14 @@ class FinishedRun:
             ``(C_file,)`` of each member, or of the run itself where it is a single model, and of the run.
             Networks are left out where they have no weight because the program is far.
         """
-        predictions = {member: own[name] for member, own in self.predict_members(features).items()}
+        predictions = {member: by_split[name] for member, by_split in self.predict_members(features).items()}
         if not self.members:
             return predictions, predictions[self.name]
         joined = predictions.pop(self.name)
         if self.is_far(features.graph(TEST, name)):
-            predictions = {member: own for member, own in predictions.items() if member not in self._networks}
+            predictions = {
+                member: values for member, values in predictions.items() if member not in self._networks
+            }
         return predictions, joined
 
     def weights(self, graph: Graph) -> dict[str, float]:
@@ -143,6 +147,11 @@ class FinishedRun:
         rankers = [name for name, member in self.members.items() if member.model == "ranker"]
         if rankers and self.is_far(graph):
             return dict.fromkeys(self.members, 0.0) | equal_weights([rankers])
+        return self._searched
+
+    @property
+    def _searched(self) -> dict[str, float]:
+        """Weight by member as the ensemble's search found it."""
         return {name: member["weight"] for name, member in self.manifest["members"].items()}
 
     def is_far(self, graph: Graph) -> bool:
@@ -159,7 +168,7 @@ class FinishedRun:
         """
         if not self._networks:
             return None
-        sizes = expand_node_features(graph.node_feat, graph.node_extra)[:, SHAPE_PRODUCT]
+        sizes = signed_log1p(graph.node_feat[:, SHAPE_PRODUCT])
         scaler = self._size_scaler
         return float((sizes.mean() - scaler.mean[SHAPE_PRODUCT]) / scaler.std[SHAPE_PRODUCT])
 

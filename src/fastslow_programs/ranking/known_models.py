@@ -78,8 +78,9 @@ class Encoder:
 
     def __init__(self, reference: Configurations):
         self._options = [np.unique(column) for column in reference.choices.T]
-        own = reference.predictions
-        self._low, self._reach = own.min(0), np.ptp(own, 0)
+        predictions = reference.predictions
+        self._low = predictions.min(0)
+        self._reach = np.ptp(predictions, 0)
         blocks = self._blocks(reference)
         self._means = [block.mean(0) for block in blocks]
         units = [block.std(0) for block in blocks]
@@ -127,8 +128,8 @@ class Known:
     def __init__(self, config: np.ndarray, runtime: np.ndarray):
         order = np.lexsort((runtime, config))
         logs = np.log(runtime[order])
-        distinct, own, count = np.unique(config[order], return_inverse=True, return_counts=True)
-        means = np.bincount(own, logs) / count
+        distinct, position, count = np.unique(config[order], return_inverse=True, return_counts=True)
+        means = np.bincount(position, logs) / count
         fastest = np.argsort(means, kind="stable")
         low, middle, high = np.quantile(means, [0.25, 0.5, 0.75])
         reach = 3 * (high - low) or np.inf
@@ -138,7 +139,7 @@ class Known:
         score = (ndtri((rankdata(means) - 0.5) / len(means)) + away / np.sqrt(1 + (away / 3) ** 2)) / 2
         score = score.round(9)  # so that the unit does not decide between equal splits of trees
         self.config, self.score, self.count = distinct[fastest], score[fastest], count[fastest]
-        apart = np.interp(logs, means[fastest], self.score) - score[own]
+        apart = np.interp(logs, means[fastest], self.score) - score[position]
         self.noise = float((apart @ apart + _DEGREES * _NOISE) / (len(logs) - len(distinct) + _DEGREES))
 
     def __len__(self) -> int:
@@ -180,7 +181,7 @@ class Stack:
             left_out["trees"] = self._trees.oob_prediction_
         self._weights = _stack(known.score, left_out)
         self._known = known
-        self.left_out = sum(self._weights[name] * own for name, own in left_out.items())
+        self.left_out = sum(self._weights[name] * values for name, values in left_out.items())
         self.degrees = len(known) + _CALIBRATION
         squares = ((known.score - self.left_out) ** 2 / variance).sum()
         self.inflation = float((squares + _CALIBRATION) / self.degrees)
@@ -196,10 +197,10 @@ class Stack:
 
     def _average(self, inputs: Inputs, away: np.ndarray) -> np.ndarray:
         """Return the average of the models, given the process's difference ``(C,)`` from the prior."""
-        found = {"prediction": inputs.prior, "process": inputs.prior + away}
+        predictions = {"prediction": inputs.prior, "process": inputs.prior + away}
         if self._trees:
-            found["trees"] = self._trees.predict(inputs.features.astype(np.float32))
-        return sum(self._weights[name] * own for name, own in found.items())
+            predictions["trees"] = self._trees.predict(inputs.features.astype(np.float32))
+        return sum(self._weights[name] * values for name, values in predictions.items())
 
     def covariance(self, inputs: Inputs) -> np.ndarray:
         """Return the covariance ``(C, C)`` of the errors of :meth:`mean`, without a measurement's noise."""
@@ -215,7 +216,8 @@ def _stack(target: np.ndarray, left_out: dict[str, np.ndarray]) -> dict[str, flo
     """Return weights of at least 0 and of sum 1 of the least squared error, pulled to ``_SHARES``."""
     shares = np.array([_SHARES[name] for name in left_out])
     shares /= shares.sum()
-    strength, one = np.sqrt(_STRENGTH), 1e3
+    strength = np.sqrt(_STRENGTH)
+    one = 1e3
     columns = np.stack([*left_out.values()], 1)
     rows = np.concatenate([columns, strength * np.eye(len(shares)), np.full((1, len(shares)), one)])
     weights, _ = nnls(rows, np.concatenate([target, strength * shares, [one]]))

@@ -78,9 +78,7 @@ def check_known(
         problem = f"has the unknown column {', '.join(unknown[:_NAMED])}{more}"
         raise DataError(source, problem, _FORM)
     if not of_file and not by_id:
-        problem = (
-            "names configurations by config without id: another draw has other positions"
-        )
+        problem = "names configurations by config without id: another draw has other positions"
         raise DataError(source, problem, "Give the column id, as in ranking.csv and in what `measure` writes")
     if by_id:
         positions = _positions(known["id"], ids, source)
@@ -91,13 +89,13 @@ def check_known(
         raise DataError(source, "holds no measurement", _FORM)
     config, runtime = (_numbers(known[name]) for name in KNOWN_COLUMNS)
     within = (config >= 0) & (config < num_configs) & (config == np.floor(config))
-    for name, right, wanted in (
+    for name, right, rule in (
         ("config", within, f"a whole number from 0 to {num_configs - 1}"),
         ("runtime", (runtime > 0) & (runtime < np.inf), "a finite number above 0"),
     ):
         if not right.all():
             row = int(right.argmin())
-            problem = f"row {row + 1} has {name} {str(known[name].iloc[row]) or 'nothing'}, not {wanted}"
+            problem = f"row {row + 1} has {name} {str(known[name].iloc[row]) or 'nothing'}, not {rule}"
             raise DataError(source, problem, _FORM)
     return pd.DataFrame({"config": config.astype(np.int64), "runtime": runtime})
 
@@ -122,14 +120,14 @@ def _refuse_contradiction(known: pd.DataFrame, ids: np.ndarray, source: object) 
             )
 
 
-def _positions(own: pd.Series, ids: np.ndarray, source: object) -> list[int]:
+def _positions(given: pd.Series, ids: np.ndarray, source: object) -> list[int]:
     """Return the first position of each identity."""
     places = {identity: place for place, identity in reversed(list(enumerate(ids.tolist())))}
-    for row, identity in enumerate(own, 1):
+    for row, identity in enumerate(given, 1):
         if identity not in places:
             problem = f"row {row} has id {identity!s}, which is no configuration that is ranked here"
             raise DataError(source, problem, "Rank the same program with the same seed and configs")
-    return [places[identity] for identity in own]
+    return [places[identity] for identity in given]
 
 
 @dataclass(frozen=True)
@@ -210,5 +208,5 @@ def configurations_of(
     first = graph.config_ids
     table, _ = tabulate(graph, kind, config_columns)
     codes = np.array([choice.values[first] for choice in choices], np.int64).reshape(-1, len(first)).T
-    members = np.array([own[first] for own in predictions.values()]).reshape(-1, len(first)).T
+    members = np.array([values[first] for values in predictions.values()]).reshape(-1, len(first)).T
     return Configurations(codes, table, members)

@@ -53,7 +53,7 @@ class Models(Shown):
         for folder in self._folders():
             manifest = read_run_manifest(folder)
             collection = manifest["settings"]["collection"]
-            rules = {name: own["valid"] for name, own in manifest.get("baselines", {}).items()}
+            rules = {name: scores["valid"] for name, scores in manifest.get("baselines", {}).items()}
             rows += [(collection, name, score) for name, score in rules.items()]
             rows.append((collection, folder.name.split("-")[0], manifest["valid"]["mean"]))
         return pd.DataFrame(rows, columns=["collection", "model", "valid"])

@@ -64,21 +64,23 @@ def name_choices(program: Program, default: Default, names: Sequence[str] | None
         names: Name of each node of the graph; by default its opcode and number.
     """
     if program.choices is None:
-        named, own = list(_tile_choices(program)), None
+        named = list(_tile_choices(program))
+        options = None
     else:
-        named, own = list(_layout_choices(program, names)), default.options
-        own = own if own is None else own[program.choices.varying]
-    if own is None and default.config is not None:
-        own = [choice.values[default.config] for choice in named]
-    if own is None:
-        own = np.full(len(named), -1)
+        named = list(_layout_choices(program, names))
+        options = default.options
+        options = options if options is None else options[program.choices.varying]
+    if options is None and default.config is not None:
+        options = [choice.values[default.config] for choice in named]
+    if options is None:
+        options = np.full(len(named), -1)
     return [
         replace(
             choice,
             default=int(option if option >= 0 else np.bincount(choice.values).argmax()),
             known=bool(default.known and option >= 0),
         )
-        for choice, option in zip(named, own, strict=True)
+        for choice, option in zip(named, options, strict=True)
     ]
 
 

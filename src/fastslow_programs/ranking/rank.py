@@ -5,8 +5,9 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from fastslow.core.artifacts import commit
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow.features.configs.default_layouts import knows_default_layouts
+from fastslow.features.graph import Graph
 from fastslow.features.nodes.protobuf import find_protobuf
 from fastslow.steps.unseen import UnseenGraphs, build_unseen, read_recipe
 from fastslow_programs.compiler.layout_constraints import constrain
@@ -27,7 +29,6 @@ from fastslow_programs.program.convert import ConvertedProgram, estimate_cycles,
 from fastslow_programs.program.default import Default, find_default
 from fastslow_programs.program.identity import identify
 from fastslow_programs.ranking.advice import ADVISED, advise
-from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.known_runtimes import Learnt, check_known, configurations_of, learn, read_known
 from fastslow_programs.ranking.models import Models, read_models
@@ -36,6 +37,7 @@ from fastslow_programs.ranking.result import Ranking, make_table
 from fastslow_programs.ranking.rules import best_rule
 from fastslow_programs.ranking.runs import describe_run
 from fastslow_programs.ranking.settings import RankSettings
+from fastslow_programs.ranking.trust import Trust
 
 _DESCRIBED = 10  # configurations of either end of the ranking
 _FROM_COMPILER = "with SET=estimate=10 the compiler names them"
@@ -43,6 +45,61 @@ _FROM_FILE = "they are read from default/SPLIT/NAME.npz beside a random/SPLIT/NA
 
 TABLE, EFFECTS, ENDS = "ranking.csv", "effects.csv", "ends.csv"
 PAGE, FACTS = "ranking.html", "ranking.json"
+
+
+class _Estimates(NamedTuple):
+    """The compiler's cycles of some configurations and of its default, and why it gave none for others."""
+
+    cycles: dict[int, int | None]
+    default: int | None
+    failures: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program that is ranked.
+
+    Args:
+        program: The program as a competition file holds it.
+        default: What others are compared with.
+        ids: ``(C,)`` identity of each configuration.
+        known: Measured runtimes, ``config`` and ``runtime``; None without any.
+        known_from: Where these were kept, empty where the user gave them.
+    """
+
+    program: Program
+    default: Default
+    ids: np.ndarray
+    known: pd.DataFrame | None
+    known_from: str
+
+    @property
+    def converted(self) -> ConvertedProgram | None:
+        """The program with its HLO, where it is no npz."""
+        return self.program if isinstance(self.program, ConvertedProgram) else None
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What models predict of a program.
+
+    Args:
+        graphs: Its graph, built as those that the models learned from.
+        members: ``(C,)`` of each model.
+        prediction: ``(C,)`` of the run.
+        choices: What the configurations choose.
+    """
+
+    graphs: UnseenGraphs
+    members: dict[str, np.ndarray]
+    prediction: np.ndarray
+    choices: list[NamedChoice]
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+        (name,) = self.graphs.names(TEST)
+        return self.graphs.graph(TEST, name)
 
 
 def rank_source(
@@ -64,8 +121,34 @@ def rank_source(
     if settings.estimate:
         require_compiler()
     models = models or read_models(settings.run)
-    collection = settings.find_collection()
-    run = models.of(collection)  # before a conversion, which may take minutes
+    run = models.of(settings.find_collection())  # before a conversion, which may take minutes
+    subject = read(settings, known)
+    predicted = predict(run, subject, settings.hlo_folder)
+    learnt = learn_known(run, subject, predicted)
+    prediction = learnt.mean if learnt else predicted.prediction
+    estimates = _estimate(settings, subject, prediction)
+    kind = run.collection.kind
+    return Ranking(
+        program=settings.program,
+        run=f"{run.folder.parent.name}/{run.name}",
+        models=describe_run(run.folder),
+        rows=_rows(subject, predicted, prediction, estimates),
+        weights=run.weights(predicted.graph),
+        choices=predicted.choices,
+        compared_with=subject.default,
+        default_cycles=estimates.default,
+        failures=estimates.failures,
+        defaults_remedy=_defaults_remedy(run, subject.program),
+        advice=_advice(settings, subject),
+        learnt=learnt,
+        known_from=subject.known_from,
+        find_rule=lambda: best_rule(run, predicted.graphs, subject.program.name),
+        judge=lambda: None if learnt else _judge(models, kind, predicted.graph),
+    )
+
+
+def read(settings: RankSettings, known: pd.DataFrame | None = None) -> Subject:
+    """Read a program, or convert it, and its known runtimes; arguments as for :func:`rank_source`."""
     program = read_program(settings.conversion(), settings.estimate > 0)
     if settings.hlo_folder:
         protobuf = find_protobuf(resolve(settings.hlo_folder), program.file)
@@ -75,47 +158,53 @@ def rank_source(
         write_npz(converted)  # it says which configuration each row of the ranking is
     default = _default(settings, program)
     ids = identify(program)
-    given = known is not None or settings.known
-    known = _known(settings, known, converted, ids)
-    graphs = build_unseen(run.folder, [program], settings.hlo_folder)
-    name = program.name
-    members, prediction = run.predict_program(graphs, name)
-    parts = converted.module.computations if converted else []
+    from_user = known is not None or settings.known
+    known_from = converted.known_from if converted and not from_user else ""
+    return Subject(program, default, ids, _known(settings, known, converted, ids), known_from)
+
+
+def predict(run: FinishedRun, subject: Subject, hlo_folder: str = "") -> Predicted:
+    """Predict the configurations of a program.
+
+    Args:
+        run: The models.
+        subject: The program.
+        hlo_folder: As the setting.
+    """
+    graphs = build_unseen(run.folder, [subject.program], hlo_folder)
+    members, prediction = run.predict_program(graphs, subject.program.name)
+    parts = subject.converted.module.computations if subject.converted else []
     names = [instruction.name for part in parts for instruction in part.instructions] or None
-    choices = name_choices(program, default, names)
-    learnt = None if known is None else _learn(run, graphs, choices, members, known)
-    prediction = learnt.mean if learnt else prediction
-    cycles, default_cycles, failures = {}, None, []
-    if settings.estimate:
-        fastest = fastest_first(prediction, "layout")[: settings.estimate].tolist()
-        (default_cycles, *best), failures = _estimate(settings, converted, default.config, fastest)
-        cycles = dict(zip(fastest, best, strict=True))
-    seen = models.seen(run.collection.kind) if known is None else None
-    table = make_table(prediction, members, program.runtime, cycles, program.normalizers)
-    table["id"] = ids[table["config"]]
-    if known is not None:
-        table["known"] = table["config"].map(known.groupby("config")["runtime"].mean())
-    ranking = Ranking(
-        program=settings.program,
-        run=f"{run.folder.parent.name}/{run.name}",
-        models=describe_run(run.folder),
-        table=table,
-        weights=run.weights(graphs.graph(TEST, name)),
-        choices=choices,
-        effects=effects(choices, prediction),
-        compared_with=default,
-        default_cycles=default_cycles,
-        failures=failures,
-        defaults_remedy=_defaults_remedy(run, program),
-        advice=_advice(settings, program) if known is None else (),
-        learnt=learnt,
-        known_from=converted.known_from if converted and not given else "",
-        rule=best_rule(run, graphs, name),
-        trust=seen and seen.judge(run.collection.kind, graphs.graph(TEST, name)),
+    return Predicted(graphs, members, prediction, name_choices(subject.program, subject.default, names))
+
+
+def learn_known(run: FinishedRun, subject: Subject, predicted: Predicted) -> Learnt | None:
+    """Join predictions with the measured runtimes; equal configurations of a file share them."""
+    if subject.known is None:
+        return None
+    graph = predicted.graph
+    row = graph.config_row
+    inputs = configurations_of(
+        graph, run.collection.kind, predicted.graphs.config_columns, predicted.choices, predicted.members
     )
-    if default.config is not None and (faster := ranking.faster(default.config)) is not None:
-        table["faster"] = faster[table["config"]]
-    return ranking
+    learnt = learn(inputs, subject.known.assign(config=row[subject.known["config"]]))
+    return replace(learnt, mean=graph.expand(learnt.mean), inputs=learnt.inputs.take(row))
+
+
+def _rows(
+    subject: Subject, predicted: Predicted, prediction: np.ndarray, estimates: _Estimates
+) -> pd.DataFrame:
+    program = subject.program
+    rows = make_table(prediction, predicted.members, program.runtime, estimates.cycles, program.normalizers)
+    rows["id"] = subject.ids[rows["config"]]
+    if subject.known is not None:
+        rows["known"] = rows["config"].map(subject.known.groupby("config")["runtime"].mean())
+    return rows
+
+
+def _judge(models: Models, kind: str, graph: Graph) -> Trust | None:
+    seen = models.seen(kind)
+    return None if seen is None else seen.judge(kind, graph)
 
 
 def _known(
@@ -131,43 +220,32 @@ def _known(
     return pd.DataFrame(rows, columns=["config", "runtime"]) if rows else None
 
 
-def _learn(
-    run: FinishedRun,
-    graphs: UnseenGraphs,
-    choices: Sequence[NamedChoice],
-    members: dict[str, np.ndarray],
-    known: pd.DataFrame,
-) -> Learnt:
-    """Join the members' predictions with measured runtimes; equal configurations of a file share them."""
-    (name,) = graphs.names(TEST)
-    graph = graphs.graph(TEST, name)
-    row = graph.config_row
-    given = configurations_of(graph, run.collection.kind, graphs.config_columns, choices, members)
-    found = learn(given, known.assign(config=row[known["config"]]))
-    return replace(found, mean=graph.expand(found.mean), inputs=found.inputs.take(row))
-
-
-def _advice(settings: RankSettings, program: Program) -> Sequence[str]:
+def _advice(settings: RankSettings, subject: Subject) -> Sequence[str]:
     """Return what to do while no runtime is known; nothing for a tile or a file with runtimes."""
-    if program.choices is None or program.runtime.any():
+    program = subject.program
+    if subject.known is not None or program.choices is None or program.runtime.any():
         return ()
     if not len(program.choices.varying):
         return ["to keep: the compiler's default; there is no other configuration"]
-    return advise(_to_measure(settings))
+    configurations = len(program.runtime)
+    are_all = configurations <= ADVISED and (settings.is_npz or configurations < settings.configs)
+    count = configurations if are_all else ADVISED
+    return advise(_to_measure(settings, count), configurations if are_all else None)
 
 
-def _to_measure(settings: RankSettings) -> str:
-    """Return how to measure configurations of a source, in words."""
+def _to_measure(settings: RankSettings, count: int) -> str:
+    """Return how to measure so many configurations of a source, in words."""
     if settings.is_npz:
         return "Write the id and the runtime of those that you measured into a CSV file, and rank with known="
-    first, source = "", shlex.quote(settings.source)
+    first = ""
+    source = shlex.quote(settings.source)
     if settings.origin.function:
         first = (
             "write jax.jit(function).lower(*arguments).compiler_ir('hlo').as_hlo_text() into program.hlo; "
         )
         source = "program.hlo"
-    make = f"make measure SRC={source} SET=configs={ADVISED}"
-    return f"How: {first}{make}, or fastslow measure {source} configs={ADVISED}; rank {source} with known="
+    make = f"make measure SRC={source} SET=configs={count}"
+    return f"How: {first}{make}, or fastslow measure {source} configs={count}; rank {source} with known="
 
 
 def _defaults_remedy(run: FinishedRun, program: Program) -> str:
@@ -187,16 +265,21 @@ def _default(settings: RankSettings, program: Program) -> Default:
     return Default(settings.default, f"configuration {settings.default}, as set")
 
 
-def _estimate(
-    settings: RankSettings, program: ConvertedProgram, default: int | None, configs: list[int]
-) -> tuple[list[int | None], list[str]]:
-    """Return the compiler's cycles of its own default, which must compile, and of some; and the failures."""
-    rows, by_number = program.arrays["node_config_feat"], {node.node: node for node in program.nodes}
+def _estimate(settings: RankSettings, subject: Subject, prediction: np.ndarray) -> _Estimates:
+    """Ask the compiler for cycles of its default, which must compile, and of the first configurations."""
+    program = subject.converted
+    if not settings.estimate or program is None:
+        return _Estimates({}, None, [])
+    configs = fastest_first(prediction, "layout")[: settings.estimate].tolist()
+    rows = program.arrays["node_config_feat"]
+    by_number = {node.node: node for node in program.nodes}
     nodes = [by_number[number] for number in program.arrays["node_config_ids"].tolist()]  # measured: some
-    own = {} if default is None else decode(rows[default], nodes)
-    layouts = [own, *(decode(rows[number], nodes) for number in configs)]
-    programs = [constrain(program.module, own, program.nodes) for own in layouts]
-    return estimate_cycles(settings.origin.path, programs, settings.labeller())
+    default = subject.default.config
+    default_layouts = {} if default is None else decode(rows[default], nodes)
+    layouts = [default_layouts, *(decode(rows[number], nodes) for number in configs)]
+    programs = [constrain(program.module, layout, program.nodes) for layout in layouts]
+    cycles, failures = estimate_cycles(settings.origin.path, programs, settings.labeller())
+    return _Estimates(dict(zip(configs, cycles[1:], strict=True)), cycles[0], failures)
 
 
 def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:
@@ -215,6 +298,7 @@ def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:
         temporary.write_text(ranking.page(ranking.program))
     summary = {name: str(value) for name, value in ranking.summary().items()}
     facts = {"settings": settings.asdict(), "commit": commit(), "summary": summary, "words": ranking.words()}
-    facts["trust"], facts["scores"] = ranking.trust and ranking.trust.facts(), ranking.scores()
+    facts["trust"] = ranking.trust and ranking.trust.facts()
+    facts["scores"] = ranking.scores()
     write_json(folder / FACTS, facts)
     return folder

@@ -1,6 +1,6 @@
 """The result of a ranking: its table, the ends in words, the effects of the choices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from fastslow.competition.metrics import (
 from fastslow.core.shown import Shown
 from fastslow_programs.program.convert import count_failures
 from fastslow_programs.program.default import Default
+from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.known_runtimes import Learnt
 from fastslow_programs.ranking.named_choices import NamedChoice, differences
 from fastslow_programs.ranking.rules import Rule
@@ -28,6 +29,12 @@ from fastslow_programs.ranking.trust import TOLD, Trust
 _SENTENCES = 5  # of effects, and of changes
 _SURE = 2  # standard errors
 _FIRST = 1, 5, 10, 100  # configurations whose fastest is compared with the fastest of all
+
+
+def _nothing() -> None:
+    """Give nothing."""
+
+
 LABEL_TAU = "0.70 on AlexNet, between 0.40 and 0.88"
 """Kendall's tau of the compiler's estimates with measured runs, see ``benchmarks/label_truth.py``."""
 
@@ -40,14 +47,12 @@ class Ranking(Shown):
         program: Name of the program.
         run: Name of the run that ranked it.
         models: Which models ranked it, in words.
-        table: One row per configuration of the file, fastest first: ``rank`` from 1, ``config`` (position in
+        rows: One row per configuration of the file, fastest first: ``rank`` from 1, ``config`` (position in
             the file), ``prediction`` (lower = faster) and the prediction of each member by its name.
             ``runtime`` is there where the file has it, ``over_default`` for a tile, and ``estimated_cycles``
-            where the compiler was asked. ``id`` names a configuration in any draw of the program. ``faster``
-            is the probability that it is faster than ``compared_with``, where there is one.
+            where the compiler was asked. ``id`` names a configuration in any draw of the program.
         weights: Weight by member.
         choices: What the configurations choose.
-        effects: What each option does, see :func:`fastslow_programs.ranking.effects.effects`.
         compared_with: The configuration that others are compared with, and whether it is the default.
         default_cycles: The compiler's estimate of its own default, None where it was not asked.
         failures: Why the compiler gave no estimate, an entry for each configuration without one.
@@ -56,17 +61,16 @@ class Ranking(Shown):
         advice: What to do while no runtime is known, in sentences; none otherwise.
         learnt: What measured runtimes added, None without any.
         known_from: Where these were kept and who measured them, empty where the user gave them.
-        rule: The best trivial rule and its ranking, None for a single model.
-        trust: How far to trust the ranking, None where the run's features are not known.
+        find_rule: Gives the best trivial rule and its ranking, None for a single model.
+        judge: Gives how far to trust the ranking, None where the run's features are not known.
     """
 
     program: str
     run: str
     models: str
-    table: pd.DataFrame
+    rows: pd.DataFrame
     weights: Mapping[str, float]
     choices: list[NamedChoice]
-    effects: pd.DataFrame
     compared_with: Default
     default_cycles: int | None = None
     failures: Sequence[str] = ()
@@ -74,8 +78,36 @@ class Ranking(Shown):
     advice: Sequence[str] = ()
     learnt: Learnt | None = None
     known_from: str = ""
-    rule: Rule | None = None
-    trust: Trust | None = None
+    find_rule: Callable[[], Rule | None] = _nothing
+    judge: Callable[[], Trust | None] = _nothing
+
+    @cached_property
+    def table(self) -> pd.DataFrame:  # type: ignore[override]
+        """The rows; ``faster`` is the probability to be faster than ``compared_with``, where there is one."""
+        config = self.compared_with.config
+        faster = None if config is None else self.faster(config)
+        return self.rows if faster is None else self.rows.assign(faster=faster[self.rows["config"]])
+
+    @cached_property
+    def effects(self) -> pd.DataFrame:
+        """What each option does, see :func:`fastslow_programs.ranking.effects.effects`."""
+        return effects(self.choices, self._in_file_order)
+
+    @cached_property
+    def rule(self) -> Rule | None:
+        """The best trivial rule and its ranking, None for a single model."""
+        return self.find_rule()
+
+    @cached_property
+    def trust(self) -> Trust | None:
+        """How far to trust the ranking; None where the run's features are not known, or where it learnt."""
+        return self.judge()
+
+    @property
+    def _in_file_order(self) -> np.ndarray:
+        """Predictions ``(C,)`` in the order of the file."""
+        prediction: np.ndarray = self.rows.sort_values("config")["prediction"].to_numpy()
+        return prediction
 
     @property
     def default(self) -> int | None:
@@ -86,7 +118,7 @@ class Ranking(Shown):
         """Return what was found: changes, effects, the trivial rule, and how far to trust it."""
         facts = self.summary()
         start = f"{self.program}: {len(self.table):,} configurations of {facts['choices']} choices"
-        found = [
+        lines = [
             f"models: {self.models}",
             f"{start}; default: {facts['default']}",
             *([self.learnt.words()] if self.learnt else []),
@@ -95,10 +127,10 @@ class Ranking(Shown):
             *self._largest_effects(),
         ]
         if self.rule:
-            found.append(self._beside_the_rule(self.rule))
-        found += (self.trust.words() if self.trust else []) + self._sureness
+            lines.append(self._beside_the_rule(self.rule))
+        lines += (self.trust.words() if self.trust else []) + self._sureness
         told = ("run", "members", "configurations", "choices", "fastest", "default")
-        return found + [f"{name}: {fact}" for name, fact in facts.items() if name not in told]
+        return lines + [f"{name}: {fact}" for name, fact in facts.items() if name not in told]
 
     def figures(self) -> list[Figure]:
         """Return the figures of predictions and of effects."""
@@ -117,17 +149,18 @@ class Ranking(Shown):
             cycles.
         """
         known = [number for number, choice in enumerate(self.choices) if choice.known]
-        own = self.effects[self.effects["choice"].isin(known)]
-        rows = own[own["effect"] + _SURE * own["standard_error"] < 0].sort_values("effect", kind="stable")
+        sure = self.effects[self.effects["choice"].isin(known)]
+        rows = sure[sure["effect"] + _SURE * sure["standard_error"] < 0].sort_values("effect", kind="stable")
         refuted = [self._is_refuted(row.choice, row.option) for row in rows.itertuples()]
         rows = rows[~np.array(refuted, bool)]
         return rows.drop_duplicates("choice").reset_index(drop=True)
 
     def _is_refuted(self, number: int, option: str) -> bool:
         """Return whether configurations that take an option were estimated, and none is below the default."""
-        choice, found = self.choices[number], self.estimates()
-        taken = choice.values[found["config"].to_numpy(int)] == choice.options.index(option)
-        return bool(taken.any() and found["vs_default"][taken].min() >= 1)
+        choice = self.choices[number]
+        estimates = self.estimates()
+        taken = choice.values[estimates["config"].to_numpy(int)] == choice.options.index(option)
+        return bool(taken.any() and estimates["vs_default"][taken].min() >= 1)
 
     def _changes(self) -> list[str]:
         rows = self.changes()
@@ -144,15 +177,17 @@ class Ranking(Shown):
         return [f"effect: {_effect_in_words(row)}" for row in self.effects.loc[order].itertuples()]
 
     def _beside_the_rule(self, rule: Rule) -> str:
-        own, prediction = self.table["prediction"].to_numpy(), rule.prediction[self.table["config"]]
-        scores = f"valid programs: {rule.valid:.3f}, models {rule.own:.3f}"
+        predicted = self.table["prediction"].to_numpy()
+        prediction = rule.prediction[self.table["config"]]
+        scores = f"valid programs: {rule.valid:.3f}, models {rule.models:.3f}"
         if self.learnt:
             known = self.table.dropna(subset="known")
             tau = ranking_tau(known["known"], rule.prediction[known["config"]])
             scores = f"Kendall's tau {tau:.2f} on the known runtimes"
         return (
             f"trivial rule: {rule.name} ({scores}) agrees with the ranking by Kendall's tau "
-            f"{kendall_tau(own, prediction):.2f}; its fastest is in place {prediction.argmin() + 1} here"
+            f"{kendall_tau(predicted, prediction):.2f}; "
+            f"its fastest is in place {prediction.argmin() + 1} here"
         )
 
     def faster(self, than: int) -> np.ndarray | None:
@@ -162,13 +197,13 @@ class Ranking(Shown):
         """
         if self.learnt:
             return self.learnt.faster(than)
-        prediction = self.table.sort_values("config")["prediction"].to_numpy()
-        return self.trust.faster(prediction, than) if self.trust else None
+        return self.trust.faster(self._in_file_order, than) if self.trust else None
 
     @cached_property
     def _sureness(self) -> list[str]:
         """Say how sure it is that the first configuration is faster than the default and than the others."""
-        first, other = int(self.table["config"].iloc[0]), self.compared_with.config
+        first = int(self.table["config"].iloc[0])
+        other = self.compared_with.config
         slower = self.faster(first)
         if slower is None:
             return []

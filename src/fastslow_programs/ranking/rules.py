@@ -16,13 +16,13 @@ class Rule(NamedTuple):
     Args:
         name: Its columns and their order, such as ``violation_ratio, ascending``.
         valid: Its score on the valid programs.
-        own: The score of the models there.
+        models: The score of the models there.
         prediction: ``(C,)`` lower = predicted faster.
     """
 
     name: str
     valid: float
-    own: float
+    models: float
     prediction: np.ndarray
 
 

@@ -30,17 +30,18 @@ def find_members(ensemble: Path, manifest: dict) -> dict[str, Path]:
     Raises:
         DataError: A member is missing, or was trained again since.
     """
-    found = {}
+    folders = {}
     for name, member in manifest.get("members", {}).items():
-        recorded, wanted = member["folder"], manifest["inputs"].get(name)
+        recorded = member["folder"]
+        recorded_fingerprint = manifest["inputs"].get(name)
         for folder in (ensemble.parent / Path(recorded).name, resolve(recorded)):
-            here = name not in found and (folder / MANIFEST).is_file()
-            if here and read_manifest(folder)["fingerprint"] == wanted:
-                found[name] = folder
-        if name not in found:
+            here = name not in folders and (folder / MANIFEST).is_file()
+            if here and read_manifest(folder)["fingerprint"] == recorded_fingerprint:
+                folders[name] = folder
+        if name not in folders:
             problem = f"its member {recorded} is missing, or was trained again since"
             raise DataError(ensemble, problem, "Copy the members beside it, or run `make ensemble` again")
-    return found
+    return folders
 
 
 def runs_folder(named: str | Path = "") -> Path:
@@ -72,7 +73,9 @@ def newest_run() -> Path:
     Raises:
         DataError: There is none; the message has the reason for each folder.
     """
-    runs, complete, left_out = resolve("runs"), {}, []
+    runs = resolve("runs")
+    complete = {}
+    left_out = []
     for folder in sorted(runs.glob("*/")):
         try:
             complete[folder] = _complete(folder)
@@ -133,14 +136,16 @@ def find_run(folder: Path, collection: Collection) -> Path:
     run = folder / f"ensemble-{collection.slug}"
     if not (folder / MANIFEST).is_file() or (run / MANIFEST).is_file():
         if not (run / MANIFEST).is_file():
-            found = ", ".join(sorted(path.parent.name for path in folder.glob(f"ensemble-*/{MANIFEST}")))
-            problem = f"holds no finished ensemble for {collection.name} ({found or 'nor any other'})"
+            others = ", ".join(sorted(path.parent.name for path in folder.glob(f"ensemble-*/{MANIFEST}")))
+            problem = f"holds no finished ensemble for {collection.name} ({others or 'nor any other'})"
             raise DataError(folder, problem, "Train it with `make ensemble`, or choose another collection")
         return run
-    own = read_run_manifest(folder)["settings"]["collection"]
-    if own != collection.name:
-        remedy = f"Name a run of {collection.name}, or set collection={own} if the program belongs there"
-        raise DataError(folder, f"a run of {own}, {collection.name} wanted", remedy)
+    trained_on = read_run_manifest(folder)["settings"]["collection"]
+    if trained_on != collection.name:
+        remedy = (
+            f"Name a run of {collection.name}, or set collection={trained_on} if the program belongs there"
+        )
+        raise DataError(folder, f"a run of {trained_on}, {collection.name} wanted", remedy)
     return folder
 
 

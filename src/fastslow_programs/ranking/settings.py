@@ -69,8 +69,8 @@ class RankSettings(ProgramSettings):
         super().check()
         if self.collection:
             kind = get_collection(self.collection).kind
-            wanted = "" if not self.source or self.is_npz else self.origin.measured or "layout"
-            self.require(wanted in ("", kind), "collection", f"a {wanted} collection")
+            measured = "" if not self.source or self.is_npz else self.origin.measured or "layout"
+            self.require(measured in ("", kind), "collection", f"a {measured} collection")
         converted = not self.source or not self.is_npz
         self.require(converted or not self.kernel, "kernel", "empty for an npz, which is one program")
         self.require(converted or not self.estimate, "estimate", "0 for an npz, whose HLO is not known")
@@ -115,5 +115,5 @@ class RankSettings(ProgramSettings):
         shared = {name: getattr(self, name) for name in _CONVERSION}
         collection = self.find_collection()
         tile = {"configs": MEASURED} if collection.kind == "tile" else {}
-        own = ConvertSettings(**shared | {"collection": collection.name} | tile)
-        return own.of(self._given) if self._given else own
+        settings = ConvertSettings(**shared | {"collection": collection.name} | tile)
+        return settings.of(self._given) if self._given else settings

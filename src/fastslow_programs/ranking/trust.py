@@ -79,7 +79,7 @@ class Seen:
         for folder, features in pairs.items():
             predictions = read_predictions(folder)
             for split, runtimes in truth_of(features, solution).items():
-                if {name: len(own) for name, own in runtimes.items()} != features.num_configs(split):
+                if {name: len(values) for name, values in runtimes.items()} != features.num_configs(split):
                     continue  # the solution is of other data than the run
                 predicted = predictions[split]
                 scores = collection_score(features.collection.kind, runtimes, predicted)["per_graph"]
@@ -107,7 +107,7 @@ class Seen:
         folders = {
             runs / f"ensemble-{c.slug}": resolve(f"features/{runs.name}/{c.slug}") for c in collections
         }
-        pairs = {run: Features(own) for run, own in folders.items() if own.is_dir()}
+        pairs = {run: Features(folder) for run, folder in folders.items() if folder.is_dir()}
         return cls.gather(pairs) if pairs and all(run.is_dir() for run in pairs) else None
 
     def write(self, folder: Path, kind: str) -> None:
@@ -139,7 +139,7 @@ class Seen:
 
     def _unlike(self, graph: Graph, near: float) -> list[str]:
         """Return in words why no program like this one was scored; empty where some were."""
-        found = []
+        reasons = []
         sizes = {
             "nodes": (graph.num_nodes, self.scored.sum(1)),
             "elements in its largest tensor": (_largest(graph), self.largest),
@@ -147,14 +147,14 @@ class Seen:
         for name, (size, scored) in sizes.items():
             if not scored.min() <= size <= scored.max():
                 others = f"programs that were scored {scored.min():,.0f} to {scored.max():,.0f}"
-                found.append(f"it has {size:,.0f} {name}, {others}")
+                reasons.append(f"it has {size:,.0f} {name}, {others}")
         if near > self.distance.max():
-            found.append(f"every program that was scored is nearer, at most {self.distance.max():.0%}")
+            reasons.append(f"every program that was scored is nearer, at most {self.distance.max():.0%}")
         if graph.default_layouts.size and (graph.default_layouts < 0).all():
-            found.append("the compiler's own layouts are not known")
+            reasons.append("the compiler's own layouts are not known")
         if len(self.score) < NEAREST:
-            found.append(f"{len(self.score)} programs were scored, {NEAREST} are needed")
-        return found
+            reasons.append(f"{len(self.score)} programs were scored, {NEAREST} are needed")
+        return reasons
 
 
 @dataclass(frozen=True)
@@ -211,16 +211,16 @@ class Trust:
 
     def words(self) -> list[str]:
         """Return the same as sentences."""
-        found = [
+        sentences = [
             f"trust: {self.nearest:.0%} of its nodes would need another opcode to be as in a train program",
             self._expected(),
         ]
         if self.trained_on:
             seen = "the models were trained on this program, or on one with as many nodes of each opcode"
-            found.append(f"{seen}: their score here is no measure of their score on new programs")
+            sentences.append(f"{seen}: their score here is no measure of their score on new programs")
         if self.new_opcodes:
-            found.append(f"no train program has: {', '.join(map(opcode_name, self.new_opcodes))}")
-        return found
+            sentences.append(f"no train program has: {', '.join(map(opcode_name, self.new_opcodes))}")
+        return sentences
 
     def _expected(self) -> str:
         if self.unlike:
@@ -234,7 +234,7 @@ class Trust:
             best = f"{(self.scores == 1).mean():.0%} of {len(self.scores)} kernels"
             return f"expected: the fastest is among the first five, as in {best}, {labels}"
         bands = {level: self.band(level) for level in LEVELS}
-        told = ["{:.2f} to {:.2f} for {:.0%}".format(*own, level) for level, own in bands.items() if own]
+        told = ["{:.2f} to {:.2f} for {:.0%}".format(*band, level) for level, band in bands.items() if band]
         return f"expected Kendall's tau: {', '.join(told)} of programs that are as far, {labels}"
 
 

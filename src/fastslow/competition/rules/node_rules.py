@@ -4,13 +4,14 @@ The columns show less than HLO: operands have no order, an operand that is used 
 end after six values, or two. The rules hold as far as columns go; :mod:`fastslow.hlo.shape_rules` sees more.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import numpy as np
 
 from fastslow.competition import node_columns as columns
-from fastslow.competition.node_columns import COLUMN_NAMES, ELEMENT_TYPES
+from fastslow.competition.node_columns import COLUMN_NAMES, ELEMENT_BYTES, ELEMENT_TYPES
 from fastslow.competition.opcodes import OPCODES, opcode_number
 from fastslow.competition.rules.opcode_rules import (
     CLAMP,
@@ -18,6 +19,7 @@ from fastslow.competition.rules.opcode_rules import (
     OPCODE_RULES,
     OTHER,
     PRED,
+    REFUSED_ELEMENTS,
     SAME,
     SELECT,
     SIZES,
@@ -39,8 +41,10 @@ def _table() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
     Several opcodes may have one number, newer ones the nearest known opcode's: any of them may be meant.
     """
-    low, high = np.full(_COUNT, MANY), np.zeros(_COUNT, np.int64)
-    calls, output = np.zeros(_COUNT, bool), [""] * _COUNT
+    low = np.full(_COUNT, MANY)
+    high = np.zeros(_COUNT, np.int64)
+    calls = np.zeros(_COUNT, bool)
+    output = [""] * _COUNT
     for name, rule in OPCODE_RULES.items():
         number = opcode_number(name)
         low[number] = min(low[number], min(1, rule.operands[0]) + min(1, rule.called[0]))
@@ -61,6 +65,30 @@ _CLASS = np.arange(len(ELEMENT_TYPES))  # of an element type: one for all floati
 _CLASS[_FLOATS] = _TYPE["f32"]
 
 
+def _refused() -> np.ndarray:
+    """Return by opcode number which element types (19) no opcode of that number takes."""
+    refused = np.ones((_COUNT, len(ELEMENT_TYPES)), bool)
+    for name in OPCODE_RULES:
+        types = REFUSED_ELEMENTS.get(name, ())
+        refused[opcode_number(name)] &= [kind in types for kind in ELEMENT_TYPES]
+    refused[0] = False
+    return refused
+
+
+_REFUSED = _refused()
+_KIND = np.zeros(len(ELEMENT_TYPES), np.int64)  # of an element type: 2 complex, 1 floating-point, 0 another
+_KIND[_FLOATS], _KIND[[_TYPE["c64"], _TYPE["c128"]]] = 1, 2
+_BYTES = np.array([*ELEMENT_BYTES.values()], np.float64)
+_KERNEL_SPATIAL = range(columns.KERNEL_SPATIAL.start, columns.KERNEL_SPATIAL.stop)
+_CONVOLUTION_AXES = [*itertools.chain(*columns.CONVOLUTION_AXES), *_KERNEL_SPATIAL]
+_HAS_WINDOW = np.isin(
+    np.arange(_COUNT),
+    [OPCODES[name] for name in ("convolution", "reduce-window", "select-and-scatter", "custom-call")],
+)
+_ROUNDING = 1e-6  # relative, of a sum or product in float32
+_FROM_ONE = {0: "window_size", 1: "window_stride", 4: "window_dilation", 5: "base_dilation"}
+
+
 class Nodes:
     """The nodes of a file, and what several rules ask of them.
 
@@ -71,7 +99,8 @@ class Nodes:
     """
 
     def __init__(self, node_feat: np.ndarray, opcodes: np.ndarray, edges: np.ndarray):
-        self.feat, self.opcodes = node_feat, opcodes.astype(np.int64)
+        self.feat = node_feat
+        self.opcodes = opcodes.astype(np.int64)
         if (np.diff(edges[:, 0]) < 0).any():  # published ones are in order
             edges = edges[np.argsort(edges[:, 0], kind="stable")]
         self.users, self.operands = edges.T.astype(np.int64)
@@ -113,6 +142,12 @@ class Nodes:
         operands: np.ndarray = self.operands[self.first[nodes][:, None] + np.arange(degree)]
         return operands
 
+    def window_of(self, nodes: np.ndarray) -> np.ndarray:
+        """Return the lists (6, n, 6) of a window: size, stride, padding low and high, dilation, base's."""
+        lists = self.feat[nodes, columns.WINDOW_SIZE.start : columns.WINDOW_REVERSAL.start]
+        window: np.ndarray = lists.reshape(len(nodes), 6, 8)[:, :, :_WIDTH].transpose(1, 0, 2)
+        return window
+
     def list_of(self, nodes: np.ndarray, name: str, width: int) -> np.ndarray:
         """Return the first values (n, width) of a list."""
         start = _COLUMN[f"{name}_0"]
@@ -135,21 +170,23 @@ def _repeats(axes: np.ndarray, inside: np.ndarray) -> np.ndarray:
 
 def _counts(nodes: Nodes) -> Iterator[Fault]:
     degree, opcodes = nodes.degree, nodes.opcodes
-    few, many = degree < _LOW[opcodes], degree > _HIGH[opcodes]
+    few = degree < _LOW[opcodes]
+    many = degree > _HIGH[opcodes]
     if len(degree) > 1:  # a kernel of one node has no edge
         for node, _ in _first(np.arange(len(degree)), few | many, ""):
-            wanted = f"{_LOW[opcodes[node]]} to {_HIGH[opcodes[node]]}"
+            bounds = f"{_LOW[opcodes[node]]} to {_HIGH[opcodes[node]]}"
             if _HIGH[opcodes[node]] >= MANY:
-                wanted = f"{_LOW[opcodes[node]]} or more"
-            yield node, f"has {degree[node]} operands and called computations, {wanted} wanted (edge_index)"
+                bounds = f"{_LOW[opcodes[node]]} or more"
+            yield node, f"has {degree[node]} operands and called computations, {bounds} wanted (edge_index)"
 
 
 def _types(nodes: Nodes) -> Iterator[Fault]:
     every = np.arange(len(nodes.opcodes))
     yield from _first(every, nodes.types == _TYPE["invalid"], "has the element type invalid")
     is_tuple = nodes.types == _TYPE["tuple"]
+    no_tensor = is_tuple | (nodes.types == _TYPE["token"]) | (nodes.types == _TYPE["opaque"])
     filled = nodes.sizes.any(1) | nodes.feat[:, columns.LAYOUT].any(1) | (nodes.elements != 1)
-    yield from _first(every, is_tuple & filled, "is a tuple with sizes or a layout")
+    yield from _first(every, no_tensor & filled, "is a tuple, token or opaque with sizes or a layout")
     made = nodes.opcodes == OPCODES["tuple"]
     yield from _first(every, made & ~is_tuple, "has another element type than tuple")
     parts = nodes.feat[:, columns.TUPLE_SHAPES]
@@ -171,6 +208,7 @@ def _elementwise(nodes: Nodes) -> Iterator[Fault]:
     same = types == given
     strict = (_IS_SAME | _IS_CLAMP)[opcodes] | (_IS_SELECT[opcodes] & (given != pred))
     yield from _first(users, strict & ~same, "has another element type than an operand")
+    yield from _first(users, _REFUSED[opcodes, given], "has an element type that it does not take")
     compared = _IS_PRED[opcodes]
     yield from _first(users, compared & (types != pred), "has another element type than pred")
     first = nodes.types[operands[nodes.first[users]]]
@@ -199,230 +237,300 @@ def _roots(nodes: Nodes) -> Iterator[Fault]:
 
 def _parameters(nodes: Nodes) -> Iterator[Fault]:
     """Yield a parameter whose number no computation has: each numbers its own from 0."""
-    found = np.flatnonzero(nodes.opcodes == OPCODES["parameter"])
-    numbers = nodes.feat[found, _COLUMN["parameter_number"]]
-    beyond = numbers >= len(found)
-    yield from _first(found, beyond, f"has a number beyond {len(found)} parameters (parameter_number)")
+    parameters = np.flatnonzero(nodes.opcodes == OPCODES["parameter"])
+    numbers = nodes.feat[parameters, _COLUMN["parameter_number"]]
+    beyond = numbers >= len(parameters)
+    problem = f"has a number beyond {len(parameters)} parameters (parameter_number)"
+    yield from _first(parameters, beyond, problem)
     if not beyond.any():
         counts = np.bincount(numbers.astype(np.int64), minlength=1)
         lonely = np.append(False, np.diff(counts) > 0)[numbers.astype(np.int64)]
-        yield from _first(found, lonely, "has a number without the one before it (parameter_number)")
+        yield from _first(parameters, lonely, "has a number without the one before it (parameter_number)")
+
+
+def _with_operand(nodes: Nodes, opcode: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nodes (n,) of an opcode of one operand, and the operand (n,), where both ranks are known."""
+    of_opcode = nodes.of(opcode, 1)
+    operand = nodes.operands_of(of_opcode, 1)[:, 0]
+    known = (nodes.rank[of_opcode] >= 0) & (nodes.rank[operand] >= 0)
+    return of_opcode[known], operand[known]
+
+
+def _moved_axes(nodes: Nodes, opcode: str) -> Iterator[Fault]:
+    """Yield a broadcast or transpose whose axes, one for each of its operand, do not give its sizes."""
+    moved, source = _with_operand(nodes, opcode)
+    axes = nodes.feat[moved, columns.DIMENSIONS]
+    inside = nodes.rank[source][:, None] > _PLACES
+    place = np.minimum(axes, _WIDTH - 1).astype(np.int64)
+    if opcode == "broadcast":  # axis of the output by axis of the operand
+        sizes = np.take_along_axis(nodes.sizes[moved], place, 1)
+        beyond = axes >= nodes.rank[moved][:, None]
+        off = inside & (beyond | (sizes != nodes.sizes[source]))
+    else:  # axis of the operand by axis of the output
+        sizes = np.where(inside, np.take_along_axis(nodes.sizes[source], place, 1), 0)
+        beyond = inside & (axes >= nodes.rank[source][:, None])
+        off = beyond | (sizes != nodes.sizes[moved])
+    broken = off.any(1) | _repeats(axes, inside)
+    yield from _first(moved, broken, "has axes that its operand does not fit (dimensions)")
 
 
 def _broadcast(nodes: Nodes) -> Iterator[Fault]:
-    found = nodes.of("broadcast", 1)
-    source = nodes.operands_of(found, 1)[:, 0]
-    keep = (nodes.rank[found] >= 0) & (nodes.rank[source] >= 0)
-    found, source = found[keep], source[keep]
-    axes, inside = nodes.feat[found, columns.DIMENSIONS], nodes.rank[source][:, None] > _PLACES
-    sizes = np.take_along_axis(nodes.sizes[found], np.minimum(axes, 5).astype(np.int64), 1)
-    off = (inside & ((axes >= nodes.rank[found][:, None]) | (sizes != nodes.sizes[source]))).any(1)
-    yield from _first(
-        found, off | _repeats(axes, inside), "has axes that its operand does not fit (dimensions)"
-    )
+    return _moved_axes(nodes, "broadcast")
 
 
 def _transpose(nodes: Nodes) -> Iterator[Fault]:
-    found = nodes.of("transpose", 1)
-    source = nodes.operands_of(found, 1)[:, 0]
-    rank = nodes.rank[source]
-    keep = (rank >= 0) & (nodes.rank[found] >= 0)
-    found, source, rank = found[keep], source[keep], rank[keep]
-    axes, inside = nodes.feat[found, columns.DIMENSIONS], rank[:, None] > _PLACES
-    sizes = np.take_along_axis(nodes.sizes[source], np.minimum(axes, 5).astype(np.int64), 1)
-    off = (np.where(inside, sizes, 0) != nodes.sizes[found]).any(1) | (inside & (axes >= rank[:, None])).any(
-        1
-    )
-    yield from _first(
-        found, off | _repeats(axes, inside), "has axes that its operand does not fit (dimensions)"
-    )
+    return _moved_axes(nodes, "transpose")
 
 
 def _reshape(nodes: Nodes) -> Iterator[Fault]:
-    found = nodes.of("reshape", 1)
-    other = nodes.elements[found] != nodes.elements[nodes.operands_of(found, 1)[:, 0]]
-    yield from _first(found, other, "has another number of elements than its operand (shape_product)")
+    reshapes = nodes.of("reshape", 1)
+    other = nodes.elements[reshapes] != nodes.elements[nodes.operands_of(reshapes, 1)[:, 0]]
+    yield from _first(reshapes, other, "has another number of elements than its operand (shape_product)")
 
 
-def _tensor_of(nodes: Nodes, found: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
+def _bitcast(nodes: Nodes) -> Iterator[Fault]:
+    bitcasts = nodes.of("bitcast", 1)
+    operands = nodes.operands_of(bitcasts, 1)[:, 0]
+    size = nodes.elements * _BYTES[nodes.feat[:, columns.ELEMENT_TYPE].argmax(1)]
+    yield from _first(bitcasts, size[bitcasts] != size[operands], "has more or fewer bytes than its operand")
+
+
+def _fusion(nodes: Nodes) -> Iterator[Fault]:
+    """Yield a fusion that none of what it reads and calls is like: it gives what its computation gives."""
+    fusions = nodes.opcodes == OPCODES["fusion"]
+    edges = np.flatnonzero(fusions[nodes.users])
+    users = nodes.users[edges]
+    operands = nodes.operands[edges]
+    shape = nodes.feat[:, columns.SHAPE.start : columns.SHAPE_PRODUCT + 1]
+    alike = (shape[users] == shape[operands]).all(1) & (nodes.types[users] == nodes.types[operands])
+    has = np.bincount(users, alike, len(nodes.opcodes)) > 0
+    asked = np.flatnonzero(fusions)
+    yield from _first(asked, ~has[asked], "has sizes or an element type that its computation does not give")
+
+
+def _tensor_of(nodes: Nodes, of_opcode: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the only operand (n,) that is no single number, and which nodes have none or several."""
-    operands = nodes.operands_of(found, degree)
+    operands = nodes.operands_of(of_opcode, degree)
     large = nodes.rank[operands] != 0
-    return operands[np.arange(len(found)), large.argmax(1)], large.sum(1) != 1
+    return operands[np.arange(len(of_opcode)), large.argmax(1)], large.sum(1) != 1
 
 
 def _reduce(nodes: Nodes) -> Iterator[Fault]:
-    found = nodes.of("reduce", 3)  # a tensor, its start, and the root of the computation
-    tensor, unclear = _tensor_of(nodes, found, 3)
-    several = (nodes.rank[nodes.operands_of(found, 3)] > 0).sum(1) > 1
-    yield from _first(found, several, "has more than one tensor among a start and a computation's root")
-    keep = ~unclear & (nodes.rank[found] >= 0) & (nodes.rank[tensor] >= 0)
-    found, tensor = found[keep], tensor[keep]
-    rank, kept = nodes.rank[tensor], nodes.rank[found]
-    axes, gone = nodes.feat[found, columns.DIMENSIONS], np.maximum(rank - kept, 0)
+    reduces = nodes.of("reduce", 3)  # a tensor, its start, and the root of the computation
+    operands = nodes.operands_of(reduces, 3)
+    other = (nodes.types[operands] != nodes.types[reduces][:, None]).any(1)
+    yield from _first(reduces, other, "has another element type than what it reduces")
+    several = (nodes.rank[operands] > 0).sum(1) > 1
+    yield from _first(reduces, several, "has more than one tensor among a start and a computation's root")
+    tensor, unclear = _tensor_of(nodes, reduces, 3)
+    known = ~unclear & (nodes.rank[reduces] >= 0) & (nodes.rank[tensor] >= 0)
+    reduces, tensor = reduces[known], tensor[known]
+    rank, kept = nodes.rank[tensor], nodes.rank[reduces]
+    axes = nodes.feat[reduces, columns.DIMENSIONS]
+    gone = np.maximum(rank - kept, 0)
     inside = gone[:, None] > _PLACES
     off = (kept > rank) | (inside & (axes >= rank[:, None])).any(1) | _repeats(axes, inside)
-    reduced = np.zeros((len(found), _WIDTH), bool)
+    reduced = np.zeros((len(reduces), _WIDTH), bool)
     row, place = np.nonzero(inside & (axes < _WIDTH))
     reduced[row, axes[row, place].astype(np.int64)] = True
     order = np.argsort(reduced | (rank[:, None] <= _PLACES), 1, kind="stable")
     sizes = np.where(kept[:, None] > _PLACES, np.take_along_axis(nodes.sizes[tensor], order, 1), 0)
-    off |= (sizes != nodes.sizes[found]).any(1)
-    yield from _first(found, off, "has axes or sizes that its operand does not fit (dimensions)")
+    off |= (sizes != nodes.sizes[reduces]).any(1)
+    yield from _first(reduces, off, "has axes or sizes that its operand does not fit (dimensions)")
 
 
 def _slice(nodes: Nodes) -> Iterator[Fault]:
-    found = nodes.of("slice", 1)
-    source = nodes.operands_of(found, 1)[:, 0]
-    keep = (nodes.rank[source] >= 0) & (nodes.rank[found] >= 0)
-    found, source = found[keep], source[keep]
+    slices, source = _with_operand(nodes, "slice")
     start, stride, limit = (
-        nodes.list_of(found, f"slice_{name}", 2).astype(np.float64) for name in ("start", "stride", "limit")
+        nodes.list_of(slices, f"slice_{name}", 2).astype(np.float64) for name in ("start", "stride", "limit")
     )
     inside = np.arange(2) < nodes.rank[source][:, None]
     sizes = np.ceil((limit - start) / np.maximum(stride, 1))
     exact = limit < _EXACT  # larger numbers are rounded
     off = (start > limit) | (limit > nodes.sizes[source][:, :2]) | (stride < 1)
-    off |= exact & (sizes != nodes.sizes[found][:, :2])
-    other = nodes.rank[found] != nodes.rank[source]
-    yield from _first(
-        found, other | (inside & off).any(1), "has bounds that its operand does not fit (slice)"
-    )
+    off |= exact & (sizes != nodes.sizes[slices][:, :2])
+    broken = (nodes.rank[slices] != nodes.rank[source]) | (inside & off).any(1)
+    yield from _first(slices, broken, "has bounds that its operand does not fit (slice)")
 
 
 def _dynamic_slice(nodes: Nodes) -> Iterator[Fault]:
-    found = nodes.of("dynamic-slice")
-    taken, inside = nodes.list_of(found, "dynamic_slice_size", 2), np.arange(2) < nodes.rank[found][:, None]
-    off = (inside & (taken != nodes.sizes[found][:, :2])).any(1)
-    yield from _first(found, off, "has other sizes than it takes (dynamic_slice_size)")
+    slices = nodes.of("dynamic-slice")
+    taken = nodes.list_of(slices, "dynamic_slice_size", 2)
+    inside = np.arange(2) < nodes.rank[slices][:, None]
+    off = (inside & (taken != nodes.sizes[slices][:, :2])).any(1)
+    yield from _first(slices, off, "has other sizes than it takes (dynamic_slice_size)")
 
 
 def _concatenate(nodes: Nodes) -> Iterator[Fault]:
-    found = nodes.of("concatenate")
-    axis = nodes.feat[found, columns.DIMENSIONS.start].astype(np.int64)
-    rank = nodes.rank[found]
+    joined = nodes.of("concatenate")
+    axis = nodes.feat[joined, columns.DIMENSIONS.start].astype(np.int64)
+    rank = nodes.rank[joined]
     known = rank >= 0
     off = known & (axis >= rank)
     axis_of = np.full(len(nodes.opcodes), -1)
-    axis_of[found[known & ~off]] = axis[known & ~off]
+    axis_of[joined[known & ~off]] = axis[known & ~off]
     edges = np.flatnonzero(axis_of[nodes.users] >= 0)
     users, operands = nodes.users[edges], nodes.operands[edges]
     along = axis_of[users][:, None] == _PLACES
     differs = (~along & (nodes.sizes[users] != nodes.sizes[operands])).any(1)
-    yield from _first(
-        users, differs & (nodes.elements[operands] > 0), "has other sizes than an operand (shape)"
-    )
+    full = nodes.elements[operands] > 0
+    yield from _first(users, differs & full, "has other sizes than an operand (shape)")
     total = np.bincount(users, nodes.sizes[operands][along], len(nodes.opcodes))
-    size = nodes.sizes[found, np.clip(axis, 0, 5)]
-    off |= known & (axis < _WIDTH) & (total[found] > size) & (size < _EXACT)
-    yield from _first(found, off, "has fewer rows than its operands, or an axis that is none (dimensions)")
+    size = nodes.sizes[joined, np.clip(axis, 0, _WIDTH - 1)]
+    off |= known & (axis < _WIDTH) & (total[joined] > size) & (size < _EXACT)
+    yield from _first(joined, off, "has fewer rows than its operands, or an axis that is none (dimensions)")
 
 
-def _window(nodes: Nodes, found: np.ndarray, spatial: np.ndarray) -> Iterator[Fault]:
+def _window(nodes: Nodes, windowed: np.ndarray, spatial: np.ndarray) -> Iterator[Fault]:
     """Yield a node whose window does not have so many dimensions (n,), with numbers from 1."""
+    lists = nodes.window_of(windowed)[list(_FROM_ONE)]
     inside = spatial[:, None] > _PLACES
-    for name in ("window_size", "window_stride", "window_dilation", "base_dilation"):
-        values = nodes.list_of(found, name, _WIDTH)
-        off = ((values < 1) & inside).any(1) | ((values != 0) & ~inside).any(1)
-        yield from _first(found, off, f"has a window of other dimensions than it needs ({name})")
+    off = (inside & (lists < 1)).any(2) | (~inside & (lists != 0)).any(2)
+    for name, broken in zip(_FROM_ONE.values(), off, strict=True):
+        yield from _first(windowed, broken, f"has a window of other dimensions than it needs ({name})")
 
 
-def _windowed(nodes: Nodes, found: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return how many places a window has in tensors of these sizes (n, 6), which its columns describe."""
-    values = {
-        name: nodes.list_of(found, name, _WIDTH).astype(np.float64)
-        for name in ("window_size", "window_stride", "window_dilation", "base_dilation")
-    }
-    padding = sum(nodes.list_of(found, f"window_padding_{end}", _WIDTH) for end in ("low", "high"))
-    base = np.where(sizes > 0, (sizes - 1) * values["base_dilation"] + 1, 0) + padding
-    reach = (values["window_size"] - 1) * values["window_dilation"] + 1
-    places = (base - reach) // np.maximum(values["window_stride"], 1) + 1
-    return np.where(reach > base, 0, places)
+def _windows(nodes: Nodes) -> Iterator[Fault]:
+    """Yield a window with padding or reversals of dimensions that it has not, or with another sum of them."""
+    windowed = np.flatnonzero(_HAS_WINDOW[nodes.opcodes])
+    if not len(windowed):
+        return
+    inside = nodes.feat[windowed, columns.WINDOW_SIZE] > 0
+    for name in ("window_padding_low", "window_padding_high"):
+        values = nodes.list_of(windowed, name, _WIDTH + 2)
+        padding = np.where(inside, values[:, :_WIDTH], 0)
+        off = (padding != values[:, :_WIDTH]).any(1)
+        whole = np.stack([padding.sum(1), np.where(inside, padding, 1).prod(1)], 1)
+        off |= (np.abs(whole - values[:, _WIDTH:]) > _ROUNDING * np.abs(whole)).any(1)
+        yield from _first(windowed, off, f"has padding that its window has not, or another sum ({name})")
+    reversals = nodes.feat[windowed, columns.WINDOW_REVERSAL]
+    turned = nodes.feat[windowed, columns.WINDOW_REVERSED]
+    unturned = nodes.feat[windowed, columns.WINDOW_NOT_REVERSED]
+    off = (reversals * ~inside).any(1) | (reversals.sum(1) != turned)
+    off |= inside.sum(1) != turned + unturned
+    yield from _first(
+        windowed, off, "has reversals that its window has not, or another sum (window_reversed)"
+    )
+
+
+def _places(nodes: Nodes, windowed: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return how many places (n, 6) the window of nodes has in tensors of these sizes (n, 6)."""
+    size, stride, low, high, dilation, base = nodes.window_of(windowed).astype(np.float64)
+    whole = np.where(sizes > 0, (sizes - 1) * base + 1, 0) + low + high
+    reach = (size - 1) * dilation + 1
+    places = (whole - reach) // np.maximum(stride, 1) + 1
+    return np.where(reach > whole, 0, places)
 
 
 def _reduce_window(nodes: Nodes) -> Iterator[Fault]:
-    found = nodes.of("reduce-window", 3)
-    tensor, unclear = _tensor_of(nodes, found, 3)
-    keep = ~unclear & (nodes.rank[found] >= 0) & (nodes.rank[tensor] >= 0)
-    found, tensor = found[keep], tensor[keep]
-    yield from _window(nodes, found, nodes.rank[tensor])
+    windowed = nodes.of("reduce-window", 3)
+    tensor, unclear = _tensor_of(nodes, windowed, 3)
+    known = ~unclear & (nodes.rank[windowed] >= 0) & (nodes.rank[tensor] >= 0)
+    windowed, tensor = windowed[known], tensor[known]
+    yield from _window(nodes, windowed, nodes.rank[tensor])
     inside = nodes.rank[tensor][:, None] > _PLACES
-    sizes = np.where(inside, _windowed(nodes, found, nodes.sizes[tensor]), 0)
-    yield from _first(found, (sizes != nodes.sizes[found]).any(1), "has sizes that its window does not give")
+    sizes = np.where(inside, _places(nodes, windowed, nodes.sizes[tensor]), 0)
+    broken = (sizes != nodes.sizes[windowed]).any(1)
+    yield from _first(windowed, broken, "has sizes that its window does not give")
+
+
+def _products(nodes: Nodes, opcode: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the convolutions or dots (n,) of one or two operands, of known ranks, and both operands (n,).
+
+    An operand that is used twice has one edge.
+    """
+    products = nodes.of(opcode)
+    products = products[(nodes.degree[products] >= 1) & (nodes.degree[products] <= 2)]
+    one = nodes.operands[nodes.first[products]]
+    two = nodes.operands[nodes.first[products] + nodes.degree[products] - 1]
+    known = (nodes.rank[np.stack([products, one, two])] >= 0).all(0)
+    return products[known], one[known], two[known]
+
+
+def _product_types(nodes: Nodes, products: np.ndarray, one: np.ndarray, two: np.ndarray) -> Iterator[Fault]:
+    """Yield a product of floating-point numbers that has whole ones, or of complex that has real ones."""
+    kinds = _KIND[nodes.types[np.stack([products, one, two])]]
+    lost = kinds[0] < kinds[1:].max(0)
+    yield from _first(products, lost, "has another element type than a product of its operands")
 
 
 def _convolution(nodes: Nodes) -> Iterator[Fault]:
-    found = nodes.of("convolution")
-    found = found[(nodes.degree[found] >= 1) & (nodes.degree[found] <= 2)]
-    last = nodes.first[found] + nodes.degree[found] - 1
-    one, two = nodes.operands[nodes.first[found]], nodes.operands[last]
-    rank = nodes.rank[found]
-    keep = (rank >= 2) & (nodes.rank[one] >= 0) & (nodes.rank[two] >= 0)
-    found, one, two, rank = found[keep], one[keep], two[keep], rank[keep]
-    yield from _first(
-        found,
-        (nodes.rank[one] != rank) | (nodes.rank[two] != rank),
-        "has another rank than an operand (shape)",
-    )
-    yield from _window(nodes, found, rank - 2)
-    spatial_places = np.arange(4) < (rank - 2)[:, None]
-    axes = {}
-    for role, names in {
-        "input": ("input_batch", "input_feature"),
-        "kernel": ("kernel_input_feature", "kernel_output_feature"),
-        "output": ("output_batch", "output_feature"),
-    }.items():
-        named = np.stack([nodes.feat[found, _COLUMN[name]] for name in names], 1).astype(np.int64)
-        off = (named >= rank[:, None]).any(1) | (named[:, 0] == named[:, 1])
-        if role != "output":
-            spatial = nodes.list_of(found, f"{role}_spatial", 4).astype(np.int64)
-            every = np.concatenate([named, np.where(spatial_places, spatial, -1 - np.arange(4))], 1)
-            off |= ((spatial >= rank[:, None]) & spatial_places).any(1) | (
-                (spatial != 0) & ~spatial_places
-            ).any(1)
-            off |= (np.diff(np.sort(every, 1), axis=1) == 0).any(1)
-            axes[f"{role} spatial"] = spatial
-        yield from _first(found, off, f"names an {role} axis twice, or one that is none ({names[0]})")
-        axes[role] = np.clip(named, 0, 5)
-    groups = nodes.feat[found, columns.FEATURE_GROUP_COUNT], nodes.feat[found, columns.BATCH_GROUP_COUNT]
-    groups = tuple(np.maximum(count, 1) for count in groups)  # an absent one is 1
-    rows = np.arange(len(found))
-    window = nodes.list_of(found, "window_size", 4)
-    out = nodes.sizes[found]
-    fits = np.zeros(len(found), bool)
-    for image, kernel in ((one, two), (two, one)):  # edges do not say which is which
-        sizes, weights = nodes.sizes[image], nodes.sizes[kernel]
-        batch, feature = (sizes[rows, axes["input"][:, place]] for place in (0, 1))
-        taken, made = (weights[rows, axes["kernel"][:, place]] for place in (0, 1))
-        spatial = np.take_along_axis(weights, np.clip(axes["kernel spatial"], 0, 5), 1)
-        fits |= (
-            (feature == taken * groups[0])
-            & (batch == out[rows, axes["output"][:, 0]] * groups[1])
-            & (made == out[rows, axes["output"][:, 1]])
-            & (made % (groups[0] * groups[1]) == 0)
-            & ((spatial == window) | ~spatial_places).all(1)
-        )
-    yield from _first(found, ~fits, "has sizes, groups or a window that its operands do not give")
+    products, one, two = _products(nodes, "convolution")
+    flat = nodes.rank[products] >= 2
+    products, one, two = products[flat], one[flat], two[flat]
+    yield from _product_types(nodes, products, one, two)
+    rank = nodes.rank[products]
+    other = (nodes.rank[one] != rank) | (nodes.rank[two] != rank)
+    yield from _first(products, other, "has another rank than an operand (shape)")
+    yield from _window(nodes, products, rank - 2)
+    rows = nodes.feat[products]
+    spatial = np.arange(4) < (rank - 2)[:, None]
+    every = np.exp2(rank) - 1  # sum of 2**axis where each axis is named once
+    for role, named, places in (
+        ("input", columns.CONVOLUTION_AXES[1], columns.INPUT_SPATIAL),
+        ("kernel", columns.CONVOLUTION_AXES[2], columns.KERNEL_SPATIAL),
+    ):
+        axes = np.exp2(rows[:, named]).sum(1) + (np.exp2(rows[:, places]) * spatial).sum(1)
+        off = (axes != every) | (rows[:, places] * ~spatial).any(1)
+        problem = f"names an {role} axis twice, or one that is none ({COLUMN_NAMES[named[0]]})"
+        yield from _first(products, off, problem)
+    named = rows[:, columns.CONVOLUTION_AXES[0]]
+    off = (named >= rank[:, None]).any(1) | (named[:, 0] == named[:, 1])
+    yield from _first(products, off, "names an output axis twice, or one that is none (output_batch)")
+    # edges do not say which operand is the kernel
+    fits = _fits(nodes, products, one, two)
+    if not fits.all():
+        fits[~fits] = _fits(nodes, products[~fits], two[~fits], one[~fits])
+    yield from _first(products, ~fits, "has sizes, groups or a window that its operands do not give")
+
+
+def _fits(nodes: Nodes, products: np.ndarray, image: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    """Return which convolutions (n,) have the sizes, groups and window of this image and this kernel."""
+    rows = nodes.feat[products]
+    axes = rows[:, _CONVOLUTION_AXES].astype(np.int64)
+    made = np.take_along_axis(nodes.sizes[products], axes[:, :2], 1)
+    given = np.take_along_axis(nodes.sizes[image], axes[:, 2:4], 1)
+    weights = np.take_along_axis(nodes.sizes[kernel], axes[:, 4:], 1)
+    groups = np.maximum(rows[:, columns.FEATURE_GROUP_COUNT], 1)  # an absent one is 1
+    batch_groups = np.maximum(rows[:, columns.BATCH_GROUP_COUNT], 1)
+    sizes = (given[:, 0] == made[:, 0] * batch_groups) & (given[:, 1] == weights[:, 0] * groups)
+    sizes &= (weights[:, 1] == made[:, 1]) & (made[:, 1] % (groups * batch_groups) == 0)
+    window = rows[:, columns.WINDOW_SIZE][:, :4]
+    spatial = (nodes.rank[products] - 2)[:, None] > _PLACES
+    sizes &= ((weights[:, 2:] == window) | ~spatial[:, :4]).all(1)
+    named = np.minimum(rows[:, columns.INPUT_SPATIAL], _WIDTH - 1).astype(np.int64)
+    shown = np.zeros((len(products), _WIDTH))
+    shown[:, :4] = np.take_along_axis(nodes.sizes[image], named, 1)
+    places = np.where(spatial, _places(nodes, products, shown), 0)
+    rest = nodes.sizes[products].copy()
+    np.put_along_axis(rest, axes[:, :2], 0, 1)
+    # columns do not name the output's spatial axes
+    fits: np.ndarray = sizes & (np.sort(places, 1) == np.sort(rest, 1)).all(1)
+    return fits
 
 
 def _dot(nodes: Nodes) -> Iterator[Fault]:
-    """Yield a product with a size that none of its operands has."""
-    found = np.flatnonzero(nodes.opcodes == OPCODES["dot"])
-    found = found[(nodes.degree[found] >= 1) & (nodes.degree[found] <= 2)]
-    operands = (
-        nodes.operands[nodes.first[found]],
-        nodes.operands[nodes.first[found] + nodes.degree[found] - 1],
-    )
-    known = (nodes.rank[found] >= 0) & (nodes.rank[operands[0]] >= 0) & (nodes.rank[operands[1]] >= 0)
-    given = np.concatenate([nodes.sizes[each] for each in operands], 1)
-    lost = (nodes.sizes[found][:, :, None] != given[:, None, :]).all(2) & (nodes.sizes[found] > 0)
-    yield from _first(found, known & lost.any(1), "has a size that none of its operands has (shape)")
+    """Yield a product with a size that its operands do not give, or one of theirs that nothing takes.
+
+    Of the axes of one size, b are batches, p contracted, m and n the rest: the operands have b + m + p and
+    b + n + p, the output b + m + n. Some b, m, n, p of at least 0 must be there.
+    """
+    products, one, two = _products(nodes, "dot")
+    yield from _product_types(nodes, products, one, two)
+    sizes = np.stack([nodes.sizes[each] for each in (one, two, products)])  # (3, n, 6)
+    every = np.concatenate([*sizes], 1)  # sizes (n, 18) to count, 0 where an axis is none
+    left, right, out = (sizes[:, :, None, :] == every[None, :, :, None]).sum(3)
+    contracted = np.maximum(np.maximum(left - out, right - out), 0)
+    off = (2 * contracted > left + right - out) & (every > 0)
+    yield from _first(products, off.any(1), "has sizes that a product of its operands has not (shape)")
 
 
 def _iota(nodes: Nodes) -> Iterator[Fault]:
-    found = nodes.of("iota")
-    rank, axis = nodes.rank[found], nodes.feat[found, columns.DIMENSIONS.start]
-    yield from _first(found, (rank > 0) & (axis >= rank), "counts along an axis that is none (dimensions)")
+    iotas = nodes.of("iota")
+    rank = nodes.rank[iotas]
+    axes = nodes.feat[iotas, columns.DIMENSIONS]
+    off = ((rank > 0) & (axes[:, 0] >= rank)) | axes[:, 1:].any(1)
+    yield from _first(iotas, off, "counts along an axis that is none (dimensions)")
 
 
 _GENERAL: tuple[Callable[[Nodes], Iterator[Fault]], ...] = (
@@ -431,11 +539,14 @@ _GENERAL: tuple[Callable[[Nodes], Iterator[Fault]], ...] = (
     _parameters,
     _roots,
     _elementwise,
+    _windows,
 )
 _OF_OPCODES: dict[int, Callable[[Nodes], Iterator[Fault]]] = {
     OPCODES[name]: rule
     for name, rule in {
         "reshape": _reshape,
+        "bitcast": _bitcast,
+        "fusion": _fusion,
         "broadcast": _broadcast,
         "transpose": _transpose,
         "reduce": _reduce,

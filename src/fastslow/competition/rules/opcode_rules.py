@@ -93,6 +93,31 @@ OPCODE_RULES: dict[str, Rule] = {
 """The row of every opcode that is known, by its HLO name."""
 
 
+_ELEMENTS = """
+floats  acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one
+floats  log log-plus-one logistic rsqrt sine sinh sqrt tan tanh
+reals   ceil floor is-finite reduce-precision round-nearest-afz round-nearest-even
+bits    and not or xor
+whole   count-leading-zeros popcnt shift-left shift-right-arithmetic shift-right-logical
+"""
+_FLOATS = frozenset(("f16", "f32", "f64", "bf16"))
+_COMPLEX = frozenset(("c64", "c128"))
+_WHOLE = frozenset(("s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64"))
+_REFUSED = {
+    "floats": _WHOLE | {"pred"},
+    "reals": _WHOLE | _COMPLEX | {"pred"},
+    "bits": _FLOATS | _COMPLEX,
+    "whole": _FLOATS | _COMPLEX | {"pred"},
+}
+
+REFUSED_ELEMENTS: dict[str, frozenset[str]] = {
+    opcode: frozenset(_REFUSED[kind])
+    for kind, *opcodes in map(str.split, _ELEMENTS.strip().splitlines())
+    for opcode in opcodes
+}
+"""Element types that an opcode does not take, by its HLO name: an XOR takes no floating-point number."""
+
+
 def count_wanted(bounds: tuple[int, int]) -> str:
     """Return a number of the table in words."""
     low, high = bounds
