@@ -194,19 +194,19 @@ class Compiler:
 
 def _layouts(module: Module) -> dict[str, list[list[int]]]:
     """Return the layouts of output and operands of the configurable instructions by name."""
-    found = {}
+    layouts = {}
     for computation in module.computations:
         by_id = {instruction.id: instruction for instruction in computation.instructions}
         for instruction in computation.instructions:
             if instruction.opcode in CONFIGURABLE:
                 tensors = [instruction, *(by_id[i] for i in instruction.operand_ids)]
-                found[instruction.name] = [
+                layouts[instruction.name] = [
                     list(range(len(t.shape.dimensions)))[::-1]
                     if t.opcode == "parameter"
                     else list(t.shape.layout.minor_to_major)
                     for t in tensors
                 ]
-    return found
+    return layouts
 
 
 def _anonymous(module: Module) -> Module:

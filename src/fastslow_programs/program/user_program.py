@@ -213,7 +213,9 @@ def _measured(path: Path, kernel: str, changed: int) -> str:
     except DataError:  # said when the program itself is read
         return ""
     runs = choose_module(path, programs, kernel).runs
-    return "tile" if "config_feat" in runs else "layout" if runs else ""
+    if not runs:
+        return ""
+    return "tile" if "config_feat" in runs else "layout"
 
 
 def refuse_failure(path: Path, record: dict) -> None:
@@ -236,8 +238,8 @@ def _refuse_optimised(path: Path, module: Module) -> None:
         f"calls of {', '.join(libraries[:3])}": libraries,
         "by its name": _OPTIMISED_NAME.search(unpacked_name(path)),
     }
-    if found := next((sign for sign, is_there in signs.items() if is_there), ""):
-        problem = f"is an optimised dump ({found}), in which no layout is left to choose"
+    if sign := next((sign for sign, is_there in signs.items() if is_there), ""):
+        problem = f"is an optimised dump ({sign}), in which no layout is left to choose"
         raise DataError(path, problem, _DUMP)
 
 

@@ -132,7 +132,8 @@ class Confirming:
         """Propose the next round whole; nothing without a candidate, or at the end of plan or budget."""
         del rng  # the order alternates
         default = tuple(map(int, history.space.default))
-        rounds, means = _rounds(history), history.means()
+        rounds = _rounds(history)
+        means = history.means()
         number = max(rounds, default=-1) + 1
         if not rounds and not self.plan.contenders:
             number = 1

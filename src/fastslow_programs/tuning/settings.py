@@ -118,14 +118,16 @@ class TuneSettings(SearchSettings, SourceSettings):
             self.require(possible, "evaluator", "possible for a space: device or command")
         elif self.source:
             measured = "tile" if self.is_npz else self.origin.measured
-            kind = "an npz" if self.is_npz else f"a {measured} .pb" if measured else "a file without runtimes"
+            kind = f"a {measured} .pb" if measured else "a file without runtimes"
+            if self.is_npz:
+                kind = "an npz"
             replay = EVALUATORS[self.kind_of_evaluator].reads_labels
             possible = {"tile": replay, "layout": True, "": not replay}[measured]
             self.require(possible, "evaluator", f"possible for {kind}")
         if self.plan:
-            wanted = f"enough for a verdict by evaluator={self.kind_of_evaluator}"
+            enough = f"enough for a verdict by evaluator={self.kind_of_evaluator}"
             remedy = f"give {self.smallest} or more, or confirm=0 to believe single measurements"
-            self.require(self.evaluations >= self.smallest, "evaluations", f"{wanted}: {remedy}")
+            self.require(self.evaluations >= self.smallest, "evaluations", f"{enough}: {remedy}")
 
     def unread(self) -> Unread:
         """Return the settings that the evaluator does not read, once the source is known."""
@@ -136,11 +138,10 @@ class TuneSettings(SearchSettings, SourceSettings):
 
     def of(self, source: Source) -> Self:
         """See :class:`fastslow_programs.program.program_settings.SourceSettings`."""
-        own = super().of(source)
-        own.require(
-            not EVALUATORS[own.kind_of_evaluator].reads_labels, "evaluator", "possible for a function"
-        )
-        return own
+        settings = super().of(source)
+        runs = not EVALUATORS[settings.kind_of_evaluator].reads_labels
+        settings.require(runs, "evaluator", "possible for a function")
+        return settings
 
     @property
     def kind_of_evaluator(self) -> str:
@@ -175,8 +176,8 @@ class TuneSettings(SearchSettings, SourceSettings):
         run = "" if self.run == NO_RUN else self.run
         replay = {"configs": MEASURED} if self.evaluator == "replay" else {}
         shared = {k: v for k, v in self.asdict().items() if k in RankSettings.model_fields}
-        own = RankSettings(**shared | {"run": run} | replay)
-        return own.of(self._given) if self._given else own
+        settings = RankSettings(**shared | {"run": run} | replay)
+        return settings.of(self._given) if self._given else settings
 
     def find_run(self) -> Path | None:
         """Return the run that guides; None for an unguided strategy, or where none is wanted.
@@ -223,7 +224,8 @@ class FleetSettings(SearchSettings):
                 another length, or a weight that is no positive number.
             SettingsError: A program's settings are not allowed.
         """
-        path, programs = resolve(self.fleet), []
+        path = resolve(self.fleet)
+        programs = []
         rows = read_rows(path, _FORM)
         if not {"program", "weight"} <= rows[0].keys() <= {"program", "weight", "collection"}:
             raise DataError(path, f"has the columns {', '.join(rows[0])}", _FORM)
@@ -236,6 +238,7 @@ class FleetSettings(SearchSettings):
             name, colon, function = row["program"].partition(".py:")
             place = f"{(path.parent / name).absolute()}{colon}{function}"
             title = f"{number:03d}-" + clean_name(Path(name).stem)
-            own = TuneSettings(**shared, source=place, collection=row.get("collection", ""), name=title)
-            programs.append((own, float(row["weight"])))
+            collection = row.get("collection", "")
+            program = TuneSettings(**shared, source=place, collection=collection, name=title)
+            programs.append((program, float(row["weight"])))
         return programs

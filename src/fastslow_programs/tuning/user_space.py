@@ -57,7 +57,8 @@ class UserSpace:
 
     def __init__(self, path: Path):
         given = check_record(path, parse_json(path, read_text(path, _REMEDY), _REMEDY), _Space, _REMEDY)
-        self.path, self.facts = path, _Space.model_construct(**given)
+        self.path = path
+        self.facts = _Space.model_construct(**given)
         choices = self.facts.choices.items()  # numbers in their order, so that neighbours are alike
         self.options = {name: sorted(own) if _are_numbers(own) else own for name, own in choices}
         for name, own in self.options.items():
@@ -74,15 +75,17 @@ class UserSpace:
     @cached_property
     def space(self) -> Space:
         """The choices, and where there are constraints, the configurations that fulfil them."""
-        first = {name: own[0] for name, own in self.facts.choices.items()} | self.facts.default
-        default = [own.index(first[name]) for name, own in self.options.items()]
+        first = {name: options[0] for name, options in self.facts.choices.items()} | self.facts.default
+        default = [options.index(first[name]) for name, options in self.options.items()]
         listed = self._allowed() if self.facts.constraints else None
         if listed is not None and not (listed == default).all(1).any():
             remedy = f'Name another: "default": {json.dumps(self.values(listed[0]))} is allowed'
             raise DataError(self.path, "the default does not fulfil the constraints", remedy)
         choices = [
-            Choice(name, tuple(str(option) or "''" for option in own), start, ordered=_are_numbers(own))
-            for (name, own), start in zip(self.options.items(), default, strict=True)
+            Choice(
+                name, tuple(str(option) or "''" for option in options), start, ordered=_are_numbers(options)
+            )
+            for (name, options), start in zip(self.options.items(), default, strict=True)
         ]
         return Space(choices, listed)
 
@@ -109,7 +112,8 @@ class UserSpace:
 
     def values(self, codes) -> dict[str, Any]:
         """Return the option of each choice by its name, for a configuration ``(G,)``."""
-        return {name: own[int(code)] for (name, own), code in zip(self.options.items(), codes, strict=True)}
+        chosen = zip(self.options.items(), codes, strict=True)
+        return {name: options[int(code)] for (name, options), code in chosen}
 
     def lower(self, codes, seed: int) -> LocalProgram:
         """Lower the function of a configuration ``(G,)`` for the devices of this machine.
@@ -117,7 +121,8 @@ class UserSpace:
         Raises:
             DataError: There is no function, or it refuses the configuration.
         """
-        name, values = self.facts.function, self.values(codes)
+        name = self.facts.function
+        values = self.values(codes)
         self._require(bool(name), "names no function to measure", 'Add "function", or use evaluator=command')
         source = Source.of(str(self.path.parent / name))
         try:
