@@ -116,8 +116,10 @@ class Compiled(Evaluator):
 
 
 class CommandEvaluator(Evaluator):
-    """Runs a command for each configuration; the last line that it prints is the value.
+    """Runs a command for each configuration; the last line that it prints is the value of a run.
 
+    The value of the configuration is the median of ``repeats`` runs. All configurations of a batch run once,
+    then all of them again in the opposite order, so that a machine that becomes slower favours none.
     The paths of the configuration and, where there is one, of the program are appended to the command line.
     After the time limit the command and all that it started are killed.
 
@@ -142,13 +144,18 @@ class CommandEvaluator(Evaluator):
 
             def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
                 calls = {place: (self._words, self._inputs(p.codes)) for place, p in enumerate(proposals)}
-                for place, outcome in workers.each(
-                    _measure, calls, limits.seconds, limits.attempts, _has_failed
-                ):
-                    if isinstance(outcome, Killed):
-                        spent = limits.seconds if outcome.kind == TIMED_OUT else 0.0
-                        outcome = Evaluation(None, f"{outcome.kind}: {outcome}"[:_SHOWN], spent)
-                    yield place, outcome
+                runs: dict[int, list[Evaluation]] = {place: [] for place in calls}
+                for _ in range(limits.repeats):
+                    for place, outcome in workers.each(
+                        _measure, calls, limits.seconds, limits.attempts, _has_failed
+                    ):
+                        if isinstance(outcome, Killed):
+                            spent = limits.seconds if outcome.kind == TIMED_OUT else 0.0
+                            outcome = Evaluation(None, f"{outcome.kind}: {outcome}"[:_SHOWN], spent)
+                        runs[place].append(outcome)
+                    sound = [place for place in calls if not runs[place][-1].failure]
+                    calls = {place: calls[place] for place in reversed(sound)}
+                yield from ((place, median_run(outcomes)) for place, outcomes in runs.items())
 
             yield evaluate
 
@@ -158,6 +165,14 @@ class CommandEvaluator(Evaluator):
         if module_of := self._target.module_of:
             files[PROGRAM] = serialised(module_of(codes))
         return files
+
+
+def median_run(runs: Sequence[Evaluation]) -> Evaluation:
+    """Return the runs of one configuration as one evaluation: the median, or the failure of the last run."""
+    seconds = round(sum(run.seconds for run in runs), 3)
+    if runs[-1].failure:
+        return Evaluation(None, runs[-1].failure, seconds)
+    return Evaluation(float(np.median([run.value for run in runs])), "", seconds)
 
 
 def _words(command: str) -> list[str]:

@@ -32,9 +32,9 @@ from fastslow_programs.tuning.search.strategies import GUIDED
 STRATEGIES = (GUIDED, "random")
 NO_RUN = "none"
 UNREAD = {
-    "replay": ("confirm", "processes", "seconds", "attempts", "generation"),
-    "compiler": ("confirm",),
-    "device": ("processes", "attempts", "generation"),
+    "replay": ("confirm", "repeats", "processes", "seconds", "attempts", "generation"),
+    "compiler": ("confirm", "repeats"),
+    "device": ("repeats", "processes", "attempts", "generation"),
     "command": (),
 }
 """Settings that an evaluator does not read."""
@@ -69,8 +69,12 @@ class SearchSettings(Settings):
     confirm: FractionBelowOne = 0.5
     """Evaluators ``command`` and ``device`` only. Share of the evaluations that compares the fastest
     configuration with the default again, as values are noisy; 0 to believe single measurements."""
+    repeats: Annotated[Positive, Le(100)] = 3
+    """Evaluator ``command`` only. Runs of the command in one evaluation, whose median is the value; 1 for a
+    command that repeats by itself, or whose values are exact."""
     seconds: PositiveFloat = unkeyed(600.0)
-    """Time limit of one evaluation in seconds; what takes longer counts as failed."""
+    """Time limit of one evaluation, or of one run of a command, in seconds; what takes longer counts as
+    failed."""
     attempts: Annotated[Positive, Le(100)] = unkeyed(2)
     """Number of attempts at a failing command, or at a program that crashes the compiler."""
     processes: Threads = unkeyed(0)
