@@ -25,6 +25,7 @@ import numpy as np
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.isolated import Killed, Workers
+from fastslow.core.settings import find_typed
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, message_classes
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.compiler.signature import (
@@ -36,6 +37,7 @@ from fastslow_programs.compiler.signature import (
     tree_of,
     tree_text,
 )
+from fastslow_programs.compiler.tracing import static_numbers, trace
 
 TUNED, SIGNATURE = "best.hlo.pb", "signature.json"
 ROUNDS = 15
@@ -119,17 +121,17 @@ def lower_function(function: Callable, arguments: Sequence, seed: int = 0) -> Lo
         seed: Seed of the drawn values.
 
     Raises:
-        SettingsError: The program is for several devices, or NumPy lacks the type of a parameter or result.
+        SettingsError: JAX cannot trace the function with these arguments, the program is for several devices,
+            or NumPy lacks the type of a parameter or result.
     """
     require_jax()
     import jax
     from jax.extend.core import jaxpr_as_fun
 
-    jitted = function if hasattr(function, "trace") else jax.jit(function)
-    facts = getattr(jitted, "_jit_info", None)  # of a function that the user gave to jax.jit
-    static = sorted(number % len(arguments) for number in facts.static_argnums) if facts else []
+    facts = getattr(function, "_jit_info", None)  # of a function that the user gave to jax.jit
+    static = static_numbers(function, arguments)
     given = tuple(argument for number, argument in enumerate(arguments) if number not in static)
-    traced = jitted.trace(*arguments)
+    traced = trace(function, arguments)
     # without donation and options, and with parameters that are not used
     whole = jax.jit(jaxpr_as_fun(traced.jaxpr), keep_unused=True)
     lowered = whole.lower(*jax.tree.leaves(traced.in_avals))
@@ -409,7 +411,8 @@ def load_tuned(folder: str | Path) -> Callable:
     rule: tune the function that computes them, such as ``jax.grad(loss)`` or a whole training step.
 
     Args:
-        folder: Folder of a study with ``evaluator=device``.
+        folder: Folder of a study with ``evaluator=device``. A relative one starts at the working folder, or
+            else where ``fastslow tune`` writes: ``data/converted/tuned/NAME``.
 
     Returns:
         A function with the arguments and results of the JAX function that was tuned; of an HLO file, of its
@@ -424,7 +427,7 @@ def load_tuned(folder: str | Path) -> Callable:
     import jax
     import jax.numpy as jnp
 
-    path = Path(folder) / SIGNATURE
+    path = find_typed(str(folder)) / SIGNATURE
     module = read_hlo(path.parent / TUNED).module
     signature = read_json(path)
     if signature and "keys" not in signature:

@@ -21,7 +21,8 @@ from fastslow_programs.compiler.device import LocalProgram, draw_inputs, lower_f
 from fastslow_programs.compiler.layout_choices import TiedChoice, encode_defaults, imposable, layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import bind_differences, constrain, taken, taken_here
 from fastslow_programs.compiler.layout_space import ConfigurableNode, Layouts, encode
-from fastslow_programs.compiler.libtpu import is_staged, require_compiler
+from fastslow_programs.compiler.libtpu import require_compiler
+from fastslow_programs.compiler.tracing import is_staged
 from fastslow_programs.program.convert import ConvertedProgram, checked_nodes, read_program, write_npz
 from fastslow_programs.program.default import ROW_MAJOR, find_default
 from fastslow_programs.program.measured import Measured
