@@ -120,7 +120,15 @@ def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, t
 
 @cases(("evaluator", "setting"), [(evaluator, name) for evaluator, names in UNREAD.items() for name in names])
 def test_a_setting_that_the_evaluator_does_not_read_is_refused(evaluator, setting):
-    values = {"confirm": 0.3, "generation": "v4", "processes": 3, "repeats": 5, "seconds": 5.0, "attempts": 7}
+    values = {
+        "cache": False,
+        "confirm": 0.3,
+        "generation": "v4",
+        "processes": 3,
+        "repeats": 5,
+        "seconds": 5.0,
+        "attempts": 7,
+    }
     with pytest.raises(SettingsError, match=rf"{setting}: .* has no effect with evaluator={evaluator}"):
         TuneSettings(evaluator=evaluator, **{setting: values[setting]})
 

@@ -1,4 +1,4 @@
-"""Trace a function of a user's: where JAX cannot, one error says why, and what to do."""
+"""Trace a function, with an error of our own where JAX refuses it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -32,10 +32,10 @@ from fastslow_programs.tuning.search.strategies import GUIDED
 STRATEGIES = (GUIDED, "random")
 NO_RUN = "none"
 UNREAD = {
-    "replay": ("confirm", "repeats", "processes", "seconds", "attempts", "generation"),
+    "replay": ("cache", "confirm", "repeats", "processes", "seconds", "attempts", "generation"),
     "compiler": ("confirm", "repeats"),
     "device": ("repeats", "processes", "attempts", "generation"),
-    "command": (),
+    "command": ("cache",),
 }
 """Settings that an evaluator does not read."""
 _FORM = "Give a CSV whose first line is program,weight or program,weight,collection"
@@ -134,11 +134,26 @@ class TuneSettings(SearchSettings, SourceSettings):
             self.require(self.evaluations >= self.smallest, "evaluations", f"{enough}: {remedy}")
 
     def unread(self) -> Unread:
-        """Return the settings that the evaluator does not read, once the source is known."""
+        """Return the settings that the evaluator does not read, or not for this source, once it is known."""
         if not self.source and not self.evaluator:
             return {}
         kind = self.kind_of_evaluator
-        return dict.fromkeys(UNREAD[kind], (f"with evaluator={kind}", "choose another evaluator"))
+        unread = dict.fromkeys(UNREAD[kind], (f"with evaluator={kind}", "choose another evaluator"))
+        if not self.source:
+            return unread
+        if self.is_space:
+            of_programs = ("kernel", "collection", "cache", "generation")
+            return unread | dict.fromkeys(of_programs, ("on a space of yours", "tune a program"))
+        if not self._is_guided and not EVALUATORS[kind].reads_labels:
+            unread["collection"] = "where no models guide", f"set strategy={GUIDED} and a run"
+        if kind == "command" and not self.is_npz and not self.origin.function:
+            unread["generation"] = "where nothing is compiled for a TPU", "set evaluator=compiler"
+        return unread
+
+    @property
+    def _is_guided(self) -> bool:
+        """Whether models guide, if there are any."""
+        return self.strategy == GUIDED and self.run != NO_RUN
 
     def of(self, source: Source) -> Self:
         """See :class:`fastslow_programs.program.program_settings.SourceSettings`."""
@@ -189,8 +204,7 @@ class TuneSettings(SearchSettings, SourceSettings):
         Raises:
             DataError: There is none, it is not finished, or it belongs to another collection.
         """
-        guided = self.strategy == GUIDED and self.run != NO_RUN and not self.is_space
-        return self.ranking().find_run() if guided else None
+        return self.ranking().find_run() if self._is_guided and not self.is_space else None
 
     @property
     def is_space(self) -> bool:
