@@ -5,8 +5,9 @@ journal and verdict belong to ``fastslow tune`` with 40 evaluations. A space has
 choices. In a space without a gain all are equal. In another one, options are slower than the default's by up
 to 26 %, but one option of one choice is faster by the gain. A run of a program varies by a factor (lognormal,
 2 %), the machine's speed walks and waves slowly, and one run in twenty-five is disturbed by 30 % on average.
-On a device a value is the median of fifteen rounds, and each loading of a program is faster or slower by 1 %.
-Searches with seeds below ``FIRST_SEED`` chose the level and the number of contenders, and report nothing.
+A value of a command is the median of ``repeats`` runs. On a device a value is the median of fifteen rounds,
+and each loading of a program is faster or slower by 1 %. Searches with seeds below ``FIRST_SEED`` chose the
+level, the repeats and the number of contenders, and report nothing.
 
 A gain is found where the verdict names a configuration that is truly faster. The other rules decide from the
 same measurements of the same candidate: they are the simplest ones that could take the verdict's place.
@@ -30,8 +31,8 @@ from fastslow.core.progress import progress
 from fastslow_programs.compiler.device import ROUNDS, Times
 from fastslow_programs.tuning import evaluators
 from fastslow_programs.tuning.confirmation import CONFIRMS, LEVEL
-from fastslow_programs.tuning.evaluators import DeviceEvaluator, Evaluate, Evaluator
-from fastslow_programs.tuning.history import Evaluation, Proposal
+from fastslow_programs.tuning.evaluators import CommandEvaluator, DeviceEvaluator, Evaluate, Evaluator
+from fastslow_programs.tuning.history import Evaluation
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import Target
 from fastslow_programs.tuning.tune import Study, complete_study
@@ -42,12 +43,12 @@ BUDGET = 40
 FIRST_SEED = 10_000  # of the searches that the table counts
 GAINS = (0.0, 0.05, 0.1, 0.3)
 CHOICES = {"a": [*range(5)], "b": [*range(4)], "c": [*range(3)], "d": [0, 1]}
-VERDICT = "fastslow: paired rounds, trimmed mean"
+VERDICT = "fastslow: Student's t of the paired rounds"
 RULES = (
     VERDICT,
     "median of the repeats, no interval",
     "Welch's t of the repeats",
-    "Student's t of the rounds",
+    "paired rounds, trimmed mean",
 )
 
 
@@ -61,16 +62,16 @@ class Machine:
 
     def __init__(self, gain: float, seed: int):
         self._rng = np.random.default_rng([seed, round(1000 * gain)])
-        self._options = [self._rng.uniform(0, 0.3, len(own)) * (gain > 0) for own in CHOICES.values()]
-        for own in self._options:
-            own[0] = 0.0
+        self._options = [self._rng.uniform(0, 0.3, len(options)) * (gain > 0) for options in CHOICES.values()]
+        for logs in self._options:
+            logs[0] = 0.0
         choice = self._options[self._rng.integers(len(self._options))]
         choice[self._rng.integers(1, len(choice))] = np.log(1 - gain)
         self._walk, self._clock = 0.0, self._rng.uniform(0, 60)
 
     def true(self, codes: Sequence[int]) -> float:
         """Return the true runtime of a configuration over the default's."""
-        return float(np.exp(sum(own[code] for own, code in zip(self._options, codes, strict=True))))
+        return float(np.exp(sum(logs[code] for logs, code in zip(self._options, codes, strict=True))))
 
     def run(self, codes: Sequence[int], time: float) -> float:
         """Return the runtime of one run, after which the machine's clock is later by ``time``."""
@@ -92,25 +93,28 @@ class Machine:
         return Times(seconds, [""] * len(modules))
 
 
-class SimulatedCommand(Evaluator):
-    """A command of a user's, which prints the runtime of one run."""
-
-    noisy = True
-    name, identity = "simulated command", "command"
+class SimulatedCommand(CommandEvaluator):
+    """The evaluator of a command that prints the runtime of one run; its processes are simulated."""
 
     def __init__(self, settings: TuneSettings, target: Target, machine: Machine):
         super().__init__(settings, target)
         self.machine = machine
 
+    def each(
+        self, measure: object, calls: dict[int, tuple], *limits: object
+    ) -> Iterator[tuple[int, Evaluation]]:
+        """Run configurations in turn, as :meth:`fastslow.core.isolated.Workers.each` runs their commands."""
+        for place, (_, files) in calls.items():
+            codes = json.loads(files[evaluators.CONFIGURATION])["options"]
+            yield place, Evaluation(self.machine.run(codes, 1.0))
+
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
-        """See :class:`Evaluator`."""
-
-        def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
-            for place, proposal in enumerate(proposals):
-                yield place, Evaluation(self.machine.run(proposal.codes, 1.0))
-
-        yield evaluate
+        """See :class:`CommandEvaluator`."""
+        with mock.patch.object(evaluators, "Workers") as workers:
+            workers.return_value.__enter__.return_value.each = self.each
+            with super().running() as evaluate:
+                yield evaluate
 
 
 class SimulatedDevice(DeviceEvaluator):
@@ -140,14 +144,14 @@ def searched(kind: str, gain: float, seed: int) -> Study:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "space.json")
         path.write_text(json.dumps({"choices": CHOICES}))
-        own = {"command": "true"} if kind == "command" else {}
+        command = "true" if kind == "command" else ""
         settings = TuneSettings(
-            source=str(path), evaluator=kind, evaluations=BUDGET, seed=seed, data_root=folder, **own
+            source=str(path), evaluator=kind, evaluations=BUDGET, seed=seed, data_root=folder, command=command
         )
         space = UserSpace(path)
-        target = Target("simulated", "simulated", space.space, None, None, lambda codes: codes)
+        target = Target("simulated", "simulated", space.space, None, None)
         if kind == "device":
-            target = replace(target, default_value=1.0)
+            target = replace(target, module_of=lambda codes: codes, default_value=1.0)
         return complete_study(settings, replace(target, evaluator=KINDS[kind](settings, target, machine)))
 
 
@@ -158,24 +162,25 @@ def decided(study: Study) -> dict[str, bool]:
     candidate = np.log([e.value for p, e in rounds if p.codes == codes])
     default = np.zeros(len(candidate)) if paired else np.log([e.value for p, e in rounds if p.codes != codes])
     differences = candidate - default
-    student = welch = stats.ttest_1samp(differences, 0).confidence_interval(LEVEL).high
+    welch = stats.ttest_1samp(differences, 0).confidence_interval(LEVEL).high
     if not paired:
         welch = stats.ttest_ind(candidate, default, equal_var=False).confidence_interval(LEVEL).high
-    simple = np.median(candidate) - np.median(default)
-    return dict(zip(RULES, map(bool, (study.confirmed, simple < 0, welch < 0, student < 0)), strict=True))
+    median = np.median(candidate) - np.median(default)
+    trimmed = stats.mstats.trimmed_mean_ci(differences, (0.2, 0.2), alpha=1 - LEVEL)[1]
+    return dict(zip(RULES, map(bool, (study.confirmed, median < 0, welch < 0, trimmed < 0)), strict=True))
 
 
 def counts(kind: str, gain: float, searches: int) -> dict[str, int]:
     """Return by rule in how many searches it named a faster configuration: wrongly where there is no gain."""
-    found = dict.fromkeys(RULES, 0)
+    gained = dict.fromkeys(RULES, 0)
     for seed in progress(
         range(FIRST_SEED, FIRST_SEED + searches), desc=f"{kind}, gain {gain:.0%}", unit="search"
     ):
         study = searched(kind, gain, seed)
         faster = study.target.evaluator.machine.true(study.verdict.proposal.codes) < 1
         for rule, said in decided(study).items():
-            found[rule] += said and (faster or gain == 0)
-    return found
+            gained[rule] += said and (faster or gain == 0)
+    return gained
 
 
 def main(arguments: list[str]) -> int:
@@ -191,8 +196,8 @@ def main(arguments: list[str]) -> int:
         rows = [
             {"rule": rule}
             | {
-                f"gain {gain:.0%}" if gain else "no gain, called one": f"{found[rule]} of {number}"
-                for (gain, number), found in zip(numbers.items(), result[kind].values(), strict=True)
+                f"gain {gain:.0%}" if gain else "no gain, called one": f"{gained[rule]} of {number}"
+                for (gain, number), gained in zip(numbers.items(), result[kind].values(), strict=True)
             }
             for rule in RULES
         ]

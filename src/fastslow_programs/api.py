@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastslow.core.errors import SettingsError
+from fastslow.core.settings import find_typed
 from fastslow.core.shown import Shown
 from fastslow.evaluation.leaderboard import Leaderboard, LeaderboardSettings
 from fastslow.evaluation.leaderboard import leaderboard as read_leaderboard
@@ -19,7 +20,7 @@ from fastslow_programs.program.convert import ConvertedProgram, make_program, su
 from fastslow_programs.program.graph_picture import plot_graph
 from fastslow_programs.program.program_settings import ConvertSettings
 from fastslow_programs.program.program_tables import list_configurable
-from fastslow_programs.program.user_program import FunctionSource
+from fastslow_programs.program.user_program import FunctionSource, find_source
 from fastslow_programs.ranking.models import Models, read_models
 from fastslow_programs.ranking.rank import rank_source, write_ranking
 from fastslow_programs.ranking.result import Ranking
@@ -101,7 +102,7 @@ def load_models(path: str | Path | None = None) -> Models:
     Raises:
         DataError: There is no such folder, or it holds no models.
     """
-    return read_models(Path(path).expanduser().absolute() if path else "")
+    return read_models(find_typed(str(path)) if path else "")
 
 
 def leaderboard(**settings: Any) -> Leaderboard:
@@ -151,7 +152,7 @@ def rank(
     with _data_root(out) as data_root:
         measured = None
         if isinstance(known, str | Path):
-            settings["known"] = str(Path(known).expanduser().absolute())
+            settings["known"] = str(find_typed(str(known)))
         else:
             measured = known
         own = _settings(RankSettings, source, arguments, data_root=data_root, **settings)
@@ -214,7 +215,7 @@ def tune(
     _refuse_run(settings)
     if isinstance(models, Models):
         models = models.folder
-    run = str(models) if models in (None, NO_RUN) else str(Path(models).expanduser().absolute())
+    run = str(models) if models in (None, NO_RUN) else str(find_typed(str(models)))
     with _data_root(out) as data_root:
         own = _settings(
             TuneSettings,
@@ -252,4 +253,4 @@ def _settings(kind: type, source: AnySource, arguments: tuple, **settings: Any) 
         return kind(**settings).of(FunctionSource.of_function(source, arguments))
     if arguments:
         raise SettingsError("arguments", f"{len(arguments)} given, but {source} is no function")
-    return kind(source=str(Path(source).expanduser().absolute()), **settings)
+    return kind(source=find_source(str(source)), **settings)

@@ -190,7 +190,7 @@ BY_HAND = {  # parameters, and files that it makes
         [f"data/converted/rankings/small/{f}" for f in ("ranking.csv", "effects.csv", "ends.csv")],
     ),
     "54_tune": (
-        {"source": "{home}/small.pb", "evaluations": 9, "run": "runs/smoke", **MEASURE},
+        {"source": "{home}/small.pb", "evaluations": 12, "run": "runs/smoke", **MEASURE},
         [f"data/converted/tuned/small/{f}" for f in ("best.json", "best.hlo.pb", "study.journal")],
     ),
     "61_place": (

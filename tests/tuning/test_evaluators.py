@@ -35,7 +35,7 @@ def script(tmp_path):
         path = tmp_path / "measure.py"
         head = "import json, os, sys, time\noptions = json.load(open(sys.argv[1]))['options']\n"
         path.write_text(head + source)
-        limits = {"seconds": 20.0, "attempts": 1, "processes": 0} | limits
+        limits = {"seconds": 20.0, "attempts": 1, "processes": 0, "repeats": 1} | limits
         settings = SimpleNamespace(command=f"'{sys.executable}' '{path}'", **limits)
         return CommandEvaluator(settings, program(as_json=lambda c: {"options": list(c)}))
 
@@ -93,6 +93,28 @@ if not os.path.exists(flag):
 print(7)
 """
     assert outcomes(script(source, attempts=2), PROPOSALS[:1])[0].value == 7
+
+
+def test_a_value_is_the_median_of_runs_in_turn_that_alternate(script, tmp_path):
+    """The second run of either is disturbed; the configurations of a batch run forth and back."""
+    log = tmp_path / "log"
+    source = f"""
+with open({str(log)!r}, 'a+') as log:
+    log.write(str(options[0]))
+    log.seek(0)
+    number = log.read().count(str(options[0]))
+print((1 + options[0]) * (100 if number == 2 else number))
+"""
+    assert [o.value for o in outcomes(script(source, repeats=3))] == [3.0, 6.0]
+    assert log.read_text() == "011001"
+
+
+def test_after_a_failed_run_a_configuration_is_not_run_again(script, tmp_path):
+    log = tmp_path / "log"
+    source = f"open({str(log)!r}, 'a').write('x')\nif options[0]: sys.exit(3)\nprint(1)\n"
+    first, second = outcomes(script(source, repeats=3))
+    assert first.value == 1.0 and second.value is None and "ended with 3" in second.failure
+    assert len(log.read_text()) == 4
 
 
 def test_commands_run_side_by_side(script, tmp_path):

@@ -120,9 +120,17 @@ def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, t
 
 @cases(("evaluator", "setting"), [(evaluator, name) for evaluator, names in UNREAD.items() for name in names])
 def test_a_setting_that_the_evaluator_does_not_read_is_refused(evaluator, setting):
-    value = {"confirm": 0.3, "generation": "v4", "processes": 3, "seconds": 5.0, "attempts": 7}[setting]
+    values = {
+        "cache": False,
+        "confirm": 0.3,
+        "generation": "v4",
+        "processes": 3,
+        "repeats": 5,
+        "seconds": 5.0,
+        "attempts": 7,
+    }
     with pytest.raises(SettingsError, match=rf"{setting}: .* has no effect with evaluator={evaluator}"):
-        TuneSettings(evaluator=evaluator, **{setting: value})
+        TuneSettings(evaluator=evaluator, **{setting: values[setting]})
 
 
 def test_exact_values_of_a_command_end_with_the_better_one(tmp_path, capsys):

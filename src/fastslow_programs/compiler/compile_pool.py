@@ -172,11 +172,11 @@ class Labeller:
         calls = {key: (self.task, module) for key, module in modules.items()}
         with progress(total=len(modules), desc=title, unit="compile", disable=silent) as bar:
             try:
-                for key, found in workers.each(_work, calls, self.seconds, self.attempts):
+                for key, record in workers.each(_work, calls, self.seconds, self.attempts):
                     bar.update()
-                    if isinstance(found, Killed):
-                        found = {"failure": found.kind, "message": str(found)}
-                    yield key, found | origin
+                    if isinstance(record, Killed):
+                        record = {"failure": record.kind, "message": str(record)}
+                    yield key, record | origin
             except Killed as error:
                 problem = "the compiler does not start, possibly for lack of memory"
                 raise SettingsError(f"{problem}: {error}") from None

@@ -113,7 +113,7 @@ def _total(computation, computations: dict, total) -> Estimate:
     shape_of = {instruction.id: instruction.shape for instruction in computation.instructions}
     for instruction in computation.instructions:
         called = list(instruction.called_computation_ids)
-        estimated_cycles = own_cycles(instruction)
+        estimate = own_cycles(instruction)
         inner = []
         if instruction.opcode == "while":
             body = total(called[0])
@@ -122,8 +122,8 @@ def _total(computation, computations: dict, total) -> Estimate:
         elif instruction.opcode in ("call", "conditional"):
             inner = [total(branch) for branch in called]
             cycles += max(branch.cycles for branch in inner)
-        elif estimated_cycles is not None:
-            cycles += estimated_cycles
+        elif estimate is not None:
+            cycles += estimate
             estimated += 1
         elif instruction.opcode not in FREE:
             without += 1

@@ -27,6 +27,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.isolated import Killed, Workers
 from fastslow.core.memory import machine_cores
+from fastslow.core.settings import find_typed
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, message_classes
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.compiler.signature import (
@@ -38,6 +39,7 @@ from fastslow_programs.compiler.signature import (
     tree_of,
     tree_text,
 )
+from fastslow_programs.compiler.tracing import static_numbers, trace
 
 TUNED, SIGNATURE = "best.hlo.pb", "signature.json"
 ROUNDS = 15
@@ -111,8 +113,8 @@ def device_name() -> str:
 def processor() -> str:
     """Return the model of this machine's processor, as far as the operating system names it."""
     with contextlib.suppress(OSError):  # there is no such file but on Linux
-        if found := re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text()):
-            return found[1]
+        if model := re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text()):
+            return model[1]
     return platform.processor() or platform.machine()
 
 
@@ -135,26 +137,28 @@ def lower_function(function: Callable, arguments: Sequence, seed: int = 0) -> Lo
         seed: Seed of the drawn values.
 
     Raises:
-        SettingsError: The program is for several devices, or NumPy lacks the type of a parameter or result.
+        SettingsError: JAX cannot trace the function with these arguments, the program is for several devices,
+            or NumPy lacks the type of a parameter or result.
     """
     require_jax()
     import jax
     from jax.extend.core import jaxpr_as_fun
 
-    jitted = function if hasattr(function, "trace") else jax.jit(function)
-    facts = getattr(jitted, "_jit_info", None)  # of a function that the user gave to jax.jit
-    static = sorted(number % len(arguments) for number in facts.static_argnums) if facts else []
+    facts = getattr(function, "_jit_info", None)  # of a function that the user gave to jax.jit
+    static = static_numbers(function, arguments)
     given = tuple(argument for number, argument in enumerate(arguments) if number not in static)
-    traced = jitted.trace(*arguments)
+    traced = trace(function, arguments)
     # without donation and options, and with parameters that are not used
     whole = jax.jit(jaxpr_as_fun(traced.jaxpr), keep_unused=True)
     lowered = whole.lower(*jax.tree.leaves(traced.in_avals))
-    devices = max(own._lowering.compile_args["num_devices"] for own in (lowered, traced.lower()))
+    lowerings = [stage._lowering for stage in (lowered, traced.lower())]
+    devices = max(lowering.compile_args["num_devices"] for lowering in lowerings)
     if devices > 1:
         remedy = "give function and arguments without shardings, or use evaluator=command"
         problem = f"device measures on one device, and this program is for a mesh of {devices}"
         raise SettingsError("evaluator", f"{problem}; {remedy}")
-    leaves, rng = jax.tree.leaves(given), np.random.default_rng(seed)
+    leaves = jax.tree.leaves(given)
+    rng = np.random.default_rng(seed)
     trees = {"arguments": jax.tree.structure(given), "results": jax.tree.structure(traced.out_info)}
     signature = {name: describe(tree) for name, tree in trees.items()}
     signature["modules"] = modules_of(trees["results"])
@@ -192,7 +196,7 @@ def _with_options(options: dict[str, Any]) -> bytes:
 def options_of(code: bytes) -> dict[str, Any]:
     """Return the options of the compiler that a serialised module holds."""
     attributes = _Attributed.FromString(code).frontend_attributes.map
-    return next((json.loads(own.value) for own in attributes if own.key == _OPTIONS), {})
+    return next((json.loads(attribute.value) for attribute in attributes if attribute.key == _OPTIONS), {})
 
 
 def draw_inputs(module: Module, seed: int = 0) -> tuple[np.ndarray, ...]:
@@ -281,15 +285,16 @@ class Bench:
 
         def times(modules: Sequence[Module]) -> Times:
             """Time candidates together; where the process ends, each by itself, to find which ended it."""
-            found = self._ask(workers, modules)
-            if isinstance(found, Times):
-                return found
+            answer = self._ask(workers, modules)
+            if isinstance(answer, Times):
+                return answer
             if len(modules) == 1:
-                return Times(np.full((self._rounds, 3), np.nan), [found])
-            own = [times([module]) for module in modules]
-            first = next((t.seconds[:, :2] for t in own if not t.failures[0]), own[0].seconds[:, :2])
-            columns = [first, *(t.ratios * first.mean(1, keepdims=True) for t in own)]
-            return Times(np.concatenate(columns, 1), [t.failures[0] for t in own])
+                return Times(np.full((self._rounds, 3), np.nan), [answer])
+            each = [times([module]) for module in modules]
+            ran = [single for single in each if not single.failures[0]] or each
+            first = ran[0].seconds[:, :2]
+            columns = [first, *(single.ratios * first.mean(1, keepdims=True) for single in each)]
+            return Times(np.concatenate(columns, 1), [single.failures[0] for single in each])
 
         with Workers() as workers:
             yield times
@@ -324,23 +329,26 @@ def run_rounds(
         SettingsError: The unconstrained program cannot be compiled or run.
     """
     try:
-        base, twin = LoadedProgram(codes[0]), LoadedProgram(codes[0])
+        base = LoadedProgram(codes[0])
+        twin = LoadedProgram(codes[0])
         buffers = base.put(inputs)  # of all programs: copies of their own would be colder in the caches
-        wanted = base.outputs(buffers)
+        expected = base.outputs(buffers)
     except Exception as error:
         raise SettingsError(f"the program does not run on this machine: {str(error)[:_SHOWN]}") from None
-    runs, failures = [base, twin], []
+    runs: list[LoadedProgram | None] = [base, twin]
+    failures: list[str] = []
     for code in codes[1:]:
         try:
-            own = LoadedProgram(code)
-            failures.append(difference(wanted, own.outputs(buffers)))
+            candidate = LoadedProgram(code)
+            failures.append(difference(expected, candidate.outputs(buffers)))
         except Exception as error:  # of the compiler or the device
             failures.append(f"refused: {str(error)[:_SHOWN]}")
-        runs.append(None if failures[-1] else own)
+        runs.append(None if failures[-1] else candidate)
     began = time.perf_counter()
     base.run(buffers)
     repeats = max(1, int(LONG_ENOUGH / max(time.perf_counter() - began, 1e-9)))
-    seconds, rng = np.full((rounds, len(runs)), np.nan), np.random.default_rng(seed)
+    seconds = np.full((rounds, len(runs)), np.nan)
+    rng = np.random.default_rng(seed)
     for times in seconds:
         for place in rng.permutation([n for n, run in enumerate(runs) if run]):
             began = time.perf_counter()
@@ -363,7 +371,8 @@ class LoadedProgram:
 
         self.device = jax.local_devices()[0]
         program = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(code))
-        devices, options = _jax.DeviceList((self.device,)), xla_client.CompileOptions()
+        devices = _jax.DeviceList((self.device,))
+        options = xla_client.CompileOptions()
         options.env_option_overrides = list(options_of(code).items())
         self._compiled = self.device.client.compile_and_load(program, devices, options)
 
@@ -375,8 +384,8 @@ class LoadedProgram:
 
     def __call__(self, buffers: list) -> list:
         """Return the outputs, in the order of the flattened results."""
-        found = self._compiled.execute_sharded(buffers).disassemble_into_single_device_arrays()
-        return [shards[0] for shards in found]
+        outputs = self._compiled.execute_sharded(buffers).disassemble_into_single_device_arrays()
+        return [shards[0] for shards in outputs]
 
     def outputs(self, buffers: list) -> list[np.ndarray]:
         """Return the outputs as NumPy arrays."""
@@ -388,14 +397,15 @@ class LoadedProgram:
             value.block_until_ready()
 
 
-def difference(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> str:
-    """Return in words how outputs differ from the wanted ones by more than :data:`TOLERANCE`, else ``""``."""
-    for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
+def difference(expected: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> str:
+    """Return in words how outputs differ from the expected ones beyond :data:`TOLERANCE`, else ``""``."""
+    for number, (one, other) in enumerate(zip(expected, outputs, strict=True)):
         tolerance = TOLERANCE.get(one.dtype.name)
         if tolerance is None:
             equal = np.array_equal(one, other)
         else:
-            one, other = one.astype(np.float64), other.astype(np.float64)
+            one = one.astype(np.float64)
+            other = other.astype(np.float64)
             finite = np.isfinite(one)
             limit = tolerance * np.abs(one[finite]).max(initial=0.0)
             equal = np.array_equal(one[~finite], other[~finite], equal_nan=True)
@@ -417,7 +427,8 @@ def load_tuned(folder: str | Path) -> Callable:
     rule: tune the function that computes them, such as ``jax.grad(loss)`` or a whole training step.
 
     Args:
-        folder: Folder of a study with ``evaluator=device``.
+        folder: Folder of a study with ``evaluator=device``. A relative one starts at the working folder, or
+            else where ``fastslow tune`` writes: ``data/converted/tuned/NAME``.
 
     Returns:
         A function with the arguments and results of the JAX function that was tuned; of an HLO file, of its
@@ -432,7 +443,7 @@ def load_tuned(folder: str | Path) -> Callable:
     import jax
     import jax.numpy as jnp
 
-    path = Path(folder) / SIGNATURE
+    path = find_typed(str(folder)) / SIGNATURE
     module = read_hlo(path.parent / TUNED).module
     signature = read_json(path)
     if signature and "keys" not in signature:
@@ -441,31 +452,34 @@ def load_tuned(folder: str | Path) -> Callable:
         )
     parameters, results = _entry_shapes(module)
     run = _jax_function(module, parameters, results)
-    wanted = signature.get("arguments", describe(jax.tree.structure((*parameters,))))
+    tuned_tree = signature.get("arguments", describe(jax.tree.structure((*parameters,))))
     kinds, result_kinds = signature.get("keys", [[""] * len(parameters), [""] * len(results)])
     static = signature.get("static", {})
 
     def tuned(*arguments):
         """Run the tuned program."""
-        if static and len(arguments) == len(wanted["children"]) + len(static):
+        if static and len(arguments) == len(tuned_tree["children"]) + len(static):
             for number, value in static.items():
                 if repr(arguments[int(number)]) != value:
                     given = f"{arguments[int(number)]!r}, but {value} was tuned"
                     raise TypeError(f"the static arguments[{number}] is {given}")
-            arguments = tuple(own for number, own in enumerate(arguments) if str(number) not in static)
+            arguments = tuple(value for number, value in enumerate(arguments) if str(number) not in static)
         tree = jax.tree.structure(arguments)
-        if describe(tree) != wanted:
-            expected = tree_text(wanted)
+        if describe(tree) != tuned_tree:
+            expected = tree_text(tuned_tree)
             raise TypeError(f"the arguments are {tree_text(describe(tree))}, but {expected} was tuned")
         leaves = []
         for (place, leaf), parameter, kind in zip(
             jax.tree.leaves_with_path(arguments), parameters, kinds, strict=True
         ):
-            name, (given_kind,), number = jax.tree_util.keystr(place), key_kinds([leaf]), as_numbers(leaf)
+            name = jax.tree_util.keystr(place)
+            (given_kind,) = key_kinds([leaf])
+            number = as_numbers(leaf)
             if given_kind != kind:
                 said = f"{given_kind or 'no'} random key, but {kind or 'none'} was tuned"
                 raise TypeError(f"arguments{name} is {said}")
-            shape, dtype = jnp.shape(number), jnp.result_type(number)
+            shape = jnp.shape(number)
+            dtype = jnp.result_type(number)
             if (shape, dtype) != (parameter.shape, parameter.dtype):
                 given = f"{dtype.name}{list(shape)}"
                 tuned_as = f"{parameter.dtype.name}{list(parameter.shape)}"

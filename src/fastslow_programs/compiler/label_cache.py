@@ -19,7 +19,8 @@ class LabelCache:
     def __init__(self, path: Path):
         path.parent.mkdir(parents=True, exist_ok=True)
         # it waits where another run writes
-        self._path, self._connection = path, sqlite3.connect(path, timeout=60, isolation_level=None)
+        self._path = path
+        self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
         self.close = self._connection.close
         try:
             columns = "key TEXT PRIMARY KEY, record TEXT NOT NULL"

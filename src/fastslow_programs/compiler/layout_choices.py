@@ -116,13 +116,13 @@ def encode_defaults(nodes: list[ConfigurableNode]) -> dict[str, np.ndarray]:
     """
     layouts: Layouts = {}
     for node in nodes:
-        own: list[Layout] = [()] * len(ROLES)
+        tensors: list[Layout] = [()] * len(ROLES)
         for choice in node.choices if node.default else ():
             for option in choice.options:
                 for role, layout in zip(choice.roles, option, strict=True):
                     if layout and is_default(node, role, layout):
-                        own[role] = layout
-        layouts[node.node] = tuple(own)
+                        tensors[role] = layout
+        layouts[node.node] = tuple(tensors)
     return {DEFAULTS: encode(layouts, nodes)} if any(node.default for node in nodes) else {}
 
 
@@ -131,10 +131,10 @@ def layouts_of(configuration: Configuration, choices: list[TiedChoice]) -> Layou
     layouts: dict[int, list[Layout]] = {}
     for option, choice in zip(configuration, choices, strict=True):
         for node in choice.nodes:
-            own = layouts.setdefault(node, [()] * len(ROLES))
+            tensors = layouts.setdefault(node, [()] * len(ROLES))
             for role, layout in zip(choice.roles, choice.options[option], strict=True):
-                own[role] = layout
-    return {node: tuple(own) for node, own in layouts.items()}
+                tensors[role] = layout
+    return {node: tuple(tensors) for node, tensors in layouts.items()}
 
 
 def draw_configuration(choices: list[TiedChoice], rng: random.Random) -> Configuration:

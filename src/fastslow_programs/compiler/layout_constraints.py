@@ -40,7 +40,8 @@ def bind_differences(module: Module, layouts: Layouts, nodes: list[ConfigurableN
 def _rewrite(module: Module, layouts: Layouts, nodes: list[ConfigurableNode], bind: Callable) -> Module:
     rewritten = Module()
     rewritten.CopyFrom(module)
-    by_number, numbers = {node.node: node for node in nodes}, itertools.count()
+    by_number = {node.node: node for node in nodes}
+    numbers = itertools.count()
     for computation in rewritten.computations:
         edit = _Edit(computation)
         for instruction in computation.instructions:
@@ -130,7 +131,8 @@ class _Edit:
     def bind(self, instruction: Instruction, node: ConfigurableNode, layouts: tuple[Layout, ...]) -> None:
         """Append a configurable instruction with constraints on its output and on a reshape's operand."""
         output, operand = (*layouts, (), ())[:2]
-        is_reshape, bound = node.opcode == "reshape", taken(node, layouts)
+        is_reshape = node.opcode == "reshape"
+        bound = taken(node, layouts)
         self._read_moved(instruction)
         if is_reshape and bound:
             source = self._constraint(self._by_id[instruction.operand_ids[0]], default_layout(node, INPUT))

@@ -105,18 +105,18 @@ def _dot_choices(instruction: Instruction, operands) -> list[NodeChoice]:
         sides.append(([d for d in range(len(shape.dimensions)) if d not in taken], contracting))
     (lhs_free, _), (rhs_free, _) = sides
     rank = len(instruction.shape.dimensions)
-    found = [
+    choices = [
         _both_ways(role, max(free), max(contracting))
         for role, (free, contracting) in enumerate(sides, INPUT)
         if free and contracting
     ]
-    if len(found) == 2 and all(len(shape.dimensions) == 2 for shape in operands):
+    if len(choices) == 2 and all(len(shape.dimensions) == 2 for shape in operands):
         left = ((), ())
-        both = itertools.product(*(choice.options for choice in found))
-        found = [NodeChoice((INPUT, KERNEL), (left, *(one + other for one, other in both)))]
+        both = itertools.product(*(choice.options for choice in choices))
+        choices = [NodeChoice((INPUT, KERNEL), (left, *(one + other for one, other in both)))]
     if lhs_free and rhs_free:
-        found.insert(0, _both_ways(OUTPUT, rank - 1, rank - len(rhs_free) - 1))
-    return found
+        choices.insert(0, _both_ways(OUTPUT, rank - 1, rank - len(rhs_free) - 1))
+    return choices
 
 
 def _reshape_choices(instruction: Instruction, operands) -> list[NodeChoice]:
@@ -142,7 +142,8 @@ def common_blocks(output: tuple[int, ...], operand: tuple[int, ...]) -> list[tup
         The dimensions, of output and operand, of each run, major to minor; dimensions of size 1 are in none.
     """
     remaining = [[d for d, size in enumerate(sizes) if size > 1] for sizes in (output, operand)]
-    blocks, products = [], [1, 1]
+    blocks: list[tuple[list[int], list[int]]] = []
+    products = [1, 1]
     while any(remaining):
         if products[0] == products[1]:
             blocks.append(([], []))
@@ -212,6 +213,6 @@ def decode(row: np.ndarray, nodes: list[ConfigurableNode]) -> Layouts:
     """Return the layouts of a row (K, 18) of ``node_config_feat``, the inverse of :func:`encode`."""
     tensors = row.reshape(len(nodes), len(ROLES), LAYOUT_WIDTH).astype(int)
     return {
-        node.node: tuple(tuple(d for d in layout if d >= 0) for layout in own.tolist())
-        for node, own in zip(nodes, tensors, strict=True)
+        node.node: tuple(tuple(d for d in layout if d >= 0) for layout in layouts.tolist())
+        for node, layouts in zip(nodes, tensors, strict=True)
     }

@@ -20,6 +20,7 @@ from fastslow.hlo.forms import to_hlo
 from fastslow.hlo.messages import HloProto, Module, message_classes
 from fastslow_programs.compiler import pjrt
 from fastslow_programs.compiler.layout_space import CONFIGURABLE
+from fastslow_programs.compiler.tracing import is_staged, trace
 
 TOPOLOGIES = {
     "v2": "v2:2x2",
@@ -194,19 +195,19 @@ class Compiler:
 
 def _layouts(module: Module) -> dict[str, list[list[int]]]:
     """Return the layouts of output and operands of the configurable instructions by name."""
-    found = {}
+    layouts = {}
     for computation in module.computations:
         by_id = {instruction.id: instruction for instruction in computation.instructions}
         for instruction in computation.instructions:
             if instruction.opcode in CONFIGURABLE:
                 tensors = [instruction, *(by_id[i] for i in instruction.operand_ids)]
-                found[instruction.name] = [
+                layouts[instruction.name] = [
                     list(range(len(t.shape.dimensions)))[::-1]
                     if t.opcode == "parameter"
                     else list(t.shape.layout.minor_to_major)
                     for t in tensors
                 ]
-    return found
+    return layouts
 
 
 def _anonymous(module: Module) -> Module:
@@ -232,26 +233,21 @@ def _compile_options(options: dict[str, str | bool]) -> bytes:
     return message.SerializeToString()
 
 
-def is_staged(value) -> bool:
-    """Return whether a value is what JAX made of a function: a Traced, a Lowered or an Exported."""
-    import jax
-    import jax.export
-
-    return isinstance(value, (jax.stages.Traced, jax.stages.Lowered, jax.export.Exported))
-
-
 def lower(function, arguments) -> bytes:
     """Lower a program to a serialised ``HloModuleProto``, for a TPU where it is not lowered yet.
 
     Args:
         function: A function for ``jax.jit``, or a value of :func:`is_staged`, which has its arguments.
         arguments: The function's arguments, as for ``jax.jit``.
+
+    Raises:
+        SettingsError: JAX cannot trace the function with these arguments.
     """
     _set_environment()
     import jax
     import jax.export
 
-    traced = function if is_staged(function) else jax.jit(function).trace(*arguments)
+    traced = function if is_staged(function) else trace(function, arguments, within_jit=True)
     lowered = traced.lower(lowering_platforms=("tpu",)) if isinstance(traced, jax.stages.Traced) else traced
     if threading.current_thread() is threading.main_thread():
         # libtpu, which JAX loads, prints a stack trace when a process such as a notebook's kernel is ended

@@ -28,7 +28,8 @@ def tree_text(described: Any) -> str:
     if described == _LEAF:
         return _LEAF
     facts = [described["facts"]] if described["facts"] != "None" else []
-    return f"{described['type']}({', '.join(facts + [tree_text(own) for own in described['children']])})"
+    inner = facts + [tree_text(child) for child in described["children"]]
+    return f"{described['type']}({', '.join(inner)})"
 
 
 def node_types(tree: Any) -> dict[tuple[str, str], tuple]:
@@ -36,10 +37,10 @@ def node_types(tree: Any) -> dict[tuple[str, str], tuple]:
     if tree.node_data() is None:
         return {}
     kind, facts = tree.node_data()
-    found = {(kind.__qualname__, repr(facts)): (kind, facts)}
+    types = {(kind.__qualname__, repr(facts)): (kind, facts)}
     for child in tree.children():
-        found |= node_types(child)
-    return found
+        types |= node_types(child)
+    return types
 
 
 def modules_of(tree: Any) -> dict[str, str]:

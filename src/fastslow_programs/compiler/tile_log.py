@@ -96,12 +96,13 @@ def kernel_module(optimized: Module, kernel: str) -> Module:
         if instruction.opcode == "fusion"
     }
     by_id = {computation.id: computation for computation in optimized.computations}
-    wanted, pending = set(), list(fusions[kernel].called_computation_ids)
+    called = set()
+    pending = list(fusions[kernel].called_computation_ids)
     entry = pending[0]
     while pending:
         computation_id = pending.pop()
-        if computation_id not in wanted:
-            wanted.add(computation_id)
+        if computation_id not in called:
+            called.add(computation_id)
             for instruction in by_id[computation_id].instructions:
                 pending.extend(instruction.called_computation_ids)
     name = by_id[entry].name
@@ -109,5 +110,5 @@ def kernel_module(optimized: Module, kernel: str) -> Module:
         name=kernel,
         entry_computation_name=name,
         entry_computation_id=entry,
-        computations=[c for c in optimized.computations if c.id in wanted],
+        computations=[c for c in optimized.computations if c.id in called],
     )

@@ -115,7 +115,8 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
     if not nodes and "config_feat" not in hlo.runs:
         problem = "it has no convolution, dot or reshape, the configurable instructions"
         raise DataError(source.path, problem, "Convert a program with one of them")
-    arrays, collection = graph_arrays(module), get_collection(settings.collection)
+    arrays = graph_arrays(module)
+    collection = get_collection(settings.collection)
     known, values, known_from = {}, {}, ""
     if settings.configs == MEASURED:
         arrays |= _measured(source.path, hlo.runs, collection.kind)
@@ -124,10 +125,12 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
         choices = imposable(nodes)
         if settings.cache:
             values, known_from = find_measured(resolve(settings.data_root), labeller, module, nodes)
-        own = [*dict.fromkeys([*draw_configurations(choices, settings.configs, settings.seed), *values])]
-        known = {place: values[c] for place, c in enumerate(own) if c in values}
-        drawn = [layouts_of(c, choices) for c in own]
-        cycles, labels = [0] * len(drawn), "none"
+        configurations = draw_configurations(choices, settings.configs, settings.seed)
+        configurations = list(dict.fromkeys([*configurations, *values]))
+        known = {place: values[c] for place, c in enumerate(configurations) if c in values}
+        drawn = [layouts_of(c, choices) for c in configurations]
+        cycles = [0] * len(drawn)
+        labels = "none"
         if settings.label:
             programs = [constrain(module, layouts, nodes) for layouts in drawn]
             estimated, failures = estimate_cycles(source.path, programs, labeller)
@@ -181,8 +184,8 @@ def write_npz(program: ConvertedProgram) -> None:
 
 def _write_report(program: ConvertedProgram, settings: ConvertSettings) -> None:
     content = hashlib.sha256(program.module.SerializeToString(deterministic=True)).hexdigest()
-    folder, inputs = resolve(settings.folder), {"module": content}
-    artifact = Artifact(folder, settings.identity(), inputs, products=(settings.npz,))
+    folder = resolve(settings.folder)
+    artifact = Artifact(folder, settings.identity(), {"module": content}, products=(settings.npz,))
     with artifact.building():
         save_figure(plot_graph(program.arrays, settings.program), artifact.folder / PICTURE)
         with atomic_path(artifact.folder / TABLE) as temporary:
@@ -244,13 +247,13 @@ def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> lis
         The configurations, the option of each choice.
     """
     rng = random.Random(seed)
-    found = {default_configuration(choices): None}  # a set in the order drawn
+    drawn = {default_configuration(choices): None}  # a set in the order drawn
     in_vain = 0
-    while len(found) < count and in_vain < _TRIES:
+    while len(drawn) < count and in_vain < _TRIES:
         configuration = draw_configuration(choices, rng)
-        in_vain = in_vain + 1 if configuration in found else 0
-        found[configuration] = None
-    return list(found)
+        in_vain = in_vain + 1 if configuration in drawn else 0
+        drawn[configuration] = None
+    return list(drawn)
 
 
 def estimate_cycles(

@@ -47,10 +47,10 @@ def find_default(program: Program) -> Default:
         DataError: The ``default`` file of a ``random`` one is broken.
     """
     if program.normalizers is not None:
-        own = np.flatnonzero(program.runtime == program.normalizers)
-        if not len(own):
+        rows = np.flatnonzero(program.runtime == program.normalizers)
+        if not len(rows):
             return Default(None, "the runtime of the compiler's own, the file's normaliser", known=False)
-        return Default(int(own[0]), f"configuration {own[0]}, whose runtime is the file's normaliser")
+        return Default(int(rows[0]), f"configuration {rows[0]}, whose runtime is the file's normaliser")
     if isinstance(program, ConvertedProgram) and not program.measured:
         if program.default_layouts is not None:
             return Default(0, "configuration 0")
@@ -72,8 +72,8 @@ def _nearest(choices: Choices, layouts: np.ndarray, defaults: np.ndarray) -> Def
     groups = np.arange(choices.num_groups)
     count = off[groups, choices.values].sum(1)
     nearest = int(count.argmin())
-    own = choices.values[nearest].astype(np.int64)
-    options = np.where(off[groups, own] == off.min(1), own, off.argmin(1))
+    given = choices.values[nearest].astype(np.int64)
+    options = np.where(off[groups, given] == off.min(1), given, off.argmin(1))
     known = np.zeros(choices.num_groups, bool)
     np.logical_or.at(known, choices.group, defaults[..., 0] >= 0)
     same = "equal to" if count[nearest] == 0 else f"in {count[nearest]:.0f} tensors other than"

@@ -104,10 +104,10 @@ def place(edge_index: np.ndarray, layer: np.ndarray, width: np.ndarray) -> np.nd
     x = np.zeros(size)
     for sweep in range(_SWEEPS):
         for row, block in list(zip(rows, blocks, strict=True))[:: 1 if sweep % 2 else -1]:
-            wanted = block @ x
-            order = np.argsort(wanted, kind="stable")
+            means = block @ x
+            order = np.argsort(means, kind="stable")
             centres = np.cumsum(width[row[order]]) - width[row[order]] / 2
-            x[row[order]] = centres - centres.mean() + wanted.mean()
+            x[row[order]] = centres - centres.mean() + means.mean()
     return x
 
 
@@ -149,8 +149,10 @@ def _draw_boxes(
     width = np.array([_CHARACTER * max(map(len, label.split("\n"))) + _GAP for label in labels])
     edges = _edges_between(arrays, nodes)
     layer = assign_layers(edges, len(nodes))
-    x, y = place(edges, layer, width), -_LAYER * layer
-    left, right = (x - width / 2).min(), (x + width / 2).max()
+    x = place(edges, layer, width)
+    y = -_LAYER * layer
+    left = (x - width / 2).min()
+    right = (x + width / 2).max()
     room = max(0.1, (_MIN_WIDTH - (right - left)) / 2)
     height = _LAYER * (layer.max() + 1)
     figure = Figure(figsize=(right - left + 2 * room, height + _AROUND))

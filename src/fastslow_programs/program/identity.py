@@ -34,8 +34,8 @@ def identify(program: Program) -> np.ndarray:
         operands_vary = not np.isin(choices.varying, choices.group[:, _OUTPUT]).all()
         counted = choices.group if operands_vary else choices.group[:, [_OUTPUT]]
         for (node, role), group in np.ndenumerate(counted):
-            own = [_hash(ids[node], role, words[code]) for code in choices.codes[node, role]]
-            options[group] += np.array(own, np.uint64)
+            hashes = [_hash(ids[node], role, words[code]) for code in choices.codes[node, role]]
+            options[group] += np.array(hashes, np.uint64)
         for group, values in enumerate(choices.values.T):
             total += options[group, values]
     return np.array([f"c{number & 0xFFFFFFFFFFFF:012x}" for number in total.tolist()])

@@ -44,27 +44,30 @@ class Measured:
         evaluator: str,
         choices: list[TiedChoice] | None = None,
     ):
-        self.evaluator, self._nodes, self._choices = evaluator, nodes, choices or imposable(nodes)
-        program, (kind, _, _) = _digest(module), evaluator.partition(" ")
+        self.evaluator, self._nodes = evaluator, nodes
+        self._choices = choices or imposable(nodes)
+        program = _digest(module)
+        kind = evaluator.partition(" ")[0]
         self._head = {"program": program, "evaluator": evaluator}
         self.path = data_root / MEASURED_FOLDER / f"{program}-{kind}-{digest(evaluator)}.json"
 
     def read(self) -> dict[Configuration, list[float]]:
         """Return the values by configuration; none, with a warning that names it, of a damaged file."""
-        found: dict[str, list[float]] = {}
+        kept: dict[str, list[float]] = {}
         with _warning():
-            found = self._read()
-        configurations = {self._parse(outputs): values for outputs, values in found.items()}
-        return {own: values for own, values in configurations.items() if own is not None}
+            kept = self._read()
+        configurations = {self._parse(outputs): values for outputs, values in kept.items()}
+        return {codes: values for codes, values in configurations.items() if codes is not None}
 
     def add(self, values: Iterable[tuple[Layouts, float]]) -> None:
         """Add values of configurations; a folder that cannot be written gives a warning."""
         with _warning(), writer_lock(self.path.parent):
-            found = self._read()
+            kept = self._read()
             for layouts, value in values:
-                own = found.setdefault(self._outputs(layouts), [])
-                own += [value] * (value not in own)
-            facts = self._head | {"values": found}
+                already = kept.setdefault(self._outputs(layouts), [])
+                if value not in already:
+                    already.append(value)
+            facts = self._head | {"values": kept}
             write_json(self.path, facts | {"checksum": digest(facts)})
 
     def _read(self) -> dict[str, list[float]]:
@@ -100,13 +103,15 @@ def _digits(layout: Layout) -> str:
     return "".join(map(str, layout)) or "-"
 
 
-def _option(choice: TiedChoice, wanted: set[str | None]) -> int | None:
+def _option(choice: TiedChoice, layouts: set[str | None]) -> int | None:
     """Return the option whose output has the layout that all nodes have."""
     if OUTPUT not in choice.roles:
         return choice.default
     place = choice.roles.index(OUTPUT)
-    own = (number for number, option in enumerate(choice.options) if {_digits(option[place])} == wanted)
-    return next(own, None)
+    for number, option in enumerate(choice.options):
+        if {_digits(option[place])} == layouts:
+            return number
+    return None
 
 
 def find_measured(
@@ -120,7 +125,7 @@ def find_measured(
     for kind, identity in (("device", device_identity), ("compiler", labeller.identity)):
         if any((data_root / MEASURED_FOLDER).glob(f"{program}-{kind}-*")):  # or JAX starts for nothing
             with contextlib.suppress(SettingsError):  # JAX or the compiler is not installed
-                found = Measured(data_root, module, nodes, identity())
-                if values := found.read():
-                    return values, f"{found.path}, {found.evaluator}"
+                measured = Measured(data_root, module, nodes, identity())
+                if values := measured.read():
+                    return values, f"{measured.path}, {measured.evaluator}"
     return {}, ""

@@ -48,9 +48,9 @@ class SourceSettings(Settings):
 
     def of(self, source: Source) -> Self:
         """Return these settings for a source that no text names, such as a function in memory."""
-        own = self.replace(name=self.name or clean_name(source.name))
-        BaseModel.__setattr__(own, "_given", source)
-        return own
+        settings = self.replace(name=self.name or clean_name(source.name))
+        BaseModel.__setattr__(settings, "_given", source)
+        return settings
 
     @property
     def origin(self) -> Source:

@@ -148,14 +148,15 @@ class _Simplifier:
                 number = operands[instruction.parameter_number]
             else:
                 number = next(self._new_ids)
-                own = kept[number] = Instruction.FromString(instruction.SerializeToString())
-                if own.id in self._fixed:
+                copy = Instruction.FromString(instruction.SerializeToString())
+                kept[number] = copy
+                if copy.id in self._fixed:
                     self._fixed.add(number)
-                own.id = number
-                own.operand_ids[:] = [numbers[i] for i in own.operand_ids]
-                if own.name in self._names:
-                    own.name = f"{own.name}.{number}"
-                self._names.add(own.name)
+                copy.id = number
+                copy.operand_ids[:] = [numbers[i] for i in copy.operand_ids]
+                if copy.name in self._names:
+                    copy.name = f"{copy.name}.{number}"
+                self._names.add(copy.name)
             numbers[instruction.id] = number
             yield instruction.id, number
 

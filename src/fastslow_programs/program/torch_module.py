@@ -29,4 +29,4 @@ def as_jax(function: Any, arguments: Any) -> tuple:
         reason = f"{type(function).__name__} ({type(error).__name__}: {' '.join(str(error).split())[:300]})"
         raise SettingsError(f"torch.export and torchax cannot read {reason}") from None
     inputs = torchax.default_env().t2j_copy(tuple(arguments))
-    return lambda own, *given: call(own, given), (weights, *inputs)
+    return lambda state, *given: call(state, given), (weights, *inputs)

@@ -30,7 +30,8 @@ from fastslow.hlo.reader import HloProgram, choose_module, read_hlo, read_hlo_mo
 from fastslow.hlo.texts import earliest
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
 from fastslow_programs.compiler.device import require_jax
-from fastslow_programs.compiler.libtpu import is_staged, lower, require_compiler
+from fastslow_programs.compiler.libtpu import lower, require_compiler
+from fastslow_programs.compiler.tracing import is_staged
 from fastslow_programs.program.simplify import is_dynamic, simplify
 from fastslow_programs.program.torch_module import as_jax
 
@@ -43,6 +44,17 @@ _OPTIMISED_NAME = re.compile(r"after_(all_)?optimizations|after_layout")
 _OF_A_BACKEND = ("__cublas$", "__cudnn$", "__onednn$", "__cub$")
 _LISTED = 20  # names of dumps in a message
 _WANTED = "Name a function without parameters that returns (function, arguments) for jax.jit"
+
+
+def find_source(text: str) -> str:
+    """Return what a user typed as a source with its whole path, and with its function, where it names one."""
+    name, function = _split_source(text)
+    return str(find_typed(name)) + f":{function}" * bool(function) if name else text
+
+
+def _split_source(text: str) -> tuple[str, str]:
+    name, _, function = text.rpartition(":")
+    return (name, function) if name.endswith(".py") else (text, "")
 
 
 @dataclass(frozen=True)
@@ -64,9 +76,7 @@ class Source:
             SettingsError: The text is neither.
             DataError: The file does not exist.
         """
-        name, _, function = text.rpartition(":")
-        if not name.endswith(".py"):
-            name, function = text, ""
+        name, function = _split_source(text)
         if not name or (name.endswith(".py") and not function.isidentifier()):
             raise SettingsError("source", f"{text!r} is neither an HLO file nor model.py:FUNCTION")
         path = find_typed(name)
@@ -175,7 +185,15 @@ class FunctionSource(Source):
         Args:
             function: As for ``jax.jit``.
             arguments: Its arguments: arrays or ``jax.ShapeDtypeStruct``, or trees of these.
+
+        Raises:
+            SettingsError: Arguments are given to what JAX made of a function, which has its own.
         """
+        if arguments and type(function).__module__.partition(".")[0] == "jax" and is_staged(function):
+            staged = type(function).__name__
+            raise SettingsError(
+                "arguments", f"{len(arguments)} given, but a {staged} has its arguments already"
+            )
         name = getattr(function, "__name__", type(function).__name__)
         return cls(Path(name), name, call=(function, arguments))
 
@@ -213,7 +231,9 @@ def _measured(path: Path, kernel: str, changed: int) -> str:
     except DataError:  # said when the program itself is read
         return ""
     runs = choose_module(path, programs, kernel).runs
-    return "tile" if "config_feat" in runs else "layout" if runs else ""
+    if not runs:
+        return ""
+    return "tile" if "config_feat" in runs else "layout"
 
 
 def refuse_failure(path: Path, record: dict) -> None:
@@ -236,8 +256,8 @@ def _refuse_optimised(path: Path, module: Module) -> None:
         f"calls of {', '.join(libraries[:3])}": libraries,
         "by its name": _OPTIMISED_NAME.search(unpacked_name(path)),
     }
-    if found := next((sign for sign, is_there in signs.items() if is_there), ""):
-        problem = f"is an optimised dump ({found}), in which no layout is left to choose"
+    if sign := next((sign for sign, is_there in signs.items() if is_there), ""):
+        problem = f"is an optimised dump ({sign}), in which no layout is left to choose"
         raise DataError(path, problem, _DUMP)
 
 

@@ -5,8 +5,8 @@ decides. The fastest few are measured once again, and the best of them meets the
 round of a device is one evaluation, in which both ran in turn many times; a round of a command is two
 evaluations, one of each, in alternating order. Drift that is slow beside a round cancels in it, and what
 changes from one round to the next, such as another loading of the programs, is in the spread of the rounds.
-The interval is Student's for a trimmed mean (Tukey and McLaughlin, Sankhya A 25, 1963), as some rounds are
-disturbed. All is read from the history: an interrupted confirmation resumes.
+The interval is Student's over the rounds. A value is a median of runs, so one disturbed run makes no round an
+outlier. All is read from the history: an interrupted confirmation resumes.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ LEVEL = 0.99
 """Level of the interval. ``benchmarks/verdict.py`` counts how often a search without a gain ends with one."""
 FEWEST = 5
 """Paired rounds that a verdict needs."""
-_MOST, _SCREENED = 8, 16  # contenders at most, and evaluations of the reserve for each of them
+_MOST, _SCREENED = 8, 5  # contenders at most, and evaluations of the reserve for each of them
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Verdict:
 
     Args:
         proposal: The configuration.
-        ratio: Its value over the default's, from the trimmed mean of the logarithms over rounds.
+        ratio: Its value over the default's, from the mean of the logarithms over rounds.
         low: Lower end of the interval of the ratio at :data:`LEVEL`; 0 with too few rounds for a verdict.
         high: Upper end; infinite with too few rounds.
         rounds: Number of paired rounds.
@@ -107,7 +107,8 @@ class Plan:
     @property
     def contenders(self) -> int:
         """Number of the fastest that are measured once again; 0 where the fastest is taken as it is."""
-        count = min(_MOST, self.reserved // _SCREENED)
+        spare = self.reserved - FEWEST * self.cost
+        count = min(_MOST, spare, self.reserved // _SCREENED)
         return count if count > 1 else 0
 
     @property
@@ -132,7 +133,8 @@ class Confirming:
         """Propose the next round whole; nothing without a candidate, or at the end of plan or budget."""
         del rng  # the order alternates
         default = tuple(map(int, history.space.default))
-        rounds, means = _rounds(history), history.means()
+        rounds = _rounds(history)
+        means = history.means()
         number = max(rounds, default=-1) + 1
         if not rounds and not self.plan.contenders:
             number = 1
@@ -168,26 +170,23 @@ def verdict(history: History, plan: Plan) -> Verdict | None:
             differences.append(values[candidate] - values[default])
     if not differences:
         return None
-    mean, half = trimmed_interval(differences)
+    mean, half = student_interval(differences)
     ratio, low, high = np.exp([mean, mean - half, mean + half]).tolist()
     proposal = next(p for p, _ in reversed(history.done) if p.codes == candidate)
     return Verdict(proposal, ratio, low, high, len(differences))
 
 
-def trimmed_interval(differences: Sequence[float]) -> tuple[float, float]:
-    """Return the mean without the fifth of the differences at each end, and half its interval at ``LEVEL``.
+def student_interval(differences: Sequence[float]) -> tuple[float, float]:
+    """Return the mean of differences, and half the width of Student's interval of it at ``LEVEL``.
 
     With fewer than ``FEWEST`` differences the interval is infinite.
     """
+    mean = float(np.mean(differences))
     count = len(differences)
-    cut = (count + 1) // 5
-    ordered = np.sort(differences)
-    kept = ordered[cut : count - cut]
     if count < FEWEST:
-        return float(np.mean(kept)), np.inf
-    squares = np.var(np.clip(ordered, kept[0], kept[-1])) * count
-    error = np.sqrt(squares / (len(kept) * (len(kept) - 1)))
-    return float(np.mean(kept)), float(t.ppf((1 + LEVEL) / 2, len(kept) - 1) * error)
+        return mean, np.inf
+    error = np.std(differences, ddof=1) / np.sqrt(count)
+    return mean, float(t.ppf((1 + LEVEL) / 2, count - 1) * error)
 
 
 def _rounds(history: History) -> dict[int, dict[tuple[int, ...], float]]:

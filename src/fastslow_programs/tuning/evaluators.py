@@ -74,7 +74,8 @@ class Replay(Evaluator):
 
     def __init__(self, *given):
         super().__init__(*given)
-        self.name, self.identity = f"the labels of {self._settings.origin.path.name}", "replay"
+        self.name = f"the labels of {self._settings.origin.path.name}"
+        self.identity = "replay"
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
@@ -115,8 +116,10 @@ class Compiled(Evaluator):
 
 
 class CommandEvaluator(Evaluator):
-    """Runs a command for each configuration; the last line that it prints is the value.
+    """Runs a command for each configuration; the last line that it prints is the value of a run.
 
+    The value of the configuration is the median of ``repeats`` runs. All configurations of a batch run once,
+    then all of them again in the opposite order, so that a machine that becomes slower favours none.
     The paths of the configuration and, where there is one, of the program are appended to the command line.
     After the time limit the command and all that it started are killed.
 
@@ -129,7 +132,8 @@ class CommandEvaluator(Evaluator):
     def __init__(self, *given):
         super().__init__(*given)
         command = self._settings.command
-        self.name, self.identity = f"what {command!r} prints", f"command {command}"
+        self.name = f"what {command!r} prints"
+        self.identity = f"command {command}"
         self._words = _words(command)  # refused before there is a study of it
 
     @contextlib.contextmanager
@@ -140,21 +144,35 @@ class CommandEvaluator(Evaluator):
 
             def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
                 calls = {place: (self._words, self._inputs(p.codes)) for place, p in enumerate(proposals)}
-                for place, found in workers.each(
-                    _measure, calls, limits.seconds, limits.attempts, _has_failed
-                ):
-                    if isinstance(found, Killed):
-                        spent = limits.seconds if found.kind == TIMED_OUT else 0.0
-                        found = Evaluation(None, f"{found.kind}: {found}"[:_SHOWN], spent)
-                    yield place, found
+                runs: dict[int, list[Evaluation]] = {place: [] for place in calls}
+                for _ in range(limits.repeats):
+                    for place, outcome in workers.each(
+                        _measure, calls, limits.seconds, limits.attempts, _has_failed
+                    ):
+                        if isinstance(outcome, Killed):
+                            spent = limits.seconds if outcome.kind == TIMED_OUT else 0.0
+                            outcome = Evaluation(None, f"{outcome.kind}: {outcome}"[:_SHOWN], spent)
+                        runs[place].append(outcome)
+                    sound = [place for place in calls if not runs[place][-1].failure]
+                    calls = {place: calls[place] for place in reversed(sound)}
+                yield from ((place, median_run(outcomes)) for place, outcomes in runs.items())
 
             yield evaluate
 
     def _inputs(self, codes: tuple[int, ...]) -> dict[str, bytes]:
         """Return the files of a configuration by their names."""
-        found = {CONFIGURATION: json.dumps(self._target.as_json(codes), indent=1).encode()}
-        module_of = self._target.module_of
-        return found | ({PROGRAM: serialised(module_of(codes))} if module_of else {})
+        files = {CONFIGURATION: json.dumps(self._target.as_json(codes), indent=1).encode()}
+        if module_of := self._target.module_of:
+            files[PROGRAM] = serialised(module_of(codes))
+        return files
+
+
+def median_run(runs: Sequence[Evaluation]) -> Evaluation:
+    """Return the runs of one configuration as one evaluation: the median, or the failure of the last run."""
+    seconds = round(sum(run.seconds for run in runs), 3)
+    if runs[-1].failure:
+        return Evaluation(None, runs[-1].failure, seconds)
+    return Evaluation(float(np.median([run.value for run in runs])), "", seconds)
 
 
 def _words(command: str) -> list[str]:
@@ -162,9 +180,10 @@ def _words(command: str) -> list[str]:
         words = shlex.split(command)
     except ValueError as error:
         raise SettingsError("command", f"{command!r} cannot be read ({error})") from None
-    found = words and (any(Path(d, words[0]).is_file() for d in os.get_exec_path()) or "/" in words[0])
-    if not found or ("/" in words[0] and not Path(words[0]).is_file()):
-        raise SettingsError("command", f"there is no program {words[0] if words else ''!r}")
+    program = words[0] if words else ""
+    folders = [""] if "/" in program else os.get_exec_path()
+    if not program or not any(Path(folder, program).is_file() for folder in folders):
+        raise SettingsError("command", f"there is no program {program!r}")
     return words
 
 
@@ -186,8 +205,8 @@ def _measure(words: list[str], files: dict[str, bytes]) -> Evaluation:
     return Evaluation(*_number(out), seconds)
 
 
-def _has_failed(found: "Evaluation | Killed") -> bool:
-    return isinstance(found, Killed) or found.value is None
+def _has_failed(outcome: "Evaluation | Killed") -> bool:
+    return isinstance(outcome, Killed) or outcome.value is None
 
 
 class DeviceEvaluator(Evaluator):
@@ -217,18 +236,19 @@ class DeviceEvaluator(Evaluator):
         with Bench(target.local, ROUNDS, self._settings.seconds).running() as times:
 
             def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
-                began, modules, refused = time.monotonic(), {}, {}
+                began = time.monotonic()
+                modules, refused = {}, {}
                 for place, proposal in enumerate(proposals):
                     try:
                         modules[place] = target.module_of(proposal.codes)
                     except DataError as error:  # a function of the user's may refuse a configuration
                         refused[place] = str(error)[:_SHOWN]
-                found = times([*modules.values()])
-                self._noise.append(found.noise)
+                measured = times([*modules.values()])
+                self._noise.append(measured.noise)
                 each = round((time.monotonic() - began) / max(1, len(proposals)), 3)
                 yield from ((place, Evaluation(None, said, each)) for place, said in refused.items())
-                for column, (place, failure) in enumerate(zip(modules, found.failures, strict=True)):
-                    value = None if failure else float(np.median(found.ratios[:, column]))
+                for column, (place, failure) in enumerate(zip(modules, measured.failures, strict=True)):
+                    value = None if failure else float(np.median(measured.ratios[:, column]))
                     yield place, Evaluation(value, failure, each)
 
             yield evaluate

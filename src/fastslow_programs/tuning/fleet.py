@@ -54,25 +54,28 @@ def tune_fleet(settings: FleetSettings) -> list[Member]:
         SettingsError: A setting is wrong, or something is not installed.
         DataError: The list, a program, its run or a study cannot be used, or all evaluations of one failed.
     """
-    found, began = {}, time.monotonic()
-    for own, weight in settings.read():
-        target = read_target(own)
-        found.setdefault((target.digest, target.evaluator.identity), Member(own, target)).weight += weight
-    enough = sum(member.settings.smallest for member in found.values())
-    wanted = "one for each program"
-    if enough > len(found):
-        wanted = f"enough for a verdict on each program: give {enough} or more, or confirm=0"
-    settings.require(settings.evaluations >= enough, "evaluations", wanted)
+    began = time.monotonic()
+    by_content: dict[tuple[str, str], Member] = {}
+    for program, weight in settings.read():
+        target = read_target(program)
+        key = target.digest, target.evaluator.identity
+        by_content.setdefault(key, Member(program, target)).weight += weight
+    enough = sum(member.settings.smallest for member in by_content.values())
+    enough_is = "one for each program"
+    if enough > len(by_content):
+        enough_is = f"enough for a verdict on each program: give {enough} or more, or confirm=0"
+    settings.require(settings.evaluations >= enough, "evaluations", enough_is)
 
     def tune(member: Member, **budget) -> None:
         # 0 would be no limit
         seconds = settings.budget_seconds and max(1e-6, settings.budget_seconds + began - time.monotonic())
-        own = member.settings.replace(budget_seconds=seconds, **budget)
-        member.study = complete_study(own, member.target)
+        limited = member.settings.replace(budget_seconds=seconds, **budget)
+        member.study = complete_study(limited, member.target)
 
-    for member in found.values():  # the default, whose single value is believed
+    for member in by_content.values():  # the default, whose single value is believed
         tune(member, evaluations=1, **({"confirm": 0.0} if member.settings.plan else {}))
-    members, left = sorted(found.values(), key=lambda m: -m.time), settings.evaluations - enough
+    members = sorted(by_content.values(), key=lambda member: -member.time)
+    left = settings.evaluations - enough
     for place, member in enumerate(members):
         share = round(left * member.time / sum(other.time for other in members[place:]))
         tune(member, evaluations=member.settings.smallest + share)
@@ -105,11 +108,14 @@ def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
 
 def write_fleet(members: Sequence[Member], settings: FleetSettings) -> Path:
     """Write the table of programs, the best configuration of each, and what was saved; return the folder."""
-    folder, table, studies = resolve(settings.folder), fleet_table(members), [m.study for m in members]
+    folder = resolve(settings.folder)
+    table = fleet_table(members)
+    studies = [member.study for member in members]
     with atomic_path(folder / PROGRAMS) as temporary:
         table.to_csv(temporary, index=False)
     write_json(folder / BEST, [study.target.as_json(study.best[0].codes) for study in studies])
-    saved, total = table["saved"].sum(), sum(member.time for member in members)
+    saved = table["saved"].sum()
+    total = sum(member.time for member in members)
     summary = {
         "programs": f"{len(table)} different ones",
         "value": "; ".join(dict.fromkeys(study.target.evaluator.identity for study in studies)),

@@ -67,10 +67,10 @@ class History:
 
     def beside(self, codes: Sequence[Sequence[int]]) -> "History":
         """Return the same evaluations with more configurations taken, such as the others of a batch."""
-        own = History(self.space, self.done)
+        history = History(self.space, self.done)
         rows = np.array(codes, CODE).reshape(-1, len(self.space.choices))
-        own.taken = self.taken | set(self.space.keys(rows))
-        return own
+        history.taken = self.taken | set(self.space.keys(rows))
+        return history
 
     @property
     def codes(self) -> np.ndarray:
@@ -91,8 +91,8 @@ class History:
     @property
     def best(self) -> tuple[Proposal, float] | None:
         """The fastest configuration and its value; None where nothing has a value."""
-        own = [(p, e.value) for p, e in self.done if e.value is not None]
-        return min(own, key=lambda pair: pair[1], default=None)
+        valued = [(p, e.value) for p, e in self.done if e.value is not None]
+        return min(valued, key=lambda pair: pair[1], default=None)
 
     def means(self) -> dict[tuple[int, ...], float]:
         """Return the mean log value of each configuration that has a value."""
@@ -100,7 +100,7 @@ class History:
         for proposal, evaluation in self.done:
             if evaluation.value is not None:
                 logs.setdefault(proposal.codes, []).append(np.log(evaluation.value))
-        return {codes: float(np.mean(own)) for codes, own in logs.items()}
+        return {codes: float(np.mean(values)) for codes, values in logs.items()}
 
     @property
     def curve(self) -> np.ndarray:
@@ -110,8 +110,11 @@ class History:
 
     def evaluation_of(self, codes) -> tuple[Proposal, float] | None:
         """Return a configuration ``(G,)`` and the geometric mean of its values; None if it has no value."""
-        wanted = tuple(int(c) for c in codes)
-        own = [(p, e.value) for p, e in self.done if p.codes == wanted and e.value is not None]
-        if not own:
+        key = tuple(int(c) for c in codes)
+        valued = [(p, e.value) for p, e in self.done if p.codes == key and e.value is not None]
+        if not valued:
             return None
-        return own[0][0], own[0][1] if len(own) == 1 else float(np.exp(self.means()[wanted]))
+        proposal, value = valued[0]
+        if len(valued) > 1:
+            value = float(np.exp(self.means()[key]))
+        return proposal, value

@@ -7,7 +7,6 @@ thousand. One process at a time has a study.
 """
 
 import contextlib
-import json
 import os
 import sys
 import warnings
@@ -16,14 +15,15 @@ from pathlib import Path
 
 from fastslow.core.errors import DataError, SettingsError, explain_storage
 from fastslow.core.files import digest, writer_lock
-from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
+from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
 from fastslow_programs.tuning.history import Evaluation, History, Proposal
 from fastslow_programs.tuning.search.space import Space
 
 STUDY = "tuning"
 FORM = "2"
 """Number of the form in which evaluations are kept, part of what a study must agree in."""
-_START = '{"op_code":'  # of every record that Optuna writes
+_START = b'{"op_code":'  # of every record that Optuna writes
+_PADDING = b"\0\r\n\t "  # what a crash or an editor leaves after the last record
 _FIRST = 2  # records before those of the trials: the study, and its identity
 _ANEW = "Start in another folder (name= or data_root=), or delete it"
 
@@ -53,15 +53,17 @@ class KeptStudy:
     """
 
     def __init__(self, path: Path, identity: dict[str, str], space: Space):
-        self.path, self.history, self.batch = path, History(space), (0, 0, 0)
-        self._optuna, self._last = import_optuna(), digest(identity)
-        check_regular(path, MAX_TEXT_BYTES)
+        self.path = path
+        self.history = History(space)
+        self.batch = (0, 0, 0)
+        self._optuna = import_optuna()
+        self._last = digest(identity)
         path.with_name(f"{path.name}.lock").unlink(missing_ok=True)  # Optuna's, of a process that was killed
-        records, torn = self._whole_records()
-        if torn:
-            os.truncate(path, path.stat().st_size - torn)
-            said = f"its {torn} bytes are cut off, and the evaluation is done again"
-            print(f"{path}: the last record was torn: {said}", file=sys.stderr, flush=True)
+        records, rest = self._whole_records()
+        if rest:
+            os.truncate(path, path.stat().st_size - rest)
+            said = "after the last whole record are cut off; an evaluation that they began is done again"
+            print(f"{path}: {rest} bytes {said}", file=sys.stderr, flush=True)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of what is experimental
@@ -71,8 +73,9 @@ class KeptStudy:
                 self._study = self._optuna.load_study(study_name=STUDY, storage=storage)
             else:
                 self._study = self._optuna.create_study(study_name=STUDY, storage=storage)
-            trials, known = self._study.trials, self._study.user_attrs.get("identity", {})
-        except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
+            trials = self._study.trials
+            known = self._study.user_attrs.get("identity", {})
+        except (LookupError, RecursionError, TypeError, ValueError, AttributeError, AssertionError) as error:
             raise DataError(path, f"is not a study ({type(error).__name__}: {error})", _ANEW) from None
         if not known and not trials:
             self._study.set_user_attr("identity", identity)
@@ -85,19 +88,20 @@ class KeptStudy:
             raise DataError(path, problem, f"Restore it. {_ANEW}")
 
     def _whole_records(self) -> tuple[int, int]:
-        """Return the number of whole records, and the bytes of a torn one at the end."""
-        if not self.path.exists():
+        """Return the number of whole records, and of the bytes after them: a torn one, blank lines, NULs."""
+        if not is_there(self.path, MAX_TEXT_BYTES):
             return 0, 0
-        *lines, torn = self.path.read_bytes().split(b"\n")
-        start = _START.encode()
-        for number, line in enumerate([*lines, *[torn] * bool(torn)], start=1):
-            try:
-                sound = line[: len(start)] == start[: len(line)] and (number > len(lines) or json.loads(line))
-            except (ValueError, RecursionError):
-                sound = False
-            if not sound:
+        content = self.path.read_bytes()
+        written = len(content.rstrip(_PADDING))
+        end = content.rfind(b"\n", 0, written + 1) + 1  # of the last line that is whole and not blank
+        lines = content[:end].splitlines()
+        torn = content[end:].strip(_PADDING)
+        if torn or (content and not lines):
+            lines.append(torn)
+        for number, line in enumerate(lines, start=1):
+            if not line or line[: len(_START)] != _START[: len(line)]:
                 raise DataError(self.path, f"line {number} is no record of a study", f"Restore it. {_ANEW}")
-        return len(lines), len(torn)
+        return len(lines) - bool(torn), len(content) - end
 
     def _compare(self, known: dict[str, str], identity: dict[str, str]) -> None:
         if "form" not in known:
@@ -116,7 +120,8 @@ class KeptStudy:
             proposal = Proposal(tuple(map(int, facts["codes"].split())), facts["by"], facts["notes"])
             evaluation = Evaluation(facts["value"], facts["failure"], facts["seconds"])
             self.history.add(proposal, evaluation)
-            self._last, self.batch = sum_of, tuple(facts["batch"])
+            self._last = sum_of
+            self.batch = tuple(facts["batch"])
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             problem = (
                 f"evaluation {trial.number + 1} is not as it was written, or one before it is lost ({error})"

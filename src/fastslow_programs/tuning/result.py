@@ -145,18 +145,19 @@ def write_result(study: Study) -> Path:
     Returns:
         The study's folder.
     """
-    folder, target = resolve(study.settings.folder), study.target
+    folder = resolve(study.settings.folder)
+    target = study.target
     with atomic_path(folder / EVALUATIONS) as temporary:
         list_evaluations(study).to_csv(temporary, index=False)
     save_figure(plot_curve(study), folder / CURVE)
-    if study.best and (found := best_facts(study)):
+    if study.best and (best := best_facts(study)):
         proposal, _ = study.best
         facts = {
             "default": study.default,
             "default_is": target.default_is,
             "evaluator": target.evaluator.name,
         }
-        write_json(folder / BEST, found | facts)
+        write_json(folder / BEST, best | facts)
         if target.module_of:
             for name, codes in ((TUNED, proposal.codes), (DEFAULT_PROGRAM, target.space.default.tolist())):
                 with atomic_path(folder / name) as temporary:

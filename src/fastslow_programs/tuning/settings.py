@@ -32,10 +32,10 @@ from fastslow_programs.tuning.search.strategies import GUIDED
 STRATEGIES = (GUIDED, "random")
 NO_RUN = "none"
 UNREAD = {
-    "replay": ("confirm", "processes", "seconds", "attempts", "generation"),
-    "compiler": ("confirm",),
-    "device": ("processes", "attempts", "generation"),
-    "command": (),
+    "replay": ("cache", "confirm", "repeats", "processes", "seconds", "attempts", "generation"),
+    "compiler": ("confirm", "repeats"),
+    "device": ("repeats", "processes", "attempts", "generation"),
+    "command": ("cache",),
 }
 """Settings that an evaluator does not read."""
 _FORM = "Give a CSV whose first line is program,weight or program,weight,collection"
@@ -69,8 +69,12 @@ class SearchSettings(Settings):
     confirm: FractionBelowOne = 0.5
     """Evaluators ``command`` and ``device`` only. Share of the evaluations that compares the fastest
     configuration with the default again, as values are noisy; 0 to believe single measurements."""
+    repeats: Annotated[Positive, Le(100)] = 3
+    """Evaluator ``command`` only. Runs of the command in one evaluation, whose median is the value; 1 for a
+    command that repeats by itself, or whose values are exact."""
     seconds: PositiveFloat = unkeyed(600.0)
-    """Time limit of one evaluation in seconds; what takes longer counts as failed."""
+    """Time limit of one evaluation, or of one run of a command, in seconds; what takes longer counts as
+    failed."""
     attempts: Annotated[Positive, Le(100)] = unkeyed(2)
     """Number of attempts at a failing command, or at a program that crashes the compiler."""
     processes: Threads = unkeyed(0)
@@ -118,29 +122,45 @@ class TuneSettings(SearchSettings, SourceSettings):
             self.require(possible, "evaluator", "possible for a space: device or command")
         elif self.source:
             measured = "tile" if self.is_npz else self.origin.measured
-            kind = "an npz" if self.is_npz else f"a {measured} .pb" if measured else "a file without runtimes"
+            kind = f"a {measured} .pb" if measured else "a file without runtimes"
+            if self.is_npz:
+                kind = "an npz"
             replay = EVALUATORS[self.kind_of_evaluator].reads_labels
             possible = {"tile": replay, "layout": True, "": not replay}[measured]
             self.require(possible, "evaluator", f"possible for {kind}")
         if self.plan:
-            wanted = f"enough for a verdict by evaluator={self.kind_of_evaluator}"
+            enough = f"enough for a verdict by evaluator={self.kind_of_evaluator}"
             remedy = f"give {self.smallest} or more, or confirm=0 to believe single measurements"
-            self.require(self.evaluations >= self.smallest, "evaluations", f"{wanted}: {remedy}")
+            self.require(self.evaluations >= self.smallest, "evaluations", f"{enough}: {remedy}")
 
     def unread(self) -> Unread:
-        """Return the settings that the evaluator does not read, once the source is known."""
+        """Return the settings that the evaluator does not read, or not for this source, once it is known."""
         if not self.source and not self.evaluator:
             return {}
         kind = self.kind_of_evaluator
-        return dict.fromkeys(UNREAD[kind], (f"with evaluator={kind}", "choose another evaluator"))
+        unread = dict.fromkeys(UNREAD[kind], (f"with evaluator={kind}", "choose another evaluator"))
+        if not self.source:
+            return unread
+        if self.is_space:
+            of_programs = ("kernel", "collection", "cache", "generation")
+            return unread | dict.fromkeys(of_programs, ("on a space of yours", "tune a program"))
+        if not self._is_guided and not EVALUATORS[kind].reads_labels:
+            unread["collection"] = "where no models guide", f"set strategy={GUIDED} and a run"
+        if kind == "command" and not self.is_npz and not self.origin.function:
+            unread["generation"] = "where nothing is compiled for a TPU", "set evaluator=compiler"
+        return unread
+
+    @property
+    def _is_guided(self) -> bool:
+        """Whether models guide, if there are any."""
+        return self.strategy == GUIDED and self.run != NO_RUN
 
     def of(self, source: Source) -> Self:
         """See :class:`fastslow_programs.program.program_settings.SourceSettings`."""
-        own = super().of(source)
-        own.require(
-            not EVALUATORS[own.kind_of_evaluator].reads_labels, "evaluator", "possible for a function"
-        )
-        return own
+        settings = super().of(source)
+        runs = not EVALUATORS[settings.kind_of_evaluator].reads_labels
+        settings.require(runs, "evaluator", "possible for a function")
+        return settings
 
     @property
     def kind_of_evaluator(self) -> str:
@@ -175,8 +195,8 @@ class TuneSettings(SearchSettings, SourceSettings):
         run = "" if self.run == NO_RUN else self.run
         replay = {"configs": MEASURED} if self.evaluator == "replay" else {}
         shared = {k: v for k, v in self.asdict().items() if k in RankSettings.model_fields}
-        own = RankSettings(**shared | {"run": run} | replay)
-        return own.of(self._given) if self._given else own
+        settings = RankSettings(**shared | {"run": run} | replay)
+        return settings.of(self._given) if self._given else settings
 
     def find_run(self) -> Path | None:
         """Return the run that guides; None for an unguided strategy, or where none is wanted.
@@ -184,8 +204,7 @@ class TuneSettings(SearchSettings, SourceSettings):
         Raises:
             DataError: There is none, it is not finished, or it belongs to another collection.
         """
-        guided = self.strategy == GUIDED and self.run != NO_RUN and not self.is_space
-        return self.ranking().find_run() if guided else None
+        return self.ranking().find_run() if self._is_guided and not self.is_space else None
 
     @property
     def is_space(self) -> bool:
@@ -223,7 +242,8 @@ class FleetSettings(SearchSettings):
                 another length, or a weight that is no positive number.
             SettingsError: A program's settings are not allowed.
         """
-        path, programs = resolve(self.fleet), []
+        path = resolve(self.fleet)
+        programs = []
         rows = read_rows(path, _FORM)
         if not {"program", "weight"} <= rows[0].keys() <= {"program", "weight", "collection"}:
             raise DataError(path, f"has the columns {', '.join(rows[0])}", _FORM)
@@ -236,6 +256,7 @@ class FleetSettings(SearchSettings):
             name, colon, function = row["program"].partition(".py:")
             place = f"{(path.parent / name).absolute()}{colon}{function}"
             title = f"{number:03d}-" + clean_name(Path(name).stem)
-            own = TuneSettings(**shared, source=place, collection=row.get("collection", ""), name=title)
-            programs.append((own, float(row["weight"])))
+            collection = row.get("collection", "")
+            program = TuneSettings(**shared, source=place, collection=collection, name=title)
+            programs.append((program, float(row["weight"])))
         return programs

@@ -21,7 +21,8 @@ from fastslow_programs.compiler.device import LocalProgram, draw_inputs, lower_f
 from fastslow_programs.compiler.layout_choices import TiedChoice, encode_defaults, imposable, layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import bind_differences, constrain, taken, taken_here
 from fastslow_programs.compiler.layout_space import ConfigurableNode, Layouts, encode
-from fastslow_programs.compiler.libtpu import is_staged, require_compiler
+from fastslow_programs.compiler.libtpu import require_compiler
+from fastslow_programs.compiler.tracing import is_staged
 from fastslow_programs.program.convert import ConvertedProgram, checked_nodes, read_program, write_npz
 from fastslow_programs.program.default import ROW_MAJOR, find_default
 from fastslow_programs.program.measured import Measured
@@ -117,20 +118,22 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
     if values.min() <= 0:
         remedy = "Replay a file with runtimes, or tune the program's HLO"
         raise DataError(path, "holds configurations without a runtime", remedy)
-    found = find_default(file)
-    named = name_choices(file, found)
+    known_default = find_default(file)
+    named = name_choices(file, known_default)
     if not named:
         raise DataError(path, "all its configurations are equal", "There is nothing to choose")
     codes = np.stack([choice.values for choice in named], 1).astype(CODE)
     listed, first, row = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     means = np.bincount(row, values) / np.bincount(row)
-    wished = np.array([c.default for c in named]) if found.config is None else codes[found.config]
+    wished = np.array([choice.default for choice in named])
+    if known_default.config is not None:
+        wished = codes[known_default.config]
     default = listed[(listed == wished).sum(1).argmax()]
     choices = [Choice(c.where, c.options, int(d)) for c, d in zip(named, default, strict=True)]
     space = Space(choices, listed)
     pretrained = _pretrained_of_file(run, file, space, first) if run else None
     # a default that is in the file has the value of its configuration, of which there may be equal rows
-    stated = 1.0 if file.normalizers is not None and found.config is None else None
+    stated = 1.0 if file.normalizers is not None and known_default.config is None else None
     target = Target(
         settings.program,
         file_fingerprint(path),
@@ -139,28 +142,30 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
         pretrained,
         labels=means,
         default_value=stated,
-        default_is=found.words,
+        default_is=known_default.words,
     )
     return replace(target, evaluator=EVALUATORS[settings.kind_of_evaluator](settings, target))
 
 
 def _of_space(settings: TuneSettings) -> Target:
-    own, kind = UserSpace(find_typed(settings.source)), EVALUATORS[settings.kind_of_evaluator]
-    if own.space.size < 2:
-        raise DataError(own.path, "allows a single configuration", "There is nothing to choose")
-    local = own.lower(own.space.default, settings.seed) if kind is DeviceEvaluator else None
+    described = UserSpace(find_typed(settings.source))
+    kind = EVALUATORS[settings.kind_of_evaluator]
+    space = described.space
+    if space.size < 2:
+        raise DataError(described.path, "allows a single configuration", "There is nothing to choose")
+    local = described.lower(space.default, settings.seed) if kind is DeviceEvaluator else None
     code = local.module.SerializeToString(deterministic=True).hex() if local else ""
     target = Target(
         settings.program,
-        digest([own.facts.model_dump(), code]),
-        own.space,
+        digest([described.facts.model_dump(), code]),
+        space,
         None,
         None,
-        (lambda codes: own.lower(codes, settings.seed).module) if local else None,
+        (lambda codes: described.lower(codes, settings.seed).module) if local else None,
         default_value=1.0 if local else None,
         default_is="the default of the space",
         local=local,
-        values_of=own.values,
+        values_of=described.values,
     )
     return replace(target, evaluator=kind(settings, target))
 
@@ -210,15 +215,16 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
         return impose(program.module, layouts(codes), nodes)
 
     code = program.module.SerializeToString(deterministic=True)
-    own = digest([code.hex(), [list(map(list, node.default)) for node in nodes]])
+    content = digest([code.hex(), [list(map(list, node.default)) for node in nodes]])
     pretrained = _pretrained_of_program(run, program.module, nodes, tied, free, space) if run else None
     every = sum(len(choice.options) > 1 for choice in tie(nodes))
-    target = Target(settings.program, own, space, None, pretrained, module_of, tied=every, local=local)
+    target = Target(settings.program, content, space, None, pretrained, module_of, tied=every, local=local)
     if not any(node.default for node in nodes):
         target = replace(target, default_is=ROW_MAJOR)
     if local:
         target = replace(target, default_value=1.0, default_is="the unconstrained program")
-    evaluator, measured = kind(settings, target, labeller), None
+    evaluator = kind(settings, target, labeller)
+    measured = None
     if settings.cache and kind.kept:
         measured = Measured(resolve(settings.data_root), program.module, nodes, evaluator.identity, tied)
     return replace(target, evaluator=evaluator, measured=measured, layouts=layouts, free=free)
@@ -259,7 +265,8 @@ def _pretrained_of_program(
     ids = np.array([node.node for node in nodes], np.int64)
     arrays = graph_arrays(module) | {"node_config_ids": ids} | encode_defaults(nodes)
     base = encode(layouts_of(tuple(choice.default for choice in tied), tied), nodes)
-    place, tables = {node.node: row for row, node in enumerate(nodes)}, []
+    place = {node.node: row for row, node in enumerate(nodes)}
+    tables = []
     for choice in (tied[g] for g in free):
         columns = np.concatenate([LAYOUT_WIDTH * role + np.arange(LAYOUT_WIDTH) for role in choice.roles])
         rows = np.array([place[node] for node in choice.nodes])
@@ -274,8 +281,8 @@ def _pretrained_of_program(
         whole = np.repeat(base[None], len(every), 0)
         for column, (rows, columns, table) in zip(every.T, tables, strict=True):
             whole[:, rows, columns] = table[column]
-        own = {"node_config_feat": whole, "config_runtime": np.zeros(len(every), np.int64)}
-        file = program_of(ProgramFile(run.collection, TEST, _NAME), arrays | own)
+        configs = {"node_config_feat": whole, "config_runtime": np.zeros(len(every), np.int64)}
+        file = program_of(ProgramFile(run.collection, TEST, _NAME), arrays | configs)
         return _predict(run, file)[len(anchors) :]
 
     return pretrained

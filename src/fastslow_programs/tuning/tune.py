@@ -46,8 +46,10 @@ class Study:
     @property
     def default(self) -> float | None:
         """Value of the default: as the file states it, or as it was evaluated; None where it is not known."""
-        found = self.history.evaluation_of(self.target.space.default)
-        return self.target.default_value or (found[1] if found else None)
+        if self.target.default_value:
+            return self.target.default_value
+        evaluated = self.history.evaluation_of(self.target.space.default)
+        return evaluated[1] if evaluated else None
 
     @property
     def plan(self) -> Plan | None:
@@ -85,12 +87,12 @@ class Study:
 
         Where values are noisy, only a confirmed candidate is faster. None where nothing has a value.
         """
-        found, default = self.candidate, self.default
+        candidate, default = self.candidate, self.default
         if self.plan and default is not None and not self.confirmed:
             return Proposal(tuple(map(int, self.target.space.default)), DEFAULT), default
-        if not found or default is None or found[1] < default or self.target.default_value:
-            return found
-        return self.history.evaluation_of(self.target.space.default) or found
+        if not candidate or default is None or candidate[1] < default or self.target.default_value:
+            return candidate
+        return self.history.evaluation_of(self.target.space.default) or candidate
 
 
 def make_strategy(name: str, target: Target) -> Strategy:
@@ -137,8 +139,11 @@ def complete_study(settings: TuneSettings, target: Target | None = None) -> Stud
                 _search(study)
         finally:
             if target.measured:
-                own = ((p, e.value) for p, e in study.history.done if e.value is not None and p.by != KNOWN)
-                target.measured.add((target.layouts(proposal.codes), value) for proposal, value in own)
+                target.measured.add(
+                    (target.layouts(proposal.codes), evaluation.value)
+                    for proposal, evaluation in study.history.done
+                    if evaluation.value is not None and proposal.by != KNOWN
+                )
     history = study.history
     settings.require(
         len(history) or not settings.budget_seconds, "budget_seconds", "enough for one evaluation"
@@ -165,7 +170,8 @@ def _take_known(study: Study, measured: Measured) -> None:
 
 def _search(study: Study) -> None:
     """Search until the budget is spent, of which a part confirms the candidate where values are noisy."""
-    settings, history, began = study.settings, study.history, time.monotonic()
+    settings, history = study.settings, study.history
+    began = time.monotonic()
     plan = study.plan
     reserved = min(plan.reserved, settings.evaluations - 2) if plan else 0
     with (
@@ -203,14 +209,15 @@ def _search(study: Study) -> None:
 
 def propose(history: History, strategy: Strategy, count: int, seed: int) -> list[Proposal]:
     """Return up to ``count`` new proposals, the default first of all; the same history gives the same."""
-    found: list[Proposal] = []
+    batch: list[Proposal] = []
     default = tuple(map(int, history.space.default))
     asked = history.beside([default])
     if asked.taken > history.taken:
-        found = [Proposal(default, DEFAULT)]
-    if len(found) < count:
-        found += strategy.propose(asked, count - len(found), np.random.default_rng([seed, len(history)]))
-    return found
+        batch = [Proposal(default, DEFAULT)]
+    if len(batch) < count:
+        rng = np.random.default_rng([seed, len(history)])
+        batch += strategy.propose(asked, count - len(batch), rng)
+    return batch
 
 
 def _advance(
@@ -231,7 +238,9 @@ def _advance(
         batch = left[: min(count, before + given - len(history))]
     if not batch:
         batch = propose(history, strategy, count, seed)
-        before, asked, given = len(history), count, len(batch)
+        before = len(history)
+        asked = count
+        given = len(batch)
     for place, evaluation in evaluate(batch):
         kept.keep(batch[place], evaluation, (before, asked, given))
         show()

@@ -57,15 +57,25 @@ class UserSpace:
 
     def __init__(self, path: Path):
         given = check_record(path, parse_json(path, read_text(path, _REMEDY), _REMEDY), _Space, _REMEDY)
-        self.path, self.facts = path, _Space.model_construct(**given)
+        self.path = path
+        self.facts = _Space.model_construct(**given)
         choices = self.facts.choices.items()  # numbers in their order, so that neighbours are alike
-        self.options = {name: sorted(own) if _are_numbers(own) else own for name, own in choices}
-        for name, own in self.options.items():
-            twice = len({*map(str, own)}) < len(own)
-            self._require(not twice, f"choices.{name} has an option twice", "Remove one")
+        self.options = {name: sorted(given) if _are_numbers(given) else given for name, given in choices}
+        for name, options in self.options.items():
+            self._require_distinct(name, options)
         for name, option in self.facts.default.items():
-            known = any(type(option) is type(own) and option == own for own in self.options.get(name, ()))
-            self._require(known, f"default.{name} is {option!r}, no option of a choice", "Name an option")
+            is_option = any(_are_same(option, other) for other in self.options.get(name, ()))
+            self._require(is_option, f"default.{name} is {option!r}, no option of a choice", "Name an option")
+
+    def _require_distinct(self, name: str, options: list) -> None:
+        """Refuse options that are equal to Python, as 1, 1.0 and true are, or that are shown alike."""
+        earlier: dict[tuple[str, Any], Any] = {}
+        for option in options:
+            for key in (("value", option), ("text", _shown(option))):
+                both = f"{json.dumps(earlier.get(key))} and {json.dumps(option)}"
+                problem = f"choices.{name} has an option twice: {both}"
+                self._require(key not in earlier, problem, "Remove one, or write both as different texts")
+            earlier |= {("value", option): option, ("text", _shown(option)): option}
 
     def _require(self, fulfilled: bool, problem: str, remedy: str) -> None:
         if not fulfilled:
@@ -74,15 +84,15 @@ class UserSpace:
     @cached_property
     def space(self) -> Space:
         """The choices, and where there are constraints, the configurations that fulfil them."""
-        first = {name: own[0] for name, own in self.facts.choices.items()} | self.facts.default
-        default = [own.index(first[name]) for name, own in self.options.items()]
+        first = {name: options[0] for name, options in self.facts.choices.items()} | self.facts.default
+        default = [options.index(first[name]) for name, options in self.options.items()]
         listed = self._allowed() if self.facts.constraints else None
         if listed is not None and not (listed == default).all(1).any():
             remedy = f'Name another: "default": {json.dumps(self.values(listed[0]))} is allowed'
             raise DataError(self.path, "the default does not fulfil the constraints", remedy)
         choices = [
-            Choice(name, tuple(str(option) or "''" for option in own), start, ordered=_are_numbers(own))
-            for (name, own), start in zip(self.options.items(), default, strict=True)
+            Choice(name, tuple(map(_shown, options)), start, ordered=_are_numbers(options))
+            for (name, options), start in zip(self.options.items(), default, strict=True)
         ]
         return Space(choices, listed)
 
@@ -96,7 +106,8 @@ class UserSpace:
         table = pd.DataFrame(list(product(*self.options.values())), columns=list(self.options))
         for constraint in self.facts.constraints:
             try:
-                fulfilled = table.eval(constraint, engine="python", local_dict={}, global_dict={})
+                columns = dict(table.items())  # no name of the table's own, such as its index
+                fulfilled = pd.eval(constraint, engine="python", local_dict=columns, global_dict={})
             except Exception as error:  # of whatever the expression does
                 problem = f"constraint {constraint!r}: {type(error).__name__}: {error}"
                 raise DataError(self.path, problem, f"It may use {names}") from None
@@ -109,7 +120,8 @@ class UserSpace:
 
     def values(self, codes) -> dict[str, Any]:
         """Return the option of each choice by its name, for a configuration ``(G,)``."""
-        return {name: own[int(code)] for (name, own), code in zip(self.options.items(), codes, strict=True)}
+        chosen = zip(self.options.items(), codes, strict=True)
+        return {name: options[int(code)] for (name, options), code in chosen}
 
     def lower(self, codes, seed: int) -> LocalProgram:
         """Lower the function of a configuration ``(G,)`` for the devices of this machine.
@@ -117,7 +129,8 @@ class UserSpace:
         Raises:
             DataError: There is no function, or it refuses the configuration.
         """
-        name, values = self.facts.function, self.values(codes)
+        name = self.facts.function
+        values = self.values(codes)
         self._require(bool(name), "names no function to measure", 'Add "function", or use evaluator=command')
         source = Source.of(str(self.path.parent / name))
         try:
@@ -125,9 +138,18 @@ class UserSpace:
             return lower_function(function, arguments, seed)
         except DataError:
             raise
-        except Exception as error:  # of the user's function
-            problem = f"{source.function} of {values}: {type(error).__name__}: {error}"
+        except Exception as error:  # of the user's function, in make or in a trace
+            cause = error.__cause__ or error
+            problem = f"{source.function} of {values}: {type(cause).__name__}: {cause}"
             raise DataError(source.path, problem, "Refuse by a constraint what it cannot do") from None
+
+
+def _shown(option: bool | float | str) -> str:
+    return str(option) or "''"
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and one == other
 
 
 def _are_numbers(options: list) -> bool:

@@ -46,14 +46,14 @@ class Guided:
             count: Number wanted.
             rng: Source of the order without a run.
         """
-        found: dict[bytes, np.ndarray] = {}
+        chosen: dict[bytes, np.ndarray] = {}
         for codes in self._in_order(history, rng):
             for key, row in zip(self.space.keys(codes), codes, strict=True):
-                if key not in history.taken and len(found) < count:
-                    found.setdefault(key, row)
-            if len(found) == count:
+                if key not in history.taken and len(chosen) < count:
+                    chosen.setdefault(key, row)
+            if len(chosen) == count:
                 break
-        return proposals(list(found.values()), self.name)
+        return proposals(list(chosen.values()), self.name)
 
     def _in_order(self, history: History, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """Yield configurations ``(n, G)`` in the order in which they are proposed, some of them taken."""

@@ -102,17 +102,17 @@ class Space:
             rng: Decides between equally near ones.
         """
         if self.listed is None:
-            found = {k: c for k, c in zip(self.keys(codes), codes, strict=True) if k not in taken}
-            return np.array(list(found.values())[:count], CODE).reshape(-1, codes.shape[1])
-        free = np.ones(len(self.listed), bool)
-        free[[self._row[key] for key in taken if key in self._row]] = False
+            free = {k: c for k, c in zip(self.keys(codes), codes, strict=True) if k not in taken}
+            return np.array(list(free.values())[:count], CODE).reshape(-1, codes.shape[1])
+        is_free = np.ones(len(self.listed), bool)
+        is_free[[self._row[key] for key in taken if key in self._row]] = False
         picked: list[int] = []
         for hot in self.one_hot(codes[: 4 * count]):
-            if len(picked) == count or not free.any():
+            if len(picked) == count or not is_free.any():
                 break
-            near = self._hot @ hot + 0.5 * rng.random(len(free))
-            picked.append(int(np.where(free, near, -np.inf).argmax()))
-            free[picked[-1]] = False
+            near = self._hot @ hot + 0.5 * rng.random(len(is_free))
+            picked.append(int(np.where(is_free, near, -np.inf).argmax()))
+            is_free[picked[-1]] = False
         return self.listed[picked]
 
     def untaken(self, codes: np.ndarray, taken: set[bytes]) -> np.ndarray:

@@ -52,7 +52,8 @@ class Tpe:
 
     def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
         """Propose a batch, as :meth:`Random.propose`; random configurations while few have a value."""
-        optuna, space = import_optuna(), history.space
+        optuna = import_optuna()
+        space = history.space
         asked = {
             f"choice{number}": optuna.distributions.IntDistribution(0, len(choice.options) - 1)
             if choice.ordered

@@ -1,0 +1,51 @@
+"""What a user types is found by one rule: in the working folder, at home, or in FASTSLOW_HOME."""
+
+import numpy as np
+import pytest
+
+import fastslow
+from fastslow.core.errors import SettingsError
+from fastslow_programs.program.user_program import find_source
+from helpers.cases import cases
+from helpers.competition_files import layout_arrays, write_npz
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """Three folders: where the user is, the user's home, and FASTSLOW_HOME."""
+    folders = {name: tmp_path / name for name in ("here", "home", "data")}
+    for folder in folders.values():
+        folder.mkdir()
+    monkeypatch.chdir(folders["here"])
+    monkeypatch.setenv("HOME", str(folders["home"]))
+    monkeypatch.setenv("FASTSLOW_HOME", str(folders["data"]))
+    return folders
+
+
+@cases(("place", "prefix"), [("here", ""), ("home", "~/"), ("data", "")])
+@cases("function", ["", ":make"])
+def test_a_source_is_found_with_its_function(places, place, prefix, function):
+    name = f"{place}.py" if function else f"{place}.hlo"
+    (places[place] / name).touch()
+    assert find_source(f"{prefix}{name}{function}") == f"{places[place] / name}{function}"
+
+
+@cases(("place", "prefix"), [("here", ""), ("home", "~/"), ("data", "")])
+def test_the_python_interface_reads_it_there(places, place, prefix):
+    pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
+    write_npz(places[place] / f"{place}.npz", layout_arrays(3, dots=4, configs=40))
+    tuned = fastslow.tune(f"{prefix}{place}.npz", models="none", evaluations=3)
+    assert len(tuned.table) == 3
+
+
+def test_a_tuned_function_is_loaded_by_the_path_that_the_guide_writes(places):
+    pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
+    ones = np.ones((4, 4), np.float32)
+    settings = {"evaluator": "device", "models": "none", "evaluations": 1, "confirm": 0.0, "name": "mine"}
+    fastslow.tune(lambda x: x @ x, ones, out=places["data"] / "data/converted", **settings)
+    assert (fastslow.load_tuned("data/converted/tuned/mine")(ones) == 4).all()
+
+
+def test_an_empty_source_stays_what_it_is(places):
+    with pytest.raises(SettingsError, match="source: '' is neither"):
+        fastslow.convert("")
