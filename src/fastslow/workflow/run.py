@@ -64,7 +64,8 @@ def run_step(step: Step) -> float:
             ``failed.ipynb``.
         StorageError: The operating system refuses a file.
     """
-    folder, began = resolve(step.settings.folder), time.monotonic()
+    began = time.monotonic()
+    folder = resolve(step.settings.folder)
     failed = folder / FAILED
     with atomic_path(folder / NOTEBOOK) as output:
         try:
@@ -97,7 +98,8 @@ def _reason(error: Exception) -> str:
     """Return why a notebook ended; no error has an empty reason."""
     if isinstance(error, DeadKernelError):
         return _KERNEL_DIED
-    name, text = getattr(error, "ename", type(error).__name__), getattr(error, "evalue", str(error))
+    name = getattr(error, "ename", type(error).__name__)
+    text = getattr(error, "evalue", str(error))
     return f"{name}: {text or 'it gives no reason; where memory ran out, run fewer notebooks (JOBS=1)'}"
 
 
@@ -117,14 +119,14 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
     quiet = not sys.stderr.isatty()
     with progress(total=len(steps), unit="step", disable=quiet) as bar, step_pool(jobs, cluster) as pool:
         for stage in STAGES:
-            wanted = [step for step in steps if step.stage == stage]
+            of_stage = [step for step in steps if step.stage == stage]
             # asked once a step: for features it reads the directory of every data file
-            looked = [*zip(wanted, pool.map(look, wanted), strict=True)]
+            looked = [*zip(of_stage, pool.map(look, of_stage), strict=True)]
             outdated = [(step, changes) for step, (current, changes) in looked if not current]
-            current = len(wanted) - len(outdated)
+            current = len(of_stage) - len(outdated)
             bar.set_description(stage)
             bar.update(current)
-            say = f"{stage}: {current} of {len(wanted)} up to date" if current else stage
+            say = f"{stage}: {current} of {len(of_stage)} up to date" if current else stage
             bar.write(say, file=sys.stderr)
             for step, changes in outdated:
                 for change in changes:
@@ -148,7 +150,8 @@ def _run_stage(steps: list[Step], pool: Executor, bar) -> None:
                 bar.write(f"  running: {now}", file=sys.stderr)
             bar.set_postfix_str(now)
             for future in done:
-                step, seconds = running.pop(future), future.result()
+                step = running.pop(future)
+                seconds = future.result()
                 bar.update()
                 bar.write(f"  {step.name}: {seconds:.0f} s{_score_of(step)}", file=sys.stderr)
                 for warning in read_manifest(resolve(step.settings.folder)).get("warnings", []):
@@ -210,7 +213,8 @@ def run(settings: RunSettings) -> None:
         StepError: A notebook failed.
         KaggleError: The upload failed.
     """
-    began, target = time.monotonic(), "submission" if settings.target == "submit" else settings.target
+    began = time.monotonic()
+    target = "submission" if settings.target == "submit" else settings.target
     plan, recorded, chosen, used, refused = resume(settings)
     steps = plan.steps(target)
     if settings.plan:
@@ -249,7 +253,8 @@ def run(settings: RunSettings) -> None:
 
 def _fit_hours(plan: Plan, target: str, seconds: float, began: float) -> dict[str, Any]:
     """Make a submission of the rule, which is there whatever happens; choose what fits into the time left."""
-    kept = {part: own for part, own in plan.overrides.items() if not part.startswith(MODELS["layout"])}
+    models = MODELS["layout"]
+    kept = {part: given for part, given in plan.overrides.items() if not part.startswith(models)}
     rules = replace(plan, models=RULES, overrides=kept)
     run_steps(rules.steps("features"), plan.jobs)
     built = time.monotonic()
