@@ -1,5 +1,9 @@
 """A budget of hours: what fits is chosen, recorded, and made again as it was."""
 
+import contextlib
+import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -15,11 +19,14 @@ from fastslow.evaluation.predictions import read_predictions
 from fastslow.evaluation.run_record import record_run
 from fastslow.features.store import Features
 from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.rankers import boosting
+from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow import budget, run, speed
 from fastslow.workflow.budget import Choice, Model, choose, plan_hours
 from fastslow.workflow.job_plan import Resources
 from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
 from fastslow.workflow.speed import Speed, measure
+from helpers.workspace import environment
 
 NETWORK, RANKER = "gnn.layout-xla-default", "ranker.layout-xla-default"
 SPEEDS = st.builds(Speed, st.floats(0, 50), st.floats(0.01, 10))
@@ -112,6 +119,63 @@ def test_what_an_interrupted_budget_used_is_used(home, monkeypatch):
     record = read_json(home / "runs" / "mine" / "run.json")
     assert began[0] < began[1] < record["used"] and "chosen" not in record
     assert resume(RunSettings.from_texts(["name=mine", "overwrite=True"])).used == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_budget_survives_a_kill(number, home):
+    """A process that ends without a word has written down its settings, its budget and what is used."""
+    code = """
+import time
+from fastslow import cli
+from fastslow.workflow import run
+run.COUNT_SECONDS = 0.05
+run._fit_hours = lambda *_: time.sleep(600)
+cli.main(["submit", "preset=smoke", "name=mine", "hours=2"])
+"""
+    path = home / "runs" / "mine" / "run.json"
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment(home))
+    while not (path.is_file() and "used" in path.read_text()):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert process.wait() == -number
+    record = read_json(path)
+    assert record["settings"]["hours"] == 2 and record["used"] > 0 and "chosen" not in record
+    resumed = resume(RunSettings.from_texts(["name=mine"]))
+    assert resumed.used == record["used"] and resumed.recorded["hours"] == 2
+    assert "hours: 2.0 -> 3.0" in resume(RunSettings.from_texts(["name=mine", "hours=3"])).refused
+
+
+def test_an_interrupted_ranker_has_the_rest_of_its_time(tmp_path, monkeypatch):
+    """What trees took before an interruption counts; another model, and a finished one, begin anew."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    settings = RankerSettings(hours=1, folder="runs/mine/ranker", num_iterations=5, early_stopping_rounds=5)
+    now = [0.0]
+    monkeypatch.setattr(boosting.time, "monotonic", lambda: now[0])
+
+    def grown(settings, interrupt_after=99):
+        """The number of trees, each of which takes 25 minutes."""
+        trees = []
+
+        def update():
+            if len(trees) == interrupt_after:
+                raise KeyboardInterrupt
+            trees.append(1)
+            now[0] += 1500
+            return False
+
+        labels = {"a": np.array([1, 2])}
+        with contextlib.suppress(KeyboardInterrupt):
+            boosting.boost(settings, update, lambda *_: {"a": np.array([0.0, 1.0])}, "layout", labels)
+        return len(trees)
+
+    assert grown(settings) == 3
+    boosting.forget_used(settings)
+    assert grown(settings, interrupt_after=2) == 2
+    assert grown(settings) == 1, "50 minutes are used"
+    assert grown(settings.replace(num_leaves=4)) == 3
+    assert grown(settings.replace(hours=0.0)) == 5
+    assert {path.name for path in (tmp_path / "runs/mine/ranker").iterdir()} == {boosting.USED}
 
 
 @pytest.mark.parametrize("model", ["gnn", "ranker"])

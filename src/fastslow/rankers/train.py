@@ -19,6 +19,7 @@ from fastslow.core.settings import NonNegative
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
+from fastslow.rankers.boosting import forget_used
 from fastslow.rankers.fit import Fitted, fit, read_training
 from fastslow.rankers.objectives import OBJECTIVES
 from fastslow.rankers.settings import RankerSettings
@@ -43,7 +44,7 @@ def train_ranker(settings: RankerSettings) -> dict:
 
     The folder, and each of ``runs``, then holds ``metrics.jsonl``, ``training.png``, ``model.txt``,
     ``importance.csv``, ``predictions.npz`` and, last, ``manifest.json``. Training takes seconds to minutes;
-    an interrupted run starts again.
+    an interrupted run starts again; of its ``hours`` the rest is left.
 
     Returns:
         The manifest, with the valid score (mean and per graph) of the model.
@@ -85,6 +86,7 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
             warnings=[*warnings, *late],
             trees=fitted.num_trees,  # LightGBM's file holds a constant tree where none is kept
         )
+    forget_used(settings)
 
 
 def write_trees(folder: Path, fitted: Fitted, metrics: Mapping[str, float]) -> None:

@@ -128,7 +128,7 @@ def _ranker_speed(settings: RankerSettings) -> Speed:
     fitting = []
     predicting = []
     for trees in _TREES:
-        fitted = fit(settings.replace(num_iterations=trees), settings.objective, tables)
+        fitted = fit(settings.replace(num_iterations=trees, hours=0.0), settings.objective, tables)
         fitting.append(lap())
         for split in PREDICTED_SPLITS:
             for part in parts.values():
