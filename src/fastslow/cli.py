@@ -288,7 +288,8 @@ def _as_settings(words: Sequence[str]) -> list[str]:
     settings, pending = [], ""
     for word in words:
         if pending:
-            word, pending = f"{pending}={word}", ""
+            word = f"{pending}={word}"
+            pending = ""
         elif word.startswith("--") and word != "--help":
             name, equals, value = word[2:].partition("=")
             value = value if equals else "True"
@@ -314,11 +315,11 @@ class _Parser(argparse.ArgumentParser):
         name = self.prog.split()[-1]
         if name not in COMMANDS:
             return super().format_help()
-        command, text = COMMANDS[name], super().format_help()
+        command = COMMANDS[name]
+        text = super().format_help()
         if command.examples:
-            text += "\nexamples:\n" + "".join(
-                f"  fastslow {name} {own}".rstrip() + "\n" for own in command.examples
-            )
+            lines = [f"  fastslow {name} {example}".rstrip() for example in command.examples]
+            text += "\n".join(["\nexamples:", *lines, ""])
         classes = {"": _load(command.settings)}
         is_run = command.settings == "fastslow.workflow.run_settings:RunSettings"
         if is_run:
@@ -329,8 +330,8 @@ class _Parser(argparse.ArgumentParser):
             for typed in main:
                 section, _, field = typed.rpartition(".")
                 settings = classes[section.partition(".")[0]]
-                lines = (_lines(typed, own) for own in settings.describe() if own.name == field)
-                text += "".join(f"{line}\n" for line in next(lines))
+                setting = next(setting for setting in settings.describe() if setting.name == field)
+                text += "".join(f"{line}\n" for line in _lines(typed, setting))
             return f"{text}\n`fastslow {name} {ALL}` lists all settings.\n"
         text += "\nsettings, each as NAME=VALUE or --NAME VALUE:\n"
         text += setting_lines(classes.pop(""), hidden=command.fixed)
@@ -371,11 +372,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version and the commit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
-        own = commands.add_parser(name, help=command.summary, description=command.summary + ".")
+        subparser = commands.add_parser(name, help=command.summary, description=command.summary + ".")
         first = f"{command.first.upper()}, then " if command.first else ""
-        own.add_argument("words", nargs="*", metavar="NAME=VALUE", help=f"{first}settings")
-        own.add_argument(ALL, action="help", help="show this help with every setting")
+        subparser.add_argument("words", nargs="*", metavar="NAME=VALUE", help=f"{first}settings")
+        subparser.add_argument(ALL, action="help", help="show this help with every setting")
         if name in WITH_JSON:
-            own.add_argument(JSON, action="store_true", help="print the result as JSON, the rest to stderr")
-        own.add_argument(QUIET, action="store_true", help="print nothing but errors")
+            subparser.add_argument(
+                JSON, action="store_true", help="print the result as JSON, the rest to stderr"
+            )
+        subparser.add_argument(QUIET, action="store_true", help="print nothing but errors")
     return parser

@@ -7,7 +7,8 @@ import pandas as pd
 
 from fastslow.core.files import read_json, remove_abandoned
 from fastslow.core.settings import PROJECT, resolve
-from fastslow.workflow.run import NOTEBOOK, run_step
+from fastslow.evaluation.training_files import NOTEBOOK
+from fastslow.workflow.execution import run_step
 from fastslow.workflow.steps import Step
 from fastslow_placement.place import DECISION, DEVICE_TABLE, PLACEMENT, TABLE, WORDS
 from fastslow_placement.settings import ZOO, PlaceSettings

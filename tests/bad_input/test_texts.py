@@ -133,7 +133,7 @@ def run_of_all(tmp_path):
 
 @cases("target", ["features", "train", "submission"], run_of_all=run_of_all)
 def test_a_test_file_that_is_lost_is_found_before_features(run_of_all, target, monkeypatch):
-    monkeypatch.setattr("fastslow.workflow.run.run_steps", lambda *_: pytest.fail("features begin"))
+    monkeypatch.setattr("fastslow.workflow.execution.run_steps", lambda *_: pytest.fail("features begin"))
     lost = COLLECTIONS[3].folder(run_of_all.data, "test") / "t.npz"
     write_data_root(run_of_all.data, COLLECTIONS[3].name, (), (), ("other",))
     lost.unlink()

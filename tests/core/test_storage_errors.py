@@ -16,7 +16,7 @@ from fastslow.core.errors import DataError, StorageError, describe_error, explai
 from fastslow.core.files import read_json, write_json, writer_lock
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import PROJECT
-from fastslow.workflow import run as workflow
+from fastslow.workflow import execution
 from helpers.cases import cases
 
 SAID = {
@@ -111,7 +111,7 @@ def test_the_error_travels_between_processes():
 
 def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    monkeypatch.setattr(workflow, "run_steps", fail(errno.ESTALE))
+    monkeypatch.setattr(execution, "run_steps", fail(errno.ESTALE))
     assert cli.main(["submission", "preset=smoke", f"data={PROJECT / 'data' / 'sample'}"]) == 1
     said = capsys.readouterr().err
     assert "error: " in said and "stale file handle" in said and "mount it again" in said

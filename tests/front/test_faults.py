@@ -16,8 +16,7 @@ from fastslow import cli
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.files import file_digest
 from fastslow.core.settings import resolve
-from fastslow.workflow import forked_kernels
-from fastslow.workflow import run as workflow
+from fastslow.workflow import execution, forked_kernels
 from fastslow.workflow.job_plan import step_environment
 from fastslow.workflow.steps import Plan, Step
 from helpers.cases import cases
@@ -82,7 +81,7 @@ def test_what_is_lost_or_broken_is_made_again_with_the_same_bytes(home, capsys):
 def test_clocks_that_go_backwards_and_files_of_killed_runs(home, capsys, monkeypatch):
     """Times in the future make nothing anew; what killed runs left goes; the submission is read back."""
     read = []
-    monkeypatch.setattr(workflow, "check_submission", lambda *a: read.append(a) or check_submission(*a))
+    monkeypatch.setattr(execution, "check_submission", lambda *a: read.append(a) or check_submission(*a))
     left = [home / f"{stem}/.{name}.0123456789ab.tmp" for stem in (*TILE, "submissions") for name in "ab"]
     for path in left:
         path.write_text("half")
@@ -125,10 +124,10 @@ FULL = "from fastslow.core import errors; raise errors.StorageError('x', 'the di
     ],
 )
 def test_a_notebook_that_ends_without_a_word(tmp_path, monkeypatch, source, options, said):
-    monkeypatch.setattr(workflow, "_KERNEL_OPTIONS", (*workflow._KERNEL_OPTIONS, *options))
+    monkeypatch.setattr(execution, "_KERNEL_OPTIONS", (*execution._KERNEL_OPTIONS, *options))
     step = small_step(tmp_path, source)
-    with pytest.raises(workflow.StepError, match=re.escape(said)):
-        workflow.run_step(step)
+    with pytest.raises(execution.StepError, match=re.escape(said)):
+        execution.run_step(step)
     assert {path.name for path in resolve(step.settings.folder).iterdir()} <= {"failed.ipynb"}
 
 
@@ -142,7 +141,7 @@ def test_a_kernel_is_forked_with_the_threads_of_its_step(tmp_path, monkeypatch):
     for number, source in enumerate([forked, slow, *["import sys; assert 'torch' not in sys.modules"] * 2]):
         monkeypatch.setattr(forked_kernels, "_FORKS", number != 2)
         monkeypatch.setattr(forked_kernels, "_started", itertools.count(number < 3))
-        workflow.run_step(small_step(tmp_path / str(number), source))
+        execution.run_step(small_step(tmp_path / str(number), source))
         server, _ = forked_kernels._servers["3"]
         server.kill()
         server.wait()
@@ -152,9 +151,9 @@ def test_a_full_disk_under_the_notebook_of_a_step(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(workflow.papermill, "execute_notebook", full)
-    with pytest.raises(workflow.FastslowError, match="notebook.ipynb: the disk is full. Free space"):
-        workflow.run_step(small_step(tmp_path, "1"))
+    monkeypatch.setattr(execution.papermill, "execute_notebook", full)
+    with pytest.raises(execution.FastslowError, match="notebook.ipynb: the disk is full. Free space"):
+        execution.run_step(small_step(tmp_path, "1"))
 
 
 def is_worker(process):

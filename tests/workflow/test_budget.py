@@ -1,5 +1,9 @@
 """A budget of hours: what fits is chosen, recorded, and made again as it was."""
 
+import contextlib
+import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -14,12 +18,15 @@ from fastslow.core.files import read_json
 from fastslow.evaluation.run_record import record_run
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import read_predictions
+from fastslow.steps import ranker
 from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.workflow import budget, run, speed
 from fastslow.workflow.budget import Choice, Model, choose, plan_hours
 from fastslow.workflow.job_plan import Resources
 from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
 from fastslow.workflow.speed import Speed, measure
+from helpers.workspace import environment
 
 NETWORK, RANKER = "gnn.layout-xla-default", "ranker.layout-xla-default"
 SPEEDS = st.builds(Speed, st.floats(0, 50), st.floats(0.01, 10))
@@ -112,6 +119,70 @@ def test_what_an_interrupted_budget_used_is_used(home, monkeypatch):
     record = read_json(home / "runs" / "mine" / "run.json")
     assert began[0] < began[1] < record["used"] and "chosen" not in record
     assert resume(RunSettings.from_texts(["name=mine", "overwrite=True"])).used == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_budget_survives_a_kill(number, home):
+    """A process that ends without a word has written down its settings, its budget and what is used."""
+    code = """
+import time
+from fastslow import cli
+from fastslow.workflow import run
+run.COUNT_SECONDS = 0.05
+run._fit_hours = lambda *_: time.sleep(600)
+cli.main(["submit", "preset=smoke", "name=mine", "hours=2"])
+"""
+    path = home / "runs" / "mine" / "run.json"
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment(home))
+    while not (path.is_file() and "used" in path.read_text()):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert process.wait() == -number
+    record = read_json(path)
+    assert record["settings"]["hours"] == 2 and record["used"] > 0 and "chosen" not in record
+    resumed = resume(RunSettings.from_texts(["name=mine"]))
+    assert resumed.used == record["used"] and resumed.recorded["hours"] == 2
+    assert "hours: 2.0 -> 3.0" in resume(RunSettings.from_texts(["name=mine", "hours=3"])).refused
+
+
+def test_an_interrupted_ranker_has_the_rest_of_its_time(tmp_path, monkeypatch):
+    """What trees took before an interruption counts; another model, and a finished one, begin anew."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    settings = RankerSettings(hours=1, folder="runs/mine/ranker", num_iterations=5, early_stopping_rounds=5)
+    now = [0.0]
+    monkeypatch.setattr(ranker.time, "monotonic", lambda: now[0])
+
+    def grow(training, options, num_threads, seconds=np.inf, report=None):
+        """Grow trees, each of which takes 25 minutes, as the science does."""
+        ends = now[0] + seconds
+        for _ in range(options.num_iterations):
+            if len(trees) == limit[0]:
+                raise KeyboardInterrupt
+            trees.append(1)
+            now[0] += 1500
+            report(len(trees), 0.5)
+            if now[0] > ends:
+                break
+
+    monkeypatch.setattr(ranker, "fit", grow)
+    limit = [99]
+    for changes, interrupt_after, number in (
+        ({}, 99, 3),
+        (None, 0, 0),
+        ({}, 2, 2),
+        ({}, 99, 1),  # 50 minutes are used
+        ({"num_leaves": 4}, 99, 3),
+        ({"hours": 0.0}, 99, 5),
+    ):
+        trees, limit[0] = [], interrupt_after
+        if changes is None:
+            ranker.forget_used(settings)
+            continue
+        with contextlib.suppress(KeyboardInterrupt):
+            ranker.fit_within_hours(settings.replace(**changes), None, lambda *_: None)
+        assert len(trees) == number
+    assert {path.name for path in (tmp_path / "runs/mine/ranker").iterdir()} == {ranker.USED}
 
 
 @pytest.mark.parametrize("model", ["gnn", "ranker"])

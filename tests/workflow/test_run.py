@@ -20,6 +20,7 @@ from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.score_tables import format_distances
 from fastslow.evaluation.scores import read_solution, score_submission
 from fastslow.evaluation.submission_record import read_submission_record
+from fastslow.workflow import execution
 from fastslow.workflow import run as workflow
 from fastslow.workflow.run_settings import make_plan
 from fastslow.workflow.steps import MODELS
@@ -90,10 +91,13 @@ def test_a_second_run_redoes_nothing(home, capsys):
 
 def test_no_command_imports_what_takes_seconds_at_its_start():
     """A grammar of web addresses (lark), statistics, plots and networks are for steps."""
-    slow = {"papermill", "jsonschema", "lark", "scipy.stats", "matplotlib.figure", "lightgbm", "torch"}
+    slow = {"papermill", "jsonschema", "lark", "zmq", "scipy.stats", "matplotlib", "lightgbm", "torch"}
     code = f"import sys, fastslow.workflow.run; print(*({slow} & {{*sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert sorted(done.stdout.split()) == ["jsonschema", "papermill"]
+    assert not done.stdout.split()
+    code = f"import sys, fastslow.workflow.execution; print(*({slow} & {{*sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.split()) == ["jsonschema", "papermill", "zmq"]
 
 
 def test_a_broken_file_is_named_and_mended(home, capsys):
@@ -175,7 +179,7 @@ def test_a_broken_model_of_ones_own_is_found_before_the_training(home, capsys):
 
 def test_a_run_records_its_preset_and_removes_what_an_interrupted_one_left(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    monkeypatch.setattr(workflow, "run_steps", lambda steps, jobs, cluster: None)
+    monkeypatch.setattr(execution, "run_steps", lambda steps, jobs, cluster: None)
     monkeypatch.setattr(workflow, "check_ids", lambda *_: None)
     left = [tmp_path / f"{stem}/other/step/.notebook.ipynb.0123.tmp.ipynb" for stem in ("features", "runs")]
     for path in left:
@@ -251,9 +255,35 @@ def test_a_named_run_resumes_with_the_settings_that_it_was_begun_with(tmp_path, 
     assert begun("name=mine", "seeds=1")[1] == "", "a broken record is written anew"
 
 
+@cases(
+    "first, again",
+    [
+        ([], ["gnn.layout.epochs=100", "models=gnn,ranker"]),
+        (["seeds=3"], ["seeds=0"]),
+        (["gnn.layout.epochs=7"], ["gnn.layout.epochs=7", "gnn.layout-xla.epochs=7"]),
+        (["ranker.layout.num_leaves=9"], ["ranker.num_leaves=9", "ranker.tile.num_leaves=63"]),
+        (["models=ranker,gnn"], ["models=gnn, ranker"]),
+    ],
+)
+def test_settings_that_come_to_the_same_are_the_same(first, again, tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    usual = ("name=mine", "data=/far/away")
+    begun(*usual, *first)
+    record = (tmp_path / "runs" / "mine" / "run.json").read_bytes()
+    _, refused = begun(*usual, *again)
+    assert not refused and (tmp_path / "runs" / "mine" / "run.json").read_bytes() == record
+
+
+def test_a_pattern_that_matches_nothing_is_refused_before_anything_is_written(home, capsys):
+    before = all_files(home)
+    assert run("submission", "ensemble.extra=runs/none/*", "name=other") == 1
+    assert "extra: ['runs/none/*'] is not a pattern of run folders" in capsys.readouterr().err
+    assert all_files(home) == before
+
+
 def test_the_run_of_the_default_name_takes_no_other_settings(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    monkeypatch.setattr(workflow, "run_steps", lambda *_: None)
+    monkeypatch.setattr(execution, "run_steps", lambda *_: None)
     assert cli.main(["train", "gnn.layout.epochs=3"]) == 0
     before = all_files(tmp_path)
     for settings, said in (

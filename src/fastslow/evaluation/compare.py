@@ -91,7 +91,8 @@ def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
         SettingsError: One is a run and the other a model, or two runs have no collection in common; or one
             is no model, such as the folder of a training.
     """
-    one, other = resolve(settings.one), resolve(settings.other)
+    one = resolve(settings.one)
+    other = resolve(settings.other)
     single = [(folder / MANIFEST).is_file() for folder in (one, other)]
     for field, model, folder in zip(("one", "other"), single, (one, other), strict=True):
         if model and "collection" not in read_manifest(folder)["settings"]:
@@ -136,14 +137,16 @@ def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataF
     truth = truth_of(features, solution_of(find_data(settings.data_root)))
     if settings.split not in truth:
         raise SettingsError("split", f"test needs {SOLUTION} in {settings.data_root}; give data_root=FOLDER")
-    own_metric = tile_score if collection.kind == "tile" else ALL_METRICS["tau"]
-    metric = own_metric if settings.metric == "competition" else ALL_METRICS[settings.metric]
+    if settings.metric != "competition":
+        metric = ALL_METRICS[settings.metric]
+    else:
+        metric = tile_score if collection.kind == "tile" else ALL_METRICS["tau"]
     scores = {}
     for column, folder in zip(("one", "other"), folders, strict=True):
-        own = read_predictions(folder)
-        check_predictions(folder, own, features)
-        predictions = own[settings.split]
-        scores[column] = {g: metric(runtime, predictions[g]) for g, runtime in truth[settings.split].items()}
+        predictions = read_predictions(folder)
+        check_predictions(folder, predictions, features)
+        of_split = predictions[settings.split]
+        scores[column] = {g: metric(runtime, of_split[g]) for g, runtime in truth[settings.split].items()}
     table = pd.DataFrame(scores).rename_axis("graph")
     return table.assign(difference=table["one"] - table["other"]).sort_values("difference")
 

@@ -23,6 +23,7 @@ from fastslow.runs.predictions import RUN_FILES, models_of, read_predictions, re
 
 _NAMES = tuple(collection.name for collection in COLLECTIONS)
 _KAGGLE = ("public", "private")
+_USUAL = ("", 0, [], "sample")  # values of settings of a whole run that tell nothing
 
 
 class LeaderboardSettings(Settings):
@@ -63,7 +64,8 @@ class Leaderboard(Shown):
     def __str__(self) -> str:
         if self.table.empty:
             return "\n".join(["no finished model under runs/", *self.words()[2:]])
-        table, shown = self.table, self.table[["run", "model", "settings"]].copy()
+        table = self.table
+        shown = table[["run", "model", "settings"]].copy()
         shown["hours"] = table["hours"].map("{:.2f}".format)
         for name in _NAMES:
             valid, test = (table[f"{split} {name}"].map("{:.3f}".format) for split in (VALID, TEST))
@@ -108,9 +110,13 @@ def print_leaderboard(settings: LeaderboardSettings) -> dict:
 def model_means(run: Path) -> Iterator[str]:
     """Yield for each model of a folder of runs, in words, the mean over the collections that it predicts."""
     for row in _Run(run).rows():
-        own = {split: [row[key] for n in _NAMES if (key := f"{split} {n}") in row] for split in (VALID, TEST)}
-        means = [f"{split} {np.mean(own[split]):.3f}" for split in own if not np.isnan(own[split]).any()]
-        yield f"{row['model']}, mean over {len(own[VALID])} of the five collections: {', '.join(means)}"
+        predicted = [name for name in _NAMES if f"{VALID} {name}" in row]
+        means = []
+        for split in (VALID, TEST):
+            scores = [row[f"{split} {name}"] for name in predicted]
+            if not np.isnan(scores).any():
+                means.append(f"{split} {np.mean(scores):.3f}")
+        yield f"{row['model']}, mean over {len(predicted)} of the five collections: {', '.join(means)}"
 
 
 class _Run:
@@ -121,14 +127,15 @@ class _Run:
     """
 
     def __init__(self, folder: Path):
-        self.folder, self.left_out = folder, list[str]()
+        self.folder = folder
+        self.left_out: list[str] = []
         self.record = self._try(read_run_record, folder) or {}
         self._solution = self._try(solution_of, find_data(self.record.get("data", "data/sample"))) or {}
         made = {path.parent for name in RUN_FILES for path in (*folder.glob(name), *folder.glob(f"*/{name}"))}
-        found = {path: self._try(read_manifest, path) for path in sorted(made)}
-        self.manifests = {path: manifest for path, manifest in found.items() if manifest}
-        own = (*folder.glob("*/"), *resolve(f"features/{folder.name}").glob("*/"))
-        self._hours = sum(notebook_seconds(path) or 0.0 for path in own) / 3600 or None
+        manifests = {path: self._try(read_manifest, path) for path in sorted(made)}
+        self.manifests = {path: manifest for path, manifest in manifests.items() if manifest}
+        steps = (*folder.glob("*/"), *resolve(f"features/{folder.name}").glob("*/"))
+        self._hours = sum(notebook_seconds(path) or 0.0 for path in steps) / 3600 or None
 
     def _try(self, read: Callable, *arguments: Any) -> Any:
         """Return what a function reads; None where that is damaged, which is then named."""
@@ -142,11 +149,13 @@ class _Run:
         """Yield a row for each model, see :class:`Leaderboard`."""
         models: dict[str, dict[str, list[Path]]] = {}  # by name and collection, a folder for each seed
         runs = [path for path, made in self.manifests.items() if "collection" in made["settings"]]
-        scores = {path: own for path in runs if (own := self._try(self._score, path))}
+        tried = {path: self._try(self._score, path) for path in runs}
+        scores = {path: score for path, score in tried.items() if score}
         for name in _NAMES:
             of_it = [path for path in scores if self.manifests[path]["settings"]["collection"] == name]
             by_name = {path.name: path for path in of_it}
-            for model, seeds in models_of({n: self.manifests[path] for n, path in by_name.items()}).items():
+            seeds_of = models_of({run: self.manifests[path] for run, path in by_name.items()})
+            for model, seeds in seeds_of.items():
                 models.setdefault(model, {})[name] = [by_name[seed] for seed in seeds]
         if not models and not self.left_out:
             self.left_out.append(printable(f"{self.folder}: holds no finished model"))
@@ -155,7 +164,8 @@ class _Run:
 
     def _score(self, folder: Path) -> dict[str, dict[str, float]]:
         """Return the score of every valid program, and of every test program if its runtimes are known."""
-        manifest, predictions = read_run_manifest(folder), read_predictions(folder)[TEST]
+        manifest = read_run_manifest(folder)
+        predictions = read_predictions(folder)[TEST]
         collection = get_collection(manifest["settings"]["collection"])
         truth = runtimes_of(self._solution, collection)
         scores = {VALID: manifest["valid"]["per_graph"], TEST: {}}
@@ -164,21 +174,25 @@ class _Run:
         return scores
 
     def _row(self, model: str, folders: dict[str, list[Path]], scores: dict[Path, dict]) -> dict:
-        every = [folder for own in folders.values() for folder in own]
-        made = [self.manifests[folder] for folder in every]
-        row: dict[str, Any] = {"run": printable(self.folder.name), "model": model}
-        row["settings"] = " ".join(self._changed())
+        made = [self.manifests[folder] for seeds in folders.values() for folder in seeds]
+        row: dict[str, Any] = {
+            "run": printable(self.folder.name),
+            "model": model,
+            "settings": " ".join(self._changed()),
+        }
         row["seeds"] = max(map(len, folders.values()))
         row["created"] = max(str(manifest.get("created", "")) for manifest in made)
         row["hours"] = self._hours
         for split in (VALID, TEST):
-            # of a program, the mean over seeds
-            programs = {n: pd.DataFrame([scores[f][split] for f in own]).mean() for n, own in folders.items()}
-            row |= {f"{split} {name}": own.mean() for name, own in programs.items()}
-            if len(programs) == len(_NAMES):
-                row[split] = competition_score({name: own.mean() for name, own in programs.items()})
-                squares = [own.var(ddof=1) / len(own) if len(own) else np.nan for own in programs.values()]
-                row[f"{split}_error"] = np.sqrt(np.sum(squares)) / len(programs)
+            means, squares = {}, []
+            for name, seeds in folders.items():
+                by_program = pd.DataFrame([scores[folder][split] for folder in seeds]).mean()
+                means[name] = by_program.mean()
+                squares.append(by_program.var(ddof=1) / len(by_program) if len(by_program) else np.nan)
+            row |= {f"{split} {name}": mean for name, mean in means.items()}
+            if len(means) == len(_NAMES):
+                row[split] = competition_score(means)
+                row[f"{split}_error"] = np.sqrt(np.sum(squares)) / len(means)
         ensemble = any(manifest["settings"].get("model") == "ensemble" for manifest in made)
         csv = resolve(f"submissions/{self.folder.name}.csv")
         known = ensemble and csv.with_suffix(".json").is_file() and self._try(read_submission_record, csv)
@@ -186,7 +200,10 @@ class _Run:
 
     def _changed(self) -> list[str]:
         """Return the preset and the settings that the command changed."""
-        own, usual = self.record.get("settings", {}), ("", 0, [], "sample")
-        told = [name for name in own if "." in name or (name != "preset" and own[name] not in usual)]
-        words = {n: ",".join(map(str, own[n])) if isinstance(own[n], list) else own[n] for n in told}
-        return [self.record.get("preset", ""), *(f"{name}={value}" for name, value in words.items())]
+        words = [self.record.get("preset", "")]
+        for name, value in self.record.get("settings", {}).items():
+            if name == "preset" or ("." not in name and value in _USUAL):
+                continue
+            text = ",".join(map(str, value)) if isinstance(value, list) else value
+            words.append(f"{name}={text}")
+        return words

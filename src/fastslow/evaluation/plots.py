@@ -62,7 +62,8 @@ def plot_per_graph(per_graph: Mapping[str, float], title: str) -> Figure:
         title: Title of the figure.
     """
     names = sorted(per_graph, key=per_graph.get)
-    shown, mean = names[:_MAX_LABELS], np.mean(list(per_graph.values()))
+    shown = names[:_MAX_LABELS]
+    mean = np.mean(list(per_graph.values()))
     if len(shown) < len(names):
         title += f": the worst {len(shown)} of {len(names)} graphs"
     figure = Figure(figsize=(8, 1.2 + 0.16 * len(shown)), layout="constrained")
@@ -101,8 +102,8 @@ def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping
 
 def _bar_centre(table: pd.DataFrame, models: list[str], collection: str, model: str, width: float) -> float:
     """Return the position of a model's bar: bars of a collection are side by side around its number."""
-    own = set(table.loc[table["collection"] == collection, "model"])
-    shown = [name for name in models if name in own]
+    present = set(table.loc[table["collection"] == collection, "model"])
+    shown = [name for name in models if name in present]
     number = list(table["collection"].unique()).index(collection)
     return number + (shown.index(model) - (len(shown) - 1) / 2) * width
 

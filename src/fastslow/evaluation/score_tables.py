@@ -87,7 +87,8 @@ def format_table(table: pd.DataFrame) -> str:
 
 def format_overview(table: pd.DataFrame) -> str:
     """Format the scores of ``scores.score_table`` on test, or valid, as Markdown with a row per model."""
-    split, shown = TEST if TEST in table else VALID, readable_table(table)
+    split = TEST if TEST in table else VALID
+    shown = readable_table(table)
     scope = shown["collection"].str.strip("*").str.removeprefix("layout:")
     score = shown[split].str.strip("*").str.replace(", top 1.*", "", regex=True)
     wide = pd.DataFrame({split: shown["model"], "scope": scope, "score": score}).pivot(

@@ -31,7 +31,8 @@ def write_record(
         **extra: Further entries of the record.
     """
     path = Path(path)
-    sha256, before = file_digest(path), {}
+    sha256 = file_digest(path)
+    before = {}
     if path.with_suffix(".json").is_file():
         try:
             before = read_submission_record(path)

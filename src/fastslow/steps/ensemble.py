@@ -80,20 +80,30 @@ class EnsembleSettings(Settings):
         collection = Features(resolve(self.features)).collection.name
         home = resolve("")
         beside = resolve(self.folder).resolve().parent
-        extra = []
+        runs: list[str] = []
+        for path in self.extra_folders():
+            made = read_manifest(path, _WRITE)
+            is_run = (path / PREDICTIONS).is_file() or "collection" in made["settings"]
+            if not is_run or (path.resolve().parent == beside and made.get("code")):
+                continue
+            if read_run_manifest(path)["settings"]["collection"] == collection:
+                runs.append(str(path.relative_to(home) if path.is_relative_to(home) else path))
+        known = {resolve(run).resolve() for run in self.runs}
+        return [run for run in dict.fromkeys(runs) if resolve(run).resolve() not in known]
+
+    def extra_folders(self) -> list[Path]:
+        """Return the run folders that match ``extra``, of any collection; it needs no features.
+
+        Raises:
+            SettingsError: A pattern matches no run folder.
+        """
+        folders: list[Path] = []
         for pattern in self.extra:
             paths = [Path(path) for path in sorted(glob.glob(str(resolve(pattern))))]
-            paths = [path for path in paths if any((path / name).is_file() for name in RUN_FILES)]
-            self.require(bool(paths), "extra", f"a pattern of run folders ({pattern} matches none)")
-            for path in paths:
-                made = read_manifest(path, _WRITE)
-                is_run = (path / PREDICTIONS).is_file() or "collection" in made["settings"]
-                if not is_run or (path.resolve().parent == beside and made.get("code")):
-                    continue
-                if read_run_manifest(path)["settings"]["collection"] == collection:
-                    extra.append(str(path.relative_to(home) if path.is_relative_to(home) else path))
-        known = {resolve(run).resolve() for run in self.runs}
-        return [run for run in dict.fromkeys(extra) if resolve(run).resolve() not in known]
+            matching = [path for path in paths if any((path / name).is_file() for name in RUN_FILES)]
+            self.require(bool(matching), "extra", f"a pattern of run folders ({pattern} matches none)")
+            folders += matching
+        return folders
 
     def check_extra(self) -> None:
         """Read the models that ``extra`` names, to refuse a broken one before others are trained.

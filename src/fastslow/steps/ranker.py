@@ -1,7 +1,9 @@
 """The step of rankers: train one for the collections that ``train_on`` joins; write and read its runs."""
 
+import contextlib
 import json
 import math
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -13,13 +15,14 @@ from fastslow.competition.metrics import collection_score, mean_metrics
 from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
-from fastslow.core.files import atomic_path
+from fastslow.core.files import atomic_path, digest, read_json, write_json
 from fastslow.core.progress import progress
 from fastslow.core.records import Record, check_record
-from fastslow.core.settings import NonNegative
+from fastslow.core.settings import NonNegative, resolve
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
-from fastslow.rankers.fit import Fitted, fit, read_training
+from fastslow.rankers.boosting import Report
+from fastslow.rankers.fit import Fitted, RankerTables, fit, read_training
 from fastslow.rankers.options import OBJECTIVES
 from fastslow.runs.predictions import PREDICTIONS, write_predictions
 from fastslow.steps.ranker_settings import RankerSettings
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     import lightgbm
 
 MODEL = "model.txt"
+USED = "used.json"
+"""File in the folder of an interrupted ranker: the seconds that its trees took, of a limit in hours."""
+_WRITTEN_EVERY = 1.0  # seconds
 _AGAIN = "Train this model again"
 RUN_OUTPUTS = (METRICS, TRAINING_PLOT, MODEL, IMPORTANCE, PREDICTIONS)
 
@@ -44,7 +50,7 @@ def train_ranker(settings: RankerSettings) -> dict:
 
     The folder, and each of ``runs``, then holds ``metrics.jsonl``, ``training.png``, ``model.txt``,
     ``importance.csv``, ``predictions.npz`` and, last, ``manifest.json``. Training takes seconds to minutes;
-    an interrupted run starts again.
+    an interrupted run starts again; of its ``hours`` the rest is left.
 
     Returns:
         The manifest, with the valid score (mean and per graph) of the model.
@@ -60,7 +66,6 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
     """Fit the trees, and write a run for each of the collections."""
     sources = settings.sources()
     training = read_training(sources, settings)
-    seconds = 3600 * settings.hours or math.inf
     title = f"{artifact.folder.name} {settings.objective}"
     with progress(total=settings.num_iterations, desc=title, unit="round") as bar:
 
@@ -68,7 +73,7 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
             bar.update()
             bar.set_postfix(valid=f"{valid:.3f}", refresh=False)
 
-        fitted = fit(training, settings, settings.num_threads, seconds, report)
+        fitted = fit_within_hours(settings, training, report)
     grown, most = fitted.history[-1][0], settings.num_iterations
     late = [f"{grown} of {most} trees (hours={settings.hours:g})"] if settings.hours and grown < most else []
     for run in (*artifact.parts, artifact):  # the folder that stands for all comes last
@@ -89,6 +94,48 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
             warnings=[*warnings, *late],
             trees=fitted.num_trees,  # LightGBM's file holds a constant tree where none is kept
         )
+    forget_used(settings)
+
+
+def fit_within_hours(settings: RankerSettings, training: RankerTables, report: Report) -> Fitted:
+    """Fit the trees in the hours of the settings, less what an interrupted training used of them."""
+    if not settings.hours:
+        return fit(training, settings, settings.num_threads, report=report)
+    used = read_used(settings)
+    began = time.monotonic()
+    written = -math.inf
+
+    def count(iteration: int, valid: float) -> None:
+        nonlocal written
+        now = time.monotonic()
+        if now - written > _WRITTEN_EVERY:
+            written = now
+            facts = {"settings": _mark(settings), "seconds": used + now - began}
+            write_json(resolve(settings.folder) / USED, facts)
+        report(iteration, valid)
+
+    return fit(training, settings, settings.num_threads, 3600 * settings.hours - used, count)
+
+
+def read_used(settings: RankerSettings) -> float:
+    """Return the seconds of its limit that an interrupted training with these settings used; else 0."""
+    path = resolve(settings.folder) / USED
+    if not path.is_file():
+        return 0.0
+    with contextlib.suppress(DataError, KeyError, TypeError, ValueError):  # broken: as if it was not there
+        used = read_json(path)
+        if used["settings"] == _mark(settings):
+            return float(used["seconds"])
+    return 0.0
+
+
+def forget_used(settings: RankerSettings) -> None:
+    """Remove what :func:`read_used` reads: the training is finished."""
+    (resolve(settings.folder) / USED).unlink(missing_ok=True)
+
+
+def _mark(settings: RankerSettings) -> str:
+    return digest([settings.identity(), settings.hours])
 
 
 def write_trees(folder: Path, fitted: Fitted, metrics: Mapping[str, float]) -> None:

@@ -45,7 +45,8 @@ def survey(settings: DataReportSettings) -> pd.DataFrame:
     Raises:
         DataError: A file is missing, or its keys, types or shapes are not the competition's.
     """
-    root, rows = find_data(settings.data_root), []
+    root = find_data(settings.data_root)
+    rows = []
     programs = [p for c in COLLECTIONS for split in SPLITS for p in list_programs(root, c, split)]
     for program in progress(programs, desc="survey", unit="file"):
         headers = read_headers(program.path)
@@ -162,7 +163,8 @@ def plot_survey(files: pd.DataFrame) -> Figure:
 def plot_runtimes(program: Program) -> Figure:
     """Plot the histogram of the runtimes of a labelled file, as multiples of the fastest."""
     runtime, _ = config_groups(program)
-    relative, fastest = runtime / runtime.min(), f"{program.runtime.min():,} ns; sample competition: cycles"
+    relative = runtime / runtime.min()
+    fastest = f"{program.runtime.min():,} ns; sample competition: cycles"
     if program.normalizers is not None:
         fastest = f"{runtime.min():.2f} of the compiler's default"
     figure = Figure(figsize=(8, 3.2), layout="constrained")

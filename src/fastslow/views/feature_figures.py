@@ -200,7 +200,8 @@ def plot_violation(settings: ViolationSettings) -> Figure:
         axes.set_axis_off()
     for axes, name in zip(cells, names, strict=False):
         graph = features.graph(TRAIN, name)
-        values, runtime = np.asarray(graph.config_feat[:, position]), graph.runtime
+        values = np.asarray(graph.config_feat[:, position])
+        runtime = graph.runtime
         axes.scatter(values, runtime / runtime.min(), s=8, alpha=0.5)
         axes.set_title(f"{name[:28]}\ntau {kendall_tau(runtime, values):+.2f}", fontsize=9)
         axes.set(xlabel=settings.column.replace("_", " "), ylabel="runtime / fastest")

@@ -66,7 +66,8 @@ class Explanation:
         Returns:
             ``column``, ``drop`` (mean over repeats) and ``spread`` (standard deviation), largest drop first.
         """
-        kind, labels = self.features.collection.kind, self.table.labels()
+        kind = self.features.collection.kind
+        labels = self.table.labels()
 
         def valid_score(table: Table) -> float:
             return collection_score(kind, labels, self.fitted.predict(table))["mean"]
@@ -130,7 +131,8 @@ def _bars(axes, names, values, colour, **options) -> None:
 def plot_importances(explanation: Explanation) -> Figure:
     """Plot each column's share of the gain, and the drop of the valid score when a feature is shuffled."""
     top = _COLUMNS
-    gain, drop = explanation.gain.head(top)[::-1], explanation.permutation().head(top)[::-1]
+    gain = explanation.gain.head(top)[::-1]
+    drop = explanation.permutation().head(top)[::-1]
     figure = Figure(figsize=(12, 1.5 + 0.27 * max(len(gain), len(drop))), layout="constrained")
     left, right = figure.subplots(1, 2)
     _bars(left, gain["column"], 100 * gain["gain"], "#e08214")

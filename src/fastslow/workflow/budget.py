@@ -74,7 +74,7 @@ def choose(models: Sequence[Model], seeds: Mapping[str, int], seconds: float, to
 
     def takes(choice: Choice) -> float:
         each = {model.section: model.seconds(choice.share, choice.cut) for model in models}
-        total = sum(own * choice.trained(seeds, name) for name, own in each.items())
+        total = sum(one * choice.trained(seeds, section) for section, one in each.items())
         return max(total / together, *each.values())
 
     whole = [Choice(n, 1.0, cut) for n in range(max(seeds.values()), 0, -1) for cut in (False, True)]
@@ -94,20 +94,24 @@ def plan_hours(plan: Plan, seconds: float) -> tuple[dict[str, Any], str]:
     """
     steps = {step.section: step for step in reversed(plan.steps("train")) if step.stage == "train"}
     seeds = {name: sum(step.section == name for step in plan.steps("train")) for name in steps}
-    resources, began = machine_resources(), time.monotonic()
+    began = time.monotonic()
+    resources = machine_resources()
     long = sum(isinstance(step.settings, TrainSettings) for step in steps.values())
     most = plan.jobs or resources.cores
     together = len(resources.gpus) or share_cores(resources.cores, most, long, len(steps) - long).together
-    cores, memory = max(1, resources.cores // together), resources.memory // together
+    cores = max(1, resources.cores // together)
+    memory = resources.memory // together
     share = {STEP_CORES: str(cores), STEP_MEMORY: str(memory), "OMP_NUM_THREADS": str(cores)}
     speeds = measure(steps.values(), together, share, seconds * _MEASURING) if seconds > 0 else {}
     left = (seconds - (time.monotonic() - began)) * _MARGIN
     models = [Model(name, _rounds(step), speeds[name]) for name, step in steps.items() if name in speeds]
     for chosen in ("", "ranker"):
-        own = [model for model in models if model.section.startswith(chosen)]
-        wanted = [name for name in steps if name.startswith(chosen)]
-        if wanted and len(own) == len(wanted) and (choice := choose(own, seeds, left, together)):
-            return _settings(own, seeds, choice, chosen), _words(own, seeds, choice, together)
+        measured = [model for model in models if model.section.startswith(chosen)]
+        planned = [section for section in steps if section.startswith(chosen)]
+        if not planned or len(measured) < len(planned):
+            continue
+        if choice := choose(measured, seeds, left, together):
+            return _settings(measured, seeds, choice, chosen), _words(measured, seeds, choice, together)
     said = f"{max(left, 0) / 3600:.2g} h are left for training: too little for any model"
     return {"models": RULES}, f"{said}; ridge regression on the configurations' features is submitted"
 
@@ -120,19 +124,20 @@ def _rounds(step: Step) -> int:
 def _settings(
     models: Sequence[Model], seeds: Mapping[str, int], choice: Choice, chosen: str
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {"models": chosen} if chosen else {}
+    settings: dict[str, Any] = {"models": chosen} if chosen else {}
     if choice.seeds < max(seeds.values()):
-        found["seeds"] = choice.seeds
+        settings["seeds"] = choice.seeds
     for model in models:
         network = model.section.startswith("gnn")
         if choice.share < 1:
-            found[f"{model.section}.{'epochs' if network else 'num_iterations'}"] = model.part(choice.share)
+            rounds = "epochs" if network else "num_iterations"
+            settings[f"{model.section}.{rounds}"] = model.part(choice.share)
         if network:
             segments = SEGMENTS if choice.cut and len(model.speeds) > 1 else {}
-            found |= {f"{model.section}.{name}": value for name, value in segments.items()}
+            settings |= {f"{model.section}.{name}": value for name, value in segments.items()}
         hours = _LATE * model.seconds(choice.share, choice.cut) / 3600
-        found[f"{model.section}.hours"] = float(f"{hours:.3g}")
-    return found
+        settings[f"{model.section}.hours"] = float(f"{hours:.3g}")
+    return settings
 
 
 def _words(models: Sequence[Model], seeds: Mapping[str, int], choice: Choice, together: int) -> str:

@@ -13,10 +13,11 @@ def compare(settings: CompareSettings) -> None:
         SettingsError: The two are not of one sort, or belong to different collections.
         DataError: One of them is missing or broken.
     """
-    one, other = resolve(settings.one), resolve(settings.other)
+    one = resolve(settings.one)
+    other = resolve(settings.other)
     csv = [path.suffix == ".csv" or path.is_file() for path in (one, other)]
     if csv[0] != csv[1]:
-        sorts = ["a submission" if own else "a folder" for own in csv]
+        sorts = ["a submission" if is_csv else "a folder" for is_csv in csv]
         problem = f"{settings.other} is {sorts[1]}, {settings.one} {sorts[0]}; name two of the same sort"
         raise SettingsError("other", problem)
     if csv[0]:

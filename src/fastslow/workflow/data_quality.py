@@ -67,8 +67,8 @@ def report_quality(settings: QualitySettings) -> pd.DataFrame:
     Raises:
         DataError: A file is missing or broken, or the CSV is another one.
     """
-    wanted = [(get_collection(name), split) for name in settings.collections for split in settings.splits]
-    there = [(c, split) for c, split in wanted if c.folder(settings.root, split).is_dir()] or wanted
+    chosen = [(get_collection(name), split) for name in settings.collections for split in settings.splits]
+    there = [(c, split) for c, split in chosen if c.folder(settings.root, split).is_dir()] or chosen
     programs = [program for c, split in there for program in list_programs(settings.root, c, split)]
     code = source_digest(_ENTRY)
     marks = [digest([program.id, file_fingerprint(program.path), code]) for program in programs]
@@ -87,19 +87,19 @@ def report_quality(settings: QualitySettings) -> pd.DataFrame:
 
 def _measure(program: ProgramFile, mark: str) -> dict:
     quality = measure_quality(read_npz(program, labelled=True))
-    own = {"collection": program.collection.name, "split": program.split, "name": program.name, "file": mark}
-    return own | asdict(quality) | {"doubts": quality.doubts}
+    graph = {"collection": program.collection.name, "split": program.split, "name": program.name}
+    return graph | {"file": mark} | asdict(quality) | {"doubts": quality.doubts}
 
 
 def _read(path: Path) -> dict[str, dict]:
     if not path.exists():
         return {}
-    wanted = ["collection", "split", "name", "file", *Quality.__dataclass_fields__, "doubts"]
+    columns = ["collection", "split", "name", "file", *Quality.__dataclass_fields__, "doubts"]
     try:
         table = pd.read_csv(path, dtype={"name": str, "doubts": str}, keep_default_na=False, na_values=[""])
     except (ValueError, UnicodeError) as error:
         raise DataError(path, f"is no CSV ({error})", "Delete it") from None
-    if [*table.columns] != wanted:
+    if [*table.columns] != columns:
         raise DataError(path, "is no table of data-quality", "Delete it")
     table["doubts"] = table["doubts"].fillna("")
     return {row["file"]: row for row in table.to_dict("records")}

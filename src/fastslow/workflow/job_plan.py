@@ -136,7 +136,7 @@ def _network_bytes(settings: TrainSettings) -> int:
 def _ranker_bytes(settings: RankerSettings) -> int:
     indices = [source.index for source in settings.sources().values()]
     configs = [index.loc[index["split"] == TRAIN, "configs"] for index in indices]
-    rows = sum(int(own.clip(upper=settings.configs_per_graph).sum()) for own in configs)
+    rows = sum(int(counts.clip(upper=settings.configs_per_graph).sum()) for counts in configs)
     each = settings.pairs_per_config if settings.objective == "pairwise" else 0
     return rows * _COLUMNS * 4 * (1 + each)
 
@@ -176,8 +176,10 @@ class PlannedPool(StepPool):
     def __init__(self, resources: Resources, jobs: int = 0, need: Callable[[Step], Need] = step_need):
         self._resources, self._need = resources, need
         self._most = min(jobs, resources.cores) if jobs else resources.cores
-        self._memory, self._gpus = int(resources.memory * _USABLE), list(resources.gpus)
-        self._pool, self._lock = ThreadPoolExecutor(self._most), threading.RLock()
+        self._memory = int(resources.memory * _USABLE)
+        self._gpus = list(resources.gpus)
+        self._pool = ThreadPoolExecutor(self._most)
+        self._lock = threading.RLock()
         self._pending: list[tuple[Future, Callable[[Step], Any], Step, Need]] = []
         self._running, self._free = 0, resources.cores
         self._cores = share_cores(resources.cores, self._most, 0, self._most)
@@ -228,7 +230,8 @@ class PlannedPool(StepPool):
     def _run(self, future: Future, function, step: Step, need: Need, cores: int, device: str | None) -> None:
         try:
             step_environment.set(self._share(need, cores, device))
-            result, error = function(step), None
+            result = function(step)
+            error = None
         # as in concurrent.futures' own threads: what is not handed over ends the thread, and the run waits
         except BaseException as caught:
             result, error = None, caught

@@ -32,14 +32,14 @@ def print_outlook(steps: list[Step], preset: str, refused: str = "") -> None:
     outdated: dict[str, str] = {}  # name of the step that will write a folder
     due = []
     for stage in STAGES:
-        wanted = [step for step in steps if step.stage == stage]
-        reasons = {step.name: _reasons(step, outdated) for step in wanted}
-        if wanted:
-            print(f"{stage}: {sum(not why for why in reasons.values())} of {len(wanted)} up to date")
-        for step in wanted:
+        of_stage = [step for step in steps if step.stage == stage]
+        reasons = {step.name: _reasons(step, outdated) for step in of_stage}
+        if of_stage:
+            print(f"{stage}: {sum(not why for why in reasons.values())} of {len(of_stage)} up to date")
+        for step in of_stage:
             for reason in reasons[step.name]:
                 print(f"  {step.name}: {reason}")
-        for step in (step for step in wanted if reasons[step.name]):
+        for step in (step for step in of_stage if reasons[step.name]):
             outdated |= dict.fromkeys(_outputs(step), step.name)
             due.append(step)
     if due:
@@ -69,8 +69,14 @@ def _reasons(step: Step, outdated: dict[str, str]) -> list[str]:
     except DataError as error:
         return [f"after {', '.join(after)}"] if after else [str(error)]
     made = (resolve(step.settings.folder) / MANIFEST).is_file()
-    own = [] if current else changes or ([] if made else ["not made yet"])
-    return own + ([f"after {', '.join(after)}"] if after else []) or ([] if current else ["incomplete"])
+    reasons = [] if current else list(changes)
+    if not (current or changes or made):
+        reasons.append("not made yet")
+    if after:
+        reasons.append(f"after {', '.join(after)}")
+    if not (current or reasons):
+        reasons.append("incomplete")
+    return reasons
 
 
 def _outputs(step: Step) -> list[str]:
@@ -82,9 +88,12 @@ def _inputs(step: Step) -> Iterator[str]:
     """Yield the folders that a step reads, and other texts of its settings."""
     settings = step.settings
     for value in settings.asdict().values():
-        yield from value if isinstance(value, list) else [value] if isinstance(value, str) else []
+        if isinstance(value, list):
+            yield from value
+        elif isinstance(value, str):
+            yield value
     if isinstance(settings, RankerSettings):
-        own = Path(settings.features)
-        for collection in (each for each in COLLECTIONS if each.slug == own.name):
+        features = Path(settings.features)
+        for collection in (each for each in COLLECTIONS if each.slug == features.name):
             for other in trained_together(collection, settings.train_on):
-                yield str(own.parent / other.slug)
+                yield str(features.parent / other.slug)

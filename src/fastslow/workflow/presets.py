@@ -7,6 +7,7 @@ alone or with a scope: a kind (``gnn.tile``), a source (``gnn.layout-xla``) or a
 ``gnn`` has one setting that its notebook does not have, see :class:`NetworkSection`.
 """
 
+import itertools
 from typing import ClassVar, Literal
 
 from fastslow.competition.catalog import COLLECTIONS, TRAIN_ON
@@ -114,18 +115,18 @@ def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:
     every = {kind: ("gnn",) for kind in PUBLISHED[preset].kinds} if preset in PUBLISHED else MODELS
     if chosen == RULES:
         return dict.fromkeys(every, ())
-    known = list(dict.fromkeys(model for own in every.values() for model in own))
-    wanted = [name.strip() for name in chosen.split(",")] if chosen else known
-    if repeated := [name for name in dict.fromkeys(wanted) if wanted.count(name) > 1]:
+    known = list(dict.fromkeys(itertools.chain.from_iterable(every.values())))
+    names = [name.strip() for name in chosen.split(",")] if chosen else known
+    if repeated := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise SettingsError(
             "models", f"{chosen!r} names {', '.join(repeated)} more than once; name each once"
         )
-    if unknown := [repr(name) for name in wanted if name not in known]:
+    if unknown := [repr(name) for name in names if name not in known]:
         raise SettingsError(
             "models", f"preset {preset} has no {', '.join(unknown)}; it has {', '.join(known)}"
         )
-    kept = {kind: tuple(model for model in own if model in wanted) for kind, own in every.items()}
-    return {kind: own for kind, own in kept.items() if own}
+    kept = {kind: tuple(model for model in models if model in names) for kind, models in every.items()}
+    return {kind: models for kind, models in kept.items() if models}
 
 
 class NetworkSection(TrainSettings):
@@ -180,15 +181,17 @@ def preset_settings(preset: str, overrides: dict[str, dict], step: str, scope: s
     """
     if preset not in PRESETS:
         raise SettingsError("preset", f"{preset!r} is none of {', '.join(PRESETS)}")
-    base, own, chosen = (
-        {
-            name: value
-            for section in sections_of(step, scope)
-            for name, value in given.get(section, {}).items()
-        }
-        for given in (BASE, PRESETS[preset], overrides)
-    )
-    given, settings = base | own | chosen, SECTIONS[step]
+    chosen = _of_step(overrides, step, scope)
+    given = _of_step(BASE, step, scope) | _of_step(PRESETS[preset], step, scope) | chosen
+    settings = SECTIONS[step]
     kind = {"kind": scope.partition("-")[0]} if "kind" in settings.model_fields else {}
     unread = settings.unread_of({**given, **kind})
     return {name: value for name, value in given.items() if name in chosen or name not in unread}
+
+
+def _of_step(sections: dict[str, dict], step: str, scope: str) -> dict:
+    """Return what sections set for a step, the narrower one last."""
+    settings: dict = {}
+    for section in sections_of(step, scope):
+        settings |= sections.get(section, {})
+    return settings

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from annotated_types import Gt, Le
 
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.settings import Count, Names, Settings, resolve
+from fastslow.core.settings import Count, Names, Settings, find_data, resolve
 from fastslow.evaluation.run_record import SMOKE, read_run_record
 from fastslow.workflow.presets import MODELS, PRESETS, SECTIONS
 from fastslow.workflow.published_presets import PUBLISHED
@@ -76,8 +76,11 @@ def make_plan(settings: RunSettings) -> Plan:
     known = settings.data in DATA_ROOTS
     preset = settings.preset or (settings.data if known else "kaggle")
     folder = settings.data if known else resolve(settings.data).resolve().name
-    own = preset if folder == "sample" else f"{folder}-{preset}"
-    name = settings.name or (preset if preset == "smoke" else own if preset in PUBLISHED else folder)
+    name = settings.name or folder
+    if not settings.name and preset == SMOKE:
+        name = SMOKE
+    elif not settings.name and preset in PUBLISHED:
+        name = preset if folder == "sample" else f"{folder}-{preset}"
     if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
         raise SettingsError("name", f"{name[:60]!r} is not a plain folder name of at most 100 bytes")
     overrides = parse_overrides(settings.set)
@@ -93,7 +96,8 @@ class Resumed(NamedTuple):
         recorded: Settings that decide what it makes, for its record.
         chosen: Settings that a budget of hours chose; None where it has not been asked yet.
         used: Seconds of a budget of hours that were used before an interruption, where nothing is chosen yet.
-        refused: Reason to refuse it; empty where no run of that name was begun with other settings.
+        refused: Reason to refuse it; empty where no run of that name was begun with other settings. A
+            default that is given is no other setting.
     """
 
     plan: Plan
@@ -107,10 +111,9 @@ def add_chosen(settings: RunSettings, chosen: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a run with what a budget of hours chose in place of its own."""
     kept_models = chosen.get("models", ",".join(MODELS["layout"])).split(",")
     gone = {*chosen, *MODELS["layout"]} - {*kept_models}
-    kept = [own for own in settings.set if gone.isdisjoint({own.partition("=")[0], own.partition(".")[0]})]
-    steps = [f"{name}={value!r}" for name, value in chosen.items() if "." in name]
-    own = {name: value for name, value in chosen.items() if "." not in name}
-    return settings.replace(**own, set=[*kept, *steps])
+    kept = [text for text in settings.set if gone.isdisjoint({_name(text), text.partition(".")[0]})]
+    whole, steps = _texts(chosen)
+    return settings.replace(**whole, set=[*kept, *steps])
 
 
 def resume(settings: RunSettings) -> Resumed:
@@ -122,29 +125,70 @@ def resume(settings: RunSettings) -> Resumed:
     Raises:
         SettingsError: A setting is wrong.
     """
-    plan, record = make_plan(settings), {}
-    asked = {name: getattr(settings, name) for name in _RECORDED}
-    asked |= {"preset": plan.preset, "collections": [*plan.only]}
-    asked |= {"hours": settings.hours} if settings.hours else {}
-    for part, own in plan.overrides.items():
-        keyed = SECTIONS[part.partition(".")[0]].keyed()
-        asked |= {f"{part}.{name}": value for name, value in own.items() if name in keyed}
+    plan = make_plan(settings)
+    typed = _recorded(settings, plan)
+    record = {}
     with contextlib.suppress(DataError):  # broken: written anew
         record = read_run_record(resolve(f"runs/{plan.name}"))
-    had, chosen = record.get("settings", {}), record.get("chosen")
-    if not had or settings.overwrite or (plan.preset == SMOKE and not settings.name):
-        return Resumed(plan, asked, None)
-    given = [name for name in asked if name in settings.model_fields_set or "." in name]
-    wanted = had | {name: asked[name] for name in given} if settings.name else asked
-    other = [name for name in {**had, **wanted} if had.get(name) != wanted.get(name)]
-    if other:
-        pairs = (f"{name}: {had.get(name, 'default')!r} -> {wanted.get(name, 'default')!r}" for name in other)
-        shown = "; ".join([*pairs][:_SHOWN]) + (f" and {len(other) - _SHOWN} more" if other[_SHOWN:] else "")
+    before = record.get("settings", {})
+    if not before or settings.overwrite or (plan.preset == SMOKE and not settings.name):
+        return Resumed(plan, typed, None)
+    given = {name: typed[name] for name in typed if name in settings.model_fields_set or "." in name}
+    merged = before | given if settings.name else typed
+    if changes := _changes(before, merged, plan.name):
+        shown = "; ".join(changes[:_SHOWN])
+        more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
         remedy = "Give another NAME (name=mine) for a run of its own, or overwrite=True to go on with these"
-        said = f"name: runs/{plan.name} was begun with other settings ({shown}). {remedy}; see --plan"
-        return Resumed(plan, asked, None, refused=said)
-    own = {name: wanted[name] for name in (*_RECORDED, "hours") if name in wanted}
-    steps = [f"{name}={value!r}" for name, value in wanted.items() if "." in name and name not in asked]
-    settings = settings.replace(**own, set=[*settings.set, *steps])
-    plan = make_plan(add_chosen(settings, chosen or {}))
-    return Resumed(plan, wanted, chosen, record.get("used", 0.0))
+        problem = f"runs/{plan.name} was begun with other settings ({shown}{more}). {remedy}; see --plan"
+        return Resumed(plan, typed, None, refused=f"name: {problem}")
+    whole, steps = _texts(before)
+    unrecorded = [text for text in settings.set if _name(text) not in typed]  # such as features.workers
+    begun = settings.replace(**whole, set=[*unrecorded, *steps])
+    chosen = record.get("chosen")
+    return Resumed(make_plan(add_chosen(begun, chosen or {})), before, chosen, record.get("used", 0.0))
+
+
+def _recorded(settings: RunSettings, plan: Plan) -> dict[str, Any]:
+    """Return the settings of a command that decide what it makes, a step's by its dotted name."""
+    recorded = {name: getattr(settings, name) for name in _RECORDED}
+    recorded |= {"preset": plan.preset, "collections": [*plan.only]}
+    if settings.hours:
+        recorded["hours"] = settings.hours
+    for section, values in plan.overrides.items():
+        keyed = SECTIONS[section.partition(".")[0]].keyed()
+        recorded |= {f"{section}.{name}": value for name, value in values.items() if name in keyed}
+    return recorded
+
+
+def _changes(before: Mapping[str, Any], merged: Mapping[str, Any], name: str) -> list[str]:
+    """Return which settings differ, in words; none where both make the same, such as a default given."""
+    if before == merged:
+        return []
+    with contextlib.suppress(SettingsError):  # of a former version: what it made is not known
+        if _resolved(before, name) == _resolved(merged, name):
+            return []
+    differing = [key for key in {**before, **merged} if before.get(key) != merged.get(key)]
+    return [f"{key}: {before.get(key, 'default')!r} -> {merged.get(key, 'default')!r}" for key in differing]
+
+
+def _resolved(recorded: Mapping[str, Any], name: str) -> tuple:
+    """Return what settings come to: data, hours, and by step every value that decides what it makes."""
+    whole, texts = _texts(recorded)
+    settings = RunSettings(**whole, set=texts, name=name)
+    plan = make_plan(settings)
+    steps = {}
+    for step in plan.steps():
+        values = step.settings.asdict()
+        unread = step.settings.unread()
+        steps[step.name] = {key: values[key] for key in step.settings.keyed() if key not in unread}
+    return find_data(plan.data_root).resolve(), settings.hours, steps
+
+
+def _texts(recorded: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the settings of a whole run by name, and a step's as texts for ``set``."""
+    whole = {name: value for name, value in recorded.items() if "." not in name}
+    return whole, [f"{name}={value!r}" for name, value in recorded.items() if "." in name]
+
+
+def _name(text: str) -> str:
+    return text.partition("=")[0]

@@ -53,19 +53,19 @@ def measure(
         By section the speed on whole graphs and, of a network that is much faster so, on segments. What did
         not fit into the time or the memory is missing.
     """
-    trials = {(step.section, cut): (own,) for step in steps for cut, own in _variants(step.settings)}
+    trials = {(step.section, cut): (variant,) for step in steps for cut, variant in _variants(step.settings)}
     with Workers(processes=together, start=(_adopt, dict(environment))) as workers:
-        found = workers.each(_speed, trials, seconds=seconds)
+        timed = workers.each(_speed, trials, seconds=seconds)
         options = {"desc": "measuring the speed", "unit": "model", "disable": not sys.stderr.isatty()}
-        bar = progress(found, total=len(trials), **options)
+        bar = progress(timed, total=len(trials), **options)
         speeds = {key: speed for key, speed in bar if isinstance(speed, Speed)}
     measured = {}
     for section in dict.fromkeys(section for section, _ in trials):
-        own = [speeds[section, cut] for cut in (False, True) if (section, cut) in speeds]
-        if len(own) > 1 and own[1].each * _WORTH > own[0].each:
-            own.pop()
-        if own:
-            measured[section] = tuple(own)
+        variants = [speeds[section, cut] for cut in (False, True) if (section, cut) in speeds]
+        if len(variants) > 1 and variants[1].each * _WORTH > variants[0].each:
+            variants.pop()
+        if variants:
+            measured[section] = tuple(variants)
     return measured
 
 
@@ -97,7 +97,8 @@ def _network_speed(settings: TrainSettings) -> Speed:
     settings = settings.replace(processes=1)
     whole = settings.sources()
     parts = [source.sample(**_SAMPLED) for source in whole]
-    training, lap = Training(settings, graphs_of(settings, parts)), _Laps()
+    training = Training(settings, graphs_of(settings, parts))
+    lap = _Laps()
     training.run_epoch()
     first = lap()
     training.run_epoch()
@@ -121,15 +122,18 @@ def _ranker_speed(settings: RankerSettings) -> Speed:
 
     whole = settings.sources()
     parts = {slug: source.sample(**_SAMPLED) for slug, source in whole.items()}
-    sources, lap = (list(whole.values()), list(parts.values())), _Laps()
+    sources = list(whole.values()), list(parts.values())
+    lap = _Laps()
     tables = read_training(parts, settings)
-    read, fitting, predicting = lap(), [], []
+    read = lap()
+    fitting = []
+    predicting = []
     for trees in _TREES:
         fitted = fit(tables, settings.replace(num_iterations=trees), settings.num_threads)
         fitting.append(lap())
         for split in PREDICTED_SPLITS:
-            for own in parts.values():
-                fitted.predict_split(own, split)
+            for part in parts.values():
+                fitted.predict_split(part, split)
             predicting.append(lap() * _times(*sources, split, "configs + merged"))
     learned = _times(*sources, TRAIN, "configs", settings.configs_per_graph)
     start, each = _line(fitting)
@@ -152,7 +156,8 @@ class _Laps:
         self._began = time.monotonic()
 
     def __call__(self) -> float:
-        before, self._began = self._began, time.monotonic()
+        before = self._began
+        self._began = time.monotonic()
         return self._began - before
 
 
@@ -163,8 +168,9 @@ def _times(
 
     The size is an expression of columns of the features' index.
     """
-    every, some = (
-        sum(own.index[own.index["split"] == split].eval(size).clip(upper=most).sum() for own in sources)
-        for sources in (whole, parts)
-    )
-    return float(every / some)
+    return float(_total(whole, split, size, most) / _total(parts, split, size, most))
+
+
+def _total(sources: Sequence[Features], split: str, size: str, most: float) -> float:
+    rows = (source.index[source.index["split"] == split] for source in sources)
+    return sum(of_split.eval(size).clip(upper=most).sum() for of_split in rows)

@@ -127,8 +127,10 @@ class Plan:
             SettingsError: A setting is not allowed, is set by the workflow, or belongs to a step that is not
                 run; or a submission needs models that predict all collections.
         """
-        collections, models = self.collections, trained_models(self.preset, self.models)
-        models = {kind: own for kind, own in models.items() if any(c.kind == kind for c in collections)}
+        collections = self.collections
+        kinds = {collection.kind for collection in collections}
+        trained = trained_models(self.preset, self.models)
+        models = {kind: names for kind, names in trained.items() if kind in kinds}
         if not models:
             raise SettingsError(
                 "collections", f"preset {self.preset} predicts none of {', '.join(self.only)}"
@@ -137,8 +139,11 @@ class Plan:
         long = sorted(collections[::-1], key=lambda c: c.kind == "layout" and c.slug != "layout-nlp-random")
         steps = [self._feature_step(c) for c in long]  # what takes longest starts first, as with models
         for model in ("gnn", "ranker"):  # the longest first: networks, then the ranker of tile
-            own = [s for kind in models if model in models[kind] for s in self._trainings(model, kind)]
-            steps += own if model == "gnn" else own[::-1]
+            trainings: list[Step] = []
+            for kind in models:
+                if model in models[kind]:
+                    trainings += self._trainings(model, kind)
+            steps += trainings if model == "gnn" else trainings[::-1]
         steps += [self._ensemble_step(c, models[c.kind]) for c in collections]
         if len(collections) == len(COLLECTIONS):
             steps.append(self._submission())
@@ -160,27 +165,32 @@ class Plan:
         """
         with self._naming(model, kind):
             given = preset_settings(self.preset, self.overrides, model, kind)
-            own, section = {"kind": kind} if model == "gnn" else {}, SECTIONS[model]
-            wanted, chosen = section(**{**given, **own}).asdict()["train_on"], {*self.collections}
-        for train_on in TRAIN_ON[TRAIN_ON.index(wanted) :: -1]:
-            groups = {n: own for n, own in training_groups(kind, train_on).items() if chosen & {*own}}
-            if all(chosen >= {*own} for own in groups.values()):
+            if model == "gnn":
+                given = {**given, "kind": kind}
+            widest = SECTIONS[model](**given).asdict()["train_on"]
+        chosen = {*self.collections}
+        for train_on in TRAIN_ON[TRAIN_ON.index(widest) :: -1]:
+            every = training_groups(kind, train_on)
+            groups = {name: group for name, group in every.items() if chosen & {*group}}
+            if all(chosen >= {*group} for group in groups.values()):
                 break
         return train_on, groups
 
     def _trainings(self, model: str, kind: str) -> list[Step]:
         """Return the trainings of a model: each learns from a group of collections and predicts for all."""
-        steps, (train_on, groups) = [], self._groups(model, kind)
+        steps = []
+        train_on, groups = self._groups(model, kind)
         for name, group in groups.items():
             for seed in self._seeds(kind):
                 features = [self._features(c) for c in group]
                 runs = [self._run(model, c, seed) for c in group]
                 if model == "gnn":
                     folder = f"runs/{self.name}/training-{name}-s{seed}"
-                    own = {"kind": kind, "features": features, "folder": folder, "runs": runs}
+                    fixed = {"kind": kind, "features": features, "folder": folder, "runs": runs}
                 else:
-                    own = {"features": features[0], "folder": runs[0], "runs": runs[1:], "train_on": train_on}
-                steps.append(self._step("train", model, _scope(name, group), seed=seed, **own))
+                    fixed = {"features": features[0], "folder": runs[0], "runs": runs[1:]}
+                    fixed["train_on"] = train_on
+                steps.append(self._step("train", model, _scope(name, group), seed=seed, **fixed))
         return steps
 
     def _ensemble_step(self, c: Collection, models: tuple[str, ...]) -> Step:
@@ -203,11 +213,13 @@ class Plan:
         for section, given in self.overrides.items():
             step, _, scope = section.partition(".")
             kind = scope.partition("-")[0]
-            known = [c.kind for c in self.collections if not scope or f"{c.slug}-".startswith(f"{scope}-")]
-            if not known or (step in MODELS["layout"] and not any(step in models[own] for own in known)):
-                trained = " and ".join(f"{', '.join(own)} of {kind}" for kind, own in models.items())
+            kinds = [c.kind for c in self.collections if not scope or f"{c.slug}-".startswith(f"{scope}-")]
+            if not kinds or (step in MODELS["layout"] and not any(step in models[kind] for kind in kinds)):
                 what = "this choice of models" if self.models else f"preset {self.preset}"
-                trained, what = (self._chosen, "this choice of collections") if self.only else (trained, what)
+                trained = " and ".join(f"{', '.join(names)} of {kind}" for kind, names in models.items())
+                if self.only:
+                    what = "this choice of collections"
+                    trained = self._chosen
                 raise SettingsError(section, f"{what} has no such step; it trains {trained} (see models)")
             if step not in MODELS["layout"] or scope in ("", kind):
                 continue
@@ -264,7 +276,7 @@ def parse_overrides(texts: list[str]) -> dict[str, dict]:
     for text in texts:
         path, equals, value = text.partition("=")
         section, dot, name = path.rpartition(".")
-        scoped = [f"{own}.{scope}" for own in SECTIONS for scope in SCOPES]
+        scoped = [f"{step}.{scope}" for step in SECTIONS for scope in SCOPES]
         if not (equals and dot and name) or section not in (*SECTIONS, *scoped):
             known = ", ".join(SECTIONS)
             raise SettingsError(

@@ -1,0 +1,193 @@
+"""Execute the notebooks of steps, stage by stage, and report on a finished run."""
+
+import json
+import os
+import sys
+import time
+from concurrent.futures import FIRST_COMPLETED, wait
+from pathlib import Path
+
+import pandas as pd
+import papermill
+import zmq
+from jupyter_client.kernelspec import NoSuchKernel
+from nbclient.exceptions import DeadKernelError
+from papermill.exceptions import PapermillExecutionError
+
+from fastslow.competition.submission_csv import check_submission
+from fastslow.core.artifacts import read_manifest
+from fastslow.core.errors import FastslowError
+from fastslow.core.files import atomic_path
+from fastslow.core.progress import progress
+from fastslow.core.settings import PROJECT, find_data, resolve
+from fastslow.evaluation.score_tables import format_distances, format_overview, format_table
+from fastslow.evaluation.submission_record import read_submission_record
+from fastslow.evaluation.training_files import METRICS, NOTEBOOK
+from fastslow.steps.ensemble import EnsembleSettings
+from fastslow.steps.features import FeatureSettings
+from fastslow.workflow.job_plan import PlannedKernel, StepPool
+from fastslow.workflow.outlook import look
+from fastslow.workflow.step_pools import step_pool
+from fastslow.workflow.steps import STAGES, Plan, Step
+
+FAILED = "failed.ipynb"
+PAUSE_SECONDS = 2.0  # between two looks at what is running
+RUNNING_SECONDS = 60.0  # the same where the output is a file: a line each time
+START_SECONDS = 300  # a kernel that dies is noticed at once; many on a busy machine start slowly
+_KERNEL_DIED = "the kernel was killed; where memory ran out, run fewer notebooks at a time (JOBS=1)"
+_KERNEL_OPTIONS = ("--IPKernelApp.log_level=CRITICAL",)  # it warns of its own shutdown
+
+
+class StepError(FastslowError):
+    """A notebook failed; the message holds its error and where the executed notebook is."""
+
+
+def run_step(step: Step) -> float:
+    """Execute a step's notebook into the folder that it writes.
+
+    Returns:
+        Seconds that it took.
+
+    Raises:
+        StepError: A cell failed, or the Jupyter kernel died. The notebook up to there is kept as
+            ``failed.ipynb``.
+        StorageError: The operating system refuses a file.
+    """
+    began = time.monotonic()
+    folder = resolve(step.settings.folder)
+    failed = folder / FAILED
+    with atomic_path(folder / NOTEBOOK) as output:
+        try:
+            papermill.execute_notebook(
+                _literal(step.notebook),
+                _literal(output),
+                parameters=step.settings.asdict(),
+                kernel_name="python3",
+                progress_bar=False,
+                start_timeout=START_SECONDS,
+                kernel_manager_class=PlannedKernel,
+                cwd=str(PROJECT),
+                extra_arguments=[*_KERNEL_OPTIONS],
+            )
+        except (PapermillExecutionError, DeadKernelError) as error:
+            os.replace(output, failed)
+            raise StepError(f"{step.name}: {_reason(error)}\n  the notebook up to there: {failed}") from None
+        except (RuntimeError, NoSuchKernel, zmq.ZMQError) as error:
+            raise StepError(f"{step.name}: its kernel did not start: {_reason(error)}") from None
+    failed.unlink(missing_ok=True)
+    return time.monotonic() - began
+
+
+def _literal(path: Path) -> str:
+    """Return a path as papermill takes it: it would fill parameters into braces."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
+def _reason(error: Exception) -> str:
+    """Return why a notebook ended; no error has an empty reason."""
+    if isinstance(error, DeadKernelError):
+        return _KERNEL_DIED
+    name = getattr(error, "ename", type(error).__name__)
+    text = getattr(error, "evalue", str(error))
+    return f"{name}: {text or 'it gives no reason; where memory ran out, run fewer notebooks (JOBS=1)'}"
+
+
+def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
+    """Run the steps stage by stage, steps of one stage in parallel, and skip steps that are up to date.
+
+    Args:
+        steps: In the order of their stages.
+        jobs: Maximum number of notebooks that run in parallel; 0: planned by their needs.
+        cluster: Dask cluster that runs them, see
+            :class:`~fastslow.workflow.run_settings.RunSettings`; empty for this machine.
+
+    Raises:
+        StepError: A notebook failed; those running beside it are finished first.
+        ClusterError: A worker cannot run them, or was lost again and again.
+        DataError: The data, or a model that ``ensemble.extra`` names, are missing or broken.
+    """
+    quiet = not sys.stderr.isatty()
+    with progress(total=len(steps), unit="step", disable=quiet) as bar, step_pool(jobs, cluster) as pool:
+        for stage in STAGES:
+            of_stage = [step for step in steps if step.stage == stage]
+            # asked once a step: for features it reads the directory of every data file
+            looked = [*zip(of_stage, pool.map(look, of_stage), strict=True)]
+            outdated = [(step, changes) for step, (current, changes) in looked if not current]
+            current = len(of_stage) - len(outdated)
+            bar.set_description(stage)
+            bar.update(current)
+            say = f"{stage}: {current} of {len(of_stage)} up to date" if current else stage
+            bar.write(say, file=sys.stderr)
+            for step, changes in outdated:
+                for change in changes:
+                    bar.write(f"  {step.name}: {change}", file=sys.stderr)
+            _run_stage([step for step, _ in outdated], pool, bar)
+            for settings in (step.settings for step in steps if stage == "features"):
+                if isinstance(settings, EnsembleSettings):
+                    settings.check_extra()  # hours of training must not end at a broken model of the user's
+
+
+def _run_stage(steps: list[Step], pool: StepPool, bar) -> None:
+    pool.expect(steps)
+    running = {pool.submit(run_step, step): step for step in steps}
+    pause = RUNNING_SECONDS if bar.disable else PAUSE_SECONDS
+    try:
+        while running:
+            done, _ = wait(running, timeout=pause, return_when=FIRST_COMPLETED)
+            now = ", ".join(_newest(step) for future, step in running.items() if future.running())
+            if bar.disable and not done:
+                bar.write(f"  running: {now}", file=sys.stderr)
+            bar.set_postfix_str(now)
+            for future in done:
+                step = running.pop(future)
+                seconds = future.result()
+                bar.update()
+                bar.write(f"  {step.name}: {seconds:.0f} s{_score_of(step)}", file=sys.stderr)
+                for warning in read_manifest(resolve(step.settings.folder)).get("warnings", []):
+                    bar.write(f"  warning: {step.name}: {warning}", file=sys.stderr)
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _newest(step: Step) -> str:
+    """Return the name of a running step, with the last epoch and valid score that it wrote, if any."""
+    metrics = resolve(step.settings.folder) / METRICS
+    lines = metrics.read_text().splitlines() if metrics.is_file() else []
+    last = json.loads(lines[-1]) if lines else {}
+    return f"{step.name} (epoch {last['epoch']}, valid {last['valid']:.3f})" if "epoch" in last else step.name
+
+
+def _score_of(step: Step) -> str:
+    valid = read_manifest(resolve(step.settings.folder)).get("valid")
+    return f", valid {valid['mean']:.3f} ({valid['weights']})" if valid else ""
+
+
+def report(plan: Plan) -> None:
+    """Print the table of scores of a finished run, read the submission back and print its path.
+
+    Raises:
+        DataError: The CSV is missing, or a row is missing, unknown or no ranking.
+    """
+    csv = resolve(plan.csv)
+    record = read_submission_record(csv, "table", "distances", "valid_mean", "test_mean")
+    table = pd.DataFrame(record["table"])
+    print(format_table(table), format_overview(table), format_distances(record["distances"]), sep="\n\n")
+    test = f", test {record['test_mean']:.3f}" if record["test_mean"] is not None else ""
+    print(f"\nensemble, mean of the five collections: valid {record['valid_mean']:.3f}{test}")
+    checked = check_submission(csv, find_data(plan.data_root))
+    rows = sum(checked["rows"].values())
+    print(f"{plan.csv}: {rows} rows, read back and checked; table and plot are beside it")
+    if checked["file_order"]:
+        print(f"warning: {checked['file_order']} layout rows rank as the file does: a constant prediction")
+    print_skipped(plan.steps("features"))
+    if doubtful := read_submission_record(csv).get("doubtful"):
+        print("doubtful labels (fastslow data-quality shows more):")
+        print("\n".join(f"  {name}: {doubts}" for name, doubts in doubtful.items()))
+
+
+def print_skipped(steps: list[Step]) -> None:
+    """Name the valid programs on which no model is selected, if there are any."""
+    features = [step.settings for step in steps if isinstance(step.settings, FeatureSettings)]
+    if names := [program.id for settings in features for program in settings.skipped()]:
+        print(f"left out of model selection (features.skip_valid): {', '.join(names)}")
