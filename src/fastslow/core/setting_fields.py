@@ -81,10 +81,11 @@ def refuse_absurd(name: str, value: Any) -> None:
 @cache
 def sentences_of(cls: type) -> dict[str, str]:
     """Return the sentence below each field that a class declares, by the field's name."""
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    definition = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    assert isinstance(definition, ast.ClassDef)
     sentences = {}
-    for field, below in pairwise(body.body):
+    for field, below in pairwise(definition.body):
         text = below.value if isinstance(below, ast.Expr) else None
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Constant):
-            sentences[field.target.id] = " ".join(str(text.value).split())
+            sentences[ast.unparse(field.target)] = " ".join(str(text.value).split())
     return sentences

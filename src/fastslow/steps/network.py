@@ -20,7 +20,7 @@ from fastslow.networks.hardware.devices import explain_memory
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import pool_scores
-from fastslow.runs.features_folder import SCALERS
+from fastslow.runs.features_folder import SCALERS, Features
 from fastslow.runs.predictions import PREDICTIONS, write_predictions
 from fastslow.runs.tensors import read_checkpoint, write_tensors
 from fastslow.steps.network_processes import building, joined, launch
@@ -131,14 +131,15 @@ def write_runs(artifact: Artifact, training: Training) -> None:
     writes = distributed.rank() == 0
     valid = {}
     warnings = list(training.warnings)
-    for slug, run_artifact in zip(dataset.sources, artifact.parts, strict=True):
+    for (slug, source), run_artifact in zip(dataset.sources.items(), artifact.parts, strict=True):
+        assert isinstance(source, Features)
         valid[slug], predictions = training.predict(slug)
         if writes:
             folder = run_artifact.folder
             write_tensors(folder / WEIGHTS, training.network.state_dict())
             write_scalers(folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
             problems = write_predictions(folder, predictions)
-            facts = {"epochs": training.epoch, "features": dataset.sources[slug].recipe}
+            facts = {"epochs": training.epoch, "features": source.recipe}
             run_artifact.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*training.warnings, *problems])
             warnings += [f"{slug}: {warning}" for warning in problems]
     if writes:
