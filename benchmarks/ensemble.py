@@ -26,7 +26,7 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.ensemble.baselines import SINGLE
 from fastslow.ensemble.weights import NORMALISATIONS, combine, equal_weights, search_weights
-from fastslow.features.graph_set import Predictions
+from fastslow.features.graph import Predictions
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import models_of, read_predictions
 from fastslow.steps.ensemble import EnsembleSettings

@@ -6,8 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from fastslow.competition import group_sets
-from fastslow.competition.group_sets import GroupSets
+from fastslow.competition import tied_choices
+from fastslow.competition.tied_choices import GroupSets
 
 
 def draw(seed, num_sets=9, num_groups=90, num_configs=12, most=2):
@@ -36,7 +36,7 @@ def draw(seed, num_sets=9, num_groups=90, num_configs=12, most=2):
 def test_configurations_share_a_class_exactly_if_they_agree_on_the_set(seed, groups, most, block):
     members, options, values = draw(seed, num_groups=groups, most=most)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(group_sets, "_BLOCK", block)
+        patch.setattr(tied_choices, "_BLOCK", block)
         sets = GroupSets(sparse.csr_matrix(members), options)
         classes = sets.classes(values)
     for member, index in zip(members, classes.index[sets.index], strict=True):

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
+from fastslow.competition.layouts import minor_dimension, num_elements, tensor_bytes
 from fastslow.competition.opcodes import distance, opcode_shares
-from fastslow.competition.tensors import minor_dimension, num_elements, tensor_bytes
 
 
 def test_every_constant_names_its_columns():

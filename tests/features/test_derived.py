@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.features.derived import derived
+from fastslow.features.graph import derived
 from fastslow.networks.model.graph_batch import PreparedGraph
 from helpers.random_graphs import make_graph, make_scalers, structures
 

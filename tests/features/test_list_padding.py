@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fastslow.competition import node_columns
 from fastslow.competition.node_columns import LISTS
 from fastslow.competition.opcodes import OPCODES, opcode_name
-from fastslow.features.nodes.list_padding import PADDING, UNKNOWN, list_lengths, pad
+from fastslow.features.nodes.node_encodings import PADDING, UNKNOWN, list_lengths, pad
 from fastslow.hlo.messages import ModuleTuningData
 from helpers.cases import cases
 from helpers.competition_files import PUBLISHED_GRAPH, PUBLISHED_MODULE, needs_pair

@@ -10,8 +10,7 @@ from fastslow.competition.catalog import ProgramFile, get_collection
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import build_graph
 from fastslow.features.configs.config_tensors import config_tensors
-from fastslow.features.nodes.list_padding import PADDING, pad
-from fastslow.features.nodes.node_encodings import EXTRA_COLUMNS
+from fastslow.features.nodes.node_encodings import EXTRA_COLUMNS, PADDING, pad
 from fastslow.features.nodes.protobuf import find_protobuf, read_exact_graph
 from fastslow.hlo.graph_arrays import EXTRA_NAMES, graph_arrays
 from fastslow.hlo.messages import ModuleTuningData

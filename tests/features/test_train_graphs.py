@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastslow.core.errors import DataError
-from fastslow.features.train_graphs import draw_configs, draw_graphs, trainable
+from fastslow.features.graph import draw_configs, draw_graphs, trainable
 from helpers.cases import cases
 from helpers.random_graphs import make_graph
 

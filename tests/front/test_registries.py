@@ -21,7 +21,7 @@ from fastslow.runs.predictions import read_predictions
 from fastslow.evaluation.scores import score_table
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.runs.features_folder import Features
-from fastslow.features.train_graphs import trainable
+from fastslow.features.graph import trainable
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.networks.training.train import train
 from fastslow.steps.ranker_settings import RankerSettings

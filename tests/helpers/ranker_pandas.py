@@ -19,7 +19,7 @@ KINDS = ("convolution", "dot", "reshape")
 
 
 def physical_sums(graph: Graph) -> pd.DataFrame:
-    """Return the columns of ``fastslow.rankers.table_features.physical_sums``, one row per configuration."""
+    """Return the columns of ``fastslow.rankers.table.physical_sums``, one row per configuration."""
     nodes, layouts = node_table(graph), [[int(a) for a in row if a >= 0] for row in graph.layouts]
     chosen = long_table(graph)
     parts = [tensor_sums(nodes, layouts, chosen), node_sums(nodes, layouts, chosen)]

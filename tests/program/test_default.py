@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from fastslow.competition.catalog import get_collection
-from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
+from fastslow.competition.layouts import LEFT_TO_COMPILER, format_layout
 from fastslow_programs.program.default import find_default
 from fastslow_programs.program.identity import identify
 from fastslow_programs.ranking.named_choices import name_choices

@@ -5,8 +5,7 @@ import math
 import lightgbm
 import numpy as np
 
-from fastslow.rankers.boosting import boost, kept_trees
-from fastslow.rankers.fit import booster_predictions
+from fastslow.rankers.fit import boost, booster_predictions, kept_trees
 from fastslow.rankers.options import RankerOptions
 from fastslow.rankers.table import Table
 from helpers.cases import cases

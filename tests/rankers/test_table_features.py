@@ -13,9 +13,8 @@ from fastslow.competition.catalog import ProgramFile, get_collection
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import build_graph
-from fastslow.rankers import table, table_features
-from fastslow.rankers.table import read_table, read_tables
-from fastslow.rankers.table_features import physical_sums, tabulate
+from fastslow.rankers import table
+from fastslow.rankers.table import physical_sums, read_table, read_tables, tabulate
 from fastslow.steps.features import FeatureSettings
 from helpers import ranker_pandas
 from helpers.cases import cases
@@ -104,7 +103,7 @@ def test_the_root_gives_the_sizes_of_the_output():
     node_feat[:, node_columns.IS_ROOT] = 0
     node_feat[[1, 3], node_columns.IS_ROOT] = 1  # a called computation's root, then the program's
     node_feat[3, node_columns.SHAPE] = [7, 3, -1, -1, -1, -1]  # padded
-    values, names = table_features.context_features(dataclasses.replace(graph, node_feat=node_feat))
+    values, names = table.context_features(dataclasses.replace(graph, node_feat=node_feat))
     row = dict(zip(names, values, strict=True))
     sizes = [row[f"graph_output_size_{d}_log"] for d in range(6)]
     np.testing.assert_allclose(sizes, [math.log(8), math.log(4), 0, 0, 0, 0], rtol=1e-6)

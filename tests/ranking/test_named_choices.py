@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from fastslow.competition.layouts import ROLES
-from fastslow.competition.tensors import LEFT_TO_COMPILER
+from fastslow.competition.layouts import LEFT_TO_COMPILER, ROLES
 from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.named_choices import differences, name_choices
 from helpers.competition_files import layout_arrays, npz_program, tile_arrays, write_npz

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from fastslow.competition.catalog import Collection, ProgramFile
-from fastslow.competition.choice_stream import ChoiceFinder
 from fastslow.competition.layouts import (
     ENTRY_VALUES,
     LAYOUT_WIDTH,
@@ -24,7 +23,7 @@ from fastslow.competition.layouts import (
     layouts_of,
 )
 from fastslow.competition.schema import DEFAULTS, GRAPH, REMEDY, check_schema, whole_keys
-from fastslow.competition.tied_choices import Choices, distinct_rows
+from fastslow.competition.tied_choices import ChoiceFinder, Choices, distinct_rows
 from fastslow.competition.value_checks import check_entries, check_layouts, check_ranks, check_values
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest

@@ -22,10 +22,8 @@ import numpy as np
 from fastslow.competition.catalog import TRAIN
 from fastslow.competition.metrics import ranking_tau, ranking_taus
 from fastslow.competition.schema import TILE_ROLES
-from fastslow.features.graph import Graph
-from fastslow.features.graph_set import GraphSet
+from fastslow.features.graph import Graph, GraphSet, draw_graphs, trainable
 from fastslow.features.scaling import log_labels, standardise
-from fastslow.features.train_graphs import draw_graphs, trainable
 
 SINGLE, RIDGE, PRODUCT = BASELINES = ("best single feature", "ridge on config features", "product of bounds")
 MAX_CONFIGS = 128  # of a graph: a mean tau over many graphs needs no more

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from fastslow.competition.catalog import VALID
-from fastslow.features.graph_set import Predictions
+from fastslow.features.graph import Predictions
 from fastslow.features.scaling import unit_ranks
 
 

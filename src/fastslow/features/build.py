@@ -18,10 +18,8 @@ from fastslow.features.configs.copies import COPIES_THROUGH, copy_features, copy
 from fastslow.features.configs.default_layouts import find_default_layouts
 from fastslow.features.configs.tile_bounds import tile_features
 from fastslow.features.configs.violation import violation_features
-from fastslow.features.graph import Graph
-from fastslow.features.graph_set import GraphSet
-from fastslow.features.nodes.list_padding import pad
-from fastslow.features.nodes.node_encodings import node_extras
+from fastslow.features.graph import Graph, GraphSet
+from fastslow.features.nodes.node_encodings import node_extras, pad
 from fastslow.features.nodes.protobuf import ExactGraph, read_exact_graph
 from fastslow.features.nodes.pruning import WHOLE_GRAPH, prune
 

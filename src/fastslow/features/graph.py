@@ -1,11 +1,16 @@
 """A program with its distinct configurations, ready for a model."""
 
+import zlib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
+from fastslow.competition.catalog import LABELLED_SPLITS, PREDICTED_SPLITS, TRAIN, Collection
 from fastslow.competition.tied_choices import Choices
-from fastslow.features.scaling import expand_node_features
+from fastslow.core.errors import DataError
+from fastslow.features.scaling import NODE_BLOCKS, Scaler, ScalerFit, expand_node_features
 
 
 @dataclass(frozen=True)
@@ -78,3 +83,185 @@ class Graph:
 def expand_nodes(graph: Graph) -> np.ndarray:
     """Return what a network may read of the nodes, ``(N, EXPANDED_NODE_FEATURES)`` float32."""
     return expand_node_features(graph.node_feat, graph.node_extra)
+
+
+_Value = TypeVar("_Value")
+
+
+def derived(graph: Graph, key: Hashable, make: Callable[[], _Value]) -> _Value:
+    """Return a value that is computed from a graph, from the graph's cache where it was computed before.
+
+    Models that read the same graph of a :class:`~fastslow.features.graph.GraphSet` share its values. They
+    last as long as the graph; they are not in copies of it (``dataclasses.replace``).
+
+    Args:
+        graph: The graph.
+        key: Names the value, with every setting that it depends on.
+        make: Computes the value. Nobody may change it afterwards.
+    """
+    kept = vars(graph).setdefault("derived", {})
+    if key not in kept:
+        kept[key] = make()
+    return kept[key]
+
+
+Predictions = dict[str, dict[str, np.ndarray]]
+"""Predictions ``(C_file,)`` of a model by split and graph, lower = predicted faster."""
+
+
+class GraphSet:
+    """The graphs of one collection in memory, by split.
+
+    :class:`fastslow.runs.features_folder.Features` is one whose graphs are read from disk when they are asked
+    for. Whatever trains or predicts takes either.
+
+    Args:
+        collection: The collection that all graphs belong to.
+        graphs: The graphs of each split, in the order of their files.
+        config_columns: Names of the V columns of their ``config_feat``.
+
+    Attributes:
+        origin: Where the graphs are, for messages.
+    """
+
+    def __init__(
+        self, collection: Collection, graphs: Mapping[str, Iterable[Graph]], config_columns: list[str]
+    ):
+        self.collection, self.config_columns = collection, config_columns
+        self.origin = f"the graphs of {collection.name}"
+        self._graphs = {split: {graph.name: graph for graph in part} for split, part in graphs.items()}
+        self._scalers: dict[str, Scaler] = {}
+
+    def names(self, split: str) -> list[str]:
+        """Return the names of the graphs of a split."""
+        return [*self._graphs.get(split, {})]
+
+    def graph(self, split: str, name: str) -> Graph:
+        """Return one graph."""
+        return self._graphs[split][name]
+
+    def num_configs(self, split: str) -> dict[str, int]:
+        """Return the number of configurations of each competition file of a split, by name of the graph.
+
+        The number counts repeated configurations, as a prediction for the file must.
+        """
+        return {name: len(self.graph(split, name).config_row) for name in self.names(split)}
+
+    def num_distinct(self, split: str) -> dict[str, int]:
+        """Return the number of distinct configurations of each graph of a split."""
+        return {name: self.graph(split, name).num_configs for name in self.names(split)}
+
+    def labels(self, split: str) -> dict[str, np.ndarray]:
+        """Return the runtimes of each graph, float64: what a model is trained on or scored against.
+
+        Args:
+            split: ``train``: ``(C,)``, one training label per distinct configuration. ``valid``:
+                ``(C_file,)``, the runtime of every configuration of the file, as the competition scores them.
+
+        Raises:
+            DataError: The split is ``test``, whose files carry zeros in place of runtimes.
+        """
+        if split not in LABELLED_SPLITS:
+            remedy = "Score a submission through solution.csv"
+            raise DataError(self.origin, f"{split} runtimes are not known", remedy)
+        array = "runtime" if split == TRAIN else "file_runtime"
+        return {name: self.read_labels(split, name, array) for name in self.names(split)}
+
+    def read_labels(self, split: str, name: str, array: str) -> np.ndarray:
+        """Return the array ``runtime`` or ``file_runtime`` of a labelled graph."""
+        return getattr(self.graph(split, name), array)
+
+    def scaler(self, name: str) -> Scaler:
+        """Return the scaler of ``node`` or of ``config`` features, fitted on the train graphs."""
+        if name not in self._scalers:
+            self._scalers = fit_scalers(self.graph(TRAIN, graph) for graph in self.names(TRAIN))
+        return self._scalers[name]
+
+
+def fit_scalers(graphs: Iterable[Graph]) -> dict[str, Scaler]:
+    """Fit the scalers ``node`` and ``config`` on graphs, each weighing the same."""
+    nodes = ScalerFit(*NODE_BLOCKS)
+    configs = ScalerFit()
+    for graph in graphs:
+        nodes.add(expand_nodes(graph))
+        configs.add(graph.config_feat)
+    return {"node": nodes.scaler(), "config": configs.scaler()}
+
+
+def trainable(sources: Mapping[str, GraphSet]) -> list[str]:
+    """Return the train graphs that a model of these collections may learn from.
+
+    A program (by name) that is predicted in any of the collections is left out of all of them:
+    collections share programs, and the score on a program trained on is optimistically biased. Graphs
+    whose runtimes are all equal carry no ranking signal and are left out too.
+
+    Args:
+        sources: Graphs of every collection that is read, by the prefix of its graphs' names.
+
+    Returns:
+        ``<prefix>/<graph>``, or ``<graph>`` where the prefix is ``""``, in the order of sources and files.
+
+    Raises:
+        DataError: No graph is left.
+    """
+    held_out = {
+        name for source in sources.values() for split in PREDICTED_SPLITS for name in source.names(split)
+    }
+    names = [
+        f"{prefix}/{name}" if prefix else name
+        for prefix, source in sources.items()
+        for name, runtime in source.labels(TRAIN).items()
+        if name not in held_out and runtime.min() < runtime.max()
+    ]
+    if not names:
+        folders = ", ".join(source.origin for source in sources.values())
+        problem = "no train graph has two configurations of different runtime (valid programs left out)"
+        raise DataError(folders, problem, "Build the features from other programs")
+    return names
+
+
+def draw_graphs(
+    sources: Mapping[str, GraphSet], split: str, names: Sequence[str], max_configs: int | None, seed: int
+) -> Iterator[tuple[Graph, np.ndarray | slice, np.ndarray]]:
+    """Yield each graph with the rows and runtimes of a random sample of its configurations.
+
+    Args:
+        sources: Graphs by the prefix of their graphs' names, as for :func:`trainable`.
+        split: ``train``, ``valid`` or ``test``.
+        names: Graphs to read, ``<prefix>/<graph>`` or ``<graph>``.
+        max_configs: Maximum configurations of a graph; ``None`` takes all.
+        seed: Seed of the samples.
+    """
+    for name in names:
+        prefix, _, stem = name.rpartition("/")
+        graph = sources[prefix].graph(split, stem)
+        yield graph, *draw_rows(graph, split, name, max_configs, seed)
+
+
+def draw_rows(
+    graph: Graph, split: str, name: str, max_configs: int | None, seed: int
+) -> tuple[np.ndarray | slice, np.ndarray]:
+    """Return rows and runtimes of a random sample of a graph's configurations, see :func:`draw_graphs`.
+
+    Of a train graph the distinct configurations with their mean runtimes are sampled; of a valid or test
+    graph the configurations of the competition file, in which a row may occur more than once.
+    """
+    if split == TRAIN:
+        chosen = draw_configs(graph.num_configs, max_configs, seed, name)
+        return chosen, graph.runtime[chosen]
+    chosen = draw_configs(len(graph.config_row), max_configs, seed, name)
+    return graph.config_row[chosen], graph.file_runtime[chosen]
+
+
+def draw_configs(size: int, max_configs: int | None, seed: int, name: str) -> np.ndarray | slice:
+    """Sample at most ``max_configs`` of ``size`` configurations without replacement.
+
+    The sample depends on the seed and the name of the graph, not on the other graphs read.
+
+    Returns:
+        Ascending positions ``(n,)``, or ``slice(None)`` where all are taken.
+    """
+    if max_configs is None or size <= max_configs:
+        return slice(None)
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    return np.sort(rng.choice(size, max_configs, replace=False))

@@ -7,8 +7,8 @@ configurations that agree on the tied choices of a node, and then per configurat
 
 import numpy as np
 
-from fastslow.competition import node_columns, tensors
-from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
+from fastslow.competition import node_columns
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES, num_elements, tensor_bytes
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.features.configs.default_layouts import is_off_default
 from fastslow.features.configs.tpu_tiling import LANES, Tiling, tile
@@ -22,7 +22,7 @@ _PLAIN_AXES = ("minor_last", "minor_second_last", "minor_other")
 
 def graph_tensor_bytes(graph: Graph) -> np.ndarray:
     """Return the bytes ``(K, 3)`` int64 of each configurable tensor, unpadded; 0 where there is none."""
-    return tensors.tensor_bytes(graph.tensor_sizes.astype(np.int64), graph.tensor_bytes)
+    return tensor_bytes(graph.tensor_sizes.astype(np.int64), graph.tensor_bytes)
 
 
 def paired_tensors(graph: Graph) -> np.ndarray:
@@ -44,7 +44,7 @@ def node_flops(graph: Graph) -> np.ndarray:
     """
     dims = graph.tensor_sizes.astype(np.float64)
     kind = graph.node_opcode[graph.config_index]
-    volume = tensors.num_elements(dims)
+    volume = num_elements(dims)
     axis = graph.node_feat[graph.config_index, node_columns.KERNEL_OUTPUT_FEATURE].astype(np.int64)
     features = np.take_along_axis(dims[:, 2], axis.clip(0, LAYOUT_WIDTH - 1)[:, None], 1)[:, 0].clip(1)
     rank = (dims > 0).sum(2)

@@ -28,8 +28,7 @@ from fastslow.core.files import atomic_path
 from fastslow.core.input_files import check_regular
 from fastslow.core.npz_io import read_arrays, readable, write_arrays
 from fastslow.core.records import Record, check_record
-from fastslow.features.graph import Graph
-from fastslow.features.graph_set import GraphSet
+from fastslow.features.graph import Graph, GraphSet
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, read_scaler
 from fastslow.runs.stored_rows import PackedColumns, StoredRows
 

@@ -55,7 +55,7 @@ from fastslow.core.files import digest, file_digest
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.records import Record, check_record
 from fastslow.core.settings import Settings, resolve
-from fastslow.features.graph_set import Predictions
+from fastslow.features.graph import Predictions
 from fastslow.runs.features_folder import CollectionRecord, Features
 
 PREDICTIONS = "predictions.npz"

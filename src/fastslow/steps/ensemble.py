@@ -20,7 +20,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.settings import Names, Positive, Settings, resolve, unkeyed
 from fastslow.ensemble.baselines import RIDGE, fit_baselines, predict_configs
 from fastslow.ensemble.weights import NORMALISATIONS, combine, equal_weights, search_weights
-from fastslow.features.graph_set import Predictions
+from fastslow.features.graph import Predictions
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import (
     PREDICTIONS,

@@ -13,7 +13,7 @@ from fastslow.core.files import atomic_path
 from fastslow.core.memory import step_memory
 from fastslow.core.progress import progress
 from fastslow.evaluation.training_files import METRICS
-from fastslow.features.graph_set import GraphSet
+from fastslow.features.graph import GraphSet
 from fastslow.features.scaling import Scaler, write_scalers
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import explain_memory

@@ -21,8 +21,7 @@ from fastslow.core.records import Record, check_record
 from fastslow.core.settings import NonNegative, resolve
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
-from fastslow.rankers.boosting import Report
-from fastslow.rankers.fit import Fitted, RankerTables, fit, read_training
+from fastslow.rankers.fit import Fitted, RankerTables, Report, fit, read_training
 from fastslow.rankers.options import OBJECTIVES
 from fastslow.runs.predictions import PREDICTIONS, write_predictions
 from fastslow.steps.ranker_settings import RankerSettings

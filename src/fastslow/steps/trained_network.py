@@ -6,7 +6,7 @@ import numpy as np
 
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.features.graph_set import GraphSet
+from fastslow.features.graph import GraphSet
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, read_scaler
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.training.train import make_network

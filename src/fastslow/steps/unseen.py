@@ -8,8 +8,7 @@ from fastslow.competition.reader import Program, read_npz
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import graph_of
-from fastslow.features.graph import Graph
-from fastslow.features.graph_set import GraphSet
+from fastslow.features.graph import Graph, GraphSet
 from fastslow.runs.features_folder import RECIPE, check_features_manifest
 from fastslow.steps.features import FeatureSettings
 

@@ -8,11 +8,10 @@ from matplotlib.figure import Figure
 
 from fastslow.competition import node_columns
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TRAIN, get_collection, list_programs
-from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
+from fastslow.competition.layouts import LAYOUT_WIDTH, LEFT_TO_COMPILER, ROLES, format_layout
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import Program, config_groups, read_npz
 from fastslow.competition.schema import check_schema
-from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
 from fastslow.core.settings import NonNegative, Settings, find_data

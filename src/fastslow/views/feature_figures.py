@@ -8,11 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from fastslow.competition.catalog import TRAIN
-from fastslow.competition.layouts import ROLES
+from fastslow.competition.layouts import ROLES, format_layout
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.schema import check_schema
-from fastslow.competition.tensors import format_layout
 from fastslow.core.errors import SettingsError
 from fastslow.core.npz_io import read_headers
 from fastslow.core.settings import Settings, resolve, unkeyed

@@ -12,8 +12,7 @@ from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.rankers.fit import Fitted
-from fastslow.rankers.table import Table, read_table
-from fastslow.rankers.table_features import ABOVE_LEAST, CONTEXT
+from fastslow.rankers.table import ABOVE_LEAST, CONTEXT, Table, read_table
 from fastslow.runs.features_folder import Features
 from fastslow.steps.ranker import importance, read_ranker
 

@@ -19,7 +19,7 @@ from scipy.special import stdtr
 
 from fastslow.core.errors import DataError
 from fastslow.features.graph import Graph
-from fastslow.rankers.table_features import tabulate
+from fastslow.rankers.table import tabulate
 from fastslow_programs.program.csv_rows import read_rows
 from fastslow_programs.ranking.known_models import Configurations, Encoder, Inputs, Known, Stack
 from fastslow_programs.ranking.named_choices import NamedChoice

@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fastslow.competition.layouts import ROLES
+from fastslow.competition.layouts import ROLES, format_layout
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import Program
 from fastslow.competition.schema import TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
-from fastslow.competition.tensors import format_layout
 from fastslow_programs.program.default import Default
 
 

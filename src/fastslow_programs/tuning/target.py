@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from fastslow.competition.catalog import TEST, ProgramFile
-from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES, format_layout
 from fastslow.competition.reader import Program, file_fingerprint, program_of
-from fastslow.competition.tensors import format_layout
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.settings import find_typed, resolve

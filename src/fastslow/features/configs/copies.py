@@ -13,9 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from fastslow.competition import node_columns
-from fastslow.competition.layouts import LAYOUT_WIDTH
+from fastslow.competition.layouts import LAYOUT_WIDTH, num_elements
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.tensors import num_elements
 from fastslow.competition.tied_choices import Choices
 from fastslow.features.configs.config_tensors import ConfigTensors
 from fastslow.features.configs.layout_states import choice_sums, tensor_positions

@@ -11,9 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
-from fastslow.competition.group_sets import GroupSets
 from fastslow.competition.layouts import ROLES
-from fastslow.competition.tied_choices import Choices
+from fastslow.competition.tied_choices import Choices, GroupSets
 
 
 def tensor_positions(nodes: np.ndarray, roles: np.ndarray | int) -> np.ndarray:
@@ -72,7 +71,7 @@ class LayoutStates:
         return len(self.item)
 
     def per_class(self, table: np.ndarray) -> np.ndarray:
-        """Sum the rows of the states of each class, for :meth:`fastslow.competition.group_sets.Classes.sum`.
+        """Sum the rows of each class's states, for :meth:`fastslow.competition.tied_choices.Classes.sum`.
 
         Args:
             table: ``(S, F)`` float64.

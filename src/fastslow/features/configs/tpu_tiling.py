@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastslow.competition.layouts import MAX_DIMENSION
-from fastslow.competition.tensors import minor_dimension, num_elements
+from fastslow.competition.layouts import MAX_DIMENSION, minor_dimension, num_elements
 from fastslow.features.configs.default_layouts import is_off_default
 
 LANES = 128  # the minor-most dimension is padded to a multiple of this

@@ -19,9 +19,8 @@ have to be moved. :mod:`fastslow.features.configs.default_layouts` finds the com
 
 import numpy as np
 
-from fastslow.competition.layouts import ROLES
+from fastslow.competition.layouts import ROLES, num_elements
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
-from fastslow.competition.tensors import num_elements
 from fastslow.competition.tied_choices import Choices
 from fastslow.features.configs.config_tensors import ConfigTensors
 from fastslow.features.configs.default_layouts import is_off_default

@@ -9,7 +9,7 @@ from fastslow.competition.catalog import ProgramFile
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.competition.reader import Program
 from fastslow.core.errors import DataError
-from fastslow.features.nodes.list_padding import PADDING
+from fastslow.features.nodes.node_encodings import PADDING
 from fastslow.hlo.graph_arrays import graph_arrays, operand_nodes
 from fastslow.hlo.reader import read_protobuf
 

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from fastslow.core.errors import DataError
-from fastslow.features.graph_set import GraphSet
+from fastslow.features.graph import GraphSet, trainable
 from fastslow.features.scaling import Scaler
-from fastslow.features.train_graphs import trainable
 from fastslow.networks.hardware.devices import Shrinking, autocast, pick_device, ran_out_of_memory
 from fastslow.networks.hardware.distributed import merge, own_device, share
 from fastslow.networks.hardware.memory import BoundedCache, held_bytes
@@ -113,7 +112,7 @@ class GraphDataset:
         return self._shrinking.setdefault(configs_together, Shrinking(configs_together, "configs_together"))
 
     def trainable(self) -> list[str]:
-        """Return the train graphs to learn from, see :func:`fastslow.features.train_graphs.trainable`."""
+        """Return the train graphs to learn from, see :func:`fastslow.features.graph.trainable`."""
         return trainable(self.sources)
 
 

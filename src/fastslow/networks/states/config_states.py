@@ -13,8 +13,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from fastslow.competition.group_sets import Classes, GroupSets
-from fastslow.competition.tied_choices import Choices
+from fastslow.competition.tied_choices import Choices, Classes, GroupSets
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
-from fastslow.features.graph_set import GraphSet, Predictions
+from fastslow.features.graph import GraphSet, Predictions
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import autocast, loss_scaler, seed_generator
 from fastslow.networks.hardware.memory import AdamW, BoundedCache, FreedMemory, held_bytes, prefetch

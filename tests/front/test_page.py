@@ -1,0 +1,101 @@
+"""The page of docs/how_it_works.md: from npz to CSV with the science, with the results of the steps."""
+
+import contextlib
+import os
+import shutil
+import sys
+
+import numpy as np
+import pytest
+
+import entered
+from fastslow.competition.catalog import TEST, VALID, get_collection
+from fastslow.competition.submission_csv import SAMPLE, check_submission
+from fastslow.core.settings import PROJECT
+from fastslow.runs.predictions import read_predictions, read_run_manifest
+from fastslow.steps.ensemble import EnsembleSettings, build_ensemble
+from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.network import train_gnn
+from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.ranker import train_ranker
+from fastslow.steps.ranker_settings import RankerSettings
+
+COLLECTIONS = [get_collection(name) for name in ("layout:xla:default", "layout:xla:random")]
+PROGRAMS = {"train": 5, "valid": 2, "test": 2}
+FILES, NETWORK_FILES, LINES = 45, 15, 9000
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A data root with a few of the sample's programs of two collections."""
+    root = tmp_path_factory.mktemp("two collections")
+    rows = []
+    for collection in COLLECTIONS:
+        for split, number in PROGRAMS.items():
+            folder = collection.folder(root, split)
+            folder.mkdir(parents=True)
+            for path in sorted(collection.folder(PROJECT / "data/sample", split).glob("*.npz"))[:number]:
+                shutil.copy(path, folder)
+                if split == TEST:
+                    rows.append(f"{collection.name}:{path.stem},0")
+    (root / SAMPLE).write_text("\n".join(["ID,TopConfigs", *rows]) + "\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def page(root):
+    """What the page's code defines, and the files that it enters."""
+    code = entered.page_code().replace('Path("data/sample")', f"Path({str(root)!r})")
+    names = {}
+    with contextlib.chdir(root), contextlib.redirect_stdout(sys.stderr):
+        files = entered.entered(lambda: exec(compile(code, str(entered.PAGE), "exec"), names))
+    return names, files
+
+
+def test_its_csv_is_valid(page, root):
+    checked = check_submission(root / "submission.csv", root)
+    assert sum(checked["rows"].values()) == len(COLLECTIONS) * PROGRAMS["test"]
+
+
+def test_its_predictions_are_those_of_the_steps(page, root, tmp_path, monkeypatch):
+    names, _ = page
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    features = [f"features/{collection.slug}" for collection in COLLECTIONS]
+    for collection, folder in zip(COLLECTIONS, features, strict=True):
+        data = {"collection": collection.name, "data_root": str(root), "folder": folder}
+        build_features(FeatureSettings(**data, workers=1))
+    options = names["network"].options
+    runs = {model: [f"runs/{model}-{c.slug}" for c in COLLECTIONS] for model in ("gnn", "ranker", "ensemble")}
+    train_gnn(
+        TrainSettings(features=features, runs=runs["gnn"], folder="runs/training", epochs=options.epochs)
+    )
+    trees = names["trees"].num_trees
+    train_ranker(
+        RankerSettings(
+            features=features[0], folder=runs["ranker"][0], runs=runs["ranker"][1:], num_iterations=trees
+        )
+    )
+    for collection, folder, gnn, ranker, ensemble in zip(COLLECTIONS, features, *runs.values(), strict=True):
+        build_ensemble(EnsembleSettings(features=folder, runs=[gnn, ranker], folder=ensemble))
+        for graph, values in read_predictions(tmp_path / ensemble)[TEST].items():
+            np.testing.assert_array_equal(names["ranking"][f"{collection.name}:{graph}"], values)
+    score = read_run_manifest(tmp_path / ensemble)["valid"]["mean"]
+    last = names["combine"](names["members"], VALID, "min_max", names["weights"])
+    assert names["valid_score"](last) == score
+
+
+def test_a_reader_enters_few_files(page):
+    _, files = page
+    row = entered.row("npz to CSV", files)
+    networks = [path for path in files if path.parts[1] == "networks"]
+    assert row["files"] <= FILES and len(networks) <= NETWORK_FILES and row["lines of these files"] <= LINES
+    assert {path.parts[1] for path in files} == {
+        *("core", "competition", "features", "networks", "rankers", "ensemble")
+    }
+
+
+def test_methods_and_functions_are_entered_and_bodies_of_classes_are_not():
+    files = entered.entered(lambda: read_run_manifest and get_collection("tile:xla").kind)
+    (path,) = files
+    assert path.name == "catalog.py" and files[path] >= {"get_collection", "Collection.kind"}
+    assert os.fspath(path).startswith("fastslow")
