@@ -26,7 +26,7 @@ from fastslow.core.settings import Settings
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
 ALL, JSON, QUIET = "--all", "--json", "--quiet"
 WITH_JSON = ("convert", "measure", "rank", "tune", "fleet", "place", "leaderboard")  # these return a result
-FLAGS = ("plan",)  # options that may be given without a value
+FLAGS = ("plan", "wide")  # options that may be given without a value
 FACTORY = "make_sample"
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _LEAST_MEMORY = 10**9  # of addresses: half a gigabyte does not map torch
