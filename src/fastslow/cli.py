@@ -26,6 +26,7 @@ from fastslow.core.settings import Settings
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
 ALL, JSON, QUIET = "--all", "--json", "--quiet"
 WITH_JSON = ("convert", "measure", "rank", "tune", "fleet", "place", "leaderboard")  # these return a result
+WITH_ALL = ("compare",)  # its rows, not its help
 FLAGS = ("plan", "wide")  # options that may be given without a value
 FACTORY = "make_sample"
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -125,7 +126,7 @@ COMMANDS = {
         "fastslow.evaluation.compare:CompareSettings",
         "fastslow.workflow.compare:compare",
         first="one other",
-        examples=("runs/sample runs/mine", "submissions/sample.csv submissions/mine.csv"),
+        examples=("sample mine", "sample mine --all", "submissions/sample.csv submissions/mine.csv"),
     ),
     "tune": Command(
         "Search for a program's fastest configuration with few compiles or measurements",
@@ -192,6 +193,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fastslow {__version__}, commit {_load('fastslow.core.artifacts:commit')()}")
         return 0
     flags = {word for word in words if word in (ALL, JSON, QUIET)}
+    if ALL in flags and words[0] in WITH_ALL:
+        flags -= {ALL}
+        words = ["all=True" if word == ALL else word for word in words]
     words = [*(word for word in words if word not in flags), *["--help"] * (ALL in flags)]
     _Parser.everything = ALL in flags
     logging.getLogger("papermill").setLevel(logging.ERROR)

@@ -370,6 +370,8 @@ class Settings(BaseModel):
             finite = not isinstance(value, float) or math.isfinite(value)
             wanted = allowed if allowed and finite else "a finite number"
             return f"{name}: {value!r} is not {wanted}{nearest(value, choices_of(field))}"
+        if kind is float and _is_infinite(value):
+            return f"{name}: {value} is not a finite number{allowed and f' {allowed}'}"
         wanted = allowed or f"for example {field.get_default()!r}"
         return f"{name}: {value!r} is {type(value).__name__}, {kind.__name__} wanted ({wanted})"
 
@@ -395,6 +397,14 @@ def _injected(variables: Mapping[str, Any]) -> set[str]:
     """Return the names that papermill injected, in a cell that it heads with a comment of its own."""
     cells = [cell for cell in variables.get("In", ()) if cell.startswith("# Parameters\n")]
     return {name for cell in cells for name in re.findall(r"^(\w+) = ", cell, re.MULTILINE)}
+
+
+def _is_infinite(value: Any) -> bool:
+    """Return whether a text is ``inf`` or ``nan``, which are no literals of Python."""
+    try:
+        return isinstance(value, str) and not math.isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def parse_value(text: str) -> Any:

@@ -174,7 +174,7 @@ def leaderboard(settings: LeaderboardSettings) -> Leaderboard:
 
 
 def _sort(table: pd.DataFrame, sort: str) -> pd.DataFrame:
-    """Sort the rows; scores among rows of the same programs, those of most rows first."""
+    """Sort the rows; scores among rows of the same programs, the largest group first."""
     split = _sorted_split(sort)
     compared = [sort] if sort in _NAMES else _NAMES
     marks = [

@@ -9,6 +9,7 @@ from annotated_types import Ge, Le
 from fastslow.competition.catalog import SPLITS, VALID, ProgramFile, get_collection, list_programs
 from fastslow.competition.reader import file_fingerprint
 from fastslow.core.artifacts import Artifact
+from fastslow.core.errors import SettingsError
 from fastslow.core.files import digest, file_digest
 from fastslow.core.settings import Names, Settings, Threads, Unread, find_data, resolve, unkeyed
 from fastslow.features.configs.default_layouts import default_file
@@ -78,7 +79,9 @@ class FeatureSettings(KindSettings):
         every = [p for split in SPLITS for p in list_programs(find_data(self.data_root), collection, split)]
         found = [program for program in every if not self._skips(program)]
         kept = any(program.split == VALID for program in found)
-        self.require(kept, "skip_valid", f"patterns that leave a valid program of {self.collection}")
+        if not kept:
+            problem = f"{self.skip_valid!r} leaves no valid program of {self.collection} to choose models on"
+            raise SettingsError(f"skip_valid: {problem}. Name fewer programs")
         return found
 
     def skipped(self) -> list[ProgramFile]:
