@@ -26,7 +26,8 @@ from fastslow.core.settings import Settings
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
 ALL, JSON, QUIET = "--all", "--json", "--quiet"
 WITH_JSON = ("convert", "measure", "rank", "tune", "fleet", "place", "leaderboard")  # these return a result
-FLAGS = ("plan",)  # options that may be given without a value
+WITH_ALL = ("compare",)  # its rows, not its help
+FLAGS = ("plan", "wide")  # options that may be given without a value
 FACTORY = "make_sample"
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _LEAST_MEMORY = 10**9  # of addresses: half a gigabyte does not map torch
@@ -128,7 +129,7 @@ COMMANDS = {
         "fastslow.evaluation.compare:CompareSettings",
         "fastslow.workflow.compare:compare",
         first="one other",
-        examples=("runs/sample runs/mine", "submissions/sample.csv submissions/mine.csv"),
+        examples=("sample mine", "sample mine --all", "submissions/sample.csv submissions/mine.csv"),
     ),
     "tune": Command(
         "Search for a program's fastest configuration with few compiles or measurements",
@@ -195,6 +196,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fastslow {__version__}, commit {_load('fastslow.core.artifacts:commit')()}")
         return 0
     flags = {word for word in words if word in (ALL, JSON, QUIET)}
+    if ALL in flags and words[0] in WITH_ALL:
+        flags -= {ALL}
+        words = ["all=True" if word == ALL else word for word in words]
     words = [*(word for word in words if word not in flags), *["--help"] * (ALL in flags)]
     _Parser.everything = ALL in flags
     logging.getLogger("papermill").setLevel(logging.ERROR)
@@ -211,7 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _load("fastslow.core.memory:limit_threads")()
         settings = _load(command.settings).from_texts(options.words, command.fixed, command.first, dashed)
         if JSON in flags and options.command not in WITH_JSON:
-            raise SettingsError(f"{JSON}: of {', '.join(WITH_JSON)} alone")
+            raise SettingsError(f"{JSON}: only for {', '.join(WITH_JSON)}")
         with ExitStack() as outputs:
             silence = outputs.enter_context(open(os.devnull, "w")) if QUIET in flags else None
             outputs.enter_context(redirect_stderr(silence or sys.stderr))

@@ -144,7 +144,7 @@ def _gain_words(placed) -> list[str]:
     if alone is not None and alone < _WORTH:
         seconds = placed.found[ONE_DEVICE].cost
         words = f"{problem.devices} devices gain nothing worth having ({alone:.1%})"
-        return [f"{words}: use one {device} alone, which takes {seconds * 1e3:.3f} ms."]
+        return [f"{words}: use a single {device}, which takes {seconds * 1e3:.3f} ms."]
     words = f"It gains {alone:.1%} over one {device}" if alone else f"One {device} is too small for it"
     over = f"{splits[split]:.1%} over the best simple split ({split})" if split else "no simple split fits"
     return [f"{words}, and {over}."]

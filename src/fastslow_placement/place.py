@@ -269,6 +269,6 @@ def load_placed(folder: str | Path, function: Callable | None = None, *arguments
     settings = PlaceSettings.from_record(manifest["settings"])
     program = JaxProgram(function, arguments, settings.source) if function else read_function(settings)
     if program is None or program.digest != manifest["inputs"]["source"]:
-        problem = f"is of {settings.source}, whose operators and shapes are not those that are given"
+        problem = f"belongs to {settings.source}, whose operators and shapes differ from the given ones"
         raise DataError(folder, problem, "Give the function that was placed, and its arguments")
     return Staged(program, read_problem(settings, program), np.array(manifest["decision"]))

@@ -45,6 +45,6 @@ def test_the_genuine_files_have_the_order_of_the_launch_release(tmp_path):
         arrays[CONFIGS] = arrays[CONFIGS][::-1]
         write_npz(root / path, arrays)
         assert release_of(root, split) == "reordered"
-        assert releases_in_words(root).startswith(f"row order of the layout files of {split}: not that of")
+        assert releases_in_words(root).startswith(f"row order of the layout files of {split}: not as in")
         write_npz(root / path, arrays | {CONFIGS: arrays[CONFIGS] + 1})
         assert release_of(root, split) == "unknown" and releases_in_words(root).count("\n") == 1

@@ -1,11 +1,20 @@
+import shutil
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from fastslow.competition.metrics import ALL_METRICS, mean_metrics, ranking_tau
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import resolve
-from fastslow.evaluation.compare import CompareSettings, compare_runs, paired_difference, verdict
+from fastslow.evaluation.compare import (
+    CompareSettings,
+    compare_runs,
+    mean_difference,
+    paired_difference,
+    verdict,
+)
 from fastslow.runs.predictions import read_predictions
 from helpers.runs import make_features, random_scores, write_run
 
@@ -44,8 +53,11 @@ def test_two_runs_are_compared_graph_by_graph(settings, features, tmp_path, caps
     assert facts["standard_error"] == pytest.approx(abs(difference.iloc[0] - difference.iloc[1]) / 2)
     assert (facts["higher"], facts["equal"], facts["lower"]) == (2, 0, 0)
     printed = capsys.readouterr().out
-    assert f"difference {facts['mean']:+.4f} ± {facts['standard_error']:.4f}" in printed
-    assert "higher on 2, equal on 0, lower on 0" in printed
+    assert f" {facts['mean']:+.4f} ± {facts['standard_error']:.4f} " in printed and "| 2, 0, 0 " in printed
+    assert not any(f"| {graph} " in printed for graph in truth), "programs are printed with all=True"
+    compare_runs(settings.replace(all=True))
+    printed = capsys.readouterr().out
+    assert all(f"| {graph} " in printed for graph in truth)
     plot = tmp_path / "runs" / "comparisons" / "runs-near--runs-far--competition-valid.png"
     assert plot.stat().st_size > 5000
 
@@ -58,7 +70,14 @@ def test_two_runs_are_compared_by_collection(features, tmp_path, monkeypatch, ca
         write_run(tmp_path / "runs" / name / "ensemble-layout-xla-random", features, scores, model="ensemble")
     runs = {"one": "runs/one", "other": "runs/two", "features": str(features.folder)}
     assert [*compare_runs(CompareSettings(**runs))] == ["ensemble-layout-xla-random"]
-    assert "one/ensemble-layout-xla-random" in capsys.readouterr().out
+    assert "| mean of" not in capsys.readouterr().out, "a single collection"
+    other = tmp_path / "runs" / "one" / "ensemble-layout-nlp-random"
+    shutil.copytree(tmp_path / "runs" / "one" / "ensemble-layout-xla-random", other)
+    named = runs | {"one": "one", "other": "two"}
+    assert [*compare_runs(CompareSettings(**named))] == ["ensemble-layout-xla-random"]
+    said = capsys.readouterr().out
+    assert "one is better" in said or "no difference beyond chance" in said
+    assert "not compared: layout:nlp:random (only one has it)" in said
     for other, problem in (
         ("runs/two/ensemble-layout-xla-random", "a run and a model do not compare"),
         ("runs/none", "is not a folder of a finished model, or a run with ensembles"),
@@ -75,6 +94,24 @@ def test_the_sentence_names_the_better_one_beyond_chance_only():
     assert verdict({"mean": -0.1, "standard_error": 0.04}, 50, names, "tau") == "b is better"
     assert verdict({"mean": 0.1, "standard_error": np.nan}, 1, names, "tau") == "no difference beyond chance"
     assert verdict({"mean": 0.0, "standard_error": 0.0}, 9, names, "tau") == "no difference beyond chance"
+
+
+def test_the_mean_of_collections_has_the_error_of_a_sum():
+    """As an independent simulation has it: differences of each collection drawn anew."""
+    rng = np.random.default_rng(0)
+    sizes, spread = (4, 9, 30), (0.3, 0.1, 0.2)
+    means, errors = [], []
+    for _ in range(4000):
+        rows = []
+        for size, scale in zip(sizes, spread, strict=True):
+            drawn = rng.normal(0.1, scale, size)
+            rows.append({**paired_difference(pd.DataFrame({"one": drawn, "other": 0.0})), "programs": size})
+        facts = mean_difference(rows)
+        means.append(facts["mean"])
+        errors.append(facts["standard_error"] ** 2)
+        assert min(sizes) - 1 <= facts["freedom"] + 1e-9 <= sum(sizes) - len(sizes) + 1e-6
+    assert np.mean(means) == pytest.approx(0.1, abs=0.01)
+    assert np.mean(errors) == pytest.approx(np.var(means), rel=0.1)
 
 
 def test_what_cannot_be_compared_is_refused(settings, tmp_path):

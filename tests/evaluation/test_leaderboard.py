@@ -108,11 +108,32 @@ def test_it_is_sorted_printed_and_written(home, capsys):
     assert [*fastslow.leaderboard(sort="run").table["run"]] == ["mine", "one", "one", "two", "two"]
     assert cli.main(["leaderboard", "hours", "csv=board.csv"]) == 0
     said = capsys.readouterr().out
-    assert "| one   | gnn " in said and "nan" not in said and "left out" not in said
+    assert "| one " in said and "| mine/trees " in said and "nan" not in said and "left out" not in said
+    assert "gnn" not in said and "private" not in said and max(map(len, said.splitlines())) <= 80
+    assert cli.main(["leaderboard", "--wide"]) == 0
+    said = capsys.readouterr().out
+    assert "| one   | gnn " in said and "nlp:random" in said and "private" not in said and "nan" not in said
     written = pd.read_csv(root / "board.csv", keep_default_na=False, na_values=[""])
     assert len(written) == 5 and [*written["hours"].dropna()] == [1.5, 1.5]
     with pytest.raises(SettingsError, match="sort: 'best' is not one of valid, test, public"):
         fastslow.leaderboard(sort="best")
+
+
+def test_scores_of_other_programs_stand_below_and_are_said(home):
+    """A run of a single easy valid program leads no table of runs of two."""
+    root, *_ = home
+    easy = root / "runs" / "easy" / "trees-layout-xla-random-s0"
+    shutil.copytree(root / "runs/mine/trees-layout-xla-random-s0", easy)
+    change_json(easy / "manifest.json", lambda made: made["valid"].update(per_graph={"v": 1.0}, mean=1.0))
+    reseal(easy)
+    (root / "runs" / "gone").symlink_to(root / "unmounted" / "disk")
+    board = fastslow.leaderboard(sort=XLA)
+    assert board.table["run"].iloc[-1] == "easy" and board.table[f"valid {XLA}"].iloc[-1] == 1
+    assert board.table["programs"].nunique() == 2
+    assert any("easy: scores are of other programs" in word for word in board.words())
+    assert not any("other programs" in word for word in fastslow.leaderboard(sort="run").words())
+    (gone,) = board.left_out
+    assert "gone: a link to" in gone and "unmounted/disk, which is not there" in gone
 
 
 def test_damaged_and_foreign_folders_are_named_and_the_rest_is_listed(home):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastslow.core.artifacts import write_manifest
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.runs.predictions import (
     PREDICTIONS,
     check_predictions,
@@ -148,6 +148,31 @@ def test_a_run_written_by_hand_is_refused_until_write_run_wrote_it(features, tmp
     write_run(folder, features, by_runtime(features), model="mine")
     ensemble = build_ensemble(settings)
     assert ensemble["valid"]["mean"] == pytest.approx(1)
+
+
+@cases(
+    "settings, values, error, said",
+    [
+        ({"model": object()}, None, SettingsError, "model: '<object object .* is object, which a manifest"),
+        ({"seed": "0"}, None, SettingsError, "seed: '0' is str, a whole number wanted"),
+        ({"score": np.nan}, None, SettingsError, "score: 'nan' is float, which a manifest"),
+        ({}, "text", DataError, r"the predictions of \w+ are no numbers \(str\)"),
+        ({}, ["0.1", "0.2"], DataError, "are no numbers"),
+        ({}, [[1.0], [1.0, 2.0]], DataError, "are no numbers"),
+        ({}, object(), DataError, "are no numbers"),
+    ],
+)
+def test_what_is_no_prediction_or_setting_leaves_no_folder(settings, values, error, said, features, tmp_path):
+    predictions = {
+        split: {
+            g: np.zeros(count) if values is None else values
+            for g, count in features.num_configs(split).items()
+        }
+        for split in ("valid", "test")
+    }
+    with pytest.raises(error, match=said):
+        write_run(tmp_path / "own" / "mine", features, predictions, **settings)
+    assert not (tmp_path / "own").exists()
 
 
 def test_an_incomplete_custom_run_is_refused_and_leaves_no_folder(features, tmp_path):

@@ -1,12 +1,15 @@
 """The directions of import between packages and rooms: who may know whom, without a circle."""
 
 import ast
+import os
 import subprocess
 import sys
 from collections import defaultdict
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 import fastslow
 
@@ -69,6 +72,19 @@ ROOMS = {
 """Sub-packages, each of which imports the ones before it when it is imported."""
 OPTIONAL = ("fastslow.networks.published", "fastslow.networks.segments")
 """Rooms that are entered from inside functions, where a setting asks for them."""
+LARGE = {
+    "torch",
+    "lightgbm",
+    "sklearn",
+    "scipy.stats",
+    "matplotlib",
+    "papermill",
+    "zmq",
+    "jax",
+    "numba",
+    "optuna",
+}
+"""Libraries that take a large part of a second, or seconds, to import."""
 CORRIDOR = 15
 """Maximum number of modules of a room."""
 
@@ -171,15 +187,32 @@ def test_the_top_of_the_package_is_the_front_door_alone():
     assert {path.stem for path in SOURCE.glob("fastslow/*.py")} == {"__init__", "__main__", "cli"}
 
 
-def test_a_refused_setting_waits_for_no_large_library():
-    code = """
-import sys
+@pytest.mark.parametrize(
+    "name", ["submit", "train", "train-network", "leaderboard", "compare", "rank", "data"]
+)
+def test_help_and_a_refusal_wait_for_no_large_library(name):
+    code = f"""
+import contextlib, sys
 from fastslow.cli import main
-assert main(["submit", "no_such=1"]) == 1
-large = {"torch", "lightgbm", "sklearn", "scipy.stats", "matplotlib", "papermill", "jax"}
+assert main(["{name}", "no_such=1"]) == 1
+with contextlib.suppress(SystemExit):
+    main(["{name}", "--help"])
+large = {LARGE}
 assert not large & sys.modules.keys(), large & sys.modules.keys()
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_plan_waits_for_no_large_library(tmp_path):
+    code = f"""
+import sys
+from fastslow.cli import main
+assert main(["submit", "--plan"]) == 0
+large = {LARGE}
+assert not large & sys.modules.keys(), large & sys.modules.keys()
+"""
+    environment = {**os.environ, "FASTSLOW_HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
 def test_the_default_network_and_its_training_enter_no_museum():

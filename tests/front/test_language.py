@@ -87,7 +87,7 @@ def is_prose(text):
     return (
         few_lines
         and bool(re.search(r"[a-z]{2,} [A-Za-z]+,? [A-Za-z]+", text))
-        and bool(re.search(r"[.,:;(]|^[a-z]", text))
+        and bool(re.search(r"[.,:;(]|^\w", text))
     )
 
 

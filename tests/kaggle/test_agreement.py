@@ -6,7 +6,7 @@ import pytest
 from fastslow import cli
 from fastslow.competition.metrics import kendall_tau
 from fastslow.core.errors import DataError
-from fastslow.kaggle.agreement import agreement, summary
+from fastslow.kaggle.agreement import agreement, summary, without_counterpart
 from helpers.competition_files import REAL, needs_real
 
 TILE, LAYOUT = "tile:xla:a", "layout:nlp:default:b"
@@ -18,7 +18,7 @@ def write(path, rows):
     return path
 
 
-def test_each_row_is_compared(tmp_path, rng):
+def test_each_row_is_compared(tmp_path, rng, capsys):
     one, other = rng.permutation(50), rng.permutation(50)
     first = write(tmp_path / "1.csv", {LAYOUT: one, TILE: [7, 1, 2, 3, 4], "layout:xla:random:c": [1, 0]})
     second = write(tmp_path / "2.csv", {TILE: [7, 9, 2, 8, 6], LAYOUT: other})
@@ -30,6 +30,9 @@ def test_each_row_is_compared(tmp_path, rng):
     assert rows["tau"][LAYOUT] == pytest.approx(kendall_tau(*places))
     assert rows["top_5"][LAYOUT] == len({*one[:5]} & {*other[:5]}) / 5
     assert np.isnan(rows["tau"][TILE]) and rows["top_5"][TILE] == 0.4
+    (lacking,) = without_counterpart(first, second)
+    assert lacking == f"not compared: {second} lacks 1 of 3 rows: layout:xla:random:c"
+    assert cli.main(["compare", str(first), str(second)]) == 0 and lacking in capsys.readouterr().out
     table = summary(agreement(first, second))
     assert [*table.index] == ["tile:xla", "layout:nlp:default"]
     assert table["chance"]["layout:nlp:default"] == 0.1 and np.isnan(table["chance"]["tile:xla"])

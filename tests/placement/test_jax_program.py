@@ -116,7 +116,7 @@ def test_what_cannot_be_placed_or_run_is_refused_with_the_remedy(tmp_path):
         placed.staged("best")
     with pytest.raises(SettingsError, match="cannot run; give a JAX function"):
         fastslow.place("zoo:inception_b32", devices=2, search=0).staged()
-    with pytest.raises(DataError, match="whose operators and shapes are not those"):
+    with pytest.raises(DataError, match="whose operators and shapes differ"):
         fastslow.load_placed(tmp_path / "network-placement-3", loops, weights, x)
     with pytest.raises(SettingsError, match="arguments: 1 given"):
         fastslow.place("zoo:inception_b32", 3)

@@ -219,7 +219,13 @@ def test_a_sample_of_features_has_the_spread_of_sizes(home):
 
 @pytest.mark.parametrize(
     "hours, said",
-    [("0", "0 is not above 0"), ("1e9", "1000000000.0 is not"), ("two", "'two' is str, float wanted (above")],
+    [
+        ("inf", "inf is not a finite number above 0"),
+        ("nan", "nan is not a finite"),
+        ("0", "0 is not above 0"),
+        ("1e9", "1000000000.0 is not"),
+        ("two", "'two' is str, float wanted (above"),
+    ],
 )
 def test_hours_that_are_none_are_refused(hours, said, capsys):
     assert cli.main(["submit", f"hours={hours}"]) == 1

@@ -375,6 +375,8 @@ class Settings(BaseModel):
             finite = not isinstance(value, float) or math.isfinite(value)
             expected = allowed if allowed and finite else "a finite number"
             return SettingsError(name, f"{value!r} is not {expected}{nearest(value, choices_of(field))}")
+        if kind is float and _is_infinite(value):
+            return SettingsError(name, f"{value} is not a finite number{allowed and f' {allowed}'}")
         example = allowed or f"for example {field.get_default()!r}"
         problem = f"{value!r} is {type(value).__name__}, {kind.__name__} wanted ({example})"
         return SettingsError(name, problem)
@@ -388,6 +390,14 @@ class Settings(BaseModel):
     def _hint(cls, name: str) -> str:
         near = nearest(name, cls.model_fields).removeprefix("; ")
         return near or f"known are {', '.join(cls.model_fields)}"
+
+
+def _is_infinite(value: Any) -> bool:
+    """Return whether a text is ``inf`` or ``nan``, which are no literals of Python."""
+    try:
+        return isinstance(value, str) and not math.isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def parse_value(text: str) -> Any:

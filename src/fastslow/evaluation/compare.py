@@ -1,13 +1,12 @@
 """Paired comparison of two models or two runs, per graph, with a sentence on which is better."""
 
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
-from scipy.stats import t as student
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, get_collection
 from fastslow.competition.metrics import ALL_METRICS, tile_score
@@ -20,6 +19,9 @@ from fastslow.evaluation.scores import SOLUTION, solution_of, truth_of
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import check_predictions, read_predictions, read_run_manifest
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 _MAX_LABELS = 60  # of graphs; more would overlap
 
 
@@ -27,7 +29,8 @@ class CompareSettings(Settings):
     """Settings of a comparison of two runs, two models or two submissions."""
 
     one: str = ""
-    """Run such as ``runs/mine``, folder of one model or ensemble in it, or a submission (CSV)."""
+    """Run as the leaderboard names it (``mine``), folder of one model or ensemble in it
+    (``mine/gnn-tile-xla-s0``), or a submission (CSV)."""
     other: str = ""
     """The one to compare it with, of the same sort."""
     metric: Literal["competition", *ALL_METRICS] = "competition"
@@ -39,6 +42,16 @@ class CompareSettings(Settings):
     """Features folder of a single collection; empty for those that belong to ``one`` by its path."""
     data_root: str = "data/sample"
     """Folder that holds ``solution.csv``."""
+    all: bool = False
+    """Print a row for each program too. Not read for submissions."""
+
+    def folders(self) -> tuple[Path, Path]:
+        """Return the two paths; a name that is no path is a name under ``runs``."""
+        one, other = (
+            resolve(name) if resolve(name).exists() else resolve("runs") / name
+            for name in (self.one, self.other)
+        )
+        return one, other
 
     def check(self) -> None:
         """Check that two things are given."""
@@ -78,6 +91,8 @@ def verdict(facts: dict[str, float], graphs: int, names: tuple[str, str], metric
         names: Names of the two.
         metric: The metric; of a ``top_K_error`` lower is better.
     """
+    from scipy.stats import t as student  # a second
+
     chance = student.ppf(0.975, graphs - 1) * facts["standard_error"] if graphs > 1 else math.inf
     if abs(facts["mean"]) <= chance:
         return "no difference beyond chance"
@@ -91,8 +106,7 @@ def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
         SettingsError: One is a run and the other a model, or two runs have no collection in common; or one
             is no model, such as the folder of a training.
     """
-    one = resolve(settings.one)
-    other = resolve(settings.other)
+    one, other = settings.folders()
     single = [(folder / MANIFEST).is_file() for folder in (one, other)]
     for field, model, folder in zip(("one", "other"), single, (one, other), strict=True):
         if model and "collection" not in read_manifest(folder)["settings"]:
@@ -130,7 +144,7 @@ def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataF
     folders = one, other
     names = [read_run_manifest(folder)["settings"]["collection"] for folder in folders]
     if names[0] != names[1]:
-        raise SettingsError("other", f"{other} is of {names[1]}, {one} of {names[0]}")
+        raise SettingsError("other", f"{other} predicts {names[1]}, {one} {names[0]}")
     collection = get_collection(names[0])
     made = f"features/{folders[0].parent.name}/{collection.slug}"
     features = Features(resolve(settings.features or made))
@@ -151,7 +165,7 @@ def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataF
     return table.assign(difference=table["one"] - table["other"]).sort_values("difference")
 
 
-def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> Figure:
+def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> "Figure":
     """Plot both scores of each graph, joined by a line.
 
     Args:
@@ -159,6 +173,8 @@ def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> 
         names: Names of the two.
         title: Title of the figure.
     """
+    from matplotlib.figure import Figure  # half a second
+
     figure = Figure(figsize=(8, 1.8 + 0.22 * min(len(table), _MAX_LABELS)), layout="constrained")
     axes = figure.subplots()
     places = np.arange(len(table))
@@ -174,7 +190,7 @@ def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> 
 
 
 def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
-    """Compare two runs or two models on the same graphs, with a table, a sentence and a plot per pair.
+    """Compare two runs or two models on the same graphs: a table by collection, and one sentence.
 
     A pair is called by the folders that hold its models: ``mine/ensemble-tile-xla``. Plots are in
     ``runs/comparisons``, named by both, by the metric and by the split.
@@ -186,26 +202,95 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
         SettingsError: One is a run and the other a model, or they have no collection in common.
         DataError: A model, its features or the solution is missing or broken.
     """
-    tables = {}
-    for one, other in pairs_of_models(settings):
+    tables: dict[str, pd.DataFrame] = {}
+    rows = []
+    pairs = pairs_of_models(settings)
+    for one, other in pairs:
         names = (f"{one.parent.name}/{one.name}", f"{other.parent.name}/{other.name}")
         if names[0] == names[1]:
             names = str(one), str(other)
         table = compare_table(settings, one, other)
         facts = paired_difference(table)
-        difference = f"{facts['mean']:+.4f} ± {facts['standard_error']:.4f}"
-        sentence = verdict(facts, len(table), names, settings.metric)
         file = "--".join(name.strip("/").replace("/", "-") for name in names)
         path = resolve(f"runs/{PICTURES}/{file}--{settings.metric}-{settings.split}.png")
         path.parent.mkdir(parents=True, exist_ok=True)
-        title = f"{names[0]} - {names[1]}, {settings.metric}, {settings.split}: {difference}"
+        title = f"{names[0]} - {names[1]}, {settings.metric}, {settings.split}: {_plus_minus(facts)}"
         save_figure(plot_comparison(table, names, title), path)
-        print(table.to_markdown(floatfmt=".3f"))
-        print(
-            f"\n{settings.metric}, {settings.split}: {names[0]} {table['one'].mean():.3f}, {names[1]}"
-            f" {table['other'].mean():.3f}, difference {difference}"
-            f" (standard error over {len(table)} graphs; higher on {facts['higher']}, equal on"
-            f" {facts['equal']}, lower on {facts['lower']}): {sentence}\nplot: {path}\n"
-        )
+        if settings.all:
+            print(f"{title}\n\n{table.to_markdown(floatfmt='.3f')}\n\nplot: {path}\n")
         tables[one.name] = table
+        collection = read_run_manifest(one)["settings"]["collection"].removeprefix("layout:")
+        means = {"one": table["one"].mean(), "other": table["other"].mean()}
+        rows.append({"collection": collection, "programs": len(table), **means, **facts})
+    named = settings.one, settings.other
+    print(_overview(rows, named).to_markdown(index=False, disable_numparse=True))
+    print(f"\n{settings.metric} on {settings.split}: {_sentence(rows, named, settings.metric)}")
+    if left_out := collections_of_one(settings):
+        print(f"not compared: {left_out}")
+    print(f"plots: {resolve(f'runs/{PICTURES}')}; a row for each program: --all")
     return tables
+
+
+def _plus_minus(facts: Mapping[str, float]) -> str:
+    error = facts["standard_error"]
+    return f"{facts['mean']:+.4f}" + ("" if math.isnan(error) else f" ± {error:.4f}")
+
+
+def _overview(rows: Sequence[dict], named: tuple[str, str]) -> pd.DataFrame:
+    """Return a line for each collection and, of several, for their mean, as texts."""
+    lines = list(rows)
+    if len(rows) > 1:
+        means = {column: float(np.mean([row[column] for row in rows])) for column in ("one", "other")}
+        counts = {name: sum(row[name] for row in rows) for name in ("programs", "higher", "equal", "lower")}
+        lines.append({"collection": f"mean of {len(rows)}", **means, **counts, **mean_difference(rows)})
+    return pd.DataFrame(
+        {
+            "collection": line["collection"],
+            "programs": str(line["programs"]),
+            named[0]: f"{line['one']:.3f}",
+            named[1]: f"{line['other']:.3f}",
+            "difference": _plus_minus(line),
+            "higher, equal, lower": f"{line['higher']}, {line['equal']}, {line['lower']}",
+        }
+        for line in lines
+    )
+
+
+def mean_difference(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean difference over collections, with its standard error and degrees of freedom.
+
+    Args:
+        rows: :func:`paired_difference` of each collection, and its number of ``programs``.
+
+    Returns:
+        ``mean``, ``standard_error`` and ``freedom`` (Welch and Satterthwaite: of a sum of variances). NaN
+        where a collection has a single program.
+    """
+    squares = np.array([row["standard_error"] ** 2 for row in rows])
+    counts = np.array([row["programs"] for row in rows])
+    parts = squares**2 / np.maximum(counts - 1, 1)
+    return {
+        "mean": float(np.mean([row["mean"] for row in rows])),
+        "standard_error": float(np.sqrt(squares.sum()) / len(rows)),
+        "freedom": float(squares.sum() ** 2 / parts.sum()) if parts.sum() > 0 else math.nan,
+    }
+
+
+def _sentence(rows: Sequence[dict], named: tuple[str, str], metric: str) -> str:
+    facts = mean_difference(rows)
+    freedom = facts["freedom"]
+    graphs = round(freedom) + 1 if math.isfinite(freedom) else min(row["programs"] for row in rows)
+    return verdict(facts, graphs, named, metric)
+
+
+def collections_of_one(settings: CompareSettings) -> str:
+    """Return the collections that only one of two runs has an ensemble of, in words; empty for models."""
+    one, other = settings.folders()
+    if (one / MANIFEST).is_file():
+        return ""
+    only = []
+    for collection in COLLECTIONS:
+        there = [(run / f"ensemble-{collection.slug}" / MANIFEST).is_file() for run in (one, other)]
+        if there[0] != there[1]:
+            only.append(f"{collection.name} (only {settings.one if there[0] else settings.other} has it)")
+    return ", ".join(only)

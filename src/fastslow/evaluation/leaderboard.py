@@ -1,6 +1,8 @@
 """The leaderboard: every model under ``runs/``, with what its run was started with and what Kaggle said."""
 
 import json
+import os
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +14,7 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, get_collectio
 from fastslow.competition.metrics import collection_score, competition_score
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, printable
-from fastslow.core.files import atomic_path
+from fastslow.core.files import atomic_path, digest
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.evaluation.run_record import PICTURES, read_run_record
@@ -22,6 +24,7 @@ from fastslow.evaluation.training_files import notebook_seconds
 from fastslow.runs.predictions import RUN_FILES, models_of, read_predictions, read_run_manifest
 
 _NAMES = tuple(collection.name for collection in COLLECTIONS)
+_WIDTH = 80  # of a terminal
 _KAGGLE = ("public", "private")
 _USUAL = ("", 0, [], "sample")  # values of settings of a whole run that tell nothing
 
@@ -34,6 +37,9 @@ class LeaderboardSettings(Settings):
     Kaggle's score, the valid score of a single collection, the hours, the name, or the time it was made."""
     csv: str = ""
     """CSV file to write the whole table to, with the test score of each collection; none if empty."""
+    wide: bool = False
+    """Print a row for every model, with the score of each collection and the settings; else a row for a run,
+    of 80 columns."""
 
 
 class Leaderboard(Shown):
@@ -46,59 +52,154 @@ class Leaderboard(Shown):
             ``test COLLECTION`` are the mean over programs of Kendall's tau or 1 - slowdown of the top 5.
             ``valid`` and ``test`` are the mean of the five, ``valid_error`` and ``test_error`` its standard
             error over programs. ``public`` and ``private`` are Kaggle's scores of the run's CSV. What is not
-            known is NaN.
+            known is NaN. Scores of two rows compare where ``programs`` is equal, a mark of the programs that
+            they are a mean over.
         left_out: Why folders are not in it, a sentence each.
+        settings: How it is sorted and printed.
     """
 
-    def __init__(self, table: pd.DataFrame, left_out: list[str]):
-        self.table, self.left_out = table, left_out
+    def __init__(self, table: pd.DataFrame, left_out: list[str], settings: LeaderboardSettings):
+        self.table = table
+        self.left_out = left_out
+        self._settings = settings
 
     def words(self) -> list[str]:
         """Return how to read the table, and which folders are left out of it."""
-        return [
-            "a cell is valid / test; a mean counts all five collections, ± its standard error over programs",
-            "epochs and weights were chosen on valid, whose scores are optimistic; hours are the whole run's",
-            *(f"left out: {reason}" for reason in self.left_out),
-        ]
+        words = []
+        if self._settings.wide:
+            words.append("a cell is valid / test; hours are the whole run's")
+        words.append("a mean is of all five collections, ± its standard error over programs")
+        words.append("epochs and weights were chosen on valid, whose scores are optimistic")
+        for rows in self._others():
+            runs = ", ".join(dict.fromkeys(rows["run"]))
+            words.append(f"{runs}: scores are of other programs than above, and do not compare with them")
+        return [*words, *(f"left out: {reason}" for reason in self.left_out)]
+
+    def _others(self) -> list[pd.DataFrame]:
+        """Return the rows of each set of programs but the first, where scores of programs are sorted."""
+        if (split := _sorted_split(self._settings.sort)) is None:
+            return []
+        scored = self.table[self.table[_column(self._settings.sort, split)].notna()]
+        return [rows for _, rows in scored.groupby("programs", sort=False)][1:]
 
     def __str__(self) -> str:
         if self.table.empty:
-            return "\n".join(["no finished model under runs/", *self.words()[2:]])
+            return "\n".join(["no finished model under runs/", *(f"left out: {r}" for r in self.left_out)])
+        shown = self._wide() if self._settings.wide else self._narrow()
+        table = shown.to_markdown(index=False, disable_numparse=True)
+        words = [textwrap.fill(word, _WIDTH, break_long_words=False) for word in self.words()]
+        return "\n".join([table, "", *words])
+
+    def _narrow(self) -> pd.DataFrame:
+        """Return a row for each run, of its ensemble where it has one, as texts that fit into 80 columns."""
+        ensembles = self.table["model"] == "ensemble"
+        rows = self.table[ensembles | ~self.table["run"].isin(self.table.loc[ensembles, "run"])]
+        shown = pd.DataFrame(index=rows.index)
+        if self._settings.sort in _NAMES:
+            name = self._settings.sort
+            shown[name.removeprefix("layout:")] = _texts(rows[f"{VALID} {name}"])
+        shown["hours"] = rows["hours"].map("{:.2f}".format)
+        for split in (VALID, TEST):
+            shown[split] = _means(rows, split)
+        for name in _KAGGLE:
+            shown[name] = _texts(rows[name])
+        shown = shown.replace("nan", "")
+        shown = shown.loc[:, (shown != "").any()]
+        whole = rows["run"].where(rows["model"] == "ensemble", rows["run"] + "/" + rows["model"])
+        taken = sum(max(map(len, [column, *shown[column]])) + 3 for column in shown)
+        room = max(8, _WIDTH - taken - 4)
+        names = [name if len(name) <= room else f"{name[: room - 1]}…" for name in whole]
+        shown.insert(0, "run", names)
+        return shown
+
+    def _wide(self) -> pd.DataFrame:
+        """Return a row for each model as texts; a column without a value is left out."""
         table = self.table
         shown = table[["run", "model", "settings"]].copy()
         shown["hours"] = table["hours"].map("{:.2f}".format)
         for name in _NAMES:
             valid, test = (table[f"{split} {name}"].map("{:.3f}".format) for split in (VALID, TEST))
             shown[name.removeprefix("layout:")] = valid + " / " + test
-        means = [
-            table[s].map("{:.3f}".format) + table[f"{s}_error"].map(" ± {:.3f}".format) for s in (VALID, TEST)
-        ]
-        shown["mean of five"] = means[0] + " / " + means[1]
+        shown["mean of five"] = _means(table, VALID) + " / " + _means(table, TEST)
         for name in _KAGGLE:
-            shown[name] = table[name].map("{:.3f}".format)
-        shown = shown.replace({" ± nan": "", "nan / nan": "", " / nan": "", "^nan$": ""}, regex=True)
-        return "\n".join([shown.to_markdown(index=False, disable_numparse=True), "", *self.words()])
+            shown[name] = _texts(table[name])
+        shown = shown.replace({"nan / nan": "", " / nan": "", " / $": "", "^nan$": ""}, regex=True)
+        return shown.loc[:, (shown != "").any()]
+
+
+def _texts(values: pd.Series) -> pd.Series:
+    """Return numbers with three digits; one that is not known becomes an empty text."""
+    return values.map("{:.3f}".format).where(values.notna(), "")
+
+
+def _means(table: pd.DataFrame, split: str) -> pd.Series:
+    """Return the mean of five on a split with its standard error, as texts."""
+    error = table[f"{split}_error"]
+    return _texts(table[split]) + error.map(" ± {:.3f}".format).where(error.notna(), "")
+
+
+def _sorted_split(sort: str) -> str | None:
+    """Return the split whose scores a table is sorted by; None where it is sorted by anything else."""
+    if sort in _NAMES:
+        return VALID
+    return sort if sort in (VALID, TEST) else None
+
+
+def _column(sort: str, split: str) -> str:
+    return f"{split} {sort}" if sort in _NAMES else sort
 
 
 def leaderboard(settings: LeaderboardSettings) -> Leaderboard:
     """Read every run, and write the CSV if one is named.
 
-    Damaged folders and those that hold no model are named; all others are listed.
+    Damaged folders and those that hold no model are named; all others are listed. Scores are sorted among
+    runs of the same programs; runs of others stand below.
     """
-    runs = [_Run(folder) for folder in sorted(resolve("runs").glob("*/")) if folder.name != PICTURES]
+    folders, left_out = _folders(resolve("runs"))
+    runs = [_Run(folder) for folder in folders if folder.name != PICTURES]
     scores = [f"{split} {name}" for split in (VALID, TEST) for name in _NAMES]
     means = [f"{split}{what}" for split in (VALID, TEST) for what in ("", "_error")]
     numbers = ["hours", *scores, *means, *_KAGGLE]
-    columns = ["run", "model", "seeds", "settings", "created", *numbers]
+    columns = ["run", "model", "seeds", "settings", "created", *numbers, "programs"]
     table = pd.DataFrame([row for run in runs for row in run.rows()], columns=columns)
     table = table.astype(dict.fromkeys(numbers, float))
-    key = f"{VALID} {settings.sort}" if settings.sort in _NAMES else settings.sort
-    rising = settings.sort in ("hours", "run")
-    table = table.sort_values(key, ascending=rising, kind="stable", ignore_index=True)
+    table = _sort(table, settings.sort)
     if settings.csv:
         with atomic_path(resolve(settings.csv)) as temporary:
             table.to_csv(temporary, index=False)
-    return Leaderboard(table, [reason for run in runs for reason in run.left_out])
+    for run in runs:
+        left_out += run.left_out
+    return Leaderboard(table, left_out, settings)
+
+
+def _sort(table: pd.DataFrame, sort: str) -> pd.DataFrame:
+    """Sort the rows; scores among rows of the same programs, the largest group first."""
+    split = _sorted_split(sort)
+    compared = [sort] if sort in _NAMES else _NAMES
+    marks = [
+        digest([programs.get(f"{split or VALID} {name}") for name in compared])
+        for programs in table["programs"]
+    ]
+    table = table.assign(programs=marks)
+    column = _column(sort, split or VALID)
+    rising = sort in ("hours", "run")
+    table = table.sort_values(column, ascending=rising, kind="stable", ignore_index=True)
+    if split is None:
+        return table
+    scored = table[column].notna()
+    groups = table.loc[scored, "programs"].value_counts().index
+    place = table["programs"].map({mark: number for number, mark in enumerate(groups)})
+    order = place.where(scored, len(groups)).argsort(kind="stable")
+    return table.iloc[order].reset_index(drop=True)
+
+
+def _folders(folder: Path) -> tuple[list[Path], list[str]]:
+    """Return the folders in a folder, sorted, and why links to what is not there are left out."""
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    dangling = [path for path in paths if path.is_symlink() and not path.exists()]
+    remedy = "Remove the link, or mount the disk that it leads to"
+    left_out = [f"{path}: a link to {os.readlink(path)}, which is not there. {remedy}" for path in dangling]
+    return [path for path in paths if path.is_dir()], left_out
 
 
 def print_leaderboard(settings: LeaderboardSettings) -> dict:
@@ -131,6 +232,8 @@ class _Run:
         self.left_out: list[str] = []
         self.record = self._try(read_run_record, folder) or {}
         self._solution = self._try(solution_of, find_data(self.record.get("data", "data/sample"))) or {}
+        _, dangling = _folders(folder)
+        self.left_out += dangling
         made = {path.parent for name in RUN_FILES for path in (*folder.glob(name), *folder.glob(f"*/{name}"))}
         manifests = {path: self._try(read_manifest, path) for path in sorted(made)}
         self.manifests = {path: manifest for path, manifest in manifests.items() if manifest}
@@ -183,10 +286,12 @@ class _Run:
         row["seeds"] = max(map(len, folders.values()))
         row["created"] = max(str(manifest.get("created", "")) for manifest in made)
         row["hours"] = self._hours
+        programs = row["programs"] = dict[str, list[str]]()
         for split in (VALID, TEST):
             means, squares = {}, []
             for name, seeds in folders.items():
                 by_program = pd.DataFrame([scores[folder][split] for folder in seeds]).mean()
+                programs[f"{split} {name}"] = sorted(by_program.index)
                 means[name] = by_program.mean()
                 squares.append(by_program.var(ddof=1) / len(by_program) if len(by_program) else np.nan)
             row |= {f"{split} {name}": mean for name, mean in means.items()}

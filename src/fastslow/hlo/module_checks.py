@@ -108,7 +108,7 @@ def _odd_shape(shape) -> str:
     if kind in _WITHOUT_SIZES and (rank or order):
         return f"is a {_WITHOUT_SIZES[kind]} with sizes or a layout"
     if dynamic and len(dynamic) != rank:
-        return f"says of {len(dynamic)} axes whether they are dynamic, and has {rank}"
+        return f"marks {len(dynamic)} axes as dynamic or not, and has {rank}"
     if kind != TUPLE and kind in PRIMITIVE_TYPES.values() and shape.tuple_shapes:
         return f"has {len(shape.tuple_shapes)} tuple_shapes and the element type {kind}, which is no tuple"
     if any(size < 0 for size in shape.dimensions) and not any(dynamic):

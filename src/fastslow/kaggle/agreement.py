@@ -10,6 +10,8 @@ from fastslow.competition.metrics import TOP_K, kendall_tau
 from fastslow.competition.submission_csv import collection_of, read_any_submission
 from fastslow.core.errors import DataError
 
+_SHOWN = 5  # IDs in a sentence
+
 
 def agreement(one: Path, other: Path) -> pd.DataFrame:
     """Compare two submissions row by row.
@@ -39,6 +41,22 @@ def agreement(one: Path, other: Path) -> pd.DataFrame:
         remedy = "Compare two submissions of one competition"
         raise DataError(other, f"has no row in common with {one}", remedy)
     return pd.DataFrame(rows)
+
+
+def without_counterpart(one: Path, other: Path) -> list[str]:
+    """Return which rows only one of two submissions has, a sentence for each submission that lacks some.
+
+    Raises:
+        DataError: A CSV is missing or broken.
+    """
+    first = read_any_submission(one)
+    second = read_any_submission(other)
+    reasons = []
+    for path, rows, lacking in ((other, first, second), (one, second, first)):
+        if lost := [row_id for row_id in rows if row_id not in lacking]:
+            shown = ", ".join(lost[:_SHOWN]) + (", ..." if len(lost) > _SHOWN else "")
+            reasons.append(f"not compared: {path} lacks {len(lost)} of {len(rows)} rows: {shown}")
+    return reasons
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:

@@ -56,7 +56,7 @@ MEANINGS = {  # by kind of failure: the problem and the remedy
     ),
     "size": (
         "Kaggle refuses a file of this size",
-        f"Make the submission again, compress it and upload it at {PAGE}, which says what is allowed",
+        f"Make the submission again, compress it and upload it at {PAGE}: the page shows what is allowed",
     ),
     "answer": (
         "Kaggle's answer has a form that is not known here",
@@ -165,7 +165,7 @@ def _call(
         if not signed_in and kind in ("request", "access", "missing"):
             kind = "credentials"  # a refused refresh of a token says nothing of the competition
         if isinstance(error, SystemExit):
-            return kind, _SIGN_IN.get(place or "", "IntrospectToken"), "it was refused"
+            return kind, _SIGN_IN.get(place or "", "IntrospectToken"), "Kaggle does not accept it"
         return kind, _request_of(error), f"{type(error).__name__}: {error}"
 
 

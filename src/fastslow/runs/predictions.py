@@ -40,6 +40,7 @@ For a model of any framework::
 Name the folder in the ensemble's ``extra`` (``make submit SET=ensemble.extra=FOLDER``), and it takes part.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,7 +51,7 @@ from annotated_types import Len
 from fastslow.competition.catalog import PREDICTED_SPLITS, VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import digest, file_digest
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.records import Record, check_record
@@ -118,13 +119,16 @@ def write_run(
         The manifest, with the score on valid: Kendall's tau for layout, 1 - slowdown of the top 5 for tile.
 
     Raises:
-        DataError: Predictions are missing, of another length or not finite; the graph is named.
+        DataError: Predictions are missing, no numbers, of another length or not finite; the graph is named.
+        SettingsError: JSON cannot hold a setting. Nothing is written then.
     """
+    path = resolve(str(folder))
+    for name, value in settings.items():
+        _refuse_what_json_cannot_hold(name, value)
     complete = {
-        split: {name: np.asarray(values, np.float64) for name, values in predictions.get(split, {}).items()}
+        split: {name: _numbers(path, name, values) for name, values in predictions.get(split, {}).items()}
         for split in PREDICTED_SPLITS
     }
-    path = resolve(str(folder))
     check_predictions(path, complete, features, _COMPLETE)
     settings["collection"] = features.collection.name
     artifact = Artifact(path, settings, {"features": features.fingerprint, "data": features.data})
@@ -136,6 +140,27 @@ def write_run(
         fingerprint = digest([artifact.fingerprint, values])
         artifact.finish((PREDICTIONS,), fingerprint=fingerprint, valid=valid, warnings=warnings)
     return read_run_manifest(path)
+
+
+def _numbers(path: Path, graph: str, values: Any) -> np.ndarray:
+    """Return the predictions of a graph as numbers; texts that look like numbers are none."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "iufb":
+            return array.astype(np.float64)
+    except (TypeError, ValueError, RuntimeError):  # such as ragged lists, or a tensor that needs a gradient
+        pass
+    raise DataError(path, f"the predictions of {graph} are no numbers ({type(values).__name__})", _COMPLETE)
+
+
+def _refuse_what_json_cannot_hold(name: str, value: Any) -> None:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        problem = f"{str(value)[:60]!r} is {type(value).__name__}, which a manifest (JSON) cannot hold"
+        raise SettingsError(name, f"{problem}. Give a number, a text, or lists of them") from None
+    if name == "seed" and type(value) is not int:
+        raise SettingsError("seed", f"{value!r} is {type(value).__name__}, a whole number wanted")
 
 
 def read_run_manifest(folder: Path) -> dict:

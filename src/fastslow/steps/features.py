@@ -21,6 +21,7 @@ from fastslow.competition.catalog import (
 from fastslow.competition.reader import file_fingerprint
 from fastslow.competition.row_order import row_order
 from fastslow.core.artifacts import Artifact
+from fastslow.core.errors import SettingsError
 from fastslow.core.files import atomic_path, digest, file_digest
 from fastslow.core.isolated import end_with_parent
 from fastslow.core.memory import step_cores, step_memory
@@ -97,7 +98,9 @@ class FeatureSettings(KindSettings, GraphOptions):
         every = [p for split in SPLITS for p in list_programs(find_data(self.data_root), collection, split)]
         kept = [program for program in every if not self._skips(program)]
         validates = any(program.split == VALID for program in kept)
-        self.require(validates, "skip_valid", f"patterns that leave a valid program of {self.collection}")
+        if not validates:
+            problem = f"{self.skip_valid!r} leaves no valid program of {self.collection} to choose models on"
+            raise SettingsError("skip_valid", f"{problem}. Name fewer programs")
         return kept
 
     def skipped(self) -> list[ProgramFile]:

@@ -49,7 +49,9 @@ def run(settings: RunSettings) -> None:
     for step in steps:
         if isinstance(step.settings, EnsembleSettings):
             step.settings.extra_folders()
-    check_ids(find_data(plan.data_root), plan.collections)  # hours of training must not end at a broken CSV
+    check_ids(
+        find_data(plan.data_root), [*plan.collections, *plan.filled]
+    )  # hours of training must not end at a broken CSV
     record = partial(record_run, resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
     record(chosen, used)  # before anything that takes seconds: it is there whatever ends this process
 
@@ -63,6 +65,8 @@ def run(settings: RunSettings) -> None:
     doubt = warn_of_release(find_data(plan.data_root)) if plan.data != "sample" else ""
     if doubt and (plan.data == "kaggle" or LAUNCH_RELEASE in doubt):
         print(f"warning: {doubt}", file=sys.stderr)  # before hours of training
+    if filled := ", ".join(collection.name for collection in plan.filled):
+        print(f"warning: {filled}: no model predicts it; ridge regression fills its rows", file=sys.stderr)
     execution.print_skipped(steps)
     if recorded.get("hours") and chosen is None and target != "features":
         with _counting(lambda: record(None, time.monotonic() - began + used)):

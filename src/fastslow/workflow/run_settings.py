@@ -45,7 +45,10 @@ class RunSettings(Settings):
     is no limit."""
     collections: Names = []
     """Collections to train and predict, such as ``xla:random,nlp:random``; if empty, all that the preset has.
-    A submission needs all five."""
+    A submission needs all five, see ``fill``."""
+    fill: bool = False
+    """Submit although some collections have no model: ridge regression on their configurations' features
+    fills their rows. A warning names them."""
     jobs: Count = 0
     """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
     cluster: str = ""
@@ -85,7 +88,17 @@ def make_plan(settings: RunSettings) -> Plan:
         raise SettingsError("name", f"{name[:60]!r} is not a plain folder name of at most 100 bytes")
     overrides = parse_overrides(settings.set)
     only = tuple(collection.name for collection in chosen_collections(settings.collections))
-    return Plan(settings.data, name, preset, settings.seeds, overrides, settings.jobs, settings.models, only)
+    return Plan(
+        data=settings.data,
+        name=name,
+        preset=preset,
+        seeds=settings.seeds,
+        overrides=overrides,
+        jobs=settings.jobs,
+        models=settings.models,
+        only=only,
+        fill=settings.fill,
+    )
 
 
 class Resumed(NamedTuple):
@@ -154,6 +167,8 @@ def _recorded(settings: RunSettings, plan: Plan) -> dict[str, Any]:
     recorded |= {"preset": plan.preset, "collections": [*plan.only]}
     if settings.hours:
         recorded["hours"] = settings.hours
+    if settings.fill:
+        recorded["fill"] = True
     for section, values in plan.overrides.items():
         keyed = SECTIONS[section.partition(".")[0]].keyed()
         recorded |= {f"{section}.{name}": value for name, value in values.items() if name in keyed}

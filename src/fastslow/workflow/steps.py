@@ -63,6 +63,7 @@ class Plan:
         jobs: Maximum number of notebooks that run in parallel; 0: planned by their needs.
         models: Models to train, separated by commas; empty for the preset's.
         only: Names of the collections to train and predict; empty for all that the preset has.
+        fill: Whether a rule fills the rows of the other collections.
     """
 
     data: str
@@ -73,6 +74,7 @@ class Plan:
     jobs: int
     models: str = ""
     only: tuple[str, ...] = ()
+    fill: bool = False
 
     @property
     def data_root(self) -> str:
@@ -84,6 +86,12 @@ class Plan:
         """The chosen collections that the chosen models predict."""
         models = trained_models(self.preset, self.models)
         return [c for c in COLLECTIONS if c.kind in models and c.name in (self.only or c.name)]
+
+    @property
+    def filled(self) -> list[Collection]:
+        """The collections without a model whose rows a rule fills."""
+        predicted = self.collections
+        return [c for c in COLLECTIONS if self.fill and c not in predicted]
 
     @property
     def csv(self) -> str:
@@ -136,7 +144,9 @@ class Plan:
                 "collections", f"preset {self.preset} predicts none of {', '.join(self.only)}"
             )
         self._check_overrides(models)
-        long = sorted(collections[::-1], key=lambda c: c.kind == "layout" and c.slug != "layout-nlp-random")
+        filled = self.filled
+        every = [c for c in COLLECTIONS if c in (*collections, *filled)]
+        long = sorted(every[::-1], key=lambda c: c.kind == "layout" and c.slug != "layout-nlp-random")
         steps = [self._feature_step(c) for c in long]  # what takes longest starts first, as with models
         for model in ("gnn", "ranker"):  # the longest first: networks, then the ranker of tile
             trainings: list[Step] = []
@@ -144,13 +154,14 @@ class Plan:
                 if model in models[kind]:
                     trainings += self._trainings(model, kind)
             steps += trainings if model == "gnn" else trainings[::-1]
-        steps += [self._ensemble_step(c, models[c.kind]) for c in collections]
-        if len(collections) == len(COLLECTIONS):
+        steps += [self._ensemble_step(c, () if c in filled else models[c.kind]) for c in every]
+        if len(every) == len(COLLECTIONS):
             steps.append(self._submission())
         elif last == "submission":
             what = f"models: {self.models}" if self.models else f"preset: {self.preset}"
             what = f"{what} predicts {', '.join(models)}" if not self.only else f"collections: {self._chosen}"
-            remedy = "a submission needs all five collections; run `make train` or `make ensemble` with it"
+            remedy = "a submission needs all five collections; run `make train` or `make ensemble` with it,"
+            remedy += " or give fill=True: a rule fills the others' rows"
             raise SettingsError(f"{what} alone; {remedy}")
         return [step for step in steps if not last or STAGES.index(step.stage) <= STAGES.index(last)]
 
@@ -213,15 +224,17 @@ class Plan:
         for section, given in self.overrides.items():
             step, _, scope = section.partition(".")
             kind = scope.partition("-")[0]
-            kinds = [c.kind for c in self.collections if not scope or f"{c.slug}-".startswith(f"{scope}-")]
-            if not kinds or (step in MODELS["layout"] and not any(step in models[kind] for kind in kinds)):
+            trains = step in MODELS["layout"]
+            collections = self.collections if trains else [*self.collections, *self.filled]
+            kinds = [c.kind for c in collections if not scope or f"{c.slug}-".startswith(f"{scope}-")]
+            if not kinds or (trains and not any(step in models[kind] for kind in kinds)):
                 what = "this choice of models" if self.models else f"preset {self.preset}"
                 trained = " and ".join(f"{', '.join(names)} of {kind}" for kind, names in models.items())
                 if self.only:
                     what = "this choice of collections"
                     trained = self._chosen
                 raise SettingsError(section, f"{what} has no such step; it trains {trained} (see models)")
-            if step not in MODELS["layout"] or scope in ("", kind):
+            if not trains or scope in ("", kind):
                 continue
             if "train_on" in given:
                 raise SettingsError(f"{section}.train_on", f"is chosen for a kind: {step}.{kind}.train_on")
