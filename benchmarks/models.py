@@ -9,7 +9,6 @@ is cut to ``EPOCHS`` epochs, and its last weights are scored: nothing is selecte
 seed. *time*: CPU seconds of a training over the base's.
 """
 
-import shutil
 import sys
 import time
 from argparse import Namespace
@@ -122,9 +121,7 @@ class Comparison:
         for group in training_groups("layout", train_on).values():
             own = TrainSettings(**settings)
             training = Training(own, graphs_of(own, self.sources(folder, [c.slug for c in group])))
-            checkpoints = self.place / "models-training"
-            training.run(checkpoints, "training")
-            shutil.rmtree(checkpoints)
+            training.run()
             if training.validation.recent:
                 training.network.load_state_dict(training.validation.recent_average())
             for slug, labels in training.validation.labels.items():

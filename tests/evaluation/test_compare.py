@@ -118,7 +118,7 @@ def test_what_cannot_be_compared_is_refused(settings, tmp_path):
     kernels = make_features(tmp_path / "tile", TILE)
     scores = random_scores(kernels, np.random.default_rng(0))
     run = write_run(tmp_path / "runs" / "tile", kernels, scores)
-    with pytest.raises(SettingsError, match="other: .* is of tile:xla, .* of layout:xla:random"):
+    with pytest.raises(SettingsError, match="other: .* predicts tile:xla, .* layout:xla:random"):
         compare_runs(settings.replace(other=run))
     with pytest.raises(SettingsError, match=r"split: test needs solution\.csv in .*; give data_root=FOLDER"):
         compare_runs(settings.replace(split="test"))

@@ -130,7 +130,7 @@ def test_scores_of_other_programs_stand_below_and_are_said(home):
     board = fastslow.leaderboard(sort=XLA)
     assert board.table["run"].iloc[-1] == "easy" and board.table[f"valid {XLA}"].iloc[-1] == 1
     assert board.table["programs"].nunique() == 2
-    assert any("easy: scores are of other programs" in word for word in board.words())
+    assert any("easy: other programs were scored" in word for word in board.words())
     assert not any("other programs" in word for word in fastslow.leaderboard(sort="run").words())
     (gone,) = board.left_out
     assert "gone: a link to" in gone and "unmounted/disk, which is not there" in gone

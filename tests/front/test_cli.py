@@ -163,5 +163,5 @@ def test_json_alone_and_nothing_at_all(tmp_path, capsys):
     assert cli.main(["--version"]) == 0 and capsys.readouterr().out.startswith("fastslow ")
     assert (
         cli.main(["data-quality", "--json"]) == 1
-        and "--json: of convert, measure, rank" in capsys.readouterr().err
+        and "--json: only for convert, measure, rank" in capsys.readouterr().err
     )

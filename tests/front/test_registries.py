@@ -19,11 +19,11 @@ from pathlib import Path
 from fastslow.steps.ensemble import EnsembleSettings, build_ensemble
 from fastslow.runs.predictions import read_predictions
 from fastslow.evaluation.scores import score_table
-from fastslow.features.build import FeatureSettings, build_features
+from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.runs.features_folder import Features
 from fastslow.features.graph import trainable
 from fastslow.steps.network_settings import TrainSettings
-from fastslow.networks.training.train import train
+from fastslow.steps.network import train_gnn
 from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.steps.ranker import train_ranker
 
@@ -35,7 +35,7 @@ common = {"features": str(features.folder), "num_threads": 1}
 train_ranker(RankerSettings(**common, folder=str(root / "ranker"), num_iterations=2, train_on="collection"))
 small = {"epochs": 1, "hidden_channels": 8, "device": "cpu"}
 where = {"features": [str(features.folder)], "runs": [str(root / "gnn")], "folder": str(root / "t")}
-train(TrainSettings(**where, **small))
+train_gnn(TrainSettings(**where, **small))
 for run in ("ranker", "gnn"):
     assert read_predictions(root / run).keys() == {"valid", "test", "holdout"}, run
 runs = [str(root / "ranker"), str(root / "gnn")]

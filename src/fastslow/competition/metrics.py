@@ -282,7 +282,7 @@ def collection_score(
             raise DataError(graph, "no predictions for this graph", "Predict every graph of the split again")
     for graph in predictions:
         if graph not in runtimes:
-            raise DataError(graph, "predictions for a graph without runtimes", "Take those of this split")
+            raise DataError(graph, "predictions for a graph without runtimes", "Take the ones of this split")
     per_graph = {}
     for graph, runtime in runtimes.items():
         if not (np.asarray(runtime) > 0).all():

@@ -9,6 +9,7 @@ import difflib
 import errno
 import math
 import os
+import re
 import stat
 import types
 from collections.abc import Mapping, Sequence
@@ -197,6 +198,8 @@ class Settings(BaseModel):
     def describe(cls) -> list[Setting]:
         """Return the main fields, then the others by group; one with a new default keeps its sentence."""
         others = [name for name in cls.model_fields if name not in cls.main]
+        options = {name for base in cls.__mro__ if is_dataclass(base) for name in base.__dataclass_fields__}
+        others.sort(key=lambda name: name in options)  # of the science, after the folders of the step
         groups = {name: cls._group(name) if cls.main else "" for name in others}
         titles = [*dict.fromkeys(groups.values())]
         others.sort(key=lambda name: titles.index(groups[name]))
@@ -217,8 +220,8 @@ class Settings(BaseModel):
     def from_variables(cls, variables: dict[str, Any]) -> Self:
         """Return the settings in a notebook's variables: the variable ``epochs`` is the setting ``epochs``.
 
-        A variable whose name looks like a misspelt setting is an error. A printed line names all other
-        numbers, texts and lists, which are no settings.
+        A variable of another name is an error where papermill injected it, or where the name looks like a
+        misspelt setting. A printed line names all other numbers, texts and lists, which are no settings.
 
         Args:
             variables: The notebook's ``globals()``.
@@ -231,8 +234,9 @@ class Settings(BaseModel):
             if isinstance(value, type) and issubclass(value, Settings):  # other settings beside these
                 known |= {*value.model_fields}
         others = {name: v for name, v in variables.items() if name not in known and not name.startswith("_")}
+        injected = _injected(variables)
         for name, value in others.items():
-            if isinstance(value, (*_PLAIN, *_ODD)) and cls._resembles(name):
+            if name in injected or (isinstance(value, (*_PLAIN, *_ODD)) and cls._resembles(name)):
                 remedy = f"Correct its name and run that cell again, or type del {name}"
                 raise UnknownSetting(name, cls.__name__, f"{cls._hint(name)}. {remedy}")
         if unused := [name for name, value in others.items() if isinstance(value, _PLAIN)]:
@@ -390,6 +394,12 @@ class Settings(BaseModel):
     def _hint(cls, name: str) -> str:
         near = nearest(name, cls.model_fields).removeprefix("; ")
         return near or f"known are {', '.join(cls.model_fields)}"
+
+
+def _injected(variables: Mapping[str, Any]) -> set[str]:
+    """Return the names that papermill injected, in a cell that it heads with a comment of its own."""
+    cells = [cell for cell in variables.get("In", ()) if cell.startswith("# Parameters\n")]
+    return {name for cell in cells for name in re.findall(r"^(\w+) = ", cell, re.MULTILINE)}
 
 
 def _is_infinite(value: Any) -> bool:

@@ -68,11 +68,11 @@ class Leaderboard(Shown):
         words = []
         if self._settings.wide:
             words.append("a cell is valid / test; hours are the whole run's")
-        words.append("a mean is of all five collections, ± its standard error over programs")
+        words.append("a mean counts all five collections, ± its standard error over programs")
         words.append("epochs and weights were chosen on valid, whose scores are optimistic")
         for rows in self._others():
             runs = ", ".join(dict.fromkeys(rows["run"]))
-            words.append(f"{runs}: scores are of other programs than above, and do not compare with them")
+            words.append(f"{runs}: other programs were scored than above, so scores do not compare")
         return [*words, *(f"left out: {reason}" for reason in self.left_out)]
 
     def _others(self) -> list[pd.DataFrame]:

@@ -63,7 +63,9 @@ class FreedMemory:
             # setting one ends glibc's own adjusting, by which blocks of 32 MB are returned at every step
             libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
             libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-        self._base, self._steps, self._returned = resident_bytes(), 0, -_OFTEN
+        self._base = resident_bytes()
+        self._steps = 0
+        self._returned = -_OFTEN
 
     def after_step(self) -> None:
         """Return freed blocks if more is held than the bound; call it where little is in use."""
@@ -82,7 +84,8 @@ class FreedMemory:
         """Return freed blocks now."""
         if self._trim:
             self._trim(0)
-            self._base, self._returned = resident_bytes(), self._steps
+            self._base = resident_bytes()
+            self._returned = self._steps
 
 
 _Value = TypeVar("_Value")
