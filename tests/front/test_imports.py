@@ -62,6 +62,19 @@ BELOW = {
 }
 """By shelf, the others that it may import; of fastslow all but ``kaggle``."""
 
+SCIENCE = ("competition", "hlo", "features", "networks", "rankers", "ensemble")
+"""Packages of fastslow that take arrays and plain options, and know no settings, folders or machines."""
+READING = {"errors", "npz_io", "input_files"}
+"""Modules of core that the science imports: errors, and the safe reading of files."""
+ALSO = {
+    "fastslow.competition.reader": {"files", "memory"},  # a fingerprint; a file that is larger than the memory
+    "fastslow.competition.schema": {"memory"},
+    "fastslow.competition.row_order": {"files", "progress"},
+    "fastslow.hlo.reader": {"isolated"},  # parsers of others may abort
+    "fastslow.hlo.forms": {"isolated"},
+}
+"""What some of its modules import of core beside these."""
+
 ROOMS = {
     "fastslow.networks": (
         *("settings", "states", "hardware", "model", "published", "predict", "segments", "training"),
@@ -135,6 +148,13 @@ def test_a_package_imports_only_what_it_may():
         )
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_science_imports_of_core_errors_and_safe_reading():
+    for module in MODULES:
+        if shelf(module) == "fastslow" and package(module) in SCIENCE:
+            core = {other.split(".")[2] for other in imports(module) if package(other) == "core"}
+            assert core <= READING | ALSO.get(module, set()), f"{module} imports {core}"
 
 
 def test_a_room_imports_only_the_rooms_before_it():

@@ -47,7 +47,7 @@ def test_parameters_are_the_settings_their_defaults_and_sentences():
         settings = settings_class(path)
         defaults = settings()
         shown = [setting.name for setting in settings.describe() if not setting.group]
-        assert list(found) == shown and shown == list(settings.main or settings.model_fields), path.stem
+        assert list(found) == shown and {*shown} == {*(settings.main or settings.model_fields)}, path.stem
         for name, value in found.items():
             wanted = getattr(defaults, name)
             assert (value, type(value)) == (wanted, type(wanted)), f"{path.stem}: {name}"

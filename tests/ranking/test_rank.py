@@ -223,7 +223,7 @@ def test_known_runtimes_decide_the_order(home, dots, tmp_path):
     for rows, said in (
         (
             before.table[["config"]].assign(runtime=runtime),
-            "config alone, but another draw.*Give",
+            "config without id: another draw.*Give",
         ),
         (known.assign(config=7), r"row 1 has config 7 and id c\w+, which are two configurations"),
     ):

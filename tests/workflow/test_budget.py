@@ -234,8 +234,8 @@ def test_hours_that_are_none_are_refused(hours, said, capsys):
         TrainSettings(hours=-0.1)
 
 
-def test_hours_are_of_this_machine(capsys):
-    assert cli.main(["submit", "hours=1", "cluster=tcp://nowhere:1", "name=elsewhere"]) == 1
+def test_hours_are_of_this_machine(home, capsys):
+    assert cli.main(["submit", "hours=1", "cluster=tcp://nowhere:1", "name=there"]) == 1
     assert "hours: are planned for this machine" in capsys.readouterr().err
 
 
