@@ -67,7 +67,7 @@ SCIENCE = ("competition", "hlo", "features", "networks", "rankers", "ensemble")
 READING = {"errors", "npz_io", "input_files"}
 """Modules of core that the science imports: errors, and the safe reading of files."""
 ALSO = {
-    "fastslow.competition.reader": {"files", "memory"},  # a fingerprint; a file that is larger than the memory
+    "fastslow.competition.reader": {"files", "memory"},  # a fingerprint; a file beyond the memory
     "fastslow.competition.schema": {"memory"},
     "fastslow.competition.row_order": {"files", "progress"},
     "fastslow.hlo.reader": {"isolated"},  # parsers of others may abort
