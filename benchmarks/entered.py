@@ -5,7 +5,6 @@ count. *npz to CSV* is the page of docs/how_it_works.md. *training* is its part 
 *rank FILE.npz* is the command, with the models in the package, on a layout test file of the sample.
 """
 
-import argparse
 import contextlib
 import io
 import re
@@ -95,8 +94,9 @@ def first_layout_file() -> Path:
     return min((PROJECT / "data/sample/npz_all/npz/layout/xla/random/test").glob("*.npz"))
 
 
-def measure(_: argparse.Namespace) -> int:
-    """Trace both paths and print the table."""
+def main(arguments: list[str]) -> int:
+    """Run from the command line and return the exit status."""
+    make_parser(__doc__.splitlines()[0]).parse_args(arguments)
     page = entered(lambda: run_page(page_code()))
     networks = {path: functions for path, functions in page.items() if path.parts[1] == "networks"}
     ranked = entered(lambda: rank_file(first_layout_file()))
@@ -110,4 +110,4 @@ def measure(_: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(measure(make_parser(__doc__).parse_args()))
+    sys.exit(main(sys.argv[1:]))

@@ -38,9 +38,7 @@ message DotDimensionNumbers {
   repeated int64 lhs_contracting = 1; repeated int64 rhs_contracting = 2; repeated int64 lhs_batch = 3;
   repeated int64 rhs_batch = 4;
 }
-message RaggedDotDimensionNumbers {
-  DotDimensionNumbers dot = 1; repeated int64 lhs_ragged = 2; repeated int64 rhs_group = 3;
-}
+message RaggedDotDimensionNumbers { DotDimensionNumbers dot = 1; repeated int64 rhs_group = 3; }
 message GatherDimensionNumbers {
   repeated int64 offset_dims = 1; repeated int64 collapsed_slice_dims = 2;
   repeated int64 start_index_map = 3; int64 index_vector_dim = 4;
@@ -56,7 +54,7 @@ message EdgePadding { int64 low = 1; int64 high = 2; int64 interior = 3; }
 message PaddingConfig { repeated EdgePadding dimensions = 1; }
 message ReplicaGroup { repeated int64 replica_ids = 1; }
 message TriangularSolveOptions { bool left_side = 1; }
-message Literal { Shape shape = 1; repeated int32 s32s = 4; repeated int64 s64s = 5; }
+message Literal { repeated int32 s32s = 4; repeated int64 s64s = 5; }
 message Instruction {
   string name = 1; string opcode = 2; Shape shape = 3; bytes metadata = 7; Literal literal = 8;
   int64 parameter_number = 9; int64 tuple_index = 13; repeated int64 dimensions = 14; Window window = 15;
@@ -73,15 +71,12 @@ message Instruction {
   string comparison_direction = 63; RaggedDotDimensionNumbers ragged_dot = 90;
 }
 message OpMetadata { string op_name = 2; }
-message ProgramShape { repeated Shape parameters = 1; Shape result = 2; }
 message Computation {
-  string name = 1; repeated Instruction instructions = 2; ProgramShape program_shape = 4; int64 id = 5;
-  int64 root_id = 6;
+  string name = 1; repeated Instruction instructions = 2; int64 id = 5; int64 root_id = 6;
 }
 message Module {
-  string name = 1; string entry_computation_name = 2; repeated Computation computations = 3;
-  ProgramShape program_shape = 4; int64 id = 5; int64 entry_computation_id = 6;
-  bytes schedule = 7; bytes stack_frame_index = 17;
+  string name = 1; string entry_computation_name = 2; repeated Computation computations = 3; int64 id = 5;
+  int64 entry_computation_id = 6; bytes schedule = 7; bytes stack_frame_index = 17;
 }
 message HloProto { Module hlo_module = 1; }
 message TensorLayout { repeated int32 dims = 1; }
@@ -103,6 +98,23 @@ message ModuleTuningData {
 }
 message TuningData { repeated ModuleTuningData modules = 1; }
 """
+_CHECKED = """
+message RaggedDotDimensionNumbers {
+  DotDimensionNumbers dot = 1; repeated int64 lhs_ragged = 2; repeated int64 rhs_group = 3;
+}
+message Literal { Shape shape = 1; repeated int32 s32s = 4; repeated int64 s64s = 5; }
+message ProgramShape { repeated Shape parameters = 1; Shape result = 2; }
+message Computation {
+  string name = 1; repeated Instruction instructions = 2; ProgramShape program_shape = 4; int64 id = 5;
+  int64 root_id = 6;
+}
+message Module {
+  string name = 1; string entry_computation_name = 2; repeated Computation computations = 3;
+  ProgramShape program_shape = 4; int64 id = 5; int64 entry_computation_id = 6;
+}
+"""
+"""Messages with the fields that only checks read. They are apart: a declared field is serialised in its place,
+an unknown one at the end, and the keys of kept labels are digests of the bytes of a ``Module``."""
 
 
 def message_classes(package: str, schema: str) -> dict[str, type]:
@@ -135,6 +147,8 @@ def message_classes(package: str, schema: str) -> dict[str, type]:
 
 
 _MESSAGES = message_classes("fastslow.hlo", _SCHEMA)
+CheckedModule = message_classes("fastslow.hlo.checked", _SCHEMA + _CHECKED)["Module"]
+"""A module with the fields that only checks read."""
 Module, HloProto, Instruction, ModuleTuningData, TuningData, OpMetadata = (
     _MESSAGES[name]
     for name in ("Module", "HloProto", "Instruction", "ModuleTuningData", "TuningData", "OpMetadata")

@@ -5,7 +5,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from fastslow.core.errors import DataError
-from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
+from fastslow.hlo.messages import PRIMITIVE_TYPES, CheckedModule, Module
 from fastslow.hlo.shape_rules import TUPLE, Signature, Site, misfit, same_shape
 
 WRITE_AGAIN = "Write or download the file again"
@@ -26,6 +26,7 @@ def check_module(path: Path, module: Module) -> None:
     def refuse(problem: str):
         raise DataError(path, f"HLO module {module.name!r}: {problem}", WRITE_AGAIN)
 
+    module = CheckedModule.FromString(module.SerializeToString())
     _check_references(module, refuse)
     calls = {
         part.id: {called for inst in part.instructions for called in inst.called_computation_ids}
