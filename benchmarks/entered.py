@@ -9,6 +9,7 @@ import contextlib
 import io
 import re
 import sys
+import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -57,8 +58,11 @@ def entered(call: Callable[[], object]) -> dict[Path, set[str]]:
 
 def run_page(code: str) -> None:
     """Run the code of the page; what it prints goes to the standard error output."""
-    with contextlib.redirect_stdout(sys.stderr):
-        exec(compile(code, str(PAGE), "exec"), {"__name__": "page"})
+    names = {"__name__": "page"}
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
+        code = code.replace('Path("data', f'Path("{PROJECT}/data')
+        code = code.replace('Path("submission.csv")', f"Path({folder!r}, 'submission.csv')")
+        exec(compile(code, str(PAGE), "exec"), names)
 
 
 def rank_file(path: Path) -> None:

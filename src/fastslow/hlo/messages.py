@@ -113,8 +113,8 @@ message Module {
   ProgramShape program_shape = 4; int64 id = 5; int64 entry_computation_id = 6;
 }
 """
-"""Messages with the fields that only checks read. They are apart: a declared field is serialised in its place,
-an unknown one at the end, and the keys of kept labels are digests of the bytes of a ``Module``."""
+"""Messages with the fields that only checks read. They are apart: a declared field has its place in the
+bytes, an unknown one is at the end, and the keys of kept labels are digests of the bytes of a ``Module``."""
 
 
 def message_classes(package: str, schema: str) -> dict[str, type]:
