@@ -16,6 +16,7 @@ from common import contest, report
 from common.graph_files import OneGraph, load_graph
 from common.options import our_settings
 from fastslow.competition.catalog import ProgramFile
+from fastslow.core.memory import step_memory
 from fastslow.networks.hardware.devices import pick_device
 from fastslow.networks.model.losses import pairwise_hinge
 from fastslow.networks.predict.dataset import GraphDataset
@@ -64,7 +65,7 @@ class Contest:
 
     def _training(self, name: str) -> Training:
         kind = GraphDataset if name == "ours" else DenseInputs
-        training = Training(self.settings, kind(self.settings, [self.features]))
+        training = Training(self.settings, kind(self.settings, [self.features], memory=step_memory()))
         if name == "dense":
             make_dense(training.network)
         return training
