@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from fastslow.competition.catalog import TRAIN
+from fastslow.core.errors import SettingsError
 from fastslow.core.memory import held_bytes, step_memory
 from fastslow.networks.hardware.bounded_cache import BoundedCache
 from fastslow.networks.hardware.prefetch import prefetch
@@ -57,9 +58,15 @@ class SegmentTraining:
 
     Attributes:
         tables: The historical table of each graph.
+
+    Raises:
+        SettingsError: The readout has a maximum.
     """
 
     def __init__(self, settings: TrainSettings, dataset: GraphDataset, network: RankingNetwork):
+        if not network.head.readout.adds_up:
+            problem = f"readout: {settings.readout!r} has a maximum, and sums of segments do not make one"
+            raise SettingsError(f"{problem}; use sums and means, or segment_training 'none'")
         self.settings, self.dataset, self.network = settings, dataset, network
         self.variant = VARIANTS[settings.segment_training]
         self.tables: dict[str, GraphTable] = {}
