@@ -44,9 +44,9 @@ from fastslow.competition.metrics import kendall_tau, ordered_pair_accuracy, ran
 from fastslow.competition.reader import Program, read_npz
 from fastslow.core.files import write_json
 from fastslow.core.progress import progress
-from fastslow.evaluation.baselines import GraphRows, choose_column, fit_ridge
+from fastslow.ensemble.baselines import GraphRows, choose_column, fit_ridge
 from fastslow.features.scaling import standardise
-from fastslow.features.unseen import build_unseen
+from fastslow.steps.unseen import build_unseen
 from fastslow_programs.commands.measure import measure_program
 from fastslow_programs.compiler.device import device_name, lower_function
 from fastslow_programs.program.convert import make_program

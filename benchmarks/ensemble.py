@@ -2,8 +2,8 @@
 
 ``python benchmarks/ensemble.py [--quick] [--run sample]``. Weights are chosen on the valid programs of all
 architectures but one (the first word of a program's name) and evaluated on that one, in turn; test is not
-read. The members come from the run's ensembles. Their epoch or round was selected on all of valid, which
-biases all ways of choosing weights equally.
+read. The members come from the run's ensembles. The networks' epochs were selected on all of valid, which
+favours weights that prefer networks. ± is the standard error over programs, both searches of one together.
 """
 
 import sys
@@ -12,24 +12,29 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from sklearn.model_selection import LeaveOneGroupOut
 
 from common import report
 from common.folds import family_of
 from common.options import make_parser
-from fastslow.competition.catalog import COLLECTIONS, VALID
+from fastslow.competition.catalog import COLLECTIONS, VALID, Collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow.evaluation.ensemble import EnsembleSettings, models_of
-from fastslow.evaluation.ensemble_weights import NORMALISATIONS, combine, equal_weights, search_weights
-from fastslow.evaluation.predictions import Predictions, read_predictions
-from fastslow.features.store import Features
+from fastslow.ensemble.baselines import SINGLE
+from fastslow.ensemble.weights import NORMALISATIONS, combine, equal_weights, search_weights
+from fastslow.features.graph_set import Predictions
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import models_of, read_predictions
+from fastslow.steps.ensemble import EnsembleSettings
 
 TABLE = {"hours": 0.1, "needs": ("run",)}
 Weights = dict[str, float]
+EQUAL = "equal weights"
+SEARCHED = "a weight for each model (default)"
 
 
 class Members:
@@ -38,10 +43,14 @@ class Members:
     Args:
         features: Features folder of the collection.
         ensemble: Its ensemble's folder.
+        weak: Whether the best single feature is one more member: a model that is worse than the others.
     """
 
-    def __init__(self, features: Features, ensemble: Path):
-        runs = {name: resolve(m["folder"]) for name, m in read_manifest(ensemble)["members"].items()}
+    def __init__(self, features: Features, ensemble: Path, weak: bool = False):
+        manifest = read_manifest(ensemble)
+        runs = {name: resolve(member["folder"]) for name, member in manifest["members"].items()}
+        if weak:
+            runs[SINGLE] = resolve(manifest["baselines"][SINGLE]["folder"])
         self.collection = features.collection
         self.labels = features.labels(VALID)
         self.predictions = {name: read_predictions(run) for name, run in runs.items()}
@@ -49,7 +58,10 @@ class Members:
 
     def of(self, graphs: list[str]) -> dict[str, Predictions]:
         """Return the predictions of some programs by member."""
-        return {name: {VALID: {g: own[VALID][g] for g in graphs}} for name, own in self.predictions.items()}
+        return {
+            name: {VALID: {graph: predictions[VALID][graph] for graph in graphs}}
+            for name, predictions in self.predictions.items()
+        }
 
     def tau(self, graphs: list[str], normalisation: str, weights: Weights) -> dict[str, float]:
         """Return Kendall's tau of each of some programs."""
@@ -69,20 +81,17 @@ def ways(members: Members) -> dict[str, Callable[[list[str], str], Weights]]:
         most = EnsembleSettings().max_models
         return search_weights(members.of(graphs), normalisation, most, valid_score, models)
 
-    some = {f"{names[0].split('-')[0]} only": [names] for names in members.models}
-    for left_out in members.models if len(members.models) > 2 else ():
-        kind = left_out[0].split("-")[0]
-        some[f"equal weights without {kind}"] = [names for names in members.models if names != left_out]
+    single = {f"{names[0].split('-')[0]} only": [names] for names in members.models}
     return {
-        **{way: lambda *_, models=models: equal_weights(models) for way, models in some.items()},
-        "equal weights": lambda *_: equal_weights(members.models),
+        **{way: lambda *_, models=models: equal_weights(models) for way, models in single.items()},
+        EQUAL: lambda *_: equal_weights(members.models),
         "a weight for each member": partial(search, models=[[name] for name in members.predictions]),
-        "a weight for each model (default)": search,
+        SEARCHED: search,
     }
 
 
-def left_out(members: Members, normalisation: str) -> dict[str, float]:
-    """Return the mean tau of the left-out programs, by way.
+def left_out(members: Members, normalisation: str) -> dict[str, dict[str, float]]:
+    """Return the tau of each left-out program, by way.
 
     Raises:
         DataError: All programs of valid have one architecture.
@@ -98,7 +107,42 @@ def left_out(members: Members, normalisation: str) -> dict[str, float]:
         for way, choose in ways(members).items():
             weights = choose(graphs[rest].tolist(), normalisation)
             taus.setdefault(way, {}).update(members.tau(graphs[out].tolist(), normalisation, weights))
-    return {way: float(np.mean(list(own.values()))) for way, own in taus.items()}
+    return taus
+
+
+def compare(run: str, collections: list[Collection], normalisation: str, weak: bool = False) -> pd.DataFrame:
+    """Return tau of every left-out program: columns ``way``, ``collection``, ``program``, ``tau``."""
+    rows = []
+    for collection in collections:
+        features = Features(resolve(f"features/{run}/{collection.slug}"))
+        members = Members(features, resolve(f"runs/{run}/ensemble-{collection.slug}"), weak)
+        for way, taus in left_out(members, normalisation).items():
+            rows += [
+                {"way": way, "collection": collection.name, "program": graph, "tau": tau}
+                for graph, tau in taus.items()
+            ]
+    return pd.DataFrame(rows)
+
+
+def summary(taus: pd.DataFrame, normalisation: str) -> list[dict]:
+    """Return a row for each way: mean tau by collection, and its paired difference from equal weights.
+
+    The difference has its standard error over programs; both searches of a program count once.
+    """
+    means = taus.groupby(["way", "collection"])["tau"].mean().unstack()
+    source = taus["collection"].str.split(":").str[1]
+    programs = taus.assign(source=source).groupby(["way", "source", "program"])["tau"].mean().unstack("way")
+    gains = programs.sub(programs[EQUAL], axis=0)
+    rows = []
+    for way, by_collection in means.iterrows():
+        row = {"weights": f"{way}, {normalisation}"}
+        row |= {name: f"{tau:.3f}" for name, tau in by_collection.items()}
+        row["mean"] = f"{by_collection.mean():.3f}"
+        row["minus equal weights"] = (
+            "" if way == EQUAL else f"{gains[way].mean():+.3f} ± {gains[way].sem():.3f}"
+        )
+        rows.append(row)
+    return sorted(rows, key=lambda row: row["mean"], reverse=True)
 
 
 def main(arguments: list[str]) -> int:
@@ -107,23 +151,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--run", default="sample", help="name of the run of make submit (default sample)")
     options = parser.parse_args(arguments)
     layouts = [collection for collection in COLLECTIONS if collection.kind == "layout"]
-    result: dict[str, dict[str, dict[str, float]]] = {}
+    if options.quick:
+        layouts = layouts[:1]
+    rows = []
     for normalisation in ["min_max"] if options.quick else [*NORMALISATIONS]:
-        for collection in layouts[:1] if options.quick else layouts:
-            features = Features(resolve(f"features/{options.run}/{collection.slug}"))
-            members = Members(features, resolve(f"runs/{options.run}/ensemble-{collection.slug}"))
-            for way, tau in left_out(members, normalisation).items():
-                result.setdefault(f"{way}, {normalisation}", {})[collection.name] = tau
-    means = {way: float(np.mean(list(taus.values()))) for way, taus in result.items()}
-    rows = [
-        {"weights": way, **{c: f"{tau:.3f}" for c, tau in result[way].items()}, "mean": f"{means[way]:.3f}"}
-        for way in sorted(means, key=means.get, reverse=True)
-    ]
+        rows += summary(compare(options.run, layouts, normalisation), normalisation)
+    rows.sort(key=lambda row: row["mean"], reverse=True)
+    weak = summary(compare(options.run, layouts, "min_max", weak=True), "min_max")
     print("\nKendall's tau of left-out valid programs\n")
     print(report.table(rows))
-    report.finish(
-        {"benchmark": "ensemble", "environment": report.environment(), "tau": result, "mean": means}
-    )
+    print("\nThe same with one more member, the best single feature\n")
+    print(report.table(weak))
+    report.finish({"benchmark": "ensemble", "environment": report.environment(), "tau": rows, "weak": weak})
     return 0
 
 

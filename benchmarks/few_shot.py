@@ -39,8 +39,8 @@ from fastslow.competition.data_quality import quality_of
 from fastslow.competition.metrics import ranking_tau
 from fastslow.competition.reader import read_npz
 from fastslow.core.progress import progress
-from fastslow.features.store import Graph
-from fastslow.features.unseen import read_unseen
+from fastslow.features.graph import Graph
+from fastslow.steps.unseen import read_unseen
 from fastslow_programs.program.default import find_default
 from fastslow_programs.ranking.known_runtimes import configurations_of, learn
 from fastslow_programs.ranking.named_choices import name_choices

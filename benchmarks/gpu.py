@@ -24,12 +24,12 @@ from common.graph_files import OneGraph, default_files, load_graph, program_of
 from common.made_graphs import write_repeated
 from common.options import make_parser
 from fastslow.competition.reader import read_npz
-from fastslow.features.build import FeatureSettings
 from fastslow.networks.hardware import devices
 from fastslow.networks.model.losses import pairwise_hinge
-from fastslow.networks.predict.dataset import GraphDataset
-from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training
+from fastslow.steps.features import FeatureSettings
+from fastslow.steps.network import graphs_of
+from fastslow.steps.network_settings import TrainSettings
 
 TABLE = {"hours": 0.1, "needs": ("gpu",)}
 CPU = torch.device("cpu")
@@ -48,7 +48,7 @@ def training(path: Path, device: torch.device, **given) -> Training:
     runtime = 1.0 + np.random.default_rng(0).permutation(graph.num_configs)
     features = OneGraph(program, replace(graph, runtime=runtime))
     settings = TrainSettings(**{"dropout": 0.0, "epochs": STEPS, **given}, device=str(device))
-    return Training(settings, GraphDataset(settings, [features]))
+    return Training(settings, graphs_of(settings, [features]))
 
 
 @contextmanager

@@ -24,17 +24,17 @@ from common.made_graphs import write_repeated
 from common.options import make_parser
 from fastslow.competition.catalog import TRAIN
 from fastslow.competition.reader import read_npz
-from fastslow.core.memory import FreedMemory, resident_bytes
 from fastslow.core.progress import progress
 from fastslow.features.build import build_graph
-from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import read_graph, write_graph
+from fastslow.networks.hardware.memory import FreedMemory, resident_bytes
 from fastslow.networks.model.losses import pairwise_hinge
-from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.segments.training import SegmentTraining
 from fastslow.networks.settings.segment_settings import VARIANTS
-from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network
+from fastslow.runs.features_folder import read_graph, write_graph
+from fastslow.steps.features import FeatureSettings
+from fastslow.steps.network import graphs_of
+from fastslow.steps.network_settings import TrainSettings
 
 TABLE = {
     "hours": 0.15,
@@ -81,7 +81,7 @@ def step_cost(options: Namespace) -> dict:
     settings, folder = cost_config(options), Path(options.made[1])
     program = program_of(Path(options.made[0]))
     source = OneGraph(program, read_graph(folder, "test", program.name))
-    dataset = GraphDataset(settings, [source])
+    dataset = graphs_of(settings, [source])
     network, name = make_network(settings, dataset), f"{program.collection.slug}/{program.name}"
     segments = SegmentTraining(settings, dataset, network) if options.variant != WHOLE else None
     optimizer, rng = torch.optim.AdamW(network.parameters()), np.random.default_rng(0)

@@ -16,13 +16,13 @@ from common import contest, report
 from common.graph_files import OneGraph, first_configs, load_graph
 from common.options import our_settings
 from fastslow.competition.catalog import TEST, ProgramFile
-from fastslow.features.build import FeatureSettings
 from fastslow.features.nodes.pruning import WHOLE_GRAPH
 from fastslow.networks.hardware.devices import pick_device
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset, predict
-from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network
+from fastslow.steps.features import FeatureSettings
+from fastslow.steps.network_settings import TrainSettings
 from reference.dense import DenseInputs, make_dense
 from reference.winner import HOPS, WinnerInputs, WinnerNetwork, standardisation, winner_graph
 from reference.winner_recipe import inference_chunk, is_default

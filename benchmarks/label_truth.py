@@ -44,8 +44,8 @@ from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import SettingsError
-from fastslow.features.unseen import build_unseen
 from fastslow.hlo.messages import Module
+from fastslow.steps.unseen import build_unseen
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
 from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.compiler.libtpu import Compiler, lower, require_compiler

@@ -24,7 +24,7 @@ from fastslow.competition.metrics import kendall_tau
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow.features.unseen import read_unseen
+from fastslow.steps.unseen import read_unseen
 from fastslow_programs.ranking.runs import runs_folder
 
 TABLE = {"hours": 0.03, "needs": ("run",), "commands": (("--runs", "runs/sample"),)}

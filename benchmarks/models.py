@@ -28,10 +28,11 @@ from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, get_collecti
 from fastslow.competition.metrics import ranking_tau
 from fastslow.core.errors import SettingsError
 from fastslow.core.files import digest
-from fastslow.evaluation.baselines import fit_baselines, predict_configs
-from fastslow.networks.predict.dataset import GraphDataset, predict
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.ensemble.baselines import fit_baselines, predict_configs
+from fastslow.networks.predict.dataset import predict
 from fastslow.networks.training.train import Training
+from fastslow.steps.network import graphs_of
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow.presets import preset_settings
 from fastslow.workflow.steps import parse_overrides
 
@@ -120,7 +121,7 @@ class Comparison:
         began = time.process_time()
         for group in training_groups("layout", train_on).values():
             own = TrainSettings(**settings)
-            training = Training(own, GraphDataset(own, self.sources(folder, [c.slug for c in group])))
+            training = Training(own, graphs_of(own, self.sources(folder, [c.slug for c in group])))
             checkpoints = self.place / "models-training"
             training.run(checkpoints, "training")
             shutil.rmtree(checkpoints)

@@ -45,10 +45,10 @@ from fastslow.competition.opcodes import RESHAPE
 from fastslow.competition.reader import read_npz
 from fastslow.core.npz_io import read_arrays
 from fastslow.core.settings import PROJECT, resolve
+from fastslow.ensemble.weights import combine, equal_weights
 from fastslow.evaluation.compare import CompareSettings, compare_table, paired_difference
-from fastslow.evaluation.ensemble_weights import combine, equal_weights
 from fastslow.evaluation.scores import list_runs
-from fastslow.features.unseen import build_unseen
+from fastslow.steps.unseen import build_unseen
 from fastslow_programs.ranking.models import Models
 from fastslow_programs.ranking.rules import best_rule
 

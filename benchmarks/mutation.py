@@ -40,7 +40,17 @@ TARGETS = {
         "**/competition/submission_csv.py",
         "competition/test_submission_csv.py bad_input/test_texts.py",
     ),
-    "ensemble": ("**/evaluation/ensemble*.py", "evaluation/test_ensemble.py evaluation/test_predictions.py"),
+    "ensemble": ("**/ensemble/*.py", "evaluation/test_ensemble.py evaluation/test_baselines.py"),
+    "leaderboard": ("**/evaluation/leaderboard.py", "evaluation/test_leaderboard.py"),
+    "scaling": ("**/features/scaling.py", "features/test_scaling.py"),
+    "rankers": (
+        "**/rankers/*.py",
+        "rankers/test_node_costs.py rankers/test_objectives.py rankers/test_boosting.py"
+        " rankers/test_table_features.py rankers/test_train.py",
+    ),
+    "effects": ("**/ranking/effects.py", "ranking/test_effects.py"),
+    "trust": ("**/ranking/trust.py", "ranking/test_trust.py"),
+    "simplify": ("**/program/simplify.py", "program/test_simplify.py"),
     "states": ("**/config_states.py", "networks/test_config_states.py"),
     "losses": ("**/losses.py", "networks/test_losses.py"),
     "segments": (

@@ -21,14 +21,15 @@ from common.graph_files import REAL, SAMPLE, OneGraph, program_of
 from common.options import make_parser, network_settings
 from common.real_size import REAL_SIZE
 from fastslow.competition.reader import read_npz
-from fastslow.core.memory import FreedMemory
 from fastslow.features.build import build_graph
-from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import Graph
+from fastslow.features.graph import Graph
+from fastslow.networks.hardware.memory import FreedMemory
 from fastslow.networks.model.losses import pairwise_hinge
-from fastslow.networks.predict.dataset import GraphDataset, predict
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.predict.dataset import predict
 from fastslow.networks.training.train import make_network
+from fastslow.steps.features import FeatureSettings
+from fastslow.steps.network import graphs_of
+from fastslow.steps.network_settings import TrainSettings
 
 TABLE = {"hours": 0.1, "needs": ("real",), "sample": False, "commands": (("--steps=3",),)}
 MEAN_NODES = {name.split(":")[1]: size.nodes for name, size in REAL_SIZE.items() if name != "tile:xla"}
@@ -51,7 +52,7 @@ class Steps:
         program = program_of(path)
         self.settings = TrainSettings(**network_settings("kaggle", {}, slug)[0], device="cpu")
         source = OneGraph(program, graph, split="test")
-        self.dataset = GraphDataset(self.settings, [source])
+        self.dataset = graphs_of(self.settings, [source])
         self.network = make_network(self.settings, self.dataset)
         self.slug, self.name, self.configs = program.collection.slug, program.name, graph.num_configs
         self._optimizer, self._freed = torch.optim.AdamW(self.network.parameters()), FreedMemory()

@@ -19,8 +19,8 @@ from fastslow.competition.catalog import ProgramFile
 from fastslow.networks.hardware.devices import pick_device
 from fastslow.networks.model.losses import pairwise_hinge
 from fastslow.networks.predict.dataset import GraphDataset
-from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training
+from fastslow.steps.network_settings import TrainSettings
 from reference.dense import DenseInputs, make_dense
 from reference.winner import HOPS, WinnerInputs, standardisation, winner_graph
 from reference.winner_recipe import WinnerTraining
@@ -76,7 +76,7 @@ class Contest:
             self.winner.step(self.winner_inputs)
             return
         training = self.trainings[contender]
-        training.settings = self.settings.replace(configs_per_step=num_configs)
+        training.options = self.settings.replace(configs_per_step=num_configs)
         training.run_epoch()  # one graph, hence one step
 
     def _draw(self) -> np.ndarray:

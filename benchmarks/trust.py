@@ -33,10 +33,10 @@ from fastslow.competition.catalog import COLLECTIONS, list_programs
 from fastslow.competition.reader import read_npz
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT, resolve
-from fastslow.evaluation.predictions import read_predictions
 from fastslow.evaluation.score_tables import PARTS
 from fastslow.evaluation.scores import read_solution, truth_of
-from fastslow.features.store import Features
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import read_predictions
 from fastslow_programs.program.default import find_default
 from fastslow_programs.ranking.models import Models, read_models
 from fastslow_programs.ranking.runs import find_run

@@ -44,10 +44,10 @@ from fastslow.competition.catalog import TEST, VALID, Collection, ProgramFile
 from fastslow.competition.reader import read_npz
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
-from fastslow.evaluation.baselines import PRODUCT, RIDGE, SINGLE, fit_baselines
+from fastslow.ensemble.baselines import PRODUCT, RIDGE, SINGLE, fit_baselines
 from fastslow.features.scaling import standardise
-from fastslow.features.store import Features
-from fastslow.features.unseen import build_unseen
+from fastslow.runs.features_folder import Features
+from fastslow.steps.unseen import build_unseen
 from fastslow_programs.program.default import find_default
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.named_choices import name_choices

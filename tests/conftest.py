@@ -19,9 +19,8 @@ from hypothesis import settings
 from matplotlib.figure import Figure
 from PIL import Image
 
-from fastslow.features.build import build_features
-from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import Features
+from fastslow.runs.features_folder import Features
+from fastslow.steps.features import FeatureSettings, build_features
 from helpers.competition_files import write_data_root
 from helpers.startup import sitecustomize  # noqa: F401 (for this process, which has begun)
 from helpers.workspace import finished, home  # noqa: F401 (fixtures)

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
 
-from fastslow.evaluation.baselines import GraphRows, choose_column, fit_ridge
+from fastslow.ensemble.baselines import GraphRows, choose_column, fit_ridge
 from fastslow.features.scaling import standardise
 
 ROUNDS = 200

@@ -9,9 +9,10 @@ from sklearn.model_selection import GroupKFold
 
 from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID
 from fastslow.core.errors import DataError
-from fastslow.features.build import FeatureSettings, build_features
+from fastslow.features.graph import Graph, expand_nodes
 from fastslow.features.scaling import NODE_BLOCKS, Scaler
-from fastslow.features.store import Features, Graph, expand_nodes
+from fastslow.runs.features_folder import Features
+from fastslow.steps.features import FeatureSettings, build_features
 
 POOLED = (TRAIN, VALID)
 

@@ -10,9 +10,11 @@ import pandas as pd
 from fastslow.competition.catalog import TEST, TRAIN, Collection, ProgramFile, get_collection
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
-from fastslow.features.build import FeatureSettings, build_graph
+from fastslow.features.build import build_graph
+from fastslow.features.graph import Graph, expand_nodes
 from fastslow.features.scaling import NODE_BLOCKS, Scaler
-from fastslow.features.store import Features, Graph, expand_nodes
+from fastslow.runs.features_folder import Features
+from fastslow.steps.features import FeatureSettings
 
 REAL = PROJECT.parent / "shared" / "real"
 SAMPLE = PROJECT / "data" / "sample"

@@ -22,13 +22,13 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, read_json
 from fastslow.core.npz_io import write_arrays
 from fastslow.core.settings import resolve
-from fastslow.evaluation.predictions import read_predictions, read_run_manifest
 from fastslow.evaluation.run_record import RECORD
 from fastslow.evaluation.score_tables import format_overview, pool_seeds
 from fastslow.evaluation.submission_record import read_submission_record
-from fastslow.features.store import SCALERS, Features
-from fastslow.networks.training.run_folder import WEIGHTS
-from fastslow.rankers.train import MODEL
+from fastslow.runs.features_folder import SCALERS, Features
+from fastslow.runs.predictions import read_predictions, read_run_manifest
+from fastslow.steps.network import WEIGHTS
+from fastslow.steps.ranker import MODEL
 from fastslow_programs.ranking.packaged import ARCHIVE
 from fastslow_programs.ranking.runs import find_members
 from fastslow_programs.ranking.trust import FILE, Seen

@@ -7,8 +7,9 @@ import numpy as np
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, Collection
 from fastslow.core.npz_io import read_arrays
-from fastslow.features.store import Features, Graph
-from fastslow.features.unseen import UnseenGraphs
+from fastslow.features.graph import Graph
+from fastslow.runs.features_folder import Features
+from fastslow.steps.unseen import UnseenGraphs
 from fastslow_programs.ranking.inference import FinishedRun
 
 

@@ -21,8 +21,9 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.plots import plot_results
 from fastslow.evaluation.score_tables import pool_seeds
 from fastslow.evaluation.submission_record import read_submission_record
-from fastslow.features.store import Features, Graph
+from fastslow.features.graph import Graph
 from fastslow.networks.states.config_states import Level, Reach
+from fastslow.runs.features_folder import Features
 
 _COLLECTION = "layout-xla-random"
 _WIDTH = 1200  # pixels: sharp where a page shows 800

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fastslow.competition import node_columns
-from fastslow.features.store import Graph
+from fastslow.features.graph import Graph
 
 HOPS = 1  # hops of a features folder that winner_graph() can reduce
 WIDTH = 128

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from fastslow.competition.submission_csv import read_submission
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, FastslowError
-from fastslow.evaluation.predictions import read_predictions, read_run_manifest
 from fastslow.evaluation.scores import read_solution
 from fastslow.evaluation.submission_record import read_submission_record
-from fastslow.features.store import Features
 from fastslow.hlo.reader import read_hlo_modules
-from fastslow.networks.hardware.stored_weights import load_weights, read_checkpoint
-from fastslow.rankers.train import read_ranker
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import read_predictions, read_run_manifest
+from fastslow.runs.tensors import load_weights, read_checkpoint
+from fastslow.steps.ranker import read_ranker
 from helpers.competition_files import npz_program
 from helpers.good_artifacts import COUNTS
 

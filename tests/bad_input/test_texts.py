@@ -11,8 +11,8 @@ from fastslow.core.errors import DataError, FastslowError, SettingsError
 from fastslow.evaluation.scores import read_solution
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.features.configs.default_layouts import default_file
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.rankers.settings import RankerSettings
+from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.workflow.run import RunSettings, run
 from fastslow.workflow.run_settings import make_plan
 from fastslow.workflow.steps import parse_overrides

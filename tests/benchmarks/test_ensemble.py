@@ -8,8 +8,8 @@ import pytest
 
 import ensemble
 from fastslow.core.errors import DataError
-from fastslow.evaluation.ensemble import build_ensemble
-from fastslow.features.store import Features
+from fastslow.runs.features_folder import Features
+from fastslow.steps.ensemble import build_ensemble
 from helpers.runs import ensemble_settings, make_features, random_scores, write_run
 
 
@@ -33,12 +33,16 @@ def members(tmp_path, monkeypatch):
 def test_the_table(members, capsys):
     assert ensemble.main(["--quick"]) == 0
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    taus = {way.removesuffix(", min_max"): own["layout:xla:default"] for way, own in result["tau"].items()}
+    rows = {row["weights"].removesuffix(", min_max"): row for row in result["tau"]}
     kinds = ["gnn only", "ranker only"]
-    searched = ["a weight for each member", "a weight for each model (default)"]
-    assert list(taus) == [*kinds, "equal weights", *searched]
-    seeds = {"gnn-s0": 0.5, "gnn-s1": 0.5}
-    assert taus["gnn only"] == pytest.approx(np.mean([*members.tau(["v", "w"], "min_max", seeds).values()]))
+    searched = ["a weight for each member", ensemble.SEARCHED]
+    assert {*rows} == {*kinds, ensemble.EQUAL, *searched}
+    tau = np.mean([*members.tau(["v", "w"], "min_max", {"gnn-s0": 0.5, "gnn-s1": 0.5}).values()])
+    assert rows["gnn only"]["layout:xla:default"] == f"{tau:.3f}" == rows["gnn only"]["mean"]
+    equal = float(rows[ensemble.EQUAL]["mean"])
+    gain = float(rows["gnn only"]["minus equal weights"].split()[0])
+    assert gain == pytest.approx(tau - equal, abs=0.002) and not rows[ensemble.EQUAL]["minus equal weights"]
+    assert {row["weights"] for row in result["weak"]} > {f"{kind}, min_max" for kind in kinds}
 
 
 def test_what_is_left_out_chooses_no_weight(members):

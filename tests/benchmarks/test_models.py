@@ -10,10 +10,10 @@ from common import folds
 from common.options import network_settings
 from fastslow.competition.catalog import get_collection
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.scaling import Scaler
-from fastslow.features.store import Features
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.runs.features_folder import Features
+from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow.presets import preset_settings
 from fastslow.workflow.steps import parse_overrides
 from helpers.workspace import cut_sample

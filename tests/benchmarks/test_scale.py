@@ -6,7 +6,7 @@ import pytest
 
 import scale
 from common.options import network_settings
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.steps.network_settings import TrainSettings
 
 
 def last_line(capsys):

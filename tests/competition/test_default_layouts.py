@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from fastslow.competition.catalog import ProgramFile, get_collection
 from fastslow.competition.reader import read_npz
 from fastslow.competition.schema import DEFAULTS
-from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
 from fastslow.features.configs.default_layouts import commonest_layouts, find_default_layouts, is_off_default
-from fastslow.features.settings import FeatureSettings
+from fastslow.steps.features import FeatureSettings
 from helpers.competition_files import REAL, layout_arrays, needs_real, write_npz
+from helpers.factorised import factorise
 
 
 def write(root, search, split="train", name="a", **changed):

@@ -15,10 +15,10 @@ from fastslow.competition import node_columns
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.reader import read_choices
 from fastslow.competition.schema import SCHEMA
-from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
 from helpers.cases import cases
 from helpers.competition_files import competition_arrays, layout_arrays, npz_program, tile_arrays, write_npz
+from helpers.factorised import factorise
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.competition.tied_choices import distinct_rows, factorise
+from fastslow.competition.tied_choices import distinct_rows
+from helpers.factorised import factorise
 
 
 def draw_codes(seed):

@@ -6,11 +6,11 @@ from pathlib import Path
 import fastslow
 from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import choices_of, kind_of
-from fastslow.evaluation.ensemble import EnsembleSettings
-from fastslow.evaluation.submission import SubmissionSettings
-from fastslow.features.settings import FeatureSettings
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.rankers.settings import RankerSettings
+from fastslow.steps.ensemble import EnsembleSettings
+from fastslow.steps.features import FeatureSettings
+from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.ranker_settings import RankerSettings
+from fastslow.steps.submission import SubmissionSettings
 from helpers.cases import cases
 
 UNKEYED = {

@@ -8,14 +8,14 @@ from fastslow.core import source
 from fastslow.core.source import source_digests
 from helpers.cases import cases
 
-TRAIN = "fastslow.networks.training.train:train"
-FEATURES = "fastslow.features.build:build_features"
+TRAIN = "fastslow.steps.network:train_gnn"
+FEATURES = "fastslow.steps.features:build_features"
 STEPS = (
     TRAIN,
     FEATURES,
-    "fastslow.rankers.train:train_ranker",
-    "fastslow.evaluation.ensemble:build_ensemble",
-    "fastslow.evaluation.submission:make_submission",
+    "fastslow.steps.ranker:train_ranker",
+    "fastslow.steps.ensemble:build_ensemble",
+    "fastslow.steps.submission:make_submission",
 )
 
 

@@ -54,7 +54,7 @@ def test_a_refused_write_names_file_and_remedy_and_keeps_the_old_file(tmp_path, 
 WRITERS = {
     "npz": "from fastslow.core.npz_io import write_arrays\nwrite_arrays(path, {'a': np.zeros(10_000)})",
     "pt": (
-        "import torch\nfrom fastslow.networks.hardware.stored_weights import write_tensors\n"
+        "import torch\nfrom fastslow.runs.tensors import write_tensors\n"
         "write_tensors(path, {'a': torch.zeros(10_000)}, sealed=True)"
     ),
 }

@@ -7,8 +7,8 @@ import pytest
 
 from fastslow.competition.metrics import kendall_tau, ranking_tau
 from fastslow.core.artifacts import read_manifest
-from fastslow.evaluation import baselines
-from fastslow.evaluation.baselines import (
+from fastslow.ensemble import baselines
+from fastslow.ensemble.baselines import (
     PRODUCT,
     RIDGE,
     SINGLE,
@@ -17,11 +17,11 @@ from fastslow.evaluation.baselines import (
     fit_baselines,
     fit_ridge,
     read_examples,
-    write_baselines,
 )
-from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.scaling import standardise
-from fastslow.features.store import Features
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import check_predictions, read_predictions
+from fastslow.steps.ensemble import write_baselines
 from helpers.cases import cases
 from helpers.runs import make_features
 

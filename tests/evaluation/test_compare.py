@@ -6,7 +6,7 @@ from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.compare import CompareSettings, compare_runs, paired_difference, verdict
-from fastslow.evaluation.predictions import read_predictions
+from fastslow.runs.predictions import read_predictions
 from helpers.runs import make_features, random_scores, write_run
 
 LAYOUT, TILE = "layout:xla:random", "tile:xla"

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble, models_of
-from fastslow.evaluation.ensemble_weights import NORMALISATIONS, combine, equal_weights, search_weights
-from fastslow.evaluation.predictions import read_predictions
+from fastslow.ensemble.weights import NORMALISATIONS, combine, equal_weights, search_weights
+from fastslow.runs.predictions import models_of, read_predictions
+from fastslow.steps.ensemble import EnsembleSettings, build_ensemble
 from helpers.cases import cases
 from helpers.good_artifacts import change_json, reseal
 from helpers.runs import ensemble_settings, make_features, overwrite_predictions, random_scores, write_run

@@ -13,10 +13,10 @@ from fastslow import cli
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import kendall_tau, tile_score
 from fastslow.core.errors import SettingsError
-from fastslow.evaluation import predictions
 from fastslow.evaluation.leaderboard import model_means
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.submission_record import write_record
+from fastslow.runs import predictions
 from helpers.good_artifacts import change_json, reseal
 from helpers.runs import make_features, random_scores, write_run
 

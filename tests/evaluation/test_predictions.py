@@ -7,14 +7,14 @@ import pytest
 
 from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError
-from fastslow.evaluation.ensemble import build_ensemble
-from fastslow.evaluation.predictions import (
+from fastslow.runs.predictions import (
     PREDICTIONS,
     check_predictions,
     read_predictions,
     write_predictions,
     write_run,
 )
+from fastslow.steps.ensemble import build_ensemble
 from helpers.cases import cases
 from helpers.good_artifacts import reseal
 from helpers.runs import ensemble_settings, make_features, overwrite_predictions

@@ -20,13 +20,14 @@ from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.evaluation import scores, submission
-from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
-from fastslow.evaluation.predictions import PREDICTIONS, read_predictions, write_predictions
+from fastslow.evaluation import scores
 from fastslow.evaluation.scores import read_solution, score_submission, solution_of, valid_metrics
-from fastslow.evaluation.submission import SubmissionSettings, make_submission
-from fastslow.features.build import FeatureSettings, build_features
-from fastslow.features.store import Features
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import PREDICTIONS, read_predictions, write_predictions
+from fastslow.steps import submission
+from fastslow.steps.ensemble import EnsembleSettings, build_ensemble
+from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.submission import SubmissionSettings, make_submission
 from helpers.competition_files import write_data_root
 from helpers.good_artifacts import change_arrays
 

@@ -11,12 +11,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import fastslow.features.build
+import fastslow.steps.features
 from fastslow.competition.catalog import SPLITS, get_collection
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.features.build import FeatureSettings, build_features, build_graph, merge_duplicates
+from fastslow.features.build import build_graph, merge_duplicates
 from fastslow.features.configs.copies import COPIES_THROUGH
+from fastslow.features.graph import Graph, expand_nodes
 from fastslow.features.scaling import NODE_BLOCKS, Scaler
-from fastslow.features.store import Features, Graph, expand_nodes
+from fastslow.runs.features_folder import Features
+from fastslow.steps.features import FeatureSettings, build_features
 from helpers.cases import cases
 from helpers.competition_files import ROOT, competition_arrays, layout_arrays, write_data_root, write_npz
 from helpers.random_graphs import make_graph, structures
@@ -115,23 +118,23 @@ def test_a_second_call_redoes_nothing(settings):
 
 
 def test_an_interrupted_build_goes_on_where_it_stopped(settings, monkeypatch):
-    build = fastslow.features.build.build_graph
+    build = fastslow.steps.features.build_graph
     built = []
 
-    def stop_after_two(program, settings):
+    def stop_after_two(program, *options):
         if len(built) == 2:
             raise KeyboardInterrupt
         built.append(program.name)
-        return build(program, settings)
+        return build(program, *options)
 
-    monkeypatch.setattr(fastslow.features.build, "build_graph", stop_after_two)
+    monkeypatch.setattr(fastslow.steps.features, "build_graph", stop_after_two)
     with pytest.raises(KeyboardInterrupt):
         build_features(settings)
     with pytest.raises(DataError, match="not finished"):
         Features(settings.folder)
     before = stamps(settings)
     assert before.keys() == graph_files("train/a", "train/b")
-    monkeypatch.setattr(fastslow.features.build, "build_graph", build)
+    monkeypatch.setattr(fastslow.steps.features, "build_graph", build)
     build_features(settings)
     assert rewritten(settings, before) == graph_files("valid/v", "test/t")
     fresh = settings.replace(folder=settings.folder + " 2")

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.competition.tied_choices import factorise
 from fastslow.features.configs.layout_states import choice_sums, tensor_positions
+from helpers.factorised import factorise
 
 
 @given(seed=st.integers(0, 10**6), width=st.integers(1, 2))

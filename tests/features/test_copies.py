@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
-from fastslow.competition.tied_choices import factorise
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.features.configs.copies import COPY_NAMES, ELEMENT_WISE, CopyPairs, copy_features, copy_pairs
 from helpers.cases import cases
 from helpers.competition_files import SOME_LAYOUT_FILES, npz_program
+from helpers.factorised import factorise
 from helpers.hlo_message import Program, graph
 
 LAYOUTS = np.array(

@@ -6,12 +6,13 @@ import torch
 
 from fastslow.competition.catalog import get_collection
 from fastslow.competition.schema import SCHEMA
-from fastslow.features.build import FeatureSettings, build_features
-from fastslow.features.store import Features
-from fastslow.networks.predict.dataset import GraphDataset, predict
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.predict.dataset import predict
 from fastslow.networks.training.train import make_network
 from fastslow.rankers.table import read_table
+from fastslow.runs.features_folder import Features
+from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.network import read_graphs
+from fastslow.steps.network_settings import TrainSettings
 from helpers.competition_files import competition_arrays, write_data_root, write_npz
 
 COPIES = 200
@@ -44,7 +45,7 @@ def test_copies_of_a_test_configuration_leave_the_others_as_they_are(folders, tm
     for features in built:
         where = {"runs": [str(tmp_path / "run")], "folder": str(tmp_path / "training")}
         settings = TrainSettings(kind=kind, features=[str(features.folder)], **where)
-        inputs = GraphDataset(settings)
+        inputs = read_graphs(settings)
         torch.manual_seed(0)
         network = make_network(settings, inputs)
         for parameter in network.parameters():  # the head starts at 0, where every prediction is equal

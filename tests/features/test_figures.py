@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import kendalltau
 
 from fastslow.core.errors import SettingsError
-from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import Features
+from fastslow.runs.features_folder import Features
+from fastslow.steps.features import FeatureSettings
 from fastslow.views import feature_figures
 from fastslow.views.feature_figures import (
     ViolationSettings,

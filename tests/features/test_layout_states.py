@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.competition.tied_choices import factorise
 from fastslow.features.configs.layout_states import LayoutStates, node_tensors, tensor_positions
+from helpers.factorised import factorise
 
 LAYOUTS = 4
 

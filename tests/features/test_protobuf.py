@@ -8,15 +8,15 @@ import pytest
 from fastslow.competition import node_columns
 from fastslow.competition.catalog import ProgramFile, get_collection
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.features.build import build_features, build_graph
+from fastslow.features.build import build_graph
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.features.nodes.list_padding import PADDING, pad
 from fastslow.features.nodes.node_encodings import EXTRA_COLUMNS
 from fastslow.features.nodes.protobuf import find_protobuf, read_exact_graph
-from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import Features
 from fastslow.hlo.graph_arrays import EXTRA_NAMES, graph_arrays
 from fastslow.hlo.messages import ModuleTuningData
+from fastslow.runs.features_folder import Features
+from fastslow.steps.features import FeatureSettings, build_features
 from helpers.cases import cases
 from helpers.competition_files import PUBLISHED_GRAPH, PUBLISHED_MODULE, needs_pair, npz_program, write_npz
 from helpers.hlo_message import Program, graph, random_program

@@ -9,9 +9,10 @@ import pytest
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError
-from fastslow.features import store
-from fastslow.features.store import Features, Graph, graph_files, is_written, read_graph, write_graph
-from fastslow.features.stored_rows import StoredRows
+from fastslow.features.graph import Graph
+from fastslow.runs import features_folder as store
+from fastslow.runs.features_folder import Features, graph_files, is_written, read_graph, write_graph
+from fastslow.runs.stored_rows import StoredRows
 from helpers.good_artifacts import reseal
 from helpers.random_graphs import make_graph
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from fastslow.features.store import read_graph, write_graph
-from fastslow.features.stored_rows import PackedColumns, StoredRows
+from fastslow.runs.features_folder import read_graph, write_graph
+from fastslow.runs.stored_rows import PackedColumns, StoredRows
 from helpers.cases import cases
 from helpers.networks import program
 

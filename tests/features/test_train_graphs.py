@@ -15,7 +15,7 @@ class Folder:
     """A features folder of programs that are known by their runtimes."""
 
     def __init__(self, train, valid=()):
-        self.folder, self.train, self.valid = "folder", train, list(valid)
+        self.origin, self.train, self.valid = "folder", train, list(valid)
 
     def names(self, split):
         return list(self.train) if split == "train" else self.valid

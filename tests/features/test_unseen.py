@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import DataError
-from fastslow.features.build import build_features
-from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import Features
-from fastslow.features.unseen import UnseenGraphs, read_unseen
+from fastslow.runs.features_folder import Features
+from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.unseen import UnseenGraphs, read_unseen
 from helpers.competition_files import layout_arrays, write_data_root, write_npz
 
 
@@ -20,7 +19,7 @@ def test_they_are_built_with_the_settings_of_the_folder(tmp_path):
     unseen = read_unseen(stored.folder, [path, write_npz(tmp_path / "new.npz", layout_arrays(7))])
     assert unseen.names("test") == ["t", "new"] and unseen.names("train") == []
     assert unseen.num_configs("test") == {"t": 8, "new": 8}
-    assert (unseen.fingerprint, unseen.collection) == (stored.fingerprint, stored.collection)
+    assert (unseen.recipe["fingerprint"], unseen.collection) == (stored.fingerprint, stored.collection)
     own, again = stored.graph("test", "t"), unseen.graph("test", "t")
     arrays = {field: value for field, value in vars(own).items() if isinstance(value, np.ndarray)}
     arrays |= {"config_feat": own.config_feat, "config_row": own.config_row}

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
-from fastslow.competition.tied_choices import factorise
 from fastslow.features.configs.config_tensors import ConfigTensors, config_tensors
 from fastslow.features.configs.default_layouts import commonest_layouts
 from fastslow.features.configs.violation import VIOLATION_NAMES, violation_features
 from helpers.cases import cases
 from helpers.competition_files import SOME_LAYOUT_FILES, npz_program
+from helpers.factorised import factorise
 
 KINDS = {"convolution": CONVOLUTION, "dot": DOT, "reshape": RESHAPE}
 ROLES = ("output", "input", "kernel")

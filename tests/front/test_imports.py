@@ -23,19 +23,24 @@ MODULES = {
 }
 FRONT = "front door"
 BASE = {"core", "competition"}
-LEARNED = {*BASE, "hlo", "features", "evaluation"}
+LEARNED = {*BASE, "hlo", "features"}
+MODELS = {*LEARNED, "networks", "rankers", "ensemble"}
+FOLDERS_OF_RUNS = {*MODELS, "runs"}
 ALLOWED = {
     "fastslow": {
         "core": {"core"},
         "competition": BASE,
         "hlo": {*BASE, "hlo"},
         "features": {*BASE, "hlo", "features"},
-        "evaluation": LEARNED,
         "networks": {*LEARNED, "networks"},
         "rankers": {*LEARNED, "rankers"},
+        "ensemble": {*LEARNED, "ensemble"},
+        "runs": FOLDERS_OF_RUNS,
+        "evaluation": {*FOLDERS_OF_RUNS, "evaluation"},
+        "steps": {*FOLDERS_OF_RUNS, "evaluation", "steps"},
         "kaggle": {*BASE, "evaluation", "kaggle"},
-        "views": {*LEARNED, "networks", "rankers", "views"},
-        "workflow": {*LEARNED, "networks", "rankers", "kaggle", "views", "workflow"},
+        "views": {*FOLDERS_OF_RUNS, "evaluation", "steps", "views"},
+        "workflow": {*FOLDERS_OF_RUNS, "evaluation", "steps", "kaggle", "views", "workflow"},
     },
     "fastslow_programs": {
         "compiler": {"compiler"},
@@ -182,7 +187,7 @@ def test_the_default_network_and_its_training_enter_no_museum():
 import sys
 from fastslow.networks.training.train import train
 from fastslow.networks.model.network import RankingNetwork
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.steps.network_settings import TrainSettings
 RankingNetwork(4, 3, TrainSettings().architecture())
 assert not [name for name in sys.modules if name.startswith({OPTIONAL})], sys.modules
 """

@@ -1,4 +1,4 @@
-"""Plain English in pages, tables, notebooks, docstrings and the sentences of settings.
+"""Plain English in pages, tables, notebooks, docstrings, messages, helps and the sentences of settings.
 
 No dialect, "0.65" in full, sentences of at most 40 words.
 """
@@ -67,6 +67,30 @@ def docstrings(source):
     return re.sub(r"^ +\**\w+(, \**\w+)*: ", "- ", page, flags=re.M)
 
 
+def messages(source):
+    """The texts in a module's code that people read: messages, helps, parts of them; a value is VALUE."""
+    tree = ast.parse(source)
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    parts |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    for node in ast.walk(tree):
+        if id(node) in parts:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(part.value if isinstance(part, ast.Constant) else "VALUE" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield re.sub(r"{[^{}]*}", "VALUE", node.value)
+
+
+def is_prose(text):
+    """Whether a text is words for people: not a table of names, a page, or a schema."""
+    few_lines = text.count("\n") < 4
+    return (
+        few_lines
+        and bool(re.search(r"[a-z]{2,} [a-z]+ [a-z]+", text))
+        and bool(re.search(r"[.,:;(]|^[a-z]", text))
+    )
+
+
 def sentences(text):
     """Sentences of paragraphs and of items of lists; tables and headings are none."""
     text = re.sub(r"^(=+ +)+=+\n.*^(=+ +)+=+$", "", text, flags=re.M | re.S)
@@ -104,6 +128,26 @@ def test_docstrings_and_sentences_of_settings_are_plain_english():
         f"{m.relative_to(ROOT)}: {fault}" for m in MODULES for fault in faults(docstrings(m.read_text()))
     ]
     assert not found, "\n".join(found)
+
+
+def test_messages_and_helps_are_plain_english():
+    found = [
+        f"{module.relative_to(ROOT)}: {fault}"
+        for module in MODULES
+        for text in filter(is_prose, messages(module.read_text()))
+        for fault in faults(text)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_a_message_is_read_with_its_values():
+    source = '''def f(x):
+    """It says."""
+    raise DataError(x, f"a run of {x}, which says {x}", "Take the folder " "that of the run")
+'''
+    texts = [*messages(source)]
+    assert [bool(faults(text)) for text in texts if is_prose(text)] == [True, True]
+    assert "a run of VALUE, which says VALUE" in texts
 
 
 def test_each_kind_of_fault_is_noticed():

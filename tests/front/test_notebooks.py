@@ -18,9 +18,9 @@ from traitlets.config import Config as IPythonConfig
 import fastslow
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Settings
-from fastslow.evaluation.predictions import read_run_manifest
 from fastslow.evaluation.submission_record import read_submission_record
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.runs.predictions import read_run_manifest
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow.steps import Plan
 from helpers.cases import cases
 from helpers.competition_files import ROOT

@@ -13,13 +13,14 @@ from fastslow.competition.submission_csv import (
     read_submission,
 )
 from fastslow.core.errors import DataError
-from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.features.build import FeatureSettings, build_features, build_graph
-from fastslow.features.store import Features
+from fastslow.features.build import build_graph
 from fastslow.networks.model.graph_batch import PreparedGraph
-from fastslow.networks.predict.dataset import GraphDataset
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import make_network, train
+from fastslow.networks.training.train import make_network
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import check_predictions, read_predictions
+from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.network import read_graphs, train_gnn
+from fastslow.steps.network_settings import TrainSettings
 from helpers.cases import cases
 from helpers.competition_files import REAL, needs_real, npz_program, write_submission
 
@@ -93,7 +94,7 @@ def test_networks_learn_from_the_labelled_and_rank_the_test_files_of_every_colle
         where = {"runs": [str(tmp_path / "runs" / name)], "folder": str(tmp_path / "training" / name)}
         small = {"epochs": 1, "hidden_channels": 16, "configs_per_step": 32, "evaluate_every": 1}
         run = TrainSettings(kind=collection.kind, features=[settings.folder], device="cpu", **where, **small)
-        assert -1 <= train(run)["valid"]["mean"] <= 2
+        assert -1 <= train_gnn(run)["valid"]["mean"] <= 2
         scores, features = read_predictions(tmp_path / "runs" / name), Features(settings.folder)
         check_predictions(tmp_path / "runs" / name, scores, features)
         tests = {p.name: p.path for p in PROGRAMS if (p.collection, p.split) == (collection, "test")}
@@ -117,7 +118,7 @@ def test_networks_learn_from_the_labelled_and_rank_the_test_files_of_every_colle
 
 def predictions_of_tests(run, weights):
     """Predictions of the test files of all collections of a training's kind, by ID."""
-    found, inputs = {}, GraphDataset(run)
+    found, inputs = {}, read_graphs(run)
     network = make_network(run, inputs).eval()
     network.load_state_dict(torch.load(weights, weights_only=True))
     for program in PROGRAMS:

@@ -16,16 +16,16 @@ SCRIPT = """
 import sys
 from pathlib import Path
 
-from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
-from fastslow.evaluation.predictions import read_predictions
+from fastslow.steps.ensemble import EnsembleSettings, build_ensemble
+from fastslow.runs.predictions import read_predictions
 from fastslow.evaluation.scores import score_table
 from fastslow.features.build import FeatureSettings, build_features
-from fastslow.features.store import Features
+from fastslow.runs.features_folder import Features
 from fastslow.features.train_graphs import trainable
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.networks.training.train import train
-from fastslow.rankers.settings import RankerSettings
-from fastslow.rankers.train import train_ranker
+from fastslow.steps.ranker_settings import RankerSettings
+from fastslow.steps.ranker import train_ranker
 
 root = Path(sys.argv[1])
 build_features(FeatureSettings(data_root=str(root), folder=str(root / "features"), workers=1))

@@ -11,8 +11,7 @@ from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, ProgramFile,
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.reader import read_npz
 from fastslow.competition.submission_csv import format_submission
-from fastslow.features.build import build_features
-from fastslow.features.settings import FeatureSettings
+from fastslow.steps.features import FeatureSettings, build_features
 
 ROOT = Path(__file__).parents[2]
 REAL = ROOT.parent / "shared" / "real"

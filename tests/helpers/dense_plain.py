@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu, linear
 
 from fastslow.competition import node_columns
-from fastslow.features.store import expand_nodes
+from fastslow.features.graph import expand_nodes
 from helpers.dense_convolutions import adjacency, dense_convolution
 from helpers.dense_reference import dense_cross, dense_edges, dense_readout, sub
 

@@ -13,8 +13,8 @@ from torch.nn.functional import gelu, linear
 
 from fastslow.competition import node_columns
 from fastslow.features.configs.tpu_tiling import TILING_FEATURES, tiling_features
+from fastslow.features.graph import Graph, expand_nodes
 from fastslow.features.scaling import Scaler
-from fastslow.features.store import Graph, expand_nodes
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.states.config_states import Level
 from helpers.dense_convolutions import dense_convolution

@@ -11,17 +11,15 @@ import torch
 from fastslow.competition.catalog import PREDICTED_SPLITS
 from fastslow.core.artifacts import CHECKSUM, MANIFEST, write_manifest
 from fastslow.core.files import file_digest
-from fastslow.evaluation.predictions import write_run
 from fastslow.evaluation.submission_record import write_record
-from fastslow.features.build import build_features
-from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import Features
-from fastslow.networks.predict.dataset import GraphDataset
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.run_folder import save_checkpoint
-from fastslow.networks.training.train import Training, train
-from fastslow.rankers.settings import RankerSettings
-from fastslow.rankers.train import train_ranker
+from fastslow.networks.training.train import Training
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import write_run
+from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.network import read_graphs, save_checkpoint, train_gnn
+from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.ranker import train_ranker
+from fastslow.steps.ranker_settings import RankerSettings
 from helpers.competition_files import layout_arrays, tile_arrays, write_data_root, write_npz, write_submission
 from helpers.hlo_message import Program
 
@@ -63,8 +61,8 @@ def good(tmp_path_factory) -> Good:
     ranks = {s: {n: np.arange(c) for n, c in features.num_configs(s).items()} for s in PREDICTED_SPLITS}
     write_run(root / "run", features, ranks, model="mine", seed=0)
     settings = network_config(root)
-    train(settings)
-    training = Training(settings, GraphDataset(settings))
+    train_gnn(settings)
+    training = Training(settings, read_graphs(settings))
     training.validation.evaluate(1, training.run_epoch())
     save_checkpoint(training, root, "mark")
     small = {"num_iterations": 5, "objective": "regression", "train_on": "collection"}
@@ -76,7 +74,7 @@ def good(tmp_path_factory) -> Good:
     rows = [f"{row_id},{place},{100 + place}" for row_id, n in COUNTS.items() for place in range(n)]
     (root / "solution.csv").write_text("\n".join(["ID,config_index,runtime", *rows]) + "\n")
     (root / "program.pb").write_bytes(_program())
-    return Good(root, Training(settings, GraphDataset(settings)))
+    return Good(root, Training(settings, read_graphs(settings)))
 
 
 def score_row() -> dict:

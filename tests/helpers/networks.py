@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from fastslow.evaluation.predictions import read_predictions
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.settings.architecture import Architecture
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import Training, train
+from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import Validation
+from fastslow.runs.predictions import read_predictions
+from fastslow.steps.network import train_gnn
+from fastslow.steps.network_settings import TrainSettings
 from helpers.random_graphs import NUM_LAYOUTS, make_graph
 
 
@@ -94,7 +95,7 @@ def train_until(settings, name, calls):
     """Train until :func:`interrupt` ends it."""
     with pytest.MonkeyPatch.context() as monkeypatch, pytest.raises(Interrupted):
         interrupt(monkeypatch, name, calls)
-        train(settings)
+        train_gnn(settings)
 
 
 def all_configs(graph):

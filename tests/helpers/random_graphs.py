@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from fastslow.competition import node_columns
 from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.competition.schema import NODE_FEATURES
-from fastslow.competition.tied_choices import factorise
+from fastslow.features.graph import Graph
 from fastslow.features.nodes.node_encodings import EXTRA_COLUMNS
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
-from fastslow.features.store import Graph
+from helpers.factorised import factorise
 
 NUM_LAYOUTS = 3
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import opcode_name
-from fastslow.features.store import Graph
+from fastslow.features.graph import Graph
 
 ROLES = ("output", "input", "kernel")
 KINDS = ("convolution", "dot", "reshape")

@@ -6,10 +6,10 @@ from fastslow.competition.catalog import PREDICTED_SPLITS, get_collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact
 from fastslow.core.npz_io import write_arrays
-from fastslow.evaluation.ensemble import EnsembleSettings
-from fastslow.evaluation.predictions import PREDICTIONS, write_predictions
-from fastslow.features.build import FeatureSettings, build_features
-from fastslow.features.store import Features
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import PREDICTIONS, write_predictions
+from fastslow.steps.ensemble import EnsembleSettings
+from fastslow.steps.features import FeatureSettings, build_features
 from helpers.competition_files import write_data_root
 from helpers.good_artifacts import reseal
 

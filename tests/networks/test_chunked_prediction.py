@@ -13,9 +13,10 @@ from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.predict import dataset as module
 from fastslow.networks.predict.chunked_prediction import predict_chunks
-from fastslow.networks.predict.dataset import GraphDataset, predict
+from fastslow.networks.predict.dataset import predict
 from fastslow.networks.predict.node_blocks import computes_by_nodes, predict_by_nodes
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.steps.network import graphs_of
+from fastslow.steps.network_settings import TrainSettings
 from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
@@ -81,7 +82,7 @@ def dataset_of(graph, num_layers):
         graph=lambda split, name: graph,
         scaler=scalers.get,
     )
-    return GraphDataset(TrainSettings(num_layers=num_layers, device="cpu"), [source])
+    return graphs_of(TrainSettings(num_layers=num_layers, device="cpu"), [source])
 
 
 def test_predictions_continue_in_smaller_chunks_when_memory_runs_out(monkeypatch, capsys):

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fastslow.competition.tied_choices import factorise
 from fastslow.networks.states.config_states import Reach
 from helpers.dense_reference import brute_force_states, mean_matrices, state_table
+from helpers.factorised import factorise
 from helpers.random_graphs import structures
 
 DEPTHS = range(5)

@@ -9,7 +9,7 @@ from fastslow.networks.hardware import devices
 from fastslow.networks.hardware.devices import autocast, pick_device, pick_precision
 from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.model.losses import pairwise_hinge
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.steps.network_settings import TrainSettings
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_scalers
 

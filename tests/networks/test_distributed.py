@@ -19,10 +19,12 @@ import torch
 
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import SettingsError
-from fastslow.evaluation.predictions import read_predictions
 from fastslow.networks.hardware import distributed
-from fastslow.networks.predict.dataset import GraphDataset
-from fastslow.networks.training.train import Training, train
+from fastslow.networks.training.train import Training
+from fastslow.runs.predictions import read_predictions
+from fastslow.steps import network_processes
+from fastslow.steps.network import read_graphs, train_gnn
+from fastslow.steps.network_processes import RankError, joined, run_as_rank
 from helpers.networks import into, small_training, weights_of
 
 EPOCHS = 12  # a process must be killed between the first checkpoint and the end
@@ -50,7 +52,7 @@ def close(ours, theirs, tolerance=1e-4):
 
 def epoch(settings):
     """Train an epoch; return the loss, the gradients of the last step and the weights."""
-    training = Training(settings, GraphDataset(settings))
+    training = Training(settings, read_graphs(settings))
     loss = training.run_epoch()
     named = [*training.network.named_parameters()]
     gradients = {name: p.grad.clone() for name, p in named if p.grad is not None}
@@ -75,7 +77,7 @@ def in_two_processes(function, *arguments):
 
 
 def epoch_of_rank(settings, folder):
-    with distributed.joined(settings):
+    with joined(settings):
         torch.save(epoch(settings), folder / f"{distributed.rank()}.pt")
 
 
@@ -96,8 +98,8 @@ def interrupt(settings):
 
     def run():
         try:
-            train(settings)
-        except distributed.RankError as error:
+            train_gnn(settings)
+        except RankError as error:
             raised.append(error)
 
     thread = threading.Thread(target=run)
@@ -115,12 +117,12 @@ def interrupt(settings):
 
 
 def test_after_a_process_died_the_command_resumes_to_the_result_of_one_process(settings, tmp_path, capfd):
-    one, folder = train(into(settings, tmp_path)), tmp_path / "two"
+    one, folder = train_gnn(into(settings, tmp_path)), tmp_path / "two"
     settings = into(settings, folder, processes=2)
     (error,) = interrupt(settings)
     assert "a process of the training ended; run the same command to resume" in str(error)
     assert not (folder / "training" / "manifest.json").exists()
-    in_two_processes(train, settings)
+    in_two_processes(train_gnn, settings)
     manifest = read_manifest(folder / "training")
     assert "training: resumed after epoch " in capfd.readouterr().out
     assert manifest["fingerprint"] == one["fingerprint"]
@@ -139,10 +141,12 @@ def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path, 
     lost = settings.replace(processes=2, features=[str(tmp_path / "nowhere")])
     monkeypatch.setattr(sys, "argv", ["rank", json.dumps(lost.replace(processes=1).asdict())])
     with pytest.raises(SystemExit):
-        distributed.run_as_rank(train)
-    monkeypatch.setattr(distributed, "_LAUNCHER", f"print({capfd.readouterr().out!r}); raise SystemExit(1)")
-    with pytest.raises(distributed.RankError, match="^[^:]*nowhere: no such folder.*Make it with"):
-        train(lost)
+        run_as_rank(train_gnn)
+    monkeypatch.setattr(
+        network_processes, "_LAUNCHER", f"print({capfd.readouterr().out!r}); raise SystemExit(1)"
+    )
+    with pytest.raises(RankError, match="^[^:]*nowhere: no such folder.*Make it with"):
+        train_gnn(lost)
 
 
 def test_a_process_takes_a_gpu_of_its_own(monkeypatch):

@@ -8,11 +8,11 @@ import torch
 
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import FastslowError
-from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.networks.predict.dataset import GraphDataset
-from fastslow.networks.training import train as train_module
+from fastslow.networks.training import train_gnn as train_module
 from fastslow.networks.training.divergence import Diverged, check_loss, check_outputs
-from fastslow.networks.training.train import Training, train
+from fastslow.networks.training.train import Training
+from fastslow.runs.predictions import check_predictions, read_predictions
+from fastslow.steps.network import read_graphs, run_training, train_gnn
 from helpers.cases import cases
 from helpers.networks import lines_of, small_training, weights_of
 
@@ -43,7 +43,7 @@ def test_it_stops_says_so_and_keeps_the_last_good_weights(
     settings, features, tmp_path, monkeypatch, capsys, epoch, kept, value, said
 ):
     poison(monkeypatch, epoch, value)
-    manifest = train(settings)
+    manifest = train_gnn(settings)
     (warning,) = manifest["warnings"]
     assert re.match(rf"diverged in epoch {epoch} \(loss (nan|inf|[\d.e+]+)\): {said}", warning)
     assert "; lower learning_rate (now 0.001)" in warning
@@ -60,13 +60,13 @@ def test_it_stops_says_so_and_keeps_the_last_good_weights(
 
 def test_the_weights_kept_are_those_of_a_run_that_ended_there(settings, tmp_path, monkeypatch):
     """Same schedule, stopped by hand after the second epoch."""
-    training = Training(settings, GraphDataset(settings))
+    training = Training(settings, read_graphs(settings))
     for _ in range(2):
         loss = training.run_epoch()
     training.validation.evaluate(2, loss)
     training.validation.choose_weights("layout-xla-random")
     poison(monkeypatch, 3)
-    train(settings)
+    train_gnn(settings)
     weights = weights_of(tmp_path)
     for name, values in training.network.state_dict().items():
         assert torch.equal(weights[name], values), name
@@ -76,7 +76,7 @@ def test_the_weights_kept_are_those_of_a_run_that_ended_there(settings, tmp_path
 def test_without_an_evaluation_before_there_is_nothing_to_keep(settings, tmp_path, monkeypatch, epoch):
     poison(monkeypatch, epoch)
     with pytest.raises(Diverged, match=f"in epoch {epoch} .*lower learning_rate .*no weights to keep"):
-        train(settings)
+        train_gnn(settings)
     assert issubclass(Diverged, FastslowError)
     for folder in ("run", "training"):
         assert not list((tmp_path / folder).glob("[!.]*"))
@@ -84,7 +84,7 @@ def test_without_an_evaluation_before_there_is_nothing_to_keep(settings, tmp_pat
 
 def test_predictions_that_overflow_with_finite_weights(settings, monkeypatch):
     """The evaluation of epoch 4 overflows: the weights of epoch 2 count, averaged or not."""
-    training = Training(settings, GraphDataset(settings))
+    training = Training(settings, read_graphs(settings))
     validation, right = training.validation, train_module.Validation.score
 
     def overflow(self, slug):
@@ -93,7 +93,7 @@ def test_predictions_that_overflow_with_finite_weights(settings, monkeypatch):
         return right(self, slug)
 
     monkeypatch.setattr(train_module.Validation, "score", overflow)
-    training.run(settings.artifact().folder, "mark")
+    training.run()
     assert training.epoch == 4 and [row["epoch"] for row in validation.history] == [2]
     assert "predictions of valid graph v are not finite" in training.warnings[0]
     assert validation.choose_weights("layout-xla-random")[0]["weights"].endswith(("epoch 2", "1 evaluations"))
@@ -101,11 +101,10 @@ def test_predictions_that_overflow_with_finite_weights(settings, monkeypatch):
 
 def test_a_resumed_run_remembers_the_first_loss(settings, monkeypatch):
     poison(monkeypatch, 5, 1000.0)
-    training = Training(settings, GraphDataset(settings))
-    folder = settings.artifact().folder
-    training.run(folder, "mark")
-    again = Training(settings, GraphDataset(settings))
-    again.run(folder, "mark")  # from the checkpoint of epoch 4
+    training = Training(settings, read_graphs(settings))
+    run_training(training, settings.artifact())
+    again = Training(settings, read_graphs(settings))
+    run_training(again, settings.artifact())  # from the checkpoint of epoch 4
     assert again.warnings == training.warnings and again.first_loss == training.first_loss
 
 
@@ -131,7 +130,7 @@ def test_no_healthy_curve_is_stopped(curve, unit):
 def test_a_real_divergence(settings, features, tmp_path):
     """A learning rate without measure: whatever happens, no number that is not finite is written."""
     try:
-        manifest = train(settings.replace(learning_rate=1e30, max_grad_norm=1e30, warmup=0.0))
+        manifest = train_gnn(settings.replace(learning_rate=1e30, max_grad_norm=1e30, warmup=0.0))
     except Diverged as error:
         assert "lower learning_rate (now 1e+30)" in str(error)
     else:

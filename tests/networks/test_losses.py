@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastslow.networks.model.losses import LOSSES, Loss, pairwise_hinge
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.steps.network_settings import TrainSettings
 from helpers.cases import cases
 
 

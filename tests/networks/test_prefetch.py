@@ -9,8 +9,8 @@ import torch
 from fastslow.core.errors import FastslowError
 from fastslow.networks.hardware.out_of_memory import Shrinking, explain_memory
 from fastslow.networks.hardware.prefetch import prefetch
-from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training
+from fastslow.steps.network import read_graphs
 from helpers.cases import cases
 from helpers.networks import small_training
 
@@ -23,7 +23,7 @@ def settings(features, tmp_path):
 
 def test_an_epoch_is_the_plain_loop_on_examples_made_ahead(settings):
     """Against the plain loop: same draws, same dropout, same weights to the bit."""
-    ours, plain = (Training(settings, GraphDataset(settings)) for _ in range(2))
+    ours, plain = (Training(settings, read_graphs(settings)) for _ in range(2))
     loss = ours.run_epoch()
     rng = np.random.default_rng([settings.seed, 0])
     plain.network.train()

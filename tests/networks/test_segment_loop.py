@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.settings.segment_settings import VARIANTS
-from fastslow.networks.training.train import Training, train
+from fastslow.networks.training.train import Training
+from fastslow.steps.network import read_graphs, train_gnn
 from helpers.networks import into, same_run, small_training, train_until
 
 
@@ -35,21 +35,21 @@ def variant(settings, name):
 def test_an_interrupted_training_equals_one_that_was_not(settings, tmp_path, capsys, name):
     """Two trainings of four epochs, a segment a step, take its seconds."""
     settings = variant(settings, name)
-    train(settings)
+    train_gnn(settings)
     epochs = 3 if VARIANTS[name].head else 1  # of four; with +f the last two are those of the head
     other = into(settings, tmp_path / "other")
     train_until(other, "run_epoch", epochs)
-    train(other)
+    train_gnn(other)
     assert f"resumed after epoch {epochs}" in capsys.readouterr().out
     assert same_run(tmp_path, tmp_path / "other")
 
 
 def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path):
     settings = settings.replace(segment_training="gst+ed", dropout=0.3, epochs=2)
-    train(settings)
+    train_gnn(settings)
     for module in ("training.train", "segments.training"):
         monkeypatch.setattr(f"fastslow.networks.{module}.prefetch", iter)
-    train(into(settings, tmp_path / "in turn"))
+    train_gnn(into(settings, tmp_path / "in turn"))
     assert same_run(tmp_path, tmp_path / "in turn")
 
 
@@ -61,7 +61,7 @@ def test_every_variant_trains(settings, name):
 
 
 def make_training(settings):
-    return Training(settings, GraphDataset(settings))
+    return Training(settings, read_graphs(settings))
 
 
 def test_a_segmented_training_learns_as_the_whole_graph_does(settings):

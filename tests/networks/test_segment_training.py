@@ -8,7 +8,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.segments.training import KEEP, SegmentTraining
 from fastslow.networks.settings.segment_settings import BORDERS, CUT, HALO
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.steps.network_settings import TrainSettings
 from helpers.cases import cases
 from helpers.dense_reference import dense_head, dense_states
 from helpers.networks import all_configs, close, make_network, program
@@ -32,7 +32,7 @@ class OneGraph:
     """A dataset of one graph in train."""
 
     def __init__(self, graph, num_layers):
-        self.device, self.num_layers = torch.device("cpu"), num_layers
+        self.device, self.num_layers, self.memory = torch.device("cpu"), num_layers, 1 << 30
         self.prepared = PreparedGraph(graph, *make_scalers(graph))
 
     def graph(self, split, name):
@@ -74,7 +74,7 @@ def live_nodes(segments, example):
 
 def dense(network, graph, segments, example, alone=False):
     """Predictions of the dense form, of the whole graph or of the live segments alone."""
-    border = segments.settings.segment_border
+    border = segments.options.segment_border
     live = live_nodes(segments, example)
     inside = example.graph.edges_inside() if border == CUT else np.ones(len(message_edges(graph)), bool)
     counted = live if alone else torch.ones_like(live)

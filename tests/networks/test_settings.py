@@ -7,7 +7,7 @@ from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.core.errors import SettingsError
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
 from fastslow.networks.settings.inputs import PICKED, input_columns, require_inputs
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.steps.network_settings import TrainSettings
 from helpers.cases import cases
 
 FIELDS = [  # field, value, what the error says after the field's name

@@ -5,23 +5,24 @@ import pytest
 import torch
 
 import fastslow.networks.hardware.devices
-import fastslow.networks.training.run_folder
 import fastslow.networks.training.train
 import fastslow.networks.training.validation
+import fastslow.steps.network
 from fastslow.competition.catalog import get_collection
 from fastslow.competition.metrics import ranking_tau
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import PROJECT
-from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.features.build import FeatureSettings, build_features
-from fastslow.features.store import Features
 from fastslow.networks.model.losses import Loss
-from fastslow.networks.predict.dataset import GraphDataset, predict
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.predict.dataset import predict
 from fastslow.networks.training.schedule import learning_rate
-from fastslow.networks.training.train import Training, make_network, train
+from fastslow.networks.training.train import Training, make_network
 from fastslow.networks.training.validation import Validation
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import check_predictions, read_predictions
+from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.network import read_graphs, run_training, train_gnn
+from fastslow.steps.network_settings import TrainSettings
 from helpers.competition_files import build_sample
 from helpers.networks import (
     Interrupted,
@@ -110,7 +111,7 @@ def toy_settings(toy, folder, **changes):
 
 
 def make_training(settings):
-    return Training(settings, GraphDataset(settings))
+    return Training(settings, read_graphs(settings))
 
 
 def forbid_training(monkeypatch):
@@ -126,7 +127,7 @@ def precision(request, monkeypatch):
     monkeypatch.setattr(
         fastslow.networks.hardware.devices, "pick_precision", lambda device: PRECISIONS[request.param]
     )
-    monkeypatch.setattr(fastslow.networks.settings.train_settings, "_DRIVERS", ("/",))  # ask torch
+    monkeypatch.setattr(fastslow.steps.network_settings, "_DRIVERS", ("/",))  # ask torch
     return request.param
 
 
@@ -134,12 +135,12 @@ def precision(request, monkeypatch):
 def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path, precision):
     """It takes 60 epochs until both rankings are nearly right."""
     settings = settings.replace(hidden_channels=16, epochs=60, dropout=0.0, learning_rate=1e-2)
-    manifest = train(settings.replace(configs_per_step=24, evaluate_every=10))
+    manifest = train_gnn(settings.replace(configs_per_step=24, evaluate_every=10))
     history = lines_of(tmp_path)
     assert [row["epoch"] for row in history] == [10, 20, 30, 40, 50, 60]
     assert history[-1]["loss"] < history[0]["loss"]
 
-    dataset = GraphDataset(settings)
+    dataset = read_graphs(settings)
     network = make_network(settings, dataset)
     network.load_state_dict(weights_of(tmp_path))
     scores = predict(network, dataset, LAYOUT.slug, "train", settings.configs_together)
@@ -153,7 +154,7 @@ def files(folder):
 
 
 def test_the_folders_are_whole(settings, tmp_path):
-    training = train(settings)
+    training = train_gnn(settings)
     assert files(tmp_path / "run") == {"manifest.json", "model.pt", "predictions.npz", "scalers.npz"}
     assert files(tmp_path / "training") == {"manifest.json", "metrics.jsonl", "training.png"}
     features = Features(*settings.features)
@@ -172,20 +173,20 @@ def test_the_folders_are_whole(settings, tmp_path):
 
 @pytest.mark.parametrize("lost", ["run/manifest.json", "training/manifest.json"])
 def test_a_training_counts_as_done_with_its_runs_alone(settings, tmp_path, monkeypatch, lost):
-    train(settings)
+    train_gnn(settings)
     assert settings.artifact().is_current()
     (tmp_path / lost).unlink()
     assert not settings.artifact().is_current()
     forbid_training(monkeypatch)
     with pytest.raises(Interrupted):
-        train(settings)
+        train_gnn(settings)
     assert not (tmp_path / "run" / "manifest.json").exists(), "what is made anew does not count as done"
 
 
 def test_equal_seeds_give_equal_runs_and_others_do_not(settings, tmp_path):
     folders = [tmp_path / name for name in ("a", "b", "c")]
     for folder, seed in zip(folders, (7, 7, 8), strict=True):
-        train(into(settings, folder, seed=seed))
+        train_gnn(into(settings, folder, seed=seed))
     assert same_run(folders[0], folders[1])
     assert not same_run(folders[0], folders[2])
 
@@ -197,7 +198,7 @@ LONG = {"epochs": 6, "evaluate_every": 2, "dropout": 0.3}
 def whole(toy, tmp_path_factory):
     """A run that nothing interrupts: two graphs, a checkpoint after epochs 2, 4 and 6; dropout, sampling."""
     folder = tmp_path_factory.mktemp("whole")
-    train(toy_settings(toy, folder, **LONG))
+    train_gnn(toy_settings(toy, folder, **LONG))
     return folder
 
 
@@ -210,7 +211,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(whole, toy, tmp_path, capsys,
     train_until(settings, method, calls)
     assert not (tmp_path / "run" / "manifest.json").exists()
     capsys.readouterr()
-    manifest = train(settings)
+    manifest = train_gnn(settings)
     assert (f"training: resumed after epoch {epoch}" in capsys.readouterr().out) == (epoch > 0)
     assert same_run(tmp_path, whole)
     assert manifest["valid"] == read_manifest(whole / "training")["valid"]
@@ -219,26 +220,26 @@ def test_a_resumed_run_equals_an_uninterrupted_one(whole, toy, tmp_path, capsys,
 
 def test_a_checkpoint_of_other_settings_is_not_continued(settings, tmp_path):
     other = settings.replace(learning_rate=1e-4)
-    train(into(other, tmp_path / "whole"))
+    train_gnn(into(other, tmp_path / "whole"))
     train_until(settings, "choose_weights", 0)
     assert (tmp_path / "training" / "checkpoint.pt").exists()
-    train(other)
+    train_gnn(other)
     assert same_run(tmp_path, tmp_path / "whole")
 
 
 def test_a_finished_run_is_not_trained_again(settings, monkeypatch):
-    manifest = train(settings)
+    manifest = train_gnn(settings)
     forbid_training(monkeypatch)
-    assert train(settings) == manifest
+    assert train_gnn(settings) == manifest
     # excluded from the cache key: they affect location or speed only
-    assert train(settings.replace(configs_together=9)) == manifest
+    assert train_gnn(settings.replace(configs_together=9)) == manifest
 
 
 def test_features_of_the_other_kind_are_refused(settings, kernels, tmp_path):
     with pytest.raises(SettingsError, match="^features: .* layout collection"):
-        train(settings.replace(features=[str(kernels)]))
+        train_gnn(settings.replace(features=[str(kernels)]))
     with pytest.raises(SettingsError, match="^features: .* tile collection"):
-        train(into(settings.replace(kind="tile"), tmp_path / "tile"))
+        train_gnn(into(settings.replace(kind="tile"), tmp_path / "tile"))
 
 
 def script_valid(monkeypatch, *scores):
@@ -259,14 +260,14 @@ def test_patience_counts_evaluations_without_a_better_score(
     settings, monkeypatch, tmp_path, changes, scores, evaluated
 ):
     script_valid(monkeypatch, *scores, 0.3)  # the last one is that of the chosen weights
-    manifest = train(settings.replace(average_last=0, **changes))
+    manifest = train_gnn(settings.replace(average_last=0, **changes))
     assert [row["epoch"] for row in lines_of(tmp_path)] == evaluated and manifest["epochs"] == evaluated[-1]
     assert manifest["valid"]["weights"] == f"epoch {evaluated[scores.index(0.3)]}"
 
 
 def test_a_training_stops_when_its_hours_are_over_and_goes_on_no_longer(settings, tmp_path, capsys):
     slow = settings.replace(epochs=40, evaluate_every=30, hours=1e-9)
-    manifest = train(slow)
+    manifest = train_gnn(slow)
     said = "stopped after epoch 1 of 40: its time is over (hours=1e-09)"
     assert manifest["epochs"] == 1 and said in manifest["warnings"]
     assert [row["epoch"] for row in lines_of(tmp_path)] == [1]
@@ -274,7 +275,7 @@ def test_a_training_stops_when_its_hours_are_over_and_goes_on_no_longer(settings
     checkpointed = settings.replace(epochs=3, evaluate_every=1)
     train_until(checkpointed, "run_epoch", 2)
     training = make_training(checkpointed.replace(hours=1e-9))
-    training.run(checkpointed.artifact().folder, checkpointed.artifact().fingerprint)
+    run_training(training, checkpointed.artifact(), hours=1e-9)
     assert training.epoch == 2 and training.seconds > 0, "the time before the interruption counts"
 
 
@@ -284,10 +285,10 @@ def test_the_best_weights_so_far_survive_an_interruption(settings):
         script_valid(monkeypatch, 0.5)
         interrupt(monkeypatch, "run_epoch", 1)
         with pytest.raises(Interrupted):
-            train(settings)
+            train_gnn(settings)
     with pytest.MonkeyPatch.context() as monkeypatch:
         script_valid(monkeypatch, 0.2, 0.3, 0.5)
-        assert train(settings)["valid"]["weights"] == "epoch 1"
+        assert train_gnn(settings)["valid"]["weights"] == "epoch 1"
 
 
 @pytest.mark.parametrize("average_score, chosen", [(0.35, "epoch 2"), (0.4, "average")])
@@ -305,7 +306,7 @@ def test_averaged_weights_are_taken_where_they_are_no_worse(
 
     monkeypatch.setattr(Validation, "evaluate", record)
     settings = settings.replace(epochs=3, learning_rate=2e-2)
-    manifest = train(settings)
+    manifest = train_gnn(settings)
     assert manifest["valid"]["weights"].startswith(chosen)
     assert manifest["valid"]["mean"] == max(average_score, 0.4)
     for name, value in weights_of(tmp_path).items():
@@ -328,9 +329,9 @@ def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch,
         sizes.append((split, *{len(score) for score in scores.values()}))
         return scores
 
-    for module in (fastslow.networks.training.run_folder, fastslow.networks.training.validation):
+    for module in (fastslow.networks.training.train, fastslow.networks.training.validation):
         monkeypatch.setattr(module, "predict", record)
-    manifest = train(settings.replace(epochs=2, evaluate_every=1, average_last=1, valid_configs=10))
+    manifest = train_gnn(settings.replace(epochs=2, evaluate_every=1, average_last=1, valid_configs=10))
     assert sizes[:2] == [("valid", 10)] * 2
     assert sizes[2:] == [("valid", 24)] * 2 + [("test", 24)]
     (name,) = PROGRAMS["valid"]
@@ -343,7 +344,7 @@ def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
         tmp_path, mobilenet_forward_w32_d5_b8=one_configuration, valid=a_single_one, test=a_single_one
     )
     assert Features(features).graph("train", "mobilenet_forward_w32_d5_b8").num_configs == 1
-    manifest = train(settings.replace(features=[str(features)]))
+    manifest = train_gnn(settings.replace(features=[str(features)]))
     assert manifest["valid"]["mean"] == 0
     scores = read_predictions(tmp_path / "run")
     for split in ("valid", "test"):
@@ -352,11 +353,13 @@ def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
 
 def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path, monkeypatch):
     settings = tile_settings(kernels)
-    dataset = GraphDataset(settings)
+    dataset = read_graphs(settings)
     network = make_network(settings, dataset)
     embedded = []
     monkeypatch.setattr(
-        network.trunk, "forward", lambda *args, run=network.trunk.forward: embedded.append(1) or run(*args)
+        network.trunk,
+        "forward",
+        lambda *args, run=network.trunk.forward: embedded.append(1) or run(*args),
     )
     scores = predict(network, dataset, TILE.slug, "valid", 2)
     assert len(embedded) == len(scores) == 3
@@ -479,7 +482,7 @@ def test_weights_decay_where_nothing_is_learned(settings, monkeypatch):
 
 def test_tile_kernels_train(kernels, tmp_path):
     settings = tile_settings(kernels, epochs=3)
-    train(into(settings, tmp_path))
+    train_gnn(into(settings, tmp_path))
     manifest = read_manifest(tmp_path / "run")
     check_predictions(tmp_path / "run", read_predictions(tmp_path / "run"), Features(kernels))
     assert not any("cross" in name for name in weights_of(tmp_path))
@@ -498,9 +501,9 @@ def test_a_run_in_half_precision_is_resumed_exactly(settings, tmp_path, precisio
     settings = settings.replace(epochs=4, evaluate_every=2)
     assert settings.artifact().settings["precision"] == precision
     assert {part.settings["precision"] for part in settings.artifact().parts} == {precision}
-    train(into(settings, tmp_path / "whole"))
+    train_gnn(into(settings, tmp_path / "whole"))
     train_until(settings, "graph_loss", 5)
-    train(settings)
+    train_gnn(settings)
     assert same_run(tmp_path, tmp_path / "whole")
     assert np.isfinite([row["loss"] for row in lines_of(tmp_path)]).all()
     assert all(weight.isfinite().all() for weight in weights_of(tmp_path).values())
@@ -537,6 +540,6 @@ def test_the_host_never_waits_for_the_gpu_within_a_step(settings, precision):
 def test_a_run_on_a_gpu_is_resumed(settings, tmp_path, precision):
     settings = settings.replace(device="cuda", epochs=6, average_last=3)
     train_until(settings, "graph_loss", 9)
-    manifest = train(settings)
+    manifest = train_gnn(settings)
     assert manifest["epochs"] == 6
     check_predictions(tmp_path / "run", read_predictions(tmp_path / "run"), Features(*settings.features))

@@ -11,12 +11,12 @@ from fastslow.competition.catalog import get_collection
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
-from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.features.store import Features
-from fastslow.networks.predict.dataset import GraphDataset
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import Training, train
+from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import Validation
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import check_predictions, read_predictions
+from fastslow.steps.network import graphs_of, read_graphs, train_gnn
+from fastslow.steps.network_settings import TrainSettings
 from helpers.competition_files import build_sample
 
 OWN, OTHER, FOREIGN = (
@@ -69,7 +69,7 @@ def test_every_collection_gets_a_run_that_is_best_on_its_valid(folder, tmp_path,
     script_valid(monkeypatch, {OWN: [0.1, 0.3, 0.3], FOREIGN: [0.2, 0.1, 0.2]})
     settings = settings_of(folder, OWN, FOREIGN).replace(evaluate_every=1, average_last=0)
     runs = [str(tmp_path / "own"), str(tmp_path / "foreign")]
-    training = train(settings.replace(runs=runs, folder=str(tmp_path / "training")))
+    training = train_gnn(settings.replace(runs=runs, folder=str(tmp_path / "training")))
     own, foreign = (read_manifest(run) for run in runs)
     assert own["settings"]["collection"] == OWN.name and foreign["settings"]["collection"] == FOREIGN.name
     assert (own["valid"]["weights"], foreign["valid"]["weights"]) == ("epoch 2", "epoch 1")
@@ -91,8 +91,8 @@ def test_every_collection_gets_a_run_that_is_best_on_its_valid(folder, tmp_path,
 def test_training_stops_when_no_collection_gets_better(folder, tmp_path, monkeypatch):
     script_valid(monkeypatch, {OWN: [0.1, 0.2, 0.1, 0.1, 0.1], FOREIGN: [0.1, 0.1, 0.2, 0.1, 0.1]})
     settings = settings_of(folder, OWN, FOREIGN).replace(epochs=9, patience=2, evaluate_every=1)
-    training = Training(settings, GraphDataset(settings))
-    training.run(tmp_path, "mark")
+    training = Training(settings, read_graphs(settings))
+    training.run()
     assert training.epoch == 5
     best = {slug: best["epoch"] for slug, best in training.validation.best.items()}
     assert best == {OWN.slug: 2, FOREIGN.slug: 3}
@@ -101,7 +101,7 @@ def test_training_stops_when_no_collection_gets_better(folder, tmp_path, monkeyp
 def test_a_run_depends_on_every_collection_it_trained_on(folder, tmp_path):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     settings = settings_of(tmp_path, OWN, OTHER)
-    train(settings)
+    train_gnn(settings)
     inputs = read_manifest(tmp_path / "runs" / OWN.slug)["inputs"]
     assert inputs["features"] == features_of(tmp_path, OWN).fingerprint
     assert inputs[OTHER.slug] == features_of(tmp_path, OTHER).fingerprint
@@ -115,8 +115,8 @@ def test_a_run_depends_on_every_collection_it_trained_on(folder, tmp_path):
 def test_a_run_that_another_training_wrote_is_trained_again(folder, tmp_path):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     together, alone = settings_of(tmp_path, OWN, OTHER), settings_of(tmp_path, OWN)
-    train(together)
-    train(alone.replace(folder=str(tmp_path / "alone")))
+    train_gnn(together)
+    train_gnn(alone.replace(folder=str(tmp_path / "alone")))
     assert not together.artifact().is_current()
     assert together.artifact().changes() == [f"{OWN.slug}: {OTHER.slug} changed"]
 
@@ -127,7 +127,7 @@ def test_a_graph_that_is_valid_in_one_collection_is_trained_on_in_none(folder, t
     source = OTHER.folder(PROJECT / "data" / "sample", "valid") / f"{held_out}.npz"
     build_sample(tmp_path, OTHER, train=[source])
     assert held_out in features_of(tmp_path, OTHER).names("train")
-    names = GraphDataset(settings_of(tmp_path, OWN, OTHER)).trainable()
+    names = read_graphs(settings_of(tmp_path, OWN, OTHER)).trainable()
     assert not any(name.endswith(f"/{held_out}") for name in names)
     assert any(name.startswith(OTHER.slug) for name in names)
 
@@ -146,7 +146,7 @@ def test_run_folders_follow_from_the_features_and_the_folder():
 def test_wrong_features_are_refused_by_name(folder, tmp_path):
     build_sample(tmp_path, OWN)
     with pytest.raises(DataError, match="layout-xla-default: no such folder. Make it with `make features`"):
-        train(settings_of(tmp_path, OWN, OTHER))
+        train_gnn(settings_of(tmp_path, OWN, OTHER))
     for collections in ((OWN, OWN), ()):
         with pytest.raises(SettingsError, match="features: .* a list of different paths"):
             settings_of(tmp_path, *collections)
@@ -155,8 +155,8 @@ def test_wrong_features_are_refused_by_name(folder, tmp_path):
     shutil.copytree(tmp_path / "features" / OWN.slug, tmp_path / "copy")
     twice = [str(tmp_path / "features" / OWN.slug), str(tmp_path / "copy")]
     with pytest.raises(SettingsError, match="features: two of .* the same collection"):
-        train(settings_of(tmp_path, OWN, OTHER).replace(features=twice))
+        train_gnn(settings_of(tmp_path, OWN, OTHER).replace(features=twice))
     other = features_of(folder, OTHER)
     other.manifest["config_columns"] = other.manifest["config_columns"][::-1]
     with pytest.raises(DataError, match=f"{OTHER.slug}.*columns"):
-        GraphDataset(settings_of(folder, OWN, OTHER), [features_of(tmp_path, OWN), other])
+        graphs_of(settings_of(folder, OWN, OTHER), [features_of(tmp_path, OWN), other])

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from fastslow.competition.catalog import get_collection
-from fastslow.core.memory import resident_bytes
-from fastslow.features.build import build_features
-from fastslow.features.settings import FeatureSettings
+from fastslow.networks.hardware.memory import resident_bytes
+from fastslow.steps.features import FeatureSettings, build_features
 from helpers.competition_files import layout_arrays, write_npz
 
 COLLECTION, STEPS, LEAKING, SLACK = "layout:xla:random", 240, 60, 24
@@ -18,16 +17,17 @@ SCRIPT = """
 import gc, json, sys
 gc.set_threshold(700, 10, 10)  # Python's own, which the tests' sitecustomize changes
 import torch
-from fastslow.core import memory
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.hardware import memory
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.networks.training.train import Training
 from fastslow.networks.predict.dataset import GraphDataset
+from fastslow.steps.network import read_graphs
 
 MB = 1 << 20
 memory._LEAST_SLACK = memory._MOST_SLACK = int(sys.argv[2]) * MB
 torch.set_num_threads(1)
 settings = json.loads(sys.argv[1])
-training = Training(TrainSettings(**settings), GraphDataset(TrainSettings(**settings)))
+training = Training(TrainSettings(**settings), read_graphs(TrainSettings(**settings)))
 sizes, held, kept = set(), [], []
 step, steps, leaking = training.step, int(sys.argv[3]), int(sys.argv[4])
 

@@ -15,8 +15,8 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import build_graph
 from fastslow.features.configs.config_tensors import config_tensors
-from fastslow.features.settings import FeatureSettings
 from fastslow.hlo.messages import Module
+from fastslow.steps.features import FeatureSettings
 from fastslow_programs.compiler.layout_choices import default_configuration, imposable, layouts_of
 from fastslow_programs.compiler.layout_space import configurable_nodes, encode
 from fastslow_programs.compiler.libtpu import lower

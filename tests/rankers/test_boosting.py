@@ -1,11 +1,13 @@
 """The boosting loop: when it evaluates, what it adds up, when it stops."""
 
+import math
+
 import lightgbm
 import numpy as np
 
 from fastslow.rankers.boosting import boost, kept_trees
 from fastslow.rankers.fit import booster_predictions
-from fastslow.rankers.settings import RankerSettings
+from fastslow.rankers.options import RankerOptions
 from fastslow.rankers.table import Table
 from helpers.cases import cases
 
@@ -29,8 +31,9 @@ class Trees:
         return {"a": sign.sum() * np.array([0.0, 1.0, 2.0])}
 
 
-def run(trees, report=None, **settings):
-    return boost(RankerSettings(**settings), trees.update, trees.predict, "layout", LABELS, report)
+def run(trees, report=None, seconds=math.inf, **settings):
+    options = RankerOptions(**settings)
+    return boost(options, trees.update, trees.predict, "layout", LABELS, seconds, report)
 
 
 def test_each_tree_is_evaluated_once_and_the_last_one_always():
@@ -42,8 +45,8 @@ def test_each_tree_is_evaluated_once_and_the_last_one_always():
     assert trees.asked == [(0, 3), (3, 3), (6, 1)]
     assert [iteration for iteration, _ in told] == list(range(1, 8))
     assert np.isnan(told[1][1]) and told[2][1] == 1.0
-    assert kept_trees(RankerSettings(), history) == 7
-    assert kept_trees(RankerSettings(early_stopping_rounds=1), history) == 3
+    assert kept_trees(RankerOptions(), history) == 7
+    assert kept_trees(RankerOptions(early_stopping_rounds=1), history) == 3
 
 
 def test_it_stops_without_a_better_valid_score():
@@ -63,7 +66,7 @@ def test_it_stops_where_no_tree_can_be_grown(grown, wanted):
 
 def test_it_stops_when_its_hours_are_over():
     trees = Trees()
-    assert run(trees, num_iterations=100, hours=1e-15) == [(1, 1.0)] and trees.updates == 1
+    assert run(trees, num_iterations=100, seconds=1e-12) == [(1, 1.0)] and trees.updates == 1
 
 
 def test_trees_by_iteration_add_up():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import SettingsError
-from fastslow.features.build import FeatureSettings, build_features
-from fastslow.rankers.settings import RankerSettings
-from fastslow.rankers.train import train_ranker
+from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.ranker import train_ranker
+from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.views import ranker_explanations
 from fastslow.views.ranker_explanations import (
     ExplainSettings,

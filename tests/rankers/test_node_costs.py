@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
 from fastslow.competition.catalog import ProgramFile, get_collection
-from fastslow.features.build import FeatureSettings, build_graph
+from fastslow.features.build import build_graph
 from fastslow.rankers.node_costs import is_bitcast, is_reordered, node_flops, strides
+from fastslow.steps.features import FeatureSettings
 from helpers.competition_files import layout_arrays, write_npz
 
 shapes = st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4)

@@ -12,10 +12,11 @@ from fastslow.competition import node_columns
 from fastslow.competition.catalog import ProgramFile, get_collection
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
 from fastslow.core.settings import PROJECT
-from fastslow.features.build import FeatureSettings, build_graph
+from fastslow.features.build import build_graph
 from fastslow.rankers import table, table_features
 from fastslow.rankers.table import read_table, read_tables
 from fastslow.rankers.table_features import physical_sums, tabulate
+from fastslow.steps.features import FeatureSettings
 from helpers import ranker_pandas
 from helpers.cases import cases
 from helpers.random_graphs import make_graph, structures

@@ -8,15 +8,15 @@ import pytest
 from fastslow.competition.metrics import ALL_METRICS, collection_score
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.evaluation.predictions import read_predictions
-from fastslow.features.build import FeatureSettings, build_features
-from fastslow.features.store import Features
-from fastslow.rankers import train
 from fastslow.rankers.fit import RankerTables, fit, read_training
-from fastslow.rankers.objectives import OBJECTIVES
-from fastslow.rankers.settings import RankerSettings
+from fastslow.rankers.options import OBJECTIVES
 from fastslow.rankers.table import Table, read_table
-from fastslow.rankers.train import read_ranker
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import read_predictions
+from fastslow.steps import ranker as train
+from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.ranker import read_ranker
+from fastslow.steps.ranker_settings import RankerSettings
 from helpers.cases import cases
 from helpers.competition_files import write_data_root
 
@@ -61,7 +61,7 @@ def test_it_learns_a_column_that_tells_the_runtime(objective, kind):
         evaluate_every=2,
         early_stopping_rounds=40,
     )
-    fitted = fit(settings, objective, training)
+    fitted = fit(training, settings.replace(objective=objective))
     rounds, values = zip(*fitted.history, strict=True)
     assert max(values) > 0.8 and fitted.num_trees == rounds[np.argmax(values)]
     predictions = fitted.predict(training.valid)
@@ -71,7 +71,9 @@ def test_it_learns_a_column_that_tells_the_runtime(objective, kind):
 @cases("objective", OBJECTIVES)
 def test_predictions_know_neither_order_nor_frequency_of_configurations(objective):
     training = toy_training([60, 80, 40], [50])
-    fitted = fit(RankerSettings(num_iterations=5, min_data_in_leaf=2, num_threads=1), objective, training)
+    fitted = fit(
+        training, RankerSettings(num_iterations=5, min_data_in_leaf=2, num_threads=1, objective=objective)
+    )
     valid = training.valid
     drawn = np.random.default_rng(0).permutation([*range(50), 3, 3, 3, 8])
     again = Table(valid.names, [valid.rows[0][drawn]], [valid.runtimes[0][drawn]], valid.columns)
@@ -82,7 +84,7 @@ def test_contributions_add_up_to_the_prediction():
     training = toy_training([60, 80], [50])
     settings = RankerSettings(num_iterations=5, min_data_in_leaf=2, num_threads=1)
     for objective in OBJECTIVES:
-        fitted = fit(settings, objective, training)
+        fitted = fit(training, settings.replace(objective=objective))
         parts = fitted.contributions(training.valid)["g0"]
         rest = parts.sum(1) - fitted.predict(training.valid)["g0"]
         assert parts.shape[1] == len(fitted.columns) == (3 if objective == "pairwise" else 4)
@@ -93,7 +95,7 @@ def test_contributions_add_up_to_the_prediction():
 def test_tables_too_small_to_split_give_equal_predictions(objective):
     training = toy_training([6], [5])
     settings = RankerSettings(num_iterations=9, min_data_in_leaf=10_000, num_threads=1)
-    fitted = fit(settings, objective, training)
+    fitted = fit(training, settings.replace(objective=objective))
     assert fitted.num_trees == 0 and fitted.history == [(0, 0.0)]
     assert not fitted.predict(training.valid)["g0"].any()
 
@@ -163,7 +165,7 @@ def of_source(place, search="random", **options):
 def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_in_one(both_searches):
     settings = of_source(both_searches)
     names = [f"layout-xla-{each}" for each in ("default/a", "default/w", "random/a", "random/b", "random/c")]
-    assert read_training(settings).train.names == names
+    assert read_training(settings.sources(), settings).train.names == names
     other = Features(both_searches / "layout-xla-default")
     assert settings.artifact().inputs["layout-xla-default"] == other.fingerprint
 

@@ -11,14 +11,13 @@ from fastslow.competition.node_columns import SHAPE_PRODUCT
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import resolve
-from fastslow.evaluation.predictions import read_predictions, write_run
 from fastslow.evaluation.run_record import record_run
-from fastslow.features.build import build_features
 from fastslow.features.configs.default_layouts import default_file
 from fastslow.features.scaling import read_scaler
-from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import SCALERS, Features
-from fastslow.features.unseen import UnseenGraphs, read_unseen
+from fastslow.runs.features_folder import SCALERS, Features
+from fastslow.runs.predictions import read_predictions, write_run
+from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.unseen import UnseenGraphs, read_unseen
 from fastslow.workflow.steps import MODELS
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.runs import find_run, newest_run

@@ -10,7 +10,7 @@ from scipy.stats import kendalltau, t
 from tests.helpers.cases import cases
 
 from fastslow.core.errors import DataError
-from fastslow.evaluation.ensemble_weights import min_max
+from fastslow.ensemble.weights import min_max
 from fastslow_programs.ranking import known_runtimes
 from fastslow_programs.ranking.known_models import Configurations, Encoder, Known, Stack
 from fastslow_programs.ranking.known_runtimes import check_known, learn, read_known

@@ -11,8 +11,8 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import read_arrays
 from fastslow.core.settings import resolve
-from fastslow.evaluation.predictions import read_predictions
-from fastslow.features.unseen import read_unseen
+from fastslow.runs.predictions import read_predictions
+from fastslow.steps.unseen import read_unseen
 from fastslow_programs.ranking import packaged
 from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.models import read_models

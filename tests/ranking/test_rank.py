@@ -15,8 +15,8 @@ from fastslow.competition.metrics import ranking_tau
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json
 from fastslow.core.settings import resolve
-from fastslow.evaluation.predictions import read_predictions
 from fastslow.hlo.messages import TuningData
+from fastslow.runs.predictions import read_predictions
 from fastslow_programs.ranking import settings
 from fastslow_programs.ranking.rank import (
     EFFECTS,

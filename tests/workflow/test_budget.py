@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from fastslow import cli
 from fastslow.core.errors import SettingsError
 from fastslow.core.files import read_json
-from fastslow.evaluation.predictions import read_predictions
 from fastslow.evaluation.run_record import record_run
-from fastslow.features.store import Features
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import read_predictions
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow import budget, run, speed
 from fastslow.workflow.budget import Choice, Model, choose, plan_hours
 from fastslow.workflow.job_plan import Resources

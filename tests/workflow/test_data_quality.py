@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 
 from fastslow import cli
-from fastslow.evaluation.submission import doubtful_labels
-from fastslow.features.build import build_features
-from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import Features
+from fastslow.runs.features_folder import Features
+from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.submission import doubtful_labels
 from fastslow.workflow import data_quality
 from helpers.competition_files import layout_arrays, write_data_root, write_npz
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY
-from fastslow.features.settings import FeatureSettings
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.steps.features import FeatureSettings
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow import job_plan
 from fastslow.workflow.job_plan import Need, PlannedPool, Resources, share_cores, step_environment, step_need
 from helpers.cases import cases

@@ -6,11 +6,11 @@ import torch
 
 from fastslow.competition.catalog import TEST, get_collection, list_programs
 from fastslow.core.settings import PROJECT
-from fastslow.evaluation.predictions import read_predictions
-from fastslow.features.build import build_features
-from fastslow.features.store import Features
-from fastslow.networks.training.train import train
-from fastslow.networks.training.trained import TrainedNetwork
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import read_predictions
+from fastslow.steps.features import build_features
+from fastslow.steps.network import train_gnn
+from fastslow.steps.trained_network import TrainedNetwork
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import Plan, parse_overrides
 from helpers.cases import cases
@@ -41,7 +41,7 @@ def test_a_baseline_trains_an_epoch_and_predicts(preset, data, monkeypatch):
             s.settings for s in steps if f"runs/tiny/gnn-{slug}-s0" in getattr(s.settings, "runs", [])
         )
         build_features(features)
-        manifest = train(training)
+        manifest = train_gnn(training)
         assert manifest["epochs"] == 1 and not manifest["warnings"]
         run = data / "runs" / "tiny" / f"gnn-{slug}-s0"
         predicted = read_predictions(run)[TEST]

@@ -6,8 +6,8 @@ import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import SettingsError
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.rankers.settings import RankerSettings
+from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.workflow.presets import BASE, PRESETS, SECTIONS, preset_settings
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import MODELS, STAGES, Plan, parse_overrides

@@ -6,9 +6,8 @@ import torch
 from fastslow import cli
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.settings import resolve
-from fastslow.features.build import build_features
-from fastslow.features.settings import FeatureSettings
-from fastslow.networks.training.train import train
+from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.network import train_gnn
 from fastslow.workflow.run_settings import make_plan
 from fastslow.workflow.train_network import NetworkRunSettings
 from helpers.competition_files import write_data_root
@@ -51,7 +50,7 @@ def test_a_network_is_trained_that_a_run_then_finds(data, capsys, monkeypatch):
     assert capsys.readouterr().out.splitlines().count(line) == 1
     assert settings.artifact().is_current()
     monkeypatch.setattr(torch, "save", None)  # a training would save a checkpoint
-    assert train(settings) == manifest
+    assert train_gnn(settings) == manifest
     monkeypatch.setenv("RANK", "1")
     assert cli.main(command) == 0 and line not in capsys.readouterr().out
 

@@ -95,7 +95,7 @@ class ChoiceFinder:
 
         Returns:
             ``(L, 6)`` int8 layouts in the order of their numbers, and the choices of all configurations
-            added, as :func:`fastslow.competition.tied_choices.factorise` gives them.
+            added.
         """
         parts = []
         for values in self._values:

@@ -82,35 +82,11 @@ def distinct_rows(columns: Iterable[np.ndarray], num_rows: int) -> tuple[np.ndar
     return np.unique(key, return_index=True, return_inverse=True)[1:]
 
 
-def factorise(codes: np.ndarray) -> Choices:
-    """Find the tied choices of configurations that are held whole; the reader finds them as it streams.
-
-    Args:
-        codes: ``(C, K, 3)`` unsigned layout codes, C at least 1.
-
-    Returns:
-        The choices: two tensors share a group if and only if equal layouts of one mean equal layouts of the
-        other in every pair of configurations.
-    """
-    num_configs, num_nodes, num_roles = codes.shape
-    columns = codes.reshape(num_configs, num_nodes * num_roles)
-    number = np.zeros(columns.shape, np.int64)  # each column's values by first occurrence
-    tables = []
-    for column, values in enumerate(columns.T):
-        distinct, first, inverse = np.unique(values, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        number[:, column] = np.argsort(order)[inverse]
-        tables.append(distinct[order])
-    patterns, first, group = np.unique(number, axis=1, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    group, patterns = np.argsort(order)[group.ravel()], patterns[:, order]
-    options = patterns.max(0, initial=0) + 1
-    table = np.zeros((len(tables), options.max(initial=1)), np.uint16)
-    for column, values in enumerate(tables):
-        table[column, : len(values)] = values
+def no_choices(num_configs: int) -> Choices:
+    """Return the choices of configurations that give no tensor a layout, as a tile kernel's do."""
     return Choices(
-        values=patterns.astype(np.uint8 if options.max(initial=1) <= 256 else np.uint16),
-        group=group.reshape(num_nodes, len(ROLES)).astype(np.int32),
-        codes=table.reshape(num_nodes, len(ROLES), table.shape[1]),
-        options=options.astype(np.int32),
+        values=np.zeros((num_configs, 0), np.uint8),
+        group=np.zeros((0, len(ROLES)), np.int32),
+        codes=np.zeros((0, len(ROLES), 1), np.uint16),
+        options=np.zeros(0, np.int32),
     )

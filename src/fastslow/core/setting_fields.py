@@ -1,7 +1,12 @@
 """One field of the settings as messages and documentation show it."""
 
+import ast
 import difflib
+import inspect
+import textwrap
 from collections.abc import Iterable
+from functools import cache
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -71,3 +76,15 @@ def refuse_absurd(name: str, value: Any) -> None:
         if isinstance(text, str) and (len(text) > _LONGEST or not text.isprintable()):
             remedy = f"a printable text of at most {_LONGEST} characters wanted"
             raise SettingsError(f"{name}: {text[:60]!r} has {len(text)} characters, {remedy}")
+
+
+@cache
+def sentences_of(cls: type) -> dict[str, str]:
+    """Return the sentence below each field that a class declares, by the field's name."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    sentences = {}
+    for field, below in pairwise(body.body):
+        text = below.value if isinstance(below, ast.Expr) else None
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Constant):
+            sentences[field.target.id] = " ".join(str(text.value).split())
+    return sentences

@@ -13,6 +13,7 @@ import re
 import stat
 import types
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from functools import lru_cache
 from numbers import Number
 from pathlib import Path, PurePath
@@ -24,7 +25,15 @@ from pydantic_core import ErrorDetails
 
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
-from fastslow.core.setting_fields import Setting, allowed_of, choices_of, kind_of, nearest, refuse_absurd
+from fastslow.core.setting_fields import (
+    Setting,
+    allowed_of,
+    choices_of,
+    kind_of,
+    nearest,
+    refuse_absurd,
+    sentences_of,
+)
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
 PROJECT = _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
@@ -352,8 +361,14 @@ class Settings(BaseModel):
 
     @classmethod
     def _sentence(cls, name: str) -> str:
-        fields = (base.model_fields.get(name) for base in cls.__mro__ if issubclass(base, Settings))
-        return next((" ".join(f.description.split()) for f in fields if f and f.description), "")
+        for base in cls.__mro__:
+            if issubclass(base, Settings):
+                field = base.model_fields.get(name)
+                if field and field.description:
+                    return " ".join(field.description.split())
+            elif is_dataclass(base) and name in sentences_of(base):
+                return sentences_of(base)[name]
+        return ""
 
     @classmethod
     def _explain(cls, error: ErrorDetails) -> str:

@@ -20,7 +20,13 @@ PACKAGE = "fastslow"
 _PACKAGES = (PACKAGE, "fastslow_programs", "fastslow_placement")
 _ROOT = Path(__file__).resolve().parents[2]
 _REPORTS = ("core.errors", "core.progress", "core.figures", "evaluation.plots")
-_PLANS = ("core.memory", "core.isolated", "core.cluster.dask_cluster", "core.cluster.worker")
+_PLANS = (
+    "core.memory",
+    "networks.hardware.memory",
+    "core.isolated",
+    "core.cluster.dask_cluster",
+    "core.cluster.worker",
+)
 _KEYS = ("core.settings", "core.artifacts", "core.source")
 IGNORED = frozenset(f"{PACKAGE}.{name}" for name in (*_REPORTS, *_PLANS, *_KEYS))
 """Modules whose code changes no result. They report; or plan memory, processes and machines; or make the

@@ -15,10 +15,10 @@ from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.settings import Settings, find_data, resolve
-from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
 from fastslow.evaluation.run_record import PICTURES
 from fastslow.evaluation.scores import SOLUTION, solution_of, truth_of
-from fastslow.features.store import Features
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import check_predictions, read_predictions, read_run_manifest
 
 _MAX_LABELS = 60  # of graphs; more would overlap
 

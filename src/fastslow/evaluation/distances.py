@@ -8,7 +8,7 @@ from fastslow.competition.catalog import TRAIN
 from fastslow.competition.opcodes import distance, opcode_shares
 from fastslow.core.npz_io import read_arrays
 from fastslow.evaluation.score_tables import PARTS
-from fastslow.features.store import Features, files_of
+from fastslow.runs.features_folder import Features, files_of
 
 
 def nearest_train(stores: Sequence[Features], split: str) -> dict[str, dict[str, float]]:
@@ -26,12 +26,12 @@ def nearest_train(stores: Sequence[Features], split: str) -> dict[str, dict[str,
     train: dict[str, list[np.ndarray]] = {}
     for features in stores:
         train.setdefault(features.collection.kind, []).append(_opcode_shares(features, TRAIN))
-    found = {}
+    distances = {}
     for features in stores:
         seen = np.unique(np.concatenate(train[features.collection.kind]), axis=0)
         nearest = distance(_opcode_shares(features, split), seen).min(1, initial=1.0)
-        found[features.collection.name] = dict(zip(features.names(split), nearest.tolist(), strict=True))
-    return found
+        distances[features.collection.name] = dict(zip(features.names(split), nearest.tolist(), strict=True))
+    return distances
 
 
 def _opcode_shares(features: Features, split: str) -> np.ndarray:

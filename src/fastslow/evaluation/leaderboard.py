@@ -15,12 +15,11 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
-from fastslow.evaluation.ensemble import models_of
-from fastslow.evaluation.predictions import RUN_FILES, read_predictions, read_run_manifest
 from fastslow.evaluation.run_record import PICTURES, read_run_record
 from fastslow.evaluation.scores import as_submitted, runtimes_of, solution_of
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.evaluation.training_files import notebook_seconds
+from fastslow.runs.predictions import RUN_FILES, models_of, read_predictions, read_run_manifest
 
 _NAMES = tuple(collection.name for collection in COLLECTIONS)
 _KAGGLE = ("public", "private")

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fastslow.competition.catalog import PREDICTED_SPLITS
 from fastslow.competition.metrics import ALL_METRICS
-from fastslow.evaluation.baselines import BASELINES
+from fastslow.ensemble.baselines import BASELINES
 
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")  # for the colour-blind too
 _ENSEMBLE = "0.2"

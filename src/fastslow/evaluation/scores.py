@@ -25,9 +25,8 @@ from fastslow.competition.submission_csv import collection_of, read_lines, read_
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import resolve
-from fastslow.evaluation.ensemble import models_of
-from fastslow.evaluation.predictions import read_predictions, read_run_manifest
-from fastslow.features.store import Features
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import models_of, read_predictions, read_run_manifest
 
 SOLUTION = "solution.csv"
 _HEADER = "ID,config_index,runtime"
@@ -135,7 +134,8 @@ def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd
     """
     rows = []
     for features, folder in pairs:
-        collection, truth = features.collection, truth_of(features, solution)
+        collection = features.collection
+        truth = truth_of(features, solution)
         for model, run, weight, path in list_runs(folder):
             row: dict[str, Any] = {"collection": collection.name, "model": short_name(model, collection)}
             row |= {"run": short_name(run, collection), "weight": weight}
@@ -212,7 +212,8 @@ def valid_metrics(features: str, ensemble: str) -> pd.DataFrame:
     Returns:
         One row per model: each metric, mean over graphs and then over seeds.
     """
-    source, rows = Features(resolve(features)), []
+    source = Features(resolve(features))
+    rows = []
     labels = source.labels(VALID)
     for model, _, _, run in list_runs(resolve(ensemble)):
         metrics = mean_metrics(labels, read_predictions(run)[VALID])

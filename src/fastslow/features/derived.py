@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
-from fastslow.features.store import Graph
+from fastslow.features.graph import Graph
 
 _Value = TypeVar("_Value")
 
@@ -11,9 +11,8 @@ _Value = TypeVar("_Value")
 def derived(graph: Graph, key: Hashable, make: Callable[[], _Value]) -> _Value:
     """Return a value that is computed from a graph, from the graph's cache where it was computed before.
 
-    The members of an ensemble read a graph of their own from a features folder, and share the derived values
-    of :class:`~fastslow.features.unseen.UnseenGraphs`. Values last as long as the graph; they are not in
-    copies of it (``dataclasses.replace``).
+    Models that read the same graph of a :class:`~fastslow.features.graph_set.GraphSet` share its values. They
+    last as long as the graph; they are not in copies of it (``dataclasses.replace``).
 
     Args:
         graph: The graph.

@@ -147,7 +147,8 @@ class ScalerFit:
 
     def add(self, matrix: np.ndarray) -> None:
         """Add a matrix ``(rows, F)``, 1 row or more."""
-        values, weight = np.asarray(matrix, np.float64), np.full(len(matrix), 1 / len(matrix))
+        values = np.asarray(matrix, np.float64)
+        weight = np.full(len(matrix), 1 / len(matrix))
         with np.errstate(invalid="ignore"):  # rounding may leave a constant column a negative variance
             for block, moments in self._blocks:
                 moments.partial_fit(np.array(values[:, block]), sample_weight=weight)

@@ -7,10 +7,11 @@ import numpy as np
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN
 from fastslow.core.errors import DataError
-from fastslow.features.store import Features, Graph
+from fastslow.features.graph import Graph
+from fastslow.features.graph_set import GraphSet
 
 
-def trainable(sources: Mapping[str, Features]) -> list[str]:
+def trainable(sources: Mapping[str, GraphSet]) -> list[str]:
     """Return the train graphs that a model of these collections may learn from.
 
     A program (by name) that is predicted in any of the collections is left out of all of them:
@@ -18,7 +19,7 @@ def trainable(sources: Mapping[str, Features]) -> list[str]:
     whose runtimes are all equal carry no ranking signal and are left out too.
 
     Args:
-        sources: Features of every collection that is read, by the prefix of its graphs' names.
+        sources: Graphs of every collection that is read, by the prefix of its graphs' names.
 
     Returns:
         ``<prefix>/<graph>``, or ``<graph>`` where the prefix is ``""``, in the order of sources and files.
@@ -36,19 +37,19 @@ def trainable(sources: Mapping[str, Features]) -> list[str]:
         if name not in held_out and runtime.min() < runtime.max()
     ]
     if not names:
-        folders = ", ".join(str(source.folder) for source in sources.values())
+        folders = ", ".join(source.origin for source in sources.values())
         problem = "no train graph has two configurations of different runtime (valid programs left out)"
         raise DataError(folders, problem, "Build the features from other programs")
     return names
 
 
 def draw_graphs(
-    sources: Mapping[str, Features], split: str, names: Sequence[str], max_configs: int | None, seed: int
+    sources: Mapping[str, GraphSet], split: str, names: Sequence[str], max_configs: int | None, seed: int
 ) -> Iterator[tuple[Graph, np.ndarray | slice, np.ndarray]]:
     """Yield each graph with the rows and runtimes of a random sample of its configurations.
 
     Args:
-        sources: Features by the prefix of their graphs' names, as for :func:`trainable`.
+        sources: Graphs by the prefix of their graphs' names, as for :func:`trainable`.
         split: ``train``, ``valid`` or ``test``.
         names: Graphs to read, ``<prefix>/<graph>`` or ``<graph>``.
         max_configs: Maximum configurations of a graph; ``None`` takes all.

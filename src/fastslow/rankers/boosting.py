@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from fastslow.competition.metrics import collection_score
-from fastslow.rankers.settings import RankerSettings
+from fastslow.rankers.options import RankerOptions
 
 History = list[tuple[int, float]]
 """(iteration, valid score) of every evaluation."""
@@ -16,22 +16,24 @@ Report = Callable[[int, float], None]
 
 
 def boost(
-    settings: RankerSettings,
+    options: RankerOptions,
     update: Callable[[], bool],
     predict: Callable[[int, int], Mapping[str, np.ndarray]],
     kind: str,
     labels: Mapping[str, np.ndarray],
+    seconds: float = math.inf,
     report: Report | None = None,
 ) -> History:
     """Grow trees, until the time is over or, with ``early_stopping_rounds``, valid stops improving.
 
     Args:
-        settings: Settings.
+        options: What the trees learn.
         update: Grows one tree; returns whether none could be grown, which ends the training.
         predict: Valid predictions ``(C,)`` per graph of ``num_iteration`` trees from ``start_iteration`` on,
             its two arguments. Predictions of consecutive trees add up, so each tree is evaluated once.
         kind: ``layout`` or ``tile``, which decides the metric.
         labels: Valid runtimes ``(C,)`` per graph.
+        seconds: Time after which no further tree is grown.
         report: Called with the iteration and the latest valid score after every iteration.
 
     Returns:
@@ -39,11 +41,12 @@ def boost(
     """
     predictions = {name: np.zeros(len(runtime)) for name, runtime in labels.items()}
     history: History = []
-    evaluated, ends = 0, time.monotonic() + (3600 * settings.hours or math.inf)
-    for iteration in range(1, settings.num_iterations + 1):
+    evaluated = 0
+    ends = time.monotonic() + seconds
+    for iteration in range(1, options.num_iterations + 1):
         stuck = update()
-        last = stuck or iteration == settings.num_iterations or time.monotonic() > ends
-        if last or iteration % settings.evaluate_every == 0:
+        last = stuck or iteration == options.num_iterations or time.monotonic() > ends
+        if last or iteration % options.evaluate_every == 0:
             grown = iteration - stuck
             for name, values in predict(evaluated, grown - evaluated).items():
                 predictions[name] += values
@@ -51,14 +54,14 @@ def boost(
             history.append((grown, collection_score(kind, labels, predictions)["mean"]))
         if report:
             report(iteration, history[-1][1] if history else np.nan)
-        patience = settings.early_stopping_rounds
-        if last or (patience and history and evaluated - kept_trees(settings, history) >= patience):
+        patience = options.early_stopping_rounds
+        if last or (patience and history and evaluated - kept_trees(options, history) >= patience):
             break
     return history
 
 
-def kept_trees(settings: RankerSettings, history: History) -> int:
+def kept_trees(options: RankerOptions, history: History) -> int:
     """Return the number of trees of a model: all, or with early stopping up to the first best valid score."""
-    if not settings.early_stopping_rounds:
+    if not options.early_stopping_rounds:
         return history[-1][0]
     return max(history, key=lambda entry: entry[1])[0]

@@ -1,5 +1,6 @@
 """Fit the LightGBM ranker with one objective."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -7,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastslow.competition.catalog import TRAIN, VALID
-from fastslow.features.store import Features
+from fastslow.features.graph_set import GraphSet
 from fastslow.features.train_graphs import trainable
 from fastslow.rankers.boosting import History, Report, boost, kept_trees
-from fastslow.rankers.objectives import OBJECTIVES, predict_table, table_dataset
-from fastslow.rankers.settings import RankerSettings
+from fastslow.rankers.objectives import predict_table, table_dataset
+from fastslow.rankers.options import OBJECTIVES, RankerOptions
 from fastslow.rankers.table import Table, read_table, read_tables
 from fastslow.rankers.table_features import ABOVE_LEAST
 
@@ -38,20 +39,21 @@ class RankerTables:
     valid: Table
 
 
-def read_training(settings: RankerSettings, sources: Mapping[str, Features] | None = None) -> RankerTables:
-    """Read the tables that the settings name, or tables of the given features by slug.
+def read_training(sources: Mapping[str, GraphSet], options: RankerOptions = RankerOptions()) -> RankerTables:
+    """Compute the tables of the graphs of one or more collections of a kind.
 
-    The tables, and so the trees, are the same whichever of the collections that ``train_on`` joins is named.
+    Args:
+        sources: The graphs of each collection, by its slug.
+        options: Which configurations are sampled.
 
     Raises:
         DataError: No train graph can be learned from.
     """
-    sources = settings.sources() if sources is None else sources
     names = trainable(sources)
-    bin_rows = min(settings.configs_per_graph, max(2, BIN_ROWS // len(names)))
-    samples = [(names, settings.configs_per_graph), (names, bin_rows)]
-    train, bins = read_tables(sources, TRAIN, samples, settings.seed)
-    valid = read_table(sources, VALID, max_configs=settings.valid_configs)
+    bin_rows = min(options.configs_per_graph, max(2, BIN_ROWS // len(names)))
+    samples = [(names, options.configs_per_graph), (names, bin_rows)]
+    train, bins = read_tables(sources, TRAIN, samples, options.seed)
+    valid = read_table(sources, VALID, max_configs=options.valid_configs)
     return RankerTables(next(iter(sources.values())).collection.kind, train, bins, valid)
 
 
@@ -75,7 +77,7 @@ class Fitted:
         """Return predictions ``(C,)`` float64 per graph of a table, lower = predicted faster."""
         return booster_predictions(self.objective, self.booster, table, 0, self.num_trees)
 
-    def predict_split(self, features: Features, split: str) -> dict[str, np.ndarray]:
+    def predict_split(self, features: GraphSet, split: str) -> dict[str, np.ndarray]:
         """Predict every configuration of a split, holding the table of one graph at a time.
 
         Returns:
@@ -128,30 +130,56 @@ def booster_predictions(
 
 
 def fit(
-    settings: RankerSettings, objective: str, training: RankerTables, report: Report | None = None
+    training: RankerTables,
+    options: RankerOptions = RankerOptions(),
+    num_threads: int = 0,
+    seconds: float = math.inf,
+    report: Report | None = None,
 ) -> Fitted:
     """Boost trees; with ``early_stopping_rounds``, until the valid score stops improving.
 
     Args:
-        settings: Settings.
-        objective: One of ``OBJECTIVES``.
         training: Rows to fit, and rows to evaluate on.
+        options: What the trees learn.
+        num_threads: Threads of LightGBM; 0 takes OMP_NUM_THREADS or, where that is not set, every core.
+        seconds: Time after which no further tree is grown.
         report: Called with the iteration and the latest valid score after every iteration.
     """
     import lightgbm  # with scikit-learn a second
 
+    objective = options.objective
     columns = training.train.columns
     if OBJECTIVES[objective].label is None:  # differences make the min-subtracted columns redundant
         columns = [column for column in columns if not column.endswith(ABOVE_LEAST)]
-    train, bins, valid = (t.select(columns) for t in (training.train, training.bins, training.valid))
-    options = {"seed": settings.seed, "pairs_per_config": settings.pairs_per_config}
-    own = {"objective": OBJECTIVES[objective].lightgbm, "metric": "None"}
-    parameters = {**settings.tree_parameters(), **own}
-    reference = table_dataset(bins, objective, **options).construct()
-    booster = lightgbm.Booster(parameters, table_dataset(train, objective, **options, reference=reference))
+    train = training.train.select(columns)
+    bins = training.bins.select(columns)
+    valid = training.valid.select(columns)
+    pairs = {"seed": options.seed, "pairs_per_config": options.pairs_per_config}
+    reference = table_dataset(bins, objective, **pairs).construct()
+    dataset = table_dataset(train, objective, **pairs, reference=reference)
+    booster = lightgbm.Booster({**_tree_parameters(options), "num_threads": num_threads}, dataset)
 
     def predict_valid(start_iteration: int, num_iteration: int) -> dict[str, np.ndarray]:
         return booster_predictions(objective, booster, valid, start_iteration, num_iteration)
 
-    history = boost(settings, booster.update, predict_valid, training.kind, valid.labels(), report)
-    return Fitted(objective, booster, kept_trees(settings, history), history)
+    history = boost(options, booster.update, predict_valid, training.kind, valid.labels(), seconds, report)
+    return Fitted(objective, booster, kept_trees(options, history), history)
+
+
+def _tree_parameters(options: RankerOptions) -> dict:
+    """Return LightGBM's parameters of the trees."""
+    return {
+        "objective": OBJECTIVES[options.objective].lightgbm,
+        "metric": "None",
+        "learning_rate": options.learning_rate,
+        "num_leaves": options.num_leaves,
+        "min_data_in_leaf": options.min_data_in_leaf,
+        "min_sum_hessian_in_leaf": 1e-12,  # the weights of a graph's configurations sum to 1
+        "feature_fraction": options.feature_fraction,
+        "bagging_fraction": 0.8,  # of the rows, drawn for each tree
+        "bagging_freq": 1,
+        "seed": options.seed,
+        "deterministic": True,
+        "force_col_wise": True,
+        "verbosity": -1,
+    }

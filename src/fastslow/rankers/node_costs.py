@@ -12,7 +12,7 @@ from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.features.configs.default_layouts import is_off_default
 from fastslow.features.configs.tpu_tiling import LANES, Tiling, tile
-from fastslow.features.store import Graph
+from fastslow.features.graph import Graph
 
 KINDS = {"convolution": CONVOLUTION, "dot": DOT, "reshape": RESHAPE}
 _FEATURE_AXES = ("minor_batch", "minor_feature", "minor_spatial")
@@ -73,9 +73,9 @@ def strides(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
     order = np.argsort(place, axis=-1, kind="stable")
     sizes = np.take_along_axis(dims, order, -1)
     before = np.concatenate([np.ones_like(sizes[..., :1]), sizes[..., :-1].cumprod(-1)], -1)
-    found = np.empty_like(before)
-    np.put_along_axis(found, order, before, -1)
-    return found
+    ordered = np.empty_like(before)
+    np.put_along_axis(ordered, order, before, -1)
+    return ordered
 
 
 def _places(layouts: np.ndarray) -> np.ndarray:
@@ -140,7 +140,8 @@ def _minor_axis_role(graph: Graph, nodes: np.ndarray, role: int, kind: str, mino
         first, second = graph.node_feat[graph.config_index[nodes]][:, node_columns.CONVOLUTION_AXES[role]].T
     else:
         rank = (graph.tensor_sizes[nodes, role] > 0).sum(-1)
-        first, second = rank - 1, rank - 2
+        first = rank - 1
+        second = rank - 2
     return np.where(minor == first, 0, np.where(minor == second, 1, 2))
 
 
@@ -172,7 +173,8 @@ def state_terms(graph: Graph, kind: str, node: np.ndarray, codes: np.ndarray) ->
         ``(S, F)`` float64 and the F names; a name that ends in ``_bytes`` or ``_flops`` is in that unit, the
         others count tensors or nodes.
     """
-    names, flops = roles_of(kind), node_flops(graph)[node]
+    names = roles_of(kind)
+    flops = node_flops(graph)[node]
     dims = graph.tensor_sizes[node, : len(names)].astype(np.int64)  # (S, roles, 6)
     layouts = graph.layouts[codes[:, : len(names)]].astype(np.int64)
     tiling = tile(dims, layouts)
@@ -188,17 +190,17 @@ def state_terms(graph: Graph, kind: str, node: np.ndarray, codes: np.ndarray) ->
     terms: dict[str, np.ndarray] = {}
     minor_roles = []
     for role, name in enumerate(names):
-        own = {term: values[:, role] for term, values in every.items()}
+        of_tensor = {term: values[:, role] for term, values in every.items()}
         minor_roles.append(_minor_axis_role(graph, node, role, kind, tiling.minor_axis[:, role]))
         for number, axis in enumerate(axis_names(kind, name)):
-            own[axis] = (minor_roles[-1] == number) & there[:, role]
+            of_tensor[axis] = (minor_roles[-1] == number) & there[:, role]
             if kind != "reshape":
-                own[f"{axis}_flops"] = flops * own[axis]
+                of_tensor[f"{axis}_flops"] = flops * of_tensor[axis]
         if kind != "reshape":
-            own["padded_flops"] = padded_flops[:, role] * there[:, role]
-            own["off_default_flops"] = flops * own["off_default"]
-            own["lane_violating_flops"] = flops * own["lane_violations"]
-        terms |= {f"{kind}_{name}_{term}": values for term, values in own.items()}
+            of_tensor["padded_flops"] = padded_flops[:, role] * there[:, role]
+            of_tensor["off_default_flops"] = flops * of_tensor["off_default"]
+            of_tensor["lane_violating_flops"] = flops * of_tensor["lane_violations"]
+        terms |= {f"{kind}_{name}_{term}": values for term, values in of_tensor.items()}
     terms |= _node_terms(kind, dims, layouts, graph_tensor_bytes(graph)[node, 0], flops, minor_roles)
     return np.stack(list(terms.values()), 1, dtype=np.float64), list(terms)
 
@@ -209,7 +211,8 @@ def _tensor_terms(
     """Return what tensors (S, roles) add to the sums, given that they exist and their layouts fit."""
     ratio = tiling.padded_volume / tiling.volume
     size = tiling.volume * element_bytes
-    lanes, sublanes = tiling.minor_size % LANES != 0, tiling.second_padded != tiling.second_size
+    lanes = tiling.minor_size % LANES != 0
+    sublanes = tiling.second_padded != tiling.second_size
     return {
         "left": tiling.is_left,
         "lane_violations": lanes,
@@ -229,7 +232,8 @@ def _off_default_terms(
     tiling: Tiling, element_bytes: np.ndarray, default: Tiling, off_default: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Return what tensors off default add: a copy reads the compiler's own layout and writes the other."""
-    size, both = tiling.volume * element_bytes, tiling.padded_volume + default.padded_volume * default.fits
+    size = tiling.volume * element_bytes
+    both = tiling.padded_volume + default.padded_volume * default.fits
     return {
         "off_default": off_default,
         "off_default_bytes": size * off_default,

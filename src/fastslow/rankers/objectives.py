@@ -11,13 +11,12 @@
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from fastslow.features.scaling import log_labels
+from fastslow.rankers.options import OBJECTIVES
 from fastslow.rankers.table import Table
 
 if TYPE_CHECKING:
@@ -26,22 +25,6 @@ if TYPE_CHECKING:
 OPPONENTS = 16
 """Configurations that each predicted one is compared with (``pairwise``)."""
 _DIFFERENCE_ROWS = 1 << 14  # rows of differences in memory at a time
-
-
-@dataclass(frozen=True)
-class Objective:
-    """One way to fit a table; the output of its trees is lower where a configuration is faster.
-
-    Args:
-        lightgbm: LightGBM's name of the objective.
-        label: Computes the labels of a graph from its runtimes; None: the pairs have labels.
-    """
-
-    lightgbm: str
-    label: Callable[[np.ndarray], np.ndarray] | None
-
-
-OBJECTIVES = {"regression": Objective("regression", log_labels), "pairwise": Objective("binary", None)}
 
 
 def draw_pairs(
@@ -102,14 +85,14 @@ def table_dataset(
 
     label = OBJECTIVES[objective].label
     rows, labels, weights = [], [], []
-    for name, own, runtime in zip(table.names, table.rows, table.runtimes, strict=True):
+    for name, configs, runtime in zip(table.names, table.rows, table.runtimes, strict=True):
         if label is None:
             rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
             first, second = draw_pairs(runtime, pairs_per_config, rng)
-            rows.append(pair_features(own[first], own[second], table.shared))
+            rows.append(pair_features(configs[first], configs[second], table.shared))
             labels.append(runtime[first] > runtime[second])
         else:
-            rows.append(own)
+            rows.append(configs)
             labels.append(label(runtime))
         weights.append(np.full(len(rows[-1]), 1 / max(1, len(rows[-1]))))
     return lightgbm.Dataset(
@@ -141,8 +124,10 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
     That calls several functions for each column, which takes longer than all else where rows are few.
     """
     varies = (rows != rows[:1]).any(0)
-    first, other = _hash_values(rows[:1]), iter(_hash_values(rows[:, varies]).T)
-    combined, factor = np.full(len(rows), 0x345678, np.uint64), 1000003
+    first = _hash_values(rows[:1])
+    other = iter(_hash_values(rows[:, varies]).T)
+    combined = np.full(len(rows), 0x345678, np.uint64)
+    factor = 1000003
     for place, vary in enumerate(varies):
         combined = (combined ^ (next(other) if vary else first[:, place])) * np.uint64(factor)
         factor += 82520 + 2 * (rows.shape[1] - place)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fastslow.core.errors import DataError
-from fastslow.features.store import Features
+from fastslow.features.graph_set import GraphSet
 from fastslow.features.train_graphs import draw_rows
 from fastslow.rankers.table_features import CONTEXT, tabulate
 
@@ -27,7 +27,9 @@ class Table:
         runtimes: Sequence[np.ndarray],
         columns: Sequence[str],
     ):
-        self.names, self.rows, self.runtimes = list(names), list(rows), list(runtimes)
+        self.names = list(names)
+        self.rows = list(rows)
+        self.runtimes = list(runtimes)
         self.columns = list(columns)
 
     def labels(self) -> dict[str, np.ndarray]:
@@ -48,7 +50,7 @@ class Table:
 
 
 def read_table(
-    features: Features | Mapping[str, Features],
+    features: GraphSet | Mapping[str, GraphSet],
     split: str,
     names: Sequence[str] | None = None,
     max_configs: int | None = None,
@@ -57,7 +59,7 @@ def read_table(
     """Read the table of a split.
 
     Args:
-        features: A finished features folder, or several by the prefix of their graphs' names.
+        features: The graphs of one collection, or of several by the prefix of their graphs' names.
         split: ``train``, ``valid`` or ``test``.
         names: Graphs to read, ``<prefix>/<graph>`` where ``features`` are several; by default all.
         max_configs: Maximum configurations of a graph; of more, that many are sampled. The min-subtracted
@@ -65,7 +67,7 @@ def read_table(
         seed: Seed of the samples.
 
     Raises:
-        DataError: The folders have different columns.
+        DataError: The collections have different columns.
     """
     if names is None:
         names = [
@@ -76,12 +78,12 @@ def read_table(
     return read_tables(features, split, [(names, max_configs)], seed)[0]
 
 
-def _by_prefix(features: Features | Mapping[str, Features]) -> Mapping[str, Features]:
+def _by_prefix(features: GraphSet | Mapping[str, GraphSet]) -> Mapping[str, GraphSet]:
     return features if isinstance(features, Mapping) else {"": features}
 
 
 def read_tables(
-    features: Features | Mapping[str, Features],
+    features: GraphSet | Mapping[str, GraphSet],
     split: str,
     samples: Sequence[tuple[Sequence[str], int | None]],
     seed: int = 0,
@@ -95,23 +97,27 @@ def read_tables(
     first = next(iter(sources.values()))
     for source in sources.values():
         if source.config_columns != first.config_columns:
-            problem = f"columns other than those of {first.folder.name}"
-            raise DataError(source.folder, problem, "Build both with the same settings")
-    kind, columns = first.collection.kind, first.config_columns
-    found: list[dict[str, tuple[np.ndarray, np.ndarray]]] = [{} for _ in samples]
-    members, table_columns = [set(names) for names, _ in samples], []
+            problem = f"columns other than those of {first.origin}"
+            raise DataError(source.origin, problem, "Build both with the same settings")
+    kind = first.collection.kind
+    members = [set(names) for names, _ in samples]
+    drawn: list[dict[str, tuple[np.ndarray, np.ndarray]]] = [{} for _ in samples]
+    table_columns: list[str] = []
     for name in dict.fromkeys(name for names, _ in samples for name in names):
         prefix, _, stem = name.rpartition("/")
         graph = sources[prefix].graph(split, stem)
-        wanted = [place for place, own in enumerate(members) if name in own]
-        drawn = [draw_rows(graph, split, name, samples[place][1], seed) for place in wanted]
         all_rows = np.arange(graph.num_configs)
-        rows = [all_rows[chosen] for chosen, _ in drawn]
-        table, table_columns = tabulate(graph, kind, columns, np.concatenate(rows))
-        parts = np.split(table, np.cumsum([len(own) for own in rows])[:-1])
-        for place, part, (_, runtime) in zip(wanted, parts, drawn, strict=True):
-            found[place][name] = part, runtime
+        parts = {
+            sample: draw_rows(graph, split, name, max_configs, seed)
+            for sample, (names, max_configs) in enumerate(samples)
+            if name in members[sample]
+        }
+        rows = [all_rows[chosen] for chosen, _ in parts.values()]
+        table, table_columns = tabulate(graph, kind, first.config_columns, np.concatenate(rows))
+        tables = np.split(table, np.cumsum([len(part) for part in rows])[:-1])
+        for (sample, (_, runtime)), part in zip(parts.items(), tables, strict=True):
+            drawn[sample][name] = part, runtime
     return [
-        Table(names, [own[name][0] for name in names], [own[name][1] for name in names], table_columns)
-        for (names, _), own in zip(samples, found, strict=True)
+        Table(names, [graphs[name][0] for name in names], [graphs[name][1] for name in names], table_columns)
+        for (names, _), graphs in zip(samples, drawn, strict=True)
     ]

@@ -14,7 +14,7 @@ from fastslow.features.configs.copies import CopyPairs, disagreements
 from fastslow.features.configs.layout_states import LayoutStates, node_tensors
 from fastslow.features.configs.tpu_tiling import tile
 from fastslow.features.derived import derived
-from fastslow.features.store import Graph
+from fastslow.features.graph import Graph
 from fastslow.rankers.node_costs import KINDS, graph_tensor_bytes, node_flops, roles_of, state_terms
 
 ABOVE_LEAST = "_above_least"
@@ -46,14 +46,16 @@ def tabulate(
         layout, sums over states and copies; each of these minus its minimum over the graph's configurations,
         so that programs of different size compare; the graph's context.
     """
-    blocks, names = [np.asarray(graph.config_feat)], list(config_columns)
+    blocks = [np.asarray(graph.config_feat)]
+    names = list(config_columns)
     context, context_names = context_features(graph)
     if kind == "layout":
         sums, sum_names = derived(graph, "physical sums", lambda: physical_sums(graph))
         blocks.append(sums)
         names += sum_names
         totals, total_names = layout_context_features(graph)
-        context, context_names = np.concatenate([context, totals]), context_names + total_names
+        context = np.concatenate([context, totals])
+        context_names = context_names + total_names
     least = np.concatenate([block.min(0) for block in blocks])
     blocks = [block[rows] for block in blocks]
     width = len(names)
@@ -176,10 +178,12 @@ def layout_context_features(graph: Graph) -> tuple[np.ndarray, list[str]]:
         configurable nodes, of their FLOPs and of the bytes of their tensors.
     """
     kinds = graph.node_opcode[graph.config_index]
-    size, flops = graph_tensor_bytes(graph).sum(1), node_flops(graph)
-    values, names = [len(graph.pairs)], ["graph_pairs_log"]
+    size = graph_tensor_bytes(graph).sum(1)
+    flops = node_flops(graph)
+    values = [len(graph.pairs)]
+    names = ["graph_pairs_log"]
     for kind, opcode in KINDS.items():
-        own = kinds == opcode
-        values += [own.sum(), flops[own].sum(), size[own].sum()]
+        of_kind = kinds == opcode
+        values += [of_kind.sum(), flops[of_kind].sum(), size[of_kind].sum()]
         names += [f"graph_{what}_{kind}_log" for what in ("configurable", "flops", "bytes")]
     return np.log1p(np.array(values, np.float64)).astype(np.float32), names

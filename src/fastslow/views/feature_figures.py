@@ -16,8 +16,9 @@ from fastslow.competition.tensors import format_layout
 from fastslow.core.errors import SettingsError
 from fastslow.core.npz_io import read_headers
 from fastslow.core.settings import Settings, resolve, unkeyed
-from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import Features, Graph
+from fastslow.features.graph import Graph
+from fastslow.runs.features_folder import Features
+from fastslow.steps.features import FeatureSettings
 
 _ROWS = 40  # rows of a heat map that can still be labelled
 _COLUMNS = 400  # configurations shown in a heat map

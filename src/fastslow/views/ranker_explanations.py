@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.settings import Settings, resolve, unkeyed
-from fastslow.features.store import Features
 from fastslow.rankers.fit import Fitted
 from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.table_features import ABOVE_LEAST, CONTEXT
-from fastslow.rankers.train import importance, read_ranker
+from fastslow.runs.features_folder import Features
+from fastslow.steps.ranker import importance, read_ranker
 
 _CONFIGS = 300  # of a graph at most; of a larger one that many are sampled
 _COLUMNS = 15  # shown, the most important first

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow.job_plan import machine_resources, share_cores
 from fastslow.workflow.presets import RULES
 from fastslow.workflow.speed import SEGMENTS, Speed, measure

@@ -14,10 +14,10 @@ from jupyter_client import AsyncKernelManager
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_cores, machine_memory
 from fastslow.core.settings import resolve
-from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import Features
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.rankers.settings import RankerSettings
+from fastslow.runs.features_folder import Features
+from fastslow.steps.features import FeatureSettings
+from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.workflow.forked_kernels import ForkedKernel
 from fastslow.workflow.steps import Step
 

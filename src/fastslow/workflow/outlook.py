@@ -8,8 +8,8 @@ from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.rankers.settings import RankerSettings
+from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.workflow.presets import HOURS
 from fastslow.workflow.steps import STAGES, Step
 

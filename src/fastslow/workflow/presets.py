@@ -12,10 +12,10 @@ from typing import ClassVar, Literal
 from fastslow.competition.catalog import COLLECTIONS, TRAIN_ON
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Settings
-from fastslow.evaluation.ensemble import EnsembleSettings
-from fastslow.features.settings import FeatureSettings
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.rankers.settings import RankerSettings
+from fastslow.steps.ensemble import EnsembleSettings
+from fastslow.steps.features import FeatureSettings
+from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.workflow.published_presets import PUBLISHED
 
 BASE: dict[str, dict] = {

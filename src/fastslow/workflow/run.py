@@ -23,16 +23,16 @@ from fastslow.core.errors import FastslowError, SettingsError
 from fastslow.core.files import atomic_path, remove_abandoned
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, find_data, resolve
-from fastslow.evaluation.ensemble import EnsembleSettings
 from fastslow.evaluation.leaderboard import model_means
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.score_tables import format_distances, format_overview, format_table
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.evaluation.training_files import METRICS
-from fastslow.features.settings import FeatureSettings
 from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.provenance import LAUNCH_RELEASE, warn_of_release
 from fastslow.kaggle.upload import upload
+from fastslow.steps.ensemble import EnsembleSettings
+from fastslow.steps.features import FeatureSettings
 from fastslow.workflow.budget import plan_hours
 from fastslow.workflow.job_plan import PlannedKernel, PlannedPool
 from fastslow.workflow.outlook import NOTEBOOK, look, print_outlook

@@ -12,9 +12,9 @@ from fastslow.competition.catalog import PREDICTED_SPLITS, TEST, TRAIN, VALID
 from fastslow.core.errors import SettingsError
 from fastslow.core.isolated import Workers
 from fastslow.core.progress import progress
-from fastslow.features.store import Features
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.rankers.settings import RankerSettings
+from fastslow.runs.features_folder import Features
+from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.workflow.steps import Step
 
 SEGMENTS: dict[str, Any] = {"segment_training": "gst+e", "segment_nodes": 1000}
@@ -90,13 +90,14 @@ def _speed(settings: TrainSettings | RankerSettings) -> Speed:
 
 
 def _network_speed(settings: TrainSettings) -> Speed:
-    from fastslow.networks.predict.dataset import GraphDataset, predict  # torch
+    from fastslow.networks.predict.dataset import predict
     from fastslow.networks.training.train import Training
+    from fastslow.steps.network import graphs_of
 
     settings = settings.replace(processes=1)
     whole = settings.sources()
     parts = [source.sample(**_SAMPLED) for source in whole]
-    training, lap = Training(settings, GraphDataset(settings, parts)), _Laps()
+    training, lap = Training(settings, graphs_of(settings, parts)), _Laps()
     training.run_epoch()
     first = lap()
     training.run_epoch()
@@ -121,10 +122,10 @@ def _ranker_speed(settings: RankerSettings) -> Speed:
     whole = settings.sources()
     parts = {slug: source.sample(**_SAMPLED) for slug, source in whole.items()}
     sources, lap = (list(whole.values()), list(parts.values())), _Laps()
-    tables = read_training(settings, parts)
+    tables = read_training(parts, settings)
     read, fitting, predicting = lap(), [], []
     for trees in _TREES:
-        fitted = fit(settings.replace(num_iterations=trees), settings.objective, tables)
+        fitted = fit(tables, settings.replace(num_iterations=trees), settings.num_threads)
         fitting.append(lap())
         for split in PREDICTED_SPLITS:
             for own in parts.values():

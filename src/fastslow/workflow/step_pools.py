@@ -11,7 +11,7 @@ from fastslow.core.cluster.worker import GPU, MEMORY
 from fastslow.core.isolated import ended_by_interrupt
 from fastslow.core.memory import machine_cores
 from fastslow.core.settings import PROJECT
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow.job_plan import PlannedPool, machine_resources, step_need
 from fastslow.workflow.steps import Step
 

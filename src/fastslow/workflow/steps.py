@@ -10,9 +10,9 @@ from fastslow.competition.catalog import COLLECTIONS, TRAIN_ON, Collection, get_
 from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import PROJECT, parse_value
-from fastslow.evaluation.submission import SubmissionSettings
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.rankers.settings import RankerSettings
+from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.ranker_settings import RankerSettings
+from fastslow.steps.submission import SubmissionSettings
 from fastslow.workflow.presets import (
     MODELS,
     SCOPES,

@@ -3,8 +3,8 @@
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Unread
 from fastslow.networks.hardware.distributed import is_first
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import train
+from fastslow.steps.network import train_gnn
+from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow.run_settings import RunSettings, resume
 
 
@@ -34,6 +34,6 @@ def train_network(settings: NetworkRunSettings) -> None:
     steps = {s.name: s.settings for s in plan.steps() if isinstance(s.settings, TrainSettings)}
     if settings.network not in steps:
         raise SettingsError(f"network: {settings.network!r} is none of {', '.join(steps)}")
-    valid = train(steps[settings.network])["valid"]
+    valid = train_gnn(steps[settings.network])["valid"]
     if is_first():
         print(f"{settings.network}: valid {valid['mean']:.3f} ({valid['weights']})")

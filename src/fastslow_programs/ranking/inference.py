@@ -1,7 +1,7 @@
 """Apply finished runs to programs that they never saw: network, rankers, and ensembles with their weights.
 
 Graphs of the programs are built as those that the run learned from
-(:func:`fastslow.features.unseen.read_unseen`); each model then predicts them as it predicts a test split. The
+(:func:`fastslow.steps.unseen.read_unseen`); each model then predicts them as it predicts a test split. The
 run folder is all that is needed: neither data nor features::
 
     run = FinishedRun(resolve("runs/sample/ensemble-layout-xla-default"))
@@ -22,12 +22,13 @@ from fastslow.competition.catalog import TEST, Collection, get_collection
 from fastslow.competition.node_columns import SHAPE_PRODUCT
 from fastslow.core.artifacts import finished_file
 from fastslow.core.errors import DataError
-from fastslow.evaluation.ensemble_weights import combine, equal_weights
-from fastslow.evaluation.predictions import Predictor, read_run_manifest
+from fastslow.ensemble.weights import combine, equal_weights
+from fastslow.features.graph import Graph
 from fastslow.features.scaling import Scaler, expand_node_features, read_scaler
-from fastslow.features.store import SCALERS, Features, Graph
-from fastslow.networks.training.trained import TrainedNetwork
-from fastslow.rankers.train import read_ranker
+from fastslow.runs.features_folder import SCALERS, Features
+from fastslow.runs.predictions import Predictor, read_run_manifest
+from fastslow.steps.ranker import read_ranker
+from fastslow.steps.trained_network import TrainedNetwork
 from fastslow_programs.ranking.runs import find_members
 
 _AGAIN = "Train this model again"
@@ -84,7 +85,7 @@ class FinishedRun:
 
         Args:
             features: The features that the run learned from, or graphs built alike
-                (:class:`fastslow.features.unseen.UnseenGraphs`).
+                (:class:`fastslow.steps.unseen.UnseenGraphs`).
             split: The split to predict.
 
         Returns:

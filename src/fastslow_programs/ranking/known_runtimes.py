@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.special import stdtr
 
 from fastslow.core.errors import DataError
-from fastslow.features.store import Graph
+from fastslow.features.graph import Graph
 from fastslow.rankers.table_features import tabulate
 from fastslow_programs.program.csv_rows import read_rows
 from fastslow_programs.ranking.known_models import Configurations, Encoder, Inputs, Known, Stack

@@ -19,7 +19,7 @@ from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow.features.configs.default_layouts import knows_default_layouts
 from fastslow.features.nodes.protobuf import find_protobuf
-from fastslow.features.unseen import UnseenGraphs, build_unseen, read_recipe
+from fastslow.steps.unseen import UnseenGraphs, build_unseen, read_recipe
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import decode
 from fastslow_programs.compiler.libtpu import require_compiler

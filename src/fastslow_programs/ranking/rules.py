@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fastslow.competition.catalog import TEST
-from fastslow.evaluation.baselines import Columns, predict_configs
-from fastslow.features.unseen import UnseenGraphs
+from fastslow.ensemble.baselines import Columns, predict_configs
+from fastslow.steps.unseen import UnseenGraphs
 from fastslow_programs.ranking.inference import FinishedRun
 
 

@@ -9,8 +9,8 @@ from fastslow.competition.catalog import COLLECTIONS, Collection
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
-from fastslow.evaluation.predictions import read_run_manifest
 from fastslow.evaluation.run_record import is_rehearsal
+from fastslow.runs.predictions import read_run_manifest
 from fastslow_programs.ranking.packaged import describe_packaged, packaged_models
 
 _BEHIND = 0.05  # of the mean valid score: repeated trainings of one recipe differ by less

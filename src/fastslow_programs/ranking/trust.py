@@ -24,10 +24,11 @@ from fastslow.competition.node_columns import SHAPE_PRODUCT
 from fastslow.competition.opcodes import distance, opcode_name
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import find_data, resolve
-from fastslow.evaluation.predictions import read_predictions
 from fastslow.evaluation.run_record import read_run_record
 from fastslow.evaluation.scores import solution_of, truth_of
-from fastslow.features.store import Features, Graph
+from fastslow.features.graph import Graph
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import read_predictions
 
 FILE = "experience-{kind}.npz"
 """By kind of collection, the file in a folder of runs that keeps a :class:`Seen`."""

@@ -13,10 +13,10 @@ from fastslow.competition.tensors import format_layout
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.settings import find_typed, resolve
-from fastslow.features.unseen import build_unseen
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram
+from fastslow.steps.unseen import build_unseen
 from fastslow_programs.compiler.device import LocalProgram, draw_inputs, lower_function, require_jax
 from fastslow_programs.compiler.layout_choices import TiedChoice, encode_defaults, imposable, layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import bind_differences, constrain, taken, taken_here

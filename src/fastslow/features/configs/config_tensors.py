@@ -87,9 +87,9 @@ def config_tensors(
 def _find_operands(node_feat, edge_index, nodes, kinds, dims, rank, sized) -> tuple[np.ndarray, np.ndarray]:
     """Operands from the shapes: (K, 2) int64 input and kernel, -1 where unknown; (K,) bool ambiguous."""
     first, last, count = _operands(edge_index, nodes)
-    found = np.full((len(nodes), 2), -1, dtype=np.int64)
+    operands = np.full((len(nodes), 2), -1, dtype=np.int64)
     reshape = (kinds == RESHAPE) & (count == 1)
-    found[reshape, 0] = first[reshape]
+    operands[reshape, 0] = first[reshape]
 
     ambiguous = np.zeros(len(nodes), dtype=bool)
     two_operands = np.isin(kinds, (CONVOLUTION, DOT)) & np.isin(count, (1, 2))
@@ -100,10 +100,10 @@ def _find_operands(node_feat, edge_index, nodes, kinds, dims, rank, sized) -> tu
     )
     fits = np.maximum(forward, backward) > 0
     swap = backward > forward
-    found[pairs, 0] = np.where(fits, np.where(swap, last[pairs], first[pairs]), -1)
-    found[pairs, 1] = np.where(fits, np.where(swap, first[pairs], last[pairs]), -1)
+    operands[pairs, 0] = np.where(fits, np.where(swap, last[pairs], first[pairs]), -1)
+    operands[pairs, 1] = np.where(fits, np.where(swap, first[pairs], last[pairs]), -1)
     ambiguous[pairs] = (np.minimum(forward, backward) > 0) & (first[pairs] != last[pairs])
-    return found, ambiguous
+    return operands, ambiguous
 
 
 def _node_shapes(node_feat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -194,7 +194,8 @@ def dot_fit(output: list[int], lhs: list[int], rhs: list[int]) -> int:
     for batch in range(min(len(lhs), len(rhs), len(output)) + 1):
         # len(lhs) + len(rhs) = 2 batch + 2 contracting + free, and len(output) = batch + free.
         contracting, odd = divmod(len(lhs) + len(rhs) - len(output) - batch, 2)
-        lhs_free, rhs_free = len(lhs) - batch - contracting, len(rhs) - batch - contracting
+        lhs_free = len(lhs) - batch - contracting
+        rhs_free = len(rhs) - batch - contracting
         if odd or contracting < 0 or lhs_free < 0 or rhs_free < 0:
             continue
         kept, kept_rhs = output[batch : batch + lhs_free], output[batch + lhs_free :]

@@ -91,16 +91,16 @@ def copy_pairs(
 
     position = np.full(len(node_opcode), -1)
     position[nodes] = np.arange(len(nodes))
-    found = np.flatnonzero(position[node] >= 0)
-    found = found[np.lexsort((position[node[found]], tensor[found]))]
-    consumer, role = consumer[tensor[found]], role[tensor[found]]
+    readers = np.flatnonzero(position[node] >= 0)
+    readers = readers[np.lexsort((position[node[readers]], tensor[readers]))]
+    consumer, role = consumer[tensor[readers]], role[tensor[readers]]
     return CopyPairs(
-        producer_index=position[node[found]],
+        producer_index=position[node[readers]],
         consumer_index=consumer,
         consumer_role=role,
         elements=num_elements(tensors.dims[consumer, role]),
         element_bytes=tensors.element_bytes[consumer, role],
-        axes=axes[found],
+        axes=axes[readers],
     )
 
 
@@ -112,7 +112,8 @@ def _walk(source_ids, steps, num_nodes: int, through: int) -> tuple[np.ndarray, 
     """
     user, operand, step_axes = steps
     first = np.searchsorted(user, np.arange(num_nodes + 1))
-    tensor, node = np.arange(len(source_ids)), source_ids
+    tensor = np.arange(len(source_ids))
+    node = source_ids
     axes = np.tile(np.arange(LAYOUT_WIDTH), (len(source_ids), 1))
     reached = [(tensor, node, axes)]
     keys = tensor * num_nodes + node
@@ -134,7 +135,8 @@ def _walk(source_ids, steps, num_nodes: int, through: int) -> tuple[np.ndarray, 
 
 def _same_tensor_steps(node_feat, node_opcode, edge_index) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (M,) nodes, sorted, (M,) operands that hold the same tensor, and (M, 6) the axes that agree."""
-    node_feat, node_opcode = np.asarray(node_feat), np.asarray(node_opcode)
+    node_feat = np.asarray(node_feat)
+    node_opcode = np.asarray(node_opcode)
     edges = np.asarray(edge_index, dtype=np.int64).reshape(-1, 2)
     user, operand = edges[np.lexsort((edges[:, 1], edges[:, 0]))].T
     shape = node_feat[:, node_columns.SHAPE]
@@ -185,7 +187,8 @@ def copy_features(pairs: CopyPairs, layouts: np.ndarray, choices: Choices) -> tu
     def terms(pair: np.ndarray, codes: np.ndarray) -> np.ndarray:
         producer, consumer = codes.T
         copied = disagree[way.ravel()[pair], producer, consumer][:, None] * pairs.weights[pair]
-        both, half = given[producer] & given[consumer], given[producer] ^ given[consumer]
+        both = given[producer] & given[consumer]
+        half = given[producer] ^ given[consumer]
         return np.column_stack([copied, both, half])
 
     count, elements, size, both, half = choice_sums(choices, pairs.tensors, terms).T

@@ -80,7 +80,8 @@ class LayoutStates:
         Returns:
             ``(T, F)`` float64, summed in order of the items.
         """
-        ones, places = np.ones(len(self)), (self.class_index, np.arange(len(self)))
+        ones = np.ones(len(self))
+        places = (self.class_index, np.arange(len(self)))
         return sparse.csr_array((ones, places), shape=(len(self.classes), len(self))) @ table
 
 

@@ -40,7 +40,8 @@ def tile(dims: np.ndarray, layouts: np.ndarray) -> Tiling:
     Returns:
         The tiling of every pair, the leading shapes broadcast against each other.
     """
-    dims, layouts = np.asarray(dims, np.int64), np.asarray(layouts, np.int64)
+    dims = np.asarray(dims, np.int64)
+    layouts = np.asarray(layouts, np.int64)
     shape = np.broadcast_shapes(dims.shape[:-1], layouts.shape[:-1])
     dims = np.broadcast_to(dims, (*shape, dims.shape[-1]))
     rank = (dims > 0).sum(-1)

@@ -101,7 +101,8 @@ def violation_features(
     """
     if defaults is None:
         defaults = np.full(tensors.dims.shape, -1)
-    sums, of_role = [], [_shape_rows(tensors, role, defaults) for role in range(len(ROLES))]
+    sums = []
+    of_role = [_shape_rows(tensors, role, defaults) for role in range(len(ROLES))]
     for _, opcode, role in CELLS:
         nodes = np.flatnonzero(
             (np.asarray(kinds) == opcode) & tensors.known[:, role] & (tensors.rank[:, role] > 0)
@@ -157,13 +158,13 @@ def _terms_of_shapes(shapes: np.ndarray, layouts: np.ndarray) -> np.ndarray:
     terms = {name: value * tiling.fits for name, value in terms.items()}
     terms["left"] = tiling.fits & tiling.is_left
     terms["off_default"] = tiling.fits & is_off_default(layouts, default[:, None])
-    found = [terms[name] for name in _TERMS]
+    columns = [terms[name] for name in _TERMS]
     for weight in weights.T[:, :, None]:
         padded = np.rint(weight * (tiling.padded_volume / np.maximum(tiling.volume, 1)))
-        found += [weight * tiling.fits, weight * terms["violation"], padded * tiling.fits]
-        found.append(weight * terms["off_default"])
+        columns += [weight * tiling.fits, weight * terms["violation"], padded * tiling.fits]
+        columns.append(weight * terms["off_default"])
     # Whole numbers: their float64 sums are exact, so features do not depend on the order of summation.
-    return np.stack(found, axis=2).astype(np.float64)
+    return np.stack(columns, axis=2).astype(np.float64)
 
 
 def _features_of_sums(cell_sums: list[np.ndarray]) -> np.ndarray:

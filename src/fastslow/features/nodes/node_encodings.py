@@ -41,7 +41,8 @@ def depth_encodings(edge_index: np.ndarray, num_nodes: int) -> np.ndarray:
         cycle).
     """
     operands, users = (np.bincount(column, minlength=num_nodes) for column in edge_index.T)
-    outputs, inputs = np.flatnonzero(users == 0), np.flatnonzero(operands == 0)
+    outputs = np.flatnonzero(users == 0)
+    inputs = np.flatnonzero(operands == 0)
     depth = hop_distance(edge_index, num_nodes, outputs, WHOLE_GRAPH, "operands")
     height = hop_distance(edge_index, num_nodes, inputs, WHOLE_GRAPH, "users")
     return np.stack([operands, users, depth, height], 1).astype(np.float32)

@@ -55,11 +55,15 @@ def read_exact_graph(path: Path, program: Program) -> ExactGraph:
     hlo = read_protobuf(path)
     arrays = graph_arrays(hlo.module)
     edges = np.unique(program.edge_index, axis=0)
-    wanted = {"node_opcode": program.node_opcode, "edge_index": edges, "node_feat": program.node_feat}
+    published_arrays = {
+        "node_opcode": program.node_opcode,
+        "edge_index": edges,
+        "node_feat": program.node_feat,
+    }
     if program.node_config_ids is not None and "node_config_ids" in hlo.runs:
-        wanted["node_config_ids"] = program.node_config_ids
+        published_arrays["node_config_ids"] = program.node_config_ids
         arrays["node_config_ids"] = hlo.runs["node_config_ids"]
-    for key, published in wanted.items():
+    for key, published in published_arrays.items():
         if not np.array_equal(arrays[key], published):
             problem = f"is not the program of {program.path}: {_difference(key, arrays[key], published)}"
             raise DataError(path, problem, _REMEDY)

@@ -8,41 +8,16 @@ Gradients are summed once, at the end of a step, rather than by ``DistributedDat
 fewer graphs than there are processes, and a network of this size has little to overlap.
 """
 
-import contextlib
-import json
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import distributed
 
-from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import FastslowError, SettingsError
-from fastslow.core.isolated import end_with_parent
-from fastslow.networks.hardware.devices import pick_device
-from fastslow.networks.settings.train_settings import TrainSettings
-
-_TIMEOUT = timedelta(days=1)  # torchrun itself notices a process that died; the others may wait for a lock
-_LAUNCHER = (  # torchrun, which ends with the process that started it
-    "import sys; from fastslow.core.isolated import end_with_parent; end_with_parent(int(sys.argv.pop(1)));"
-    "from torch.distributed.run import main; main()"
-)
-_RANK = (
-    "from fastslow.networks.hardware.distributed import run_as_rank;"
-    "from fastslow.networks.training.train import train; run_as_rank(train)"
-)
-_ERROR = "error: "
-_TAIL = 20  # lines that are shown of processes that ended without a reason
+from fastslow.core.errors import SettingsError
 
 _Value = TypeVar("_Value")
-
-
-class RankError(FastslowError):
-    """A process of a training ended; the same command resumes after the last checkpoint."""
 
 
 def launched() -> bool:
@@ -63,28 +38,6 @@ def rank() -> int:
 def world_size() -> int:
     """Return the number of processes."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
-
-
-@contextlib.contextmanager
-def joined(settings: TrainSettings) -> Iterator[None]:
-    """Join the processes that torchrun started, over NCCL where they train on GPUs, else over gloo.
-
-    Raises:
-        SettingsError: There are more processes than GPUs or graphs of a step, or the loss compares graphs.
-    """
-    if not launched() or distributed.is_initialized():
-        yield
-        return
-    settings.require_shares(int(os.environ["WORLD_SIZE"]))
-    end_with_parent(os.getppid())
-    device = own_device(pick_device(settings.device))
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_TIMEOUT)
-    try:
-        yield
-    finally:
-        distributed.destroy_process_group()
 
 
 def own_device(device: torch.device) -> torch.device:
@@ -127,13 +80,6 @@ def from_first(make: Callable[[], _Value]) -> _Value:
     return box[0]
 
 
-@contextlib.contextmanager
-def building(artifact: Artifact) -> Iterator[bool]:
-    """Lock an artifact in the first process; yield in all of them whether its content must be made."""
-    with contextlib.ExitStack() as stack:
-        yield from_first(lambda: stack.enter_context(artifact.building()))
-
-
 def add_gradients(network: torch.nn.Module) -> None:
     """Replace every gradient by its sum over the processes; one that no process has stays ``None``."""
     if world_size() == 1:
@@ -156,43 +102,3 @@ def mean_loss(losses: Sequence[torch.Tensor], device: torch.device) -> float:
     total = torch.stack([here.double().sum(), torch.tensor(float(len(losses)), device=device).double()])
     distributed.all_reduce(total)
     return float(total[0] / total[1])
-
-
-def launch(settings: TrainSettings) -> None:
-    """Train in the configured number of processes on this machine, as torchrun does, and print their output.
-
-    Raises:
-        RankError: One of them ended with an error; the message is its own.
-    """
-    threads = str(max(1, torch.get_num_threads() // settings.processes))
-    command = [sys.executable, "-c", _LAUNCHER, str(os.getpid()), "--standalone", "--no-python"]
-    command += ["--nproc-per-node", str(settings.processes), sys.executable, "-c", _RANK]
-    command += [json.dumps(settings.asdict())]
-    lines: list[str] = []
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, "OMP_NUM_THREADS": threads},
-        text=True,
-    ) as process:
-        try:
-            for line in process.stdout:
-                print(line, end="", flush=True)
-                lines.append(line)
-        except BaseException:  # Ctrl-C too; it is raised again
-            process.terminate()  # torchrun ends its processes
-            raise
-    if process.returncode:
-        reason = next((line[len(_ERROR) :] for line in lines if line.startswith(_ERROR)), None)
-        tail = "".join(f"\n  {line.rstrip()}" for line in lines[-_TAIL:])
-        raise RankError(reason or f"a process of the training ended; run the same command to resume{tail}")
-
-
-def run_as_rank(train: Callable[[TrainSettings], Any]) -> None:
-    """Train with the settings of the command line: the main function of a launched process."""
-    try:
-        train(TrainSettings(**json.loads(sys.argv[1])))
-    except FastslowError as error:
-        print(f"{_ERROR}{error}", flush=True)
-        sys.exit(1)

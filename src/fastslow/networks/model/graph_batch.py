@@ -11,8 +11,8 @@ from fastslow.competition import node_columns
 from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.configs.tpu_tiling import TILING_FEATURES, tiling_features
 from fastslow.features.derived import derived
+from fastslow.features.graph import Graph, expand_nodes
 from fastslow.features.scaling import Scaler
-from fastslow.features.store import Graph, expand_nodes
 from fastslow.networks.states.config_states import Level, PartReach, Reach
 from fastslow.networks.states.sparse import SparseOperator, moved_fields
 

@@ -1,4 +1,4 @@
-"""Graphs of features folders as batches for a network, and predictions of whole splits."""
+"""Graphs of several collections as batches for a network, and predictions of whole splits."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,21 +8,25 @@ import numpy as np
 import torch
 
 from fastslow.core.errors import DataError
-from fastslow.core.memory import held_bytes, step_memory
+from fastslow.features.graph_set import GraphSet
 from fastslow.features.scaling import Scaler
-from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.networks.hardware.bounded_cache import BoundedCache
 from fastslow.networks.hardware.devices import autocast, pick_device
 from fastslow.networks.hardware.distributed import merge, own_device, share
+from fastslow.networks.hardware.memory import held_bytes
 from fastslow.networks.hardware.out_of_memory import Shrinking, ran_out_of_memory
 from fastslow.networks.model.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.chunked_prediction import predict_chunks
 from fastslow.networks.predict.node_blocks import computes_by_nodes, predict_by_nodes
 from fastslow.networks.settings.inputs import config_columns, input_columns, require_inputs
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.settings.options import NetworkOptions
 
+CONFIGS_TOGETHER = 2000
+"""Maximum number of configurations of a batch at inference where nothing else is said."""
+MEMORY = 2 << 30
+"""Bytes that graphs and predictions may hold where nothing else is said."""
 _PAIRS = 1 << 20  # (node, configuration) pairs of a graph from which node by node is faster than one batch
 
 
@@ -32,47 +36,53 @@ class GraphDataset:
     A graph is named ``<collection's slug>/<name>``. The scalers pool the train graphs of all collections.
 
     Args:
-        settings: Settings of the network.
-        sources: Finished features folders, each of a different collection; by default those that the settings
-            name.
+        options: Options of the network.
+        sources: The graphs of each collection; none where a finished network is applied without graphs.
         scalers: Scalers of nodes and of configurations; by default the sources' scalers, pooled.
+        device: ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``.
+        configs_together: Maximum number of configurations of a batch at inference, see :func:`predict`.
+        memory: Bytes that all graphs which are kept, and a prediction, may hold.
 
     Raises:
-        DataError: The folders were built with different settings, so their columns differ.
+        DataError: The folders were built with different options, so their columns differ.
         SettingsError: The features lack columns of ``node_inputs``.
     """
 
     def __init__(
         self,
-        settings: TrainSettings,
-        sources: Sequence[Features] | None = None,
+        options: NetworkOptions,
+        sources: Sequence[GraphSet],
         scalers: tuple[Scaler, Scaler] | None = None,
+        device: str = "auto",
+        configs_together: int = CONFIGS_TOGETHER,
+        memory: int = MEMORY,
     ):
-        sources = settings.sources() if sources is None else sources
-        architecture = settings.architecture()
+        self.configs_together = configs_together
+        self.memory = memory
+        architecture = options.architecture()
         self.sources = {source.collection.slug: source for source in sources}
         self.num_levels = architecture.num_levels
-        self.device = own_device(pick_device(settings.device))
+        self.device = own_device(pick_device(device))
         self._graph_options = {
-            "pair_edges": settings.pair_edges and settings.kind == "layout",
+            "pair_edges": options.pair_edges and options.kind == "layout",
             "whole_graph": architecture.whole_graph,
             "joins_nodes": architecture.joins_nodes,
         }
         for other in sources[1:]:
             if other.config_columns != sources[0].config_columns:
-                problem = f"columns other than those of {sources[0].folder.name}"
-                raise DataError(other.folder, problem, "Build both with the same settings")
+                problem = f"columns other than those of {sources[0].origin}"
+                raise DataError(other.origin, problem, "Build both with the same options")
         nodes, configs = scalers or (
             Scaler.pool([source.scaler(name) for source in sources]) for name in ("node", "config")
         )
-        self.node_scaler = nodes.select(input_columns(settings.node_inputs))
+        self.node_scaler = nodes.select(input_columns(options.node_inputs))
         # scalers that are given without sources are those of a finished run, which selected its columns
         names = sources[0].config_columns if sources else None
         if scalers is None:
-            require_inputs(settings.node_inputs, nodes)
-        chosen = names and config_columns(settings.config_inputs, names)
+            require_inputs(options.node_inputs, nodes)
+        chosen = names and config_columns(options.config_inputs, names)
         self.config_scaler = configs.select(chosen) if names else configs
-        self._cache = BoundedCache[PreparedGraph](step_memory() // 4, held_bytes)
+        self._cache = BoundedCache[PreparedGraph](memory // 4, held_bytes)
         self._sizes: dict[str, dict[str, int]] = {}
         self._shrinking: dict[int, Shrinking] = {}  # by the size that predictions start with
 
@@ -89,11 +99,9 @@ class GraphDataset:
         """Return the number of distinct configurations of a graph, without reading it."""
         if split not in self._sizes:
             self._sizes[split] = {
-                f"{slug}/{row.name}": int(row.configs)
+                f"{slug}/{stem}": count
                 for slug, source in self.sources.items()
-                for row in source.index[source.index["split"] == split][["name", "configs"]].itertuples(
-                    index=False
-                )
+                for stem, count in source.num_distinct(split).items()
             }
         return self._sizes[split][name]
 
@@ -164,19 +172,21 @@ def _predict_rows(
     large = parts > 1 or (prepared.varies and len(rows) * prepared.graph.num_nodes >= _PAIRS)
     with autocast(dataset.device):
         if large:
-            predictions = _predict_by_nodes(network, prepared, rows, dataset.device)
+            predictions = _predict_by_nodes(network, prepared, rows, dataset.device, dataset.memory // 4)
             if predictions is not None:
                 return predictions
         chunks = np.array_split(rows, parts)
         return predict_chunks(network, partial(dataset.batch, split, path), chunks)
 
 
-def _predict_by_nodes(network, prepared: PreparedGraph, rows: np.ndarray, device) -> torch.Tensor | None:
+def _predict_by_nodes(
+    network: RankingNetwork, prepared: PreparedGraph, rows: np.ndarray, device: torch.device, memory: int
+) -> torch.Tensor | None:
     """Predict configurations in one pass; None where the network or the memory does not allow it."""
     if not computes_by_nodes(network):
         return None
     try:
-        return predict_by_nodes(network, prepared, rows, device, step_memory() // 4)
+        return predict_by_nodes(network, prepared, rows, device, memory)
     except (MemoryError, RuntimeError) as error:
         if not ran_out_of_memory(error):
             raise

@@ -23,8 +23,8 @@ from torch import Tensor
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.errors import SettingsError
-from fastslow.core.memory import held_bytes, step_memory
 from fastslow.networks.hardware.bounded_cache import BoundedCache
+from fastslow.networks.hardware.memory import held_bytes
 from fastslow.networks.hardware.prefetch import prefetch
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.network import RankingNetwork
@@ -32,6 +32,7 @@ from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.segments.graph import SegmentedGraph, SegmentExample, partition
 from fastslow.networks.segments.sums import Batches, Norms, add_segments, norms, pool_moments, segment_moments
 from fastslow.networks.segments.table import GraphTable
+from fastslow.networks.settings.options import NetworkOptions
 from fastslow.networks.settings.segment_settings import (
     CUT,
     CUT_LIVE,
@@ -42,7 +43,6 @@ from fastslow.networks.settings.segment_settings import (
     VARIANTS,
     head_epochs,
 )
-from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.states.set_statistics import Moments, as_is
 
 KEEP = 0.5  # share of the table's segments that a step keeps with +d, as published
@@ -52,7 +52,7 @@ class SegmentTraining:
     """Predicts from one segment of each graph, for a training.
 
     Args:
-        settings: Settings; ``segment_training`` is not ``none``.
+        options: Settings; ``segment_training`` is not ``none``.
         dataset: The graphs.
         network: The network that is trained.
 
@@ -63,32 +63,32 @@ class SegmentTraining:
         SettingsError: The readout has a maximum.
     """
 
-    def __init__(self, settings: TrainSettings, dataset: GraphDataset, network: RankingNetwork):
+    def __init__(self, options: NetworkOptions, dataset: GraphDataset, network: RankingNetwork):
         if not network.head.readout.adds_up:
-            problem = f"readout: {settings.readout!r} has a maximum, and sums of segments do not make one"
+            problem = f"readout: {options.readout!r} has a maximum, and sums of segments do not make one"
             raise SettingsError(f"{problem}; use sums and means, or segment_training 'none'")
-        self.settings, self.dataset, self.network = settings, dataset, network
-        self.variant = VARIANTS[settings.segment_training]
+        self.options, self.dataset, self.network = options, dataset, network
+        self.variant = VARIANTS[options.segment_training]
         self.tables: dict[str, GraphTable] = {}
         self._head_only = False
-        self._others = HALO if settings.segment_border == CUT_LIVE else settings.segment_border
-        self._live = CUT if settings.segment_border == CUT_LIVE else settings.segment_border
-        self._graphs = BoundedCache[SegmentedGraph](step_memory() // 4, held_bytes)
-        self._sums = BoundedCache[Tensor](step_memory() // 4, held_bytes)
+        self._others = HALO if options.segment_border == CUT_LIVE else options.segment_border
+        self._live = CUT if options.segment_border == CUT_LIVE else options.segment_border
+        self._graphs = BoundedCache[SegmentedGraph](dataset.memory // 4, held_bytes)
+        self._sums = BoundedCache[Tensor](dataset.memory // 4, held_bytes)
 
     def begin(self, epoch: int) -> None:
         """Begin an epoch."""
-        self._head_only = epoch in head_epochs(self.settings)
+        self._head_only = epoch in head_epochs(self.options)
 
     def graph(self, name: str) -> SegmentedGraph:
         """Return a train graph, divided."""
         return self._graphs.get(name, lambda: self._divide(name))
 
     def _divide(self, name: str) -> SegmentedGraph:
-        settings = self.settings
+        options = self.options
         prepared = self.dataset.graph(TRAIN, name)
-        part = partition(prepared.graph.num_nodes, settings.segment_nodes)
-        graph = SegmentedGraph(prepared, settings.architecture().num_levels, part)
+        part = partition(prepared.graph.num_nodes, options.segment_nodes)
+        graph = SegmentedGraph(prepared, options.architecture().num_levels, part)
         if self.variant.others == TABLE:
             graph.states(self._live)
         elif self.variant.others != EDGES:
@@ -168,7 +168,7 @@ class SegmentTraining:
     def _whole_sums(self, example: SegmentExample) -> Tensor:
         """Return the sums over all nodes, uncut; of all configurations they are kept, if not too many."""
         prepared = example.graph.prepared
-        if prepared.graph.num_configs > self.settings.configs_together:
+        if prepared.graph.num_configs > self.dataset.configs_together:
             return self._whole(example)
         every = np.arange(prepared.graph.num_configs)
         everything = replace(example, configs=every, choices=prepared.choices(every))

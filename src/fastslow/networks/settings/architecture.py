@@ -1,9 +1,6 @@
-"""Architecture of a network: the settings that its layers are built from, and the sets that fit together."""
+"""Architecture of a network: the options that its layers are built from."""
 
 from dataclasses import dataclass
-from typing import Any
-
-from fastslow.core.settings import Unread
 
 BLOCKS = ("attention", "residual", "unit")
 OPCODE_ROWS = 128
@@ -12,7 +9,7 @@ OPCODE_ROWS = 128
 
 @dataclass(frozen=True)
 class Architecture:
-    """Settings of the layers.
+    """Options of the layers.
 
     Args:
         hidden_channels: Channels D of every layer.
@@ -50,33 +47,3 @@ class Architecture:
     def whole_graph(self) -> bool:
         """Whether a layer lets each node see the whole graph, not only its neighbours."""
         return self.input_attention
-
-
-def unread_layers(settings: Any) -> Unread:
-    """Return the settings of blocks and edges that a ``TrainSettings`` without blocks does not read."""
-    if settings.num_layers:
-        return {}
-    names = ["cross_config"] * (settings.block != "unit")  # which must switch it off for layout
-    names += ["edge_dropout", "pair_edges"] * (not settings.input_attention)  # it reads the edges, too
-    activates = settings.block == "residual" and settings.convolution == "mlp_gcn"  # the perceptron
-    names += ["convolution"] * (not activates)
-    return dict.fromkeys(names, ("with num_layers=0", "choose 1 layer or more"))
-
-
-def check_layers(settings: Any) -> None:
-    """Check what a ``TrainSettings`` sets beside ``block`` and ``kind``.
-
-    Raises:
-        SettingsError: The chosen structure or kind does not read a setting; it is named.
-    """
-    ours = settings.block == "attention"
-    unit = settings.block == "unit"
-    tile = settings.kind == "tile"
-    other = f"with block={settings.block!r}"
-    settings.require(not unit or tile or not settings.cross_config, "cross_config", f"False {other}")
-    attends = settings.input_attention and settings.block != "residual"
-    settings.require(not attends, "input_attention", f"False {other}")
-    late = "False for layout, and with block='attention'"
-    settings.require(not settings.joins_nodes or (tile and not ours), "joins_nodes", late)
-    columns = "violation" if tile else "published"  # of the other kind
-    settings.require(settings.config_inputs != columns, "config_inputs", f"for {settings.kind}")

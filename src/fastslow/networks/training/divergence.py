@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fastslow.core.errors import FastslowError
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.settings.options import NetworkOptions
 
 EXPLODED = 10.0
 """Multiple of the first epoch's mean loss that counts as exploded; none of 25 recorded trainings exceeds
@@ -54,7 +54,7 @@ def check_outputs(predictions: Mapping[str, np.ndarray]) -> None:
 
 
 def stop(
-    error: Diverged, epoch: int, loss: float, settings: TrainSettings, history: Sequence[Mapping]
+    error: Diverged, epoch: int, loss: float, options: NetworkOptions, history: Sequence[Mapping]
 ) -> str:
     """Return what happened in an epoch, from 1, the remedy, and which weights of ``history`` are kept.
 
@@ -63,7 +63,7 @@ def stop(
     """
     said = (
         f"diverged in epoch {epoch} (loss {loss:.4g}): {error}; lower learning_rate (now"
-        f" {settings.learning_rate:g}) or max_grad_norm (now {settings.max_grad_norm:g})"
+        f" {options.learning_rate:g}) or max_grad_norm (now {options.max_grad_norm:g})"
     )
     if not history:
         raise Diverged(f"{said}. There are no weights to keep: it was not evaluated before") from None

@@ -2,44 +2,40 @@
 
 import math
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from fastslow.competition.catalog import TRAIN
-from fastslow.core.artifacts import read_manifest
-from fastslow.core.memory import FreedMemory, held_bytes, step_memory
-from fastslow.core.progress import progress
+from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
+from fastslow.features.graph_set import GraphSet, Predictions
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.adamw import AdamW
 from fastslow.networks.hardware.bounded_cache import BoundedCache
 from fastslow.networks.hardware.devices import autocast, loss_scaler, seed_generator
-from fastslow.networks.hardware.out_of_memory import explain_memory
+from fastslow.networks.hardware.memory import FreedMemory, held_bytes
 from fastslow.networks.hardware.prefetch import prefetch
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.model.network import RankingNetwork
-from fastslow.networks.predict.dataset import GraphDataset
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.predict.dataset import GraphDataset, predict
+from fastslow.networks.settings.options import NetworkOptions
 from fastslow.networks.states.sparse import move
 from fastslow.networks.training.divergence import Diverged, check_loss, check_weights, stop
-from fastslow.networks.training.run_folder import load_checkpoint, save_checkpoint, write_runs
 from fastslow.networks.training.schedule import scheduled
 from fastslow.networks.training.validation import Validation
 
 Example = tuple[Any, torch.Tensor]  # a batch, and the runtimes of its configurations
 
 
-def make_network(settings: TrainSettings, dataset: GraphDataset) -> RankingNetwork:
+def make_network(options: NetworkOptions, dataset: GraphDataset) -> RankingNetwork:
     """Return a network of the configured size for these graphs, with weights drawn from the seed."""
-    torch.manual_seed(settings.seed)
+    torch.manual_seed(options.seed)
     return RankingNetwork(
         node_channels=len(dataset.node_scaler.kept),
         config_channels=len(dataset.config_scaler.kept),
-        architecture=settings.architecture(),
+        architecture=options.architecture(),
     ).to(dataset.device)
 
 
@@ -53,49 +49,49 @@ class Training:
         stored: Names of the attributes whose state is in a checkpoint.
     """
 
-    def __init__(self, settings: TrainSettings, dataset: GraphDataset):
-        self.settings, self.dataset = settings, dataset
-        self.network = make_network(settings, dataset)
-        self.loss = Loss(settings.loss)
+    def __init__(self, options: NetworkOptions, dataset: GraphDataset):
+        self.options, self.dataset = options, dataset
+        self.network = make_network(options, dataset)
+        self.loss = Loss(options.loss)
         self.scaler = loss_scaler(dataset.device)
         self.optimizer = AdamW(
             self.network.parameters(),
-            lr=settings.learning_rate,  # replaced at every step
-            weight_decay=settings.weight_decay,
+            lr=options.learning_rate,  # replaced at every step
+            weight_decay=options.weight_decay,
             fused=True,  # a seventh of the time on a CPU; a scaled step needs no answer from the GPU
         )
         self.names = dataset.trainable()
-        self.validation = Validation(settings, dataset, self.network)
+        self.validation = Validation(options, dataset, self.network)
         self.stored = ["network", "optimizer", "scaler", "validation"]
         self.segments = None
-        if settings.segment_training != "none":
+        if options.segment_training != "none":
             from fastslow.networks.segments.training import SegmentTraining
 
-            self.segments = SegmentTraining(settings, dataset, self.network)
+            self.segments = SegmentTraining(options, dataset, self.network)
             self.stored.append("segments")
         self.epoch, self.first_loss, self.seconds = 0, math.nan, 0.0
         self.warnings: list[str] = []
-        self._whole = BoundedCache[Example](step_memory() // 4, held_bytes)
-        self._freed = FreedMemory()
+        self._whole = BoundedCache[Example](dataset.memory // 4, held_bytes)
+        self._freed = FreedMemory(most=dataset.memory // 4)
 
     def run_epoch(self) -> float:
         """Train on every graph once; return the mean loss."""
-        settings = self.settings
-        rng = np.random.default_rng([settings.seed, self.epoch])
+        options = self.options
+        rng = np.random.default_rng([options.seed, self.epoch])
         self.network.train()
         if self.segments:
             self.segments.begin(self.epoch)
         names = rng.permutation(self.names)
-        drops = settings.edge_dropout > 0 or self.segments
+        drops = options.edge_dropout > 0 or self.segments
         drawn = [(name, self.draw(name, rng), int(rng.integers(2**63)) if drops else None) for name in names]
         seeds = rng.integers(2**63, size=len(names))  # for dropout
-        steps = math.ceil(len(names) / settings.graphs_per_step)
+        steps = math.ceil(len(names) / options.graphs_per_step)
         groups = np.array_split(np.arange(len(names)), steps)
         share = np.concatenate([distributed.share(group) for group in groups])  # of several processes
         examples = prefetch(map(self.example, [drawn[n] for n in share]))
         losses = []
         for position, group in enumerate(groups):
-            rate = scheduled(settings, self.epoch, position, steps)
+            rate = scheduled(options, self.epoch, position, steps)
             losses += self.step(examples, seeds[distributed.share(group)].tolist(), len(group), rate)
             self._freed.after_step()
         self.epoch += 1
@@ -118,7 +114,7 @@ class Training:
             losses.append(loss.detach())
         distributed.add_gradients(self.network)
         self.scaler.unscale_(self.optimizer)
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.max_grad_norm)
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.options.max_grad_norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return losses
@@ -126,7 +122,7 @@ class Training:
     def draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
         """Draw the configurations of a step, as positions in the graph."""
         total = self.dataset.num_configs(TRAIN, name)
-        size = self.settings.configs_per_step
+        size = self.options.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
     def example(self, drawn: tuple[str, np.ndarray, int | None]) -> Example:
@@ -153,7 +149,7 @@ class Training:
         if self.segments:
             return self.segments.example(name, configs, seed), runtime
         if seed is not None:  # the same edges for all configurations
-            kept = np.random.default_rng(seed).random(len(graph.edge_index)) >= self.settings.edge_dropout
+            kept = np.random.default_rng(seed).random(len(graph.edge_index)) >= self.options.edge_dropout
         return self.dataset.batch(TRAIN, name, configs, kept), runtime
 
     def graph_loss(self, batch: Batch, runtime: torch.Tensor) -> torch.Tensor:
@@ -162,73 +158,88 @@ class Training:
             prediction = (self.segments or self.network)(batch)
         return self.loss(prediction, runtime)
 
-    def run(self, folder: Path, mark: str) -> None:
-        """Train to the end, resuming from the folder's checkpoint where it carries the same mark.
+    def run(
+        self,
+        seconds: float = math.inf,
+        on_epoch: Callable[[float], None] | None = None,
+        on_metrics: Callable[[dict], None] | None = None,
+    ) -> None:
+        """Train to the end, from the epoch that is reached.
 
         A training that diverges ends there; the weights of its evaluations before are kept.
+
+        Args:
+            seconds: Time of the whole training after which no further epoch begins.
+            on_epoch: Called with the mean loss of every epoch.
+            on_metrics: Called after every evaluation with its row of the history, see
+                :class:`~fastslow.networks.training.validation.Validation`.
 
         Raises:
             Diverged: It did so before the first evaluation.
         """
-        settings, validation = self.settings, self.validation
-        quiet = distributed.rank() > 0
-        if load_checkpoint(self, folder, mark) and not quiet:
-            print(f"{folder.name}: resumed after epoch {self.epoch}")
-        options = {"total": settings.epochs, "initial": self.epoch, "desc": folder.name, "unit": "epoch"}
+        options = self.options
+        validation = self.validation
         began = time.monotonic() - self.seconds
-        late = 0 < 3600 * settings.hours < self.seconds
-        with progress(**options, disable=quiet) as bar:
-            while self.epoch < settings.epochs and not (late or validation.is_stale(self.epoch)):
-                loss = self.run_epoch()
-                self.seconds = time.monotonic() - began
-                late = 0 < 3600 * settings.hours < distributed.from_first(lambda: self.seconds)
-                self.first_loss = self.first_loss if math.isfinite(self.first_loss) else loss
-                bar.update()
-                due = self.epoch % settings.evaluate_every == 0 or self.epoch == settings.epochs or late
-                try:
-                    check_loss(loss, self.first_loss)
-                    check_weights(self.network)
-                    if due:
-                        validation.evaluate(self.epoch, loss)
-                except Diverged as error:
-                    self.warnings.append(stop(error, self.epoch, loss, settings, validation.history))
-                    if not quiet:
-                        print(f"warning: {self.warnings[-1]}")
-                    break
-                if late and self.epoch < settings.epochs:
-                    over = f"stopped after epoch {self.epoch} of {settings.epochs}"
-                    self.warnings.append(f"{over}: its time is over (hours={settings.hours:g})")
+        late = self.seconds > seconds
+        while self.epoch < options.epochs and not (late or validation.is_stale(self.epoch)):
+            loss = self.run_epoch()
+            self.seconds = time.monotonic() - began
+            late = distributed.from_first(lambda: self.seconds) > seconds
+            self.first_loss = self.first_loss if math.isfinite(self.first_loss) else loss
+            if on_epoch:
+                on_epoch(loss)
+            due = self.epoch % options.evaluate_every == 0 or self.epoch == options.epochs or late
+            try:
+                check_loss(loss, self.first_loss)
+                check_weights(self.network)
                 if due:
-                    save_checkpoint(self, folder, mark)
-                    valid = validation.history[-1]["valid"]
-                    bar.set_postfix(loss=f"{loss:.3f}", valid=f"{valid:.3f}", refresh=False)
+                    validation.evaluate(self.epoch, loss)
+            except Diverged as error:
+                self.warnings.append(stop(error, self.epoch, loss, options, validation.history))
+                break
+            if late and self.epoch < options.epochs:
+                over = f"stopped after epoch {self.epoch} of {options.epochs}"
+                self.warnings.append(f"{over}: its time is over (hours={seconds / 3600:g})")
+            if due and on_metrics:
+                on_metrics(validation.history[-1])
+
+    def predict(self, slug: str) -> tuple[dict, Predictions]:
+        """Choose a collection's weights and predict its valid and test graphs with them.
+
+        Returns:
+            The collection's metric on valid, mean and per graph, with ``weights``: which they are; and the
+            predictions ``(C_file,)`` by split and graph, lower is faster.
+
+        Raises:
+            Diverged: There are no weights whose predictions are finite.
+        """
+        score, predictions = self.validation.choose_weights(slug)
+        together = self.dataset.configs_together
+        others = [split for split in PREDICTED_SPLITS if split != VALID]
+        rest = {split: predict(self.network, self.dataset, slug, split, together) for split in others}
+        return score, {VALID: predictions, **rest}
 
 
-def train(settings: TrainSettings) -> dict:
-    """Train one network, or resume an interrupted training, and write a run folder per collection.
+def train(
+    sources: Sequence[GraphSet],
+    options: NetworkOptions = NetworkOptions(),
+    on_metrics: Callable[[dict], None] | None = None,
+) -> Training:
+    """Train one network on the train graphs of several collections of a kind.
 
-    A run folder then holds ``model.pt`` and ``scalers.npz``, which predict without the features,
-    ``predictions.npz`` and, written last, ``manifest.json`` with the valid score (mean and per graph). The
-    training's own folder holds ``metrics.jsonl``, ``training.png`` and a manifest.
+    Args:
+        sources: The graphs of each collection.
+        options: Options of the network and of its training.
+        on_metrics: Called with a row of metrics after every evaluation, see :meth:`Training.run`.
 
     Returns:
-        The training's manifest; its ``valid`` is the mean over the collections.
+        The finished training; its ``predict`` gives predictions for each collection, by slug.
 
     Raises:
-        SettingsError: The features have another kind, two have the same collection, or the device is not
-            there.
-        DataError: The features are missing or carry no ranking signal.
+        SettingsError: The device is not there, or the graphs lack columns of ``node_inputs``.
+        DataError: The graphs carry no ranking signal, or were built with different options.
         Diverged: The training diverged before its first evaluation.
-        OutOfMemory: The network is too large for this machine.
     """
-    if settings.processes > 1 and not distributed.launched():
-        distributed.launch(settings)
-        return read_manifest(settings.artifact().folder)
-    with distributed.joined(settings), explain_memory():
-        artifact = settings.artifact()
-        with distributed.building(artifact) as needed:
-            if needed:
-                training = Training(settings, GraphDataset(settings))
-                training.run(artifact.folder, artifact.fingerprint)
-                write_runs(artifact, training)
-            return distributed.from_first(lambda: read_manifest(artifact.folder))
+    training = Training(options, GraphDataset(options, sources))
+    training.run(on_metrics=on_metrics)
+    return training

@@ -10,7 +10,7 @@ from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score, mean_metrics
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset, predict
-from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.settings.options import NetworkOptions
 from fastslow.networks.training.divergence import Diverged, check_outputs
 
 
@@ -29,8 +29,8 @@ class Validation:
 
     STATE = ("history", "best", "recent")
 
-    def __init__(self, settings: TrainSettings, dataset: GraphDataset, network: RankingNetwork):
-        self.settings, self.dataset, self.network = settings, dataset, network
+    def __init__(self, options: NetworkOptions, dataset: GraphDataset, network: RankingNetwork):
+        self.options, self.dataset, self.network = options, dataset, network
         self.labels = {slug: source.labels(VALID) for slug, source in dataset.sources.items()}
         rng = np.random.default_rng(0)
         self._drawn = {slug: self._draw(labels, rng) for slug, labels in self.labels.items()}
@@ -40,7 +40,7 @@ class Validation:
 
     def _draw(self, labels: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Draw the configurations of each graph that are evaluated, as positions in ascending order."""
-        most = self.settings.valid_configs
+        most = self.options.valid_configs
         return {
             name: np.sort(rng.choice(len(label), min(most, len(label)), replace=False))
             for name, label in labels.items()
@@ -55,7 +55,7 @@ class Validation:
         Raises:
             Diverged: A prediction is not finite.
         """
-        predictions = predict(self.network, self.dataset, slug, VALID, self.settings.configs_together, only)
+        predictions = predict(self.network, self.dataset, slug, VALID, self.dataset.configs_together, only)
         check_outputs(predictions)
         return predictions
 
@@ -68,7 +68,7 @@ class Validation:
         drawn = self._drawn[slug]
         labels = {name: self.labels[slug][name][rows] for name, rows in drawn.items()}
         predictions = self.predict(slug, drawn)
-        mean = collection_score(self.settings.kind, labels, predictions)["mean"]
+        mean = collection_score(self.options.kind, labels, predictions)["mean"]
         return mean, mean_metrics(labels, predictions)
 
     def evaluate(self, epoch: int, loss: float) -> None:
@@ -84,14 +84,14 @@ class Validation:
             if score > self.best[slug]["score"]:
                 self.best[slug] = {"score": score, "epoch": epoch, "weights": weights}
         self.recent = (
-            [*self.recent, weights][-self.settings.average_last :] if self.settings.average_last else []
+            [*self.recent, weights][-self.options.average_last :] if self.options.average_last else []
         )
 
     def is_stale(self, epoch: int) -> bool:
         """Return whether ``patience`` evaluations passed without a better score of any collection."""
         newest = max(best["epoch"] for best in self.best.values())
-        stale = (epoch - newest) // self.settings.evaluate_every
-        return bool(self.settings.patience and self.history and stale >= self.settings.patience)
+        stale = (epoch - newest) // self.options.evaluate_every
+        return bool(self.options.patience and self.history and stale >= self.options.patience)
 
     def choose_weights(self, slug: str) -> tuple[dict, dict[str, np.ndarray]]:
         """Load the better of the best and the averaged weights, by every valid configuration of a collection.
@@ -103,7 +103,7 @@ class Validation:
         Raises:
             Diverged: There are no weights whose predictions are finite.
         """
-        kind, candidates, best = self.settings.kind, {}, self.best[slug]
+        kind, candidates, best = self.options.kind, {}, self.best[slug]
         if self.recent:
             candidates[f"average of the last {len(self.recent)} evaluations"] = self.recent_average()
         if best["weights"]:

@@ -2,7 +2,7 @@
 
 Each model has a weight, divided among its seeds, that is searched on the valid programs.
 ``benchmarks/ensemble.py`` compares this rule with equal weights on left-out valid programs. On the sample
-the search is 0.02 ahead, nearly all of it on nlp. The networks' epochs were selected on the same programs.
+the two are level. With a weak model among the members, as one of your own may be, the search is ahead.
 """
 
 import glob
@@ -17,24 +17,25 @@ from fastslow.competition.catalog import PREDICTED_SPLITS, VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.files import digest
 from fastslow.core.settings import Names, Positive, Settings, resolve, unkeyed
-from fastslow.evaluation.baselines import RIDGE, write_baselines
-from fastslow.evaluation.ensemble_weights import NORMALISATIONS, combine, equal_weights, search_weights
-from fastslow.evaluation.predictions import (
+from fastslow.ensemble.baselines import RIDGE, fit_baselines, predict_configs
+from fastslow.ensemble.weights import NORMALISATIONS, combine, equal_weights, search_weights
+from fastslow.features.graph_set import Predictions
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import (
     PREDICTIONS,
     RUN_FILES,
-    Predictions,
     check_predictions,
+    models_of,
     read_predictions,
     read_run_manifest,
     write_predictions,
+    write_run,
 )
-from fastslow.features.store import Features
 
-_WRITE = "Write it with fastslow.evaluation.predictions.write_run, or remove it"
+_WRITE = "Write it with fastslow.runs.predictions.write_run, or remove it"
 _RULE = "ridge"  # member where there are no others
-ENSEMBLE_ENTRY = "fastslow.evaluation.ensemble:build_ensemble"
+ENSEMBLE_ENTRY = "fastslow.steps.ensemble:build_ensemble"
 
 
 class EnsembleSettings(Settings):
@@ -77,7 +78,9 @@ class EnsembleSettings(Settings):
         Of those beside the ensemble, where the workflow writes, only what no code of this package made.
         """
         collection = Features(resolve(self.features)).collection.name
-        home, beside, found = resolve(""), resolve(self.folder).resolve().parent, []
+        home = resolve("")
+        beside = resolve(self.folder).resolve().parent
+        extra = []
         for pattern in self.extra:
             paths = [Path(path) for path in sorted(glob.glob(str(resolve(pattern))))]
             paths = [path for path in paths if any((path / name).is_file() for name in RUN_FILES)]
@@ -88,9 +91,9 @@ class EnsembleSettings(Settings):
                 if not is_run or (path.resolve().parent == beside and made.get("code")):
                     continue
                 if read_run_manifest(path)["settings"]["collection"] == collection:
-                    found.append(str(path.relative_to(home) if path.is_relative_to(home) else path))
+                    extra.append(str(path.relative_to(home) if path.is_relative_to(home) else path))
         known = {resolve(run).resolve() for run in self.runs}
-        return [run for run in dict.fromkeys(found) if resolve(run).resolve() not in known]
+        return [run for run in dict.fromkeys(extra) if resolve(run).resolve() not in known]
 
     def check_extra(self) -> None:
         """Read the models that ``extra`` names, to refuse a broken one before others are trained.
@@ -141,29 +144,6 @@ def read_member(folder: Path, manifest: Mapping, features: Features) -> Predicti
     return predictions
 
 
-def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
-    """Group runs, given the manifest of each, that differ only in their seed: they are one model.
-
-    Returns:
-        Runs by name of the model, which is the name of its first run without collection and seed (``gnn`` for
-        ``gnn-tile-xla-s0``), or the run's full name where two models would share a name.
-    """
-    groups: dict[str, list[str]] = {}
-    for run, manifest in manifests.items():
-        settings = dict(manifest["settings"])
-        seed = settings.pop("seed", None)
-        same = run if seed is None else digest([settings, manifest["inputs"]])
-        groups.setdefault(same, []).append(run)
-    runs = list(groups.values())
-    short = [_model_name(first, manifests[first]["settings"]) for first, *_ in runs]
-    return {name if short.count(name) == 1 else own[0]: own for name, own in zip(short, runs, strict=True)}
-
-
-def _model_name(run: str, settings: Mapping) -> str:
-    slug = settings.get("collection", "").replace(":", "-")
-    return run.removesuffix(f"-s{settings.get('seed')}").removesuffix(f"-{slug}")
-
-
 def build_ensemble(settings: EnsembleSettings) -> dict:
     """Choose weights, combine the members' predictions and write them as a run folder.
 
@@ -172,7 +152,7 @@ def build_ensemble(settings: EnsembleSettings) -> dict:
     Returns:
         The manifest: ``valid`` (mean and per graph), ``members`` (valid score, weight, folder and model of
         each), ``gain`` over the best model alone on valid (seeds averaged), ``normalisation``, and
-        ``baselines`` (valid score, folder and what was chosen, see :mod:`fastslow.evaluation.baselines`).
+        ``baselines`` (valid score, folder and what was chosen, see :mod:`fastslow.ensemble.baselines`).
 
     Raises:
         DataError: A member's predictions are missing, of another collection or broken; it is named.
@@ -188,7 +168,7 @@ def build_ensemble(settings: EnsembleSettings) -> dict:
                 manifests = {_RULE: read_run_manifest(resolve(folders[_RULE]))}
             predictions, facts = _ensemble(settings, features, manifests, folders)
             warnings = write_predictions(artifact.folder, predictions)
-            rules = [resolve(own["folder"]) / name for own in baselines.values() for name in RUN_FILES]
+            rules = [resolve(rule["folder"]) / name for rule in baselines.values() for name in RUN_FILES]
             artifact.finish((PREDICTIONS, *rules), **facts, baselines=baselines, warnings=warnings)
     return read_manifest(artifact.folder)
 
@@ -198,7 +178,8 @@ def _ensemble(
 ) -> tuple[Predictions, dict]:
     models = models_of(manifests)
     members = {name: read_member(resolve(run), manifests[name], features) for name, run in folders.items()}
-    labels, kind = features.labels(VALID), features.collection.kind
+    labels = features.labels(VALID)
+    kind = features.collection.kind
 
     def valid_score(predictions: dict[str, np.ndarray]) -> float:
         return collection_score(kind, labels, predictions)["mean"]
@@ -210,8 +191,8 @@ def _ensemble(
     valid = collection_score(kind, labels, combined[VALID])
     model_of = {run: model for model, runs in models.items() for run in runs}
     facts: dict[str, dict] = {}
-    for run, own in members.items():
-        facts[run] = {"valid": valid_score(own[VALID]), "weight": weights[run]}
+    for run, predictions in members.items():
+        facts[run] = {"valid": valid_score(predictions[VALID]), "weight": weights[run]}
         facts[run] |= {"folder": folders[run], "model": model_of[run]}
     return combined, {
         "valid": {**valid, "weights": f"{sum(w > 0 for w in weights.values())} of {len(weights)} members"},
@@ -220,3 +201,32 @@ def _ensemble(
         "gain": valid["mean"] - max(map(valid_score, alone)),
         "normalisation": normalisation,
     }
+
+
+def write_baselines(features: Features, folder: str) -> dict[str, dict]:
+    """Fit the baselines of a collection, and write a run folder of predictions for each.
+
+    So their scores are computed like the models' scores.
+
+    Args:
+        features: The features of the collection.
+        folder: Folder of the run folders, named as in the settings.
+
+    Returns:
+        By name ``valid`` (mean score), ``folder``, ``chosen`` (in words) and what its ``record`` gives.
+    """
+    baselines = fit_baselines(features)
+    written = {}
+    predictions = {name: {split: {} for split in PREDICTED_SPLITS} for name in baselines}
+    for split in PREDICTED_SPLITS:
+        for graph in features.names(split):
+            stored = features.graph(split, graph)
+            for name, baseline in baselines.items():
+                predictions[name][split][graph] = predict_configs(baseline, stored)
+    for name, baseline in baselines.items():
+        run = f"{folder}/{name.replace(' ', '-')}"
+        chosen = baseline.describe(features.config_columns)
+        manifest = write_run(run, features, predictions[name], model=name, chosen=chosen)
+        written[name] = {"valid": manifest["valid"]["mean"], "folder": run, "chosen": chosen}
+        written[name] |= baseline.record(features.config_columns)
+    return written

@@ -1,6 +1,7 @@
-"""Train the LightGBM ranker of a collection, or of those that ``train_on`` joins; read and write its runs."""
+"""The step of rankers: train one for the collections that ``train_on`` joins; write and read its runs."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,11 +18,11 @@ from fastslow.core.progress import progress
 from fastslow.core.records import Record, check_record
 from fastslow.core.settings import NonNegative
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
 from fastslow.rankers.fit import Fitted, fit, read_training
-from fastslow.rankers.objectives import OBJECTIVES
-from fastslow.rankers.settings import RankerSettings
+from fastslow.rankers.options import OBJECTIVES
+from fastslow.runs.predictions import PREDICTIONS, write_predictions
+from fastslow.steps.ranker_settings import RankerSettings
 
 if TYPE_CHECKING:
     import lightgbm
@@ -57,6 +58,9 @@ def train_ranker(settings: RankerSettings) -> dict:
 
 def _train(settings: RankerSettings, artifact: Artifact) -> None:
     """Fit the trees, and write a run for each of the collections."""
+    sources = settings.sources()
+    training = read_training(sources, settings)
+    seconds = 3600 * settings.hours or math.inf
     title = f"{artifact.folder.name} {settings.objective}"
     with progress(total=settings.num_iterations, desc=title, unit="round") as bar:
 
@@ -64,14 +68,14 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
             bar.update()
             bar.set_postfix(valid=f"{valid:.3f}", refresh=False)
 
-        fitted = fit(settings, settings.objective, read_training(settings), report)
+        fitted = fit(training, settings, settings.num_threads, seconds, report)
     grown, most = fitted.history[-1][0], settings.num_iterations
     late = [f"{grown} of {most} trees (hours={settings.hours:g})"] if settings.hours and grown < most else []
-    sources = settings.sources()
     for run in (*artifact.parts, artifact):  # the folder that stands for all comes last
         source = sources[get_collection(run.settings["collection"]).slug]
         predictions = {split: fitted.predict_split(source, split) for split in PREDICTED_SPLITS}
-        labels, valid = source.labels(VALID), predictions[VALID]
+        labels = source.labels(VALID)
+        valid = predictions[VALID]
         write_trees(run.folder, fitted, mean_metrics(labels, valid))
         warnings = write_predictions(run.folder, predictions)
         run.finish(

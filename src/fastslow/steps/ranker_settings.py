@@ -1,34 +1,20 @@
-"""Settings of the ranker of boosted trees; the names are LightGBM's where it has one."""
+"""Settings of the step that trains rankers."""
 
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
-
-from annotated_types import Ge, Le
+from typing import ClassVar, Literal
 
 from fastslow.competition.catalog import COLLECTIONS, TRAIN_ON, trained_together
 from fastslow.core.artifacts import MANIFEST, Artifact
 from fastslow.core.errors import DataError
-from fastslow.core.settings import (
-    AtLeastTwo,
-    Fraction,
-    NonNegative,
-    NonNegativeFloat,
-    Positive,
-    PositiveFloat,
-    Settings,
-    Threads,
-    Unread,
-    resolve,
-    unkeyed,
-)
-from fastslow.evaluation.predictions import run_artifact
-from fastslow.features.store import Features
-from fastslow.rankers.objectives import OBJECTIVES
+from fastslow.core.settings import NonNegativeFloat, Settings, Threads, Unread, resolve, unkeyed
+from fastslow.rankers.options import RankerOptions
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import run_artifact
 
-RANKER_ENTRY = "fastslow.rankers.train:train_ranker"
+RANKER_ENTRY = "fastslow.steps.ranker:train_ranker"
 
 
-class RankerSettings(Settings):
+class RankerSettings(Settings, RankerOptions):
     """Settings of the ranker notebook."""
 
     main: ClassVar[tuple[str, ...]] = (
@@ -48,37 +34,10 @@ class RankerSettings(Settings):
     hours: NonNegativeFloat = unkeyed(0.0)
     """Stop after this many hours of growing trees, and keep them; 0 has no limit. A run with a budget sets
     it."""
-    seed: NonNegative = 0
-    """Seed of the sampled rows, columns, configurations and pairs."""
     train_on: Literal[*TRAIN_ON] = "source"
     """Collections whose train graphs are learned from: only the ``collection``, both searches of its
     ``source`` (xla or nlp), or every ``layout`` collection. The trees are the same whichever of them is
     predicted. The features folders of the others are expected beside its own; layout only."""
-    num_iterations: Annotated[Positive, Le(100_000)] = 150
-    """Maximum number of boosting iterations."""
-    early_stopping_rounds: NonNegative = 0
-    """Stop after this many iterations without a better valid score, and keep the trees up to the best one; 0
-    keeps all. A few valid programs, as the sample has, choose worse than no choice."""
-    evaluate_every: Positive = 10
-    """Iterations between two evaluations on valid, to be changed with ``early_stopping_rounds`` only."""
-    learning_rate: PositiveFloat = 0.1
-    """Shrinkage of each tree."""
-    num_leaves: Annotated[int, Ge(2), Le(131_072)] = 15
-    """Maximum leaves of a tree; more fit finer and overfit sooner."""
-    min_data_in_leaf: Positive = 20
-    """Minimum rows in a leaf."""
-    feature_fraction: Fraction = 0.3
-    """Fraction of the columns sampled for each tree."""
-    configs_per_graph: Annotated[AtLeastTwo, Le(1_000_000)] = 10_000
-    """Maximum configurations of a train graph; of a larger one that many are sampled."""
-    valid_configs: Annotated[AtLeastTwo, Le(1_000_000)] = 2000
-    """Maximum configurations of a valid graph in evaluations during training, to be changed with
-    ``early_stopping_rounds`` only; the final score takes all."""
-    objective: Literal[*OBJECTIVES] = "pairwise"
-    """``regression`` (z-scored log runtime per graph), or ``pairwise`` (which of two configurations is
-    slower, from the difference of their features: the best on the sample and the 11th place's)."""
-    pairs_per_config: Annotated[Positive, Le(1000)] = 16
-    """Configurations that each train configuration is compared with (``pairwise``)."""
 
     def unread(self) -> Unread:
         """Return the fields that the objective does not read, and without early stopping its fields."""
@@ -106,15 +65,15 @@ class RankerSettings(Settings):
             SettingsError: A setting is not read for collections of this kind, and has another value than its
                 default; or ``runs`` are not one for each other collection.
         """
-        own = Features(resolve(self.features)).collection
-        self.require_kind(own.kind)
+        predicted = Features(resolve(self.features)).collection
+        self.require_kind(predicted.kind)
         sources = self.sources()
-        others = [slug for slug in sources if slug != own.slug]
+        others = [slug for slug in sources if slug != predicted.slug]
         fits = len(self.runs) in (0, len(others)) and len({self.folder, *self.runs}) == 1 + len(self.runs)
         self.require(fits, "runs", f"empty, or {len(others)} folders, of {', '.join(others) or 'no other'}")
-        folders = {own.slug: self.folder, **dict(zip(others, self.runs, strict=False))}
+        folders = {predicted.slug: self.folder, **dict(zip(others, self.runs, strict=False))}
         artifacts = {slug: self._run(folder, slug, sources) for slug, folder in folders.items()}
-        return replace(artifacts.pop(own.slug), parts=tuple(artifacts.values()))
+        return replace(artifacts.pop(predicted.slug), parts=tuple(artifacts.values()))
 
     def _run(self, folder: str, slug: str, sources: dict[str, Features]) -> Artifact:
         also = [source for other, source in sources.items() if other != slug]
@@ -127,30 +86,13 @@ class RankerSettings(Settings):
             DataError: One of them was not built.
         """
         folder = resolve(self.features)
-        own = Features(folder).collection
-        others = trained_together(own, self.train_on)
-        paths = {c.slug: folder if c == own else folder.parent / c.slug for c in COLLECTIONS}
-        paths = {c.slug: paths[c.slug] for c in COLLECTIONS if c == own or c in others}
+        predicted = Features(folder).collection
+        learned = {predicted, *trained_together(predicted, self.train_on)}
+        beside = {c.slug: folder.parent / c.slug for c in COLLECTIONS if c in learned}
+        paths = beside | {predicted.slug: folder}
         for path in paths.values():
             if not (path / MANIFEST).is_file():
                 problem = f"no finished features there, which train_on={self.train_on} also learns from"
                 remedy = "Build them (`make features`), or set train_on='collection' to do without them"
                 raise DataError(path, problem, remedy)
         return {slug: Features(path) for slug, path in paths.items()}
-
-    def tree_parameters(self) -> dict:
-        """Return LightGBM's parameters of the trees."""
-        return {
-            "learning_rate": self.learning_rate,
-            "num_leaves": self.num_leaves,
-            "min_data_in_leaf": self.min_data_in_leaf,
-            "min_sum_hessian_in_leaf": 1e-12,  # the weights of a graph's configurations sum to 1
-            "feature_fraction": self.feature_fraction,
-            "bagging_fraction": 0.8,  # of the rows, drawn for each tree
-            "bagging_freq": 1,
-            "seed": self.seed,
-            "deterministic": True,
-            "force_col_wise": True,
-            "num_threads": self.num_threads,
-            "verbosity": -1,
-        }

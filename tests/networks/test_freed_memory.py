@@ -10,12 +10,12 @@ import pytest
 import torch
 from scipy import sparse
 
-from fastslow.core import memory
+from fastslow.networks.hardware import memory
 
 MB = 1 << 20
 STEPS = """
 import numpy as np
-from fastslow.core.memory import FreedMemory, resident_bytes
+from fastslow.networks.hardware.memory import FreedMemory, resident_bytes
 
 MB = 1 << 20
 freed = FreedMemory(64 * MB)

@@ -55,16 +55,16 @@ from fastslow.core.files import digest, file_digest
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.records import Record, check_record
 from fastslow.core.settings import Settings, resolve
-from fastslow.features.store import CollectionRecord, Features
+from fastslow.features.graph_set import Predictions
+from fastslow.runs.features_folder import CollectionRecord, Features
 
 PREDICTIONS = "predictions.npz"
 RUN_FILES = (MANIFEST, PREDICTIONS)
 _AGAIN = "Train this model again"
 _MAKE = "Make it with `make ensemble` or the notebook that writes it (its `folder`), or name another folder"
-_REWRITE = "Train this model again, or write the run with fastslow.evaluation.predictions.write_run"
+_REWRITE = "Train this model again, or write the run with fastslow.runs.predictions.write_run"
 _COMPLETE = "Give write_run one finite value per configuration, for every valid and test graph"
 
-Predictions = dict[str, dict[str, np.ndarray]]  # split -> graph -> (C,)
 Predictor = Callable[[Features, str], dict[str, np.ndarray]]
 """A finished model: predicts the graphs of a split, ``(C_file,)`` float64 each, lower = faster."""
 
@@ -79,7 +79,12 @@ class _Manifest(CollectionRecord):
 
 
 def run_artifact(
-    model: str, entry: str, settings: Settings, folder: str, own: Features, also: Iterable[Features] = ()
+    model: str,
+    entry: str,
+    settings: Settings,
+    folder: str,
+    predicted: Features,
+    also: Iterable[Features] = (),
 ) -> Artifact:
     """Return the run folder of a model that predicts one collection; it depends on the features trained on.
 
@@ -88,11 +93,11 @@ def run_artifact(
         entry: Function that trains the model, as for :class:`fastslow.core.artifacts.Artifact`.
         settings: The model's settings.
         folder: The run folder.
-        own: Features of the collection that is predicted.
+        predicted: Features of the collection that is predicted.
         also: Features of other collections that are trained on.
     """
-    given = {"model": model, "collection": own.collection.name, **settings.identity()}
-    inputs = {"features": own.fingerprint, "data": own.data}
+    given = {"model": model, "collection": predicted.collection.name, **settings.identity()}
+    inputs = {"features": predicted.fingerprint, "data": predicted.data}
     inputs |= {other.collection.slug: other.fingerprint for other in also}
     return Artifact(resolve(folder), given, inputs, entry)
 
@@ -140,6 +145,32 @@ def read_run_manifest(folder: Path) -> dict:
         DataError: There is none, or it lacks a key or holds one of another type; the key is named.
     """
     return check_record(Path(folder) / MANIFEST, read_manifest(folder, _MAKE), _Manifest, _REWRITE)
+
+
+def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
+    """Group runs, given the manifest of each, that differ only in their seed: they are one model.
+
+    Returns:
+        Runs by name of the model, which is the name of its first run without collection and seed (``gnn`` for
+        ``gnn-tile-xla-s0``), or the run's full name where two models would share a name.
+    """
+    groups: dict[str, list[str]] = {}
+    for run, manifest in manifests.items():
+        settings = dict(manifest["settings"])
+        seed = settings.pop("seed", None)
+        same = run if seed is None else digest([settings, manifest["inputs"]])
+        groups.setdefault(same, []).append(run)
+    runs = list(groups.values())
+    short = [_model_name(first, manifests[first]["settings"]) for first, *_ in runs]
+    return {
+        name if short.count(name) == 1 else members[0]: members
+        for name, members in zip(short, runs, strict=True)
+    }
+
+
+def _model_name(run: str, settings: Mapping) -> str:
+    slug = settings.get("collection", "").replace(":", "-")
+    return run.removesuffix(f"-s{settings.get('seed')}").removesuffix(f"-{slug}")
 
 
 def write_predictions(folder: Path, predictions: Mapping[str, Mapping[str, np.ndarray]]) -> list[str]:
@@ -207,16 +238,18 @@ def check_predictions(
         DataError: Names the split and the graph.
     """
     for split in PREDICTED_SPLITS:
-        wanted = features.num_configs(split)
-        for name in sorted({*wanted, *predictions[split]}):
-            found, graph, problem = predictions[split].get(name), f"{split} graph {name}", ""
-            if found is None:
+        counts = features.num_configs(split)
+        for name in sorted({*counts, *predictions[split]}):
+            values = predictions[split].get(name)
+            graph = f"{split} graph {name}"
+            problem = ""
+            if values is None:
                 problem = f"no predictions for {graph}"
-            elif name not in wanted:
+            elif name not in counts:
                 problem = f"predictions for {name}, which is no {split} graph here"
-            elif found.shape != (wanted[name],):
-                problem = f"{graph} has predictions of shape {found.shape}, ({wanted[name]},) wanted"
-            elif not np.isfinite(found).all():
+            elif values.shape != (counts[name],):
+                problem = f"{graph} has predictions of shape {values.shape}, ({counts[name]},) wanted"
+            elif not np.isfinite(values).all():
                 problem = f"{graph} has a prediction that is not finite"
             if problem:
                 raise DataError(source, problem, remedy)

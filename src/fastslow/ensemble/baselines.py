@@ -10,8 +10,7 @@
     Tile only. The product of all bounds of a tile, ascending or descending as on train.
 
 Valid chooses nothing, so a rule's valid score is as honest as its test score.
-They are run folders as the models write them (:mod:`fastslow.evaluation.predictions`), so their scores are
-computed like the models' scores. They are no members of an ensemble.
+They are no members of an ensemble.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,12 +19,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN
+from fastslow.competition.catalog import TRAIN
 from fastslow.competition.metrics import ranking_tau, ranking_taus
 from fastslow.competition.schema import TILE_ROLES
-from fastslow.evaluation.predictions import write_run
+from fastslow.features.graph import Graph
+from fastslow.features.graph_set import GraphSet
 from fastslow.features.scaling import log_labels, standardise
-from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_graphs, trainable
 
 SINGLE, RIDGE, PRODUCT = BASELINES = ("best single feature", "ridge on config features", "product of bounds")
@@ -97,7 +96,7 @@ class GraphRows(NamedTuple):
     runtime: np.ndarray  # (n,)
 
 
-def read_examples(features: Features) -> list[GraphRows]:
+def read_examples(features: GraphSet) -> list[GraphRows]:
     """Read the graphs that the baselines are chosen on: train graphs that carry a ranking signal.
 
     Returns:
@@ -151,10 +150,11 @@ def fit_ridge(
     return Linear(ridge.coef_, float(ridge.alpha_))
 
 
-def choose_bounds(features: Features) -> Columns:
+def choose_bounds(features: GraphSet) -> Columns:
     """Return the product of bounds of tiles, with the sign of the better mean Kendall's tau on train."""
     positions = tuple(features.config_columns.index(name) for name in BOUND_PRODUCTS)
-    ascending, source = Columns(positions, 1), {"": features}
+    ascending = Columns(positions, 1)
+    source = {"": features}
     drawn = draw_graphs(source, TRAIN, trainable(source), MAX_CONFIGS, seed=0)
     taus = [
         ranking_tau(runtime, ascending.predict(graph.config_feat[rows])) for graph, rows, runtime in drawn
@@ -162,7 +162,7 @@ def choose_bounds(features: Features) -> Columns:
     return ascending if np.mean(taus) >= 0 else Columns(positions, -1)
 
 
-def fit_baselines(features: Features) -> dict[str, Baseline]:
+def fit_baselines(features: GraphSet) -> dict[str, Baseline]:
     """Choose every baseline of a collection on its train graphs.
 
     Returns:
@@ -174,32 +174,6 @@ def fit_baselines(features: Features) -> dict[str, Baseline]:
     examples = read_examples(features)
     baselines: dict[str, Baseline] = {SINGLE: choose_column(examples), RIDGE: fit_ridge(examples)}
     return baselines | ({PRODUCT: choose_bounds(features)} if features.collection.kind == "tile" else {})
-
-
-def write_baselines(features: Features, folder: str) -> dict[str, dict]:
-    """Fit the baselines of a collection, and write a run folder of predictions for each.
-
-    Args:
-        features: The features of the collection.
-        folder: Folder of the run folders, named as in the settings.
-
-    Returns:
-        By name ``valid`` (mean score), ``folder``, ``chosen`` (in words) and what its ``record`` gives.
-    """
-    baselines, written = fit_baselines(features), {}
-    predictions = {name: {split: {} for split in PREDICTED_SPLITS} for name in baselines}
-    for split in PREDICTED_SPLITS:
-        for graph in features.names(split):
-            stored = features.graph(split, graph)
-            for name, baseline in baselines.items():
-                predictions[name][split][graph] = predict_configs(baseline, stored)
-    for name, baseline in baselines.items():
-        own = f"{folder}/{name.replace(' ', '-')}"
-        chosen = baseline.describe(features.config_columns)
-        manifest = write_run(own, features, predictions[name], model=name, chosen=chosen)
-        written[name] = {"valid": manifest["valid"]["mean"], "folder": own, "chosen": chosen}
-        written[name] |= baseline.record(features.config_columns)
-    return written
 
 
 def predict_configs(baseline: Baseline, graph: Graph) -> np.ndarray:

@@ -15,13 +15,13 @@ from fastslow.core.files import atomic_path, digest, file_digest
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import Settings, find_data, resolve, unkeyed
 from fastslow.evaluation.distances import score_by_distance
-from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
 from fastslow.evaluation.score_tables import pool_seeds
 from fastslow.evaluation.scores import SOLUTION, score_submission, score_table, solution_of
 from fastslow.evaluation.submission_record import read_submission_record, write_record
-from fastslow.features.store import Features
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import check_predictions, read_predictions, read_run_manifest
 
-SUBMISSION_ENTRY = "fastslow.evaluation.submission:make_submission"
+SUBMISSION_ENTRY = "fastslow.steps.submission:make_submission"
 
 
 class SubmissionSettings(Settings):
@@ -54,11 +54,13 @@ class SubmissionSettings(Settings):
         inputs = {
             ensemble: read_run_manifest(resolve(ensemble))["fingerprint"] for ensemble in self.ensembles
         }
-        root, csv = find_data(self.data_root), resolve(self.csv)
+        root = find_data(self.data_root)
+        csv = resolve(self.csv)
         for name in (SAMPLE, SOLUTION):
             if is_there(root / name):
                 inputs[name] = file_digest(root / name)
-        products, records = (csv, csv.with_suffix(".png")), (csv.with_suffix(".json"),)
+        products = (csv, csv.with_suffix(".png"))
+        records = (csv.with_suffix(".json"),)
         return Artifact(resolve(self.folder), self.identity(), inputs, SUBMISSION_ENTRY, products, records)
 
 
@@ -90,7 +92,8 @@ def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
         )
     by_id, weights = {}, {}
     for features, folder in pairs:
-        name, predictions = features.collection.name, read_predictions(folder)
+        name = features.collection.name
+        predictions = read_predictions(folder)
         check_predictions(folder, predictions, features)
         by_id |= {f"{name}:{graph}": prediction for graph, prediction in predictions[TEST].items()}
         members = read_run_manifest(folder).get("members", {folder.name: {"weight": 1.0}})
@@ -137,9 +140,9 @@ def doubtful_labels(features: Features) -> dict[str, str]:
     if features.collection.kind != "layout":
         return {}
     graphs = [(split, name) for split in LABELLED_SPLITS for name in features.names(split)]
-    found = {}
+    reasons = {}
     for split, name in graphs:
         graph = features.graph(split, name)
         quality = quality_of(graph.file_runtime, graph.config_row)
-        found[f"{features.collection.name}:{name} ({split})"] = quality.doubts
-    return {name: doubts for name, doubts in found.items() if doubts}
+        reasons[f"{features.collection.name}:{name} ({split})"] = quality.doubts
+    return {name: doubts for name, doubts in reasons.items() if doubts}

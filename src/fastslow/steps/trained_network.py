@@ -6,20 +6,21 @@ import numpy as np
 
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.features.graph_set import GraphSet
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, read_scaler
-from fastslow.features.store import SCALERS, Features
-from fastslow.networks.hardware.stored_weights import load_weights
 from fastslow.networks.predict.dataset import GraphDataset, predict
-from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.run_folder import WEIGHTS
 from fastslow.networks.training.train import make_network
+from fastslow.runs.features_folder import SCALERS
+from fastslow.runs.tensors import load_weights
+from fastslow.steps.network import WEIGHTS, graphs_of
+from fastslow.steps.network_settings import TrainSettings
 
 _AGAIN = "Train this model again"
 _BESIDE = ("model", "collection", "device_type", "precision")  # recorded beside the settings
 
 
 class TrainedNetwork:
-    """A finished network, called to predict (:data:`fastslow.evaluation.predictions.Predictor`).
+    """A finished network, called to predict (:data:`fastslow.runs.predictions.Predictor`).
 
     Attributes:
         settings: Settings that it was trained with.
@@ -42,11 +43,11 @@ class TrainedNetwork:
         self.network = make_network(self.settings, self.dataset())
         load_weights(self.network, finished_file(folder, WEIGHTS, _AGAIN), _AGAIN)
 
-    def dataset(self, *sources: Features) -> GraphDataset:
+    def dataset(self, *sources: GraphSet) -> GraphDataset:
         """Return graphs as the network reads them, scaled as those that it learned from."""
-        return GraphDataset(self.settings, sources, self._scalers)
+        return graphs_of(self.settings, sources, self._scalers)
 
-    def __call__(self, features: Features, split: str) -> dict[str, np.ndarray]:
+    def __call__(self, features: GraphSet, split: str) -> dict[str, np.ndarray]:
         """Predict the graphs of a split, ``(C_file,)`` float64 each, lower = predicted faster."""
         dataset = self.dataset(features)
         return predict(self.network, dataset, features.collection.slug, split, self.settings.configs_together)

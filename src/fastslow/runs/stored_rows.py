@@ -62,13 +62,15 @@ class PackedColumns:
     def __init__(self, packed: np.ndarray, values: np.ndarray, sizes: np.ndarray):
         self.packed, self.values, self.sizes = packed, values, sizes
         width = np.select([sizes == 0, sizes == 1, sizes <= 256], [4, 0, 1], 2)
-        self._ends, self._widths = np.cumsum(width), width
+        self._ends = np.cumsum(width)
+        self._widths = width
         self._tables = np.split(values, np.cumsum(sizes)[:-1])
 
     @classmethod
     def pack(cls, matrix: np.ndarray) -> "PackedColumns":
         """Pack a matrix ``(C, V)`` float32, C at least 1."""
-        parts, tables = [np.zeros((len(matrix), 0), np.uint8)], []
+        parts = [np.zeros((len(matrix), 0), np.uint8)]
+        tables = []
         for column in np.asarray(matrix, np.float32).T:
             bits = np.ascontiguousarray(column).view(np.uint32)  # as bits -0 and every NaN are distinct
             varies = (bits != bits[0]).any()
@@ -103,12 +105,12 @@ class PackedColumns:
 
     def _unpack(self, packed: np.ndarray, column: int) -> np.ndarray:
         end, width, table = self._ends[column], self._widths[column], self._tables[column]
-        own = np.ascontiguousarray(packed[..., end - width : end])
+        stored = np.ascontiguousarray(packed[..., end - width : end])
         if width == 0:
             return np.broadcast_to(table[0], packed.shape[:-1])
         if width == 4:
-            return own.view(np.float32)[..., 0]
-        return table[own.view(f"u{width}")[..., 0]]
+            return stored.view(np.float32)[..., 0]
+        return table[stored.view(f"u{width}")[..., 0]]
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         """Return the whole matrix."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from fastslow.competition.catalog import VALID
-from fastslow.evaluation.predictions import Predictions
+from fastslow.features.graph_set import Predictions
 from fastslow.features.scaling import unit_ranks
 
 
@@ -80,8 +80,8 @@ def search_weights(
     models = list(models)
     normalise = NORMALISATIONS[normalisation]
     scaled = {
-        name: {VALID: {graph: normalise(values) for graph, values in own[VALID].items()}}
-        for name, own in members.items()
+        name: {VALID: {graph: normalise(values) for graph, values in predictions[VALID].items()}}
+        for name, predictions in members.items()
     }
 
     def value(weights: Mapping[str, float]) -> float:

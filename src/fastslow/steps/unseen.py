@@ -3,20 +3,20 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-import pandas as pd
-
-from fastslow.competition.catalog import TEST, ProgramFile
+from fastslow.competition.catalog import TEST, ProgramFile, get_collection
 from fastslow.competition.reader import Program, read_npz
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import graph_of
-from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import RECIPE, Features, Graph, check_features_manifest
+from fastslow.features.graph import Graph
+from fastslow.features.graph_set import GraphSet
+from fastslow.runs.features_folder import RECIPE, check_features_manifest
+from fastslow.steps.features import FeatureSettings
 
 _AGAIN = "Train this model again"
 
 
-class UnseenGraphs(Features):
+class UnseenGraphs(GraphSet):
     """Graphs, each with its own name, as the test split of the features that a run learned from.
 
     Whatever predicts a test split predicts these graphs, exactly as if they had been among the features. The
@@ -27,28 +27,20 @@ class UnseenGraphs(Features):
     """
 
     def __init__(self, folder: Path, graphs: Iterable[Graph]):
+        self.recipe = read_recipe(folder)
+        collection = get_collection(self.recipe["settings"]["collection"])
+        super().__init__(collection, {TEST: graphs}, self.recipe["config_columns"])
         self.folder = Path(folder)
-        self.manifest = read_recipe(folder)
-        self._graphs = {graph.name: graph for graph in graphs}
-        rows = [
-            (TEST, graph.name, graph.num_configs, len(graph.config_row) - graph.num_configs)
-            for graph in self._graphs.values()
-        ]
-        self.index = pd.DataFrame(rows, columns=["split", "name", "configs", "merged"])
-
-    def graph(self, split: str, name: str) -> Graph:
-        """Return the graph ``name``; all are in the split ``test``."""
-        return self._graphs[name]
 
 
 def read_recipe(folder: Path) -> dict:
-    """Return how the features of a run, or of a features folder, are built: the keys ``store.RECIPE``.
+    """Return how the features of a run, or of a folder, are built: the keys ``features_folder.RECIPE``.
 
     Raises:
         DataError: The folder is not finished, or belongs to a run that does not keep them.
     """
-    own = read_manifest(folder)
-    recipe = own.get("features", own)
+    manifest = read_manifest(folder)
+    recipe = manifest.get("features", manifest)
     if not isinstance(recipe, dict) or not all(key in recipe for key in RECIPE):
         raise DataError(folder, "does not keep how its features were built", _AGAIN)
     check_features_manifest(Path(folder) / MANIFEST, recipe, _AGAIN)
@@ -82,12 +74,12 @@ def build_unseen(folder: Path, programs: Iterable[Program], hlo_folder: str = ""
     """
     unseen = UnseenGraphs(folder, [])
     try:
-        settings = FeatureSettings.from_record(unseen.manifest["settings"] | {"hlo_folder": hlo_folder})
+        settings = FeatureSettings.from_record(unseen.recipe["settings"] | {"hlo_folder": hlo_folder})
     except SettingsError as error:
         raise DataError(Path(folder) / MANIFEST, f"features.settings: {error}", _AGAIN) from None
     graphs = []
     for program in programs:
-        graph, columns = graph_of(program, settings)
+        graph, columns = graph_of(program, settings, settings.protobuf(program.file))
         if columns != unseen.config_columns:
             problem = "learned from other features than this code builds"
             raise DataError(folder, problem, "Use the code of its commit, or train it again")

@@ -1,0 +1,141 @@
+"""Options of a network and of its training, as plain values."""
+
+from dataclasses import dataclass, fields
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Le, Lt
+
+from fastslow.networks.settings.architecture import BLOCKS, Architecture
+from fastslow.networks.settings.inputs import CONFIG_INPUTS
+from fastslow.networks.settings.segment_settings import BORDERS, VARIANTS
+
+
+@dataclass(frozen=True)
+class ArchitectureOptions:
+    """Layers of the network, and the inputs that they read."""
+
+    group_title: ClassVar[str] = "architecture"
+
+    hidden_channels: Annotated[int, Ge(1), Le(2048)] = 64
+    """Channels of every layer; 64 suits the sample, 128 and more the real data."""
+    num_layers: Annotated[int, Ge(0), Le(64)] = 1
+    """Message-passing blocks; more than the ``hops`` of the features make no sense."""
+    cross_config: bool = True
+    """Layout only. Let each node compare the configurations of a step (cross-config attention)."""
+    pair_edges: bool = True
+    """Layout only. Join configurable nodes that share a tensor by an edge, however many element-wise nodes
+    are between them. Ranks a little better; a large graph has many more states with it and is slower."""
+    dropout: Annotated[float, Ge(0), Lt(1)] = 0.3
+    """Share of channels dropped in training."""
+    readout: str = "sum"
+    """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``unit_sum`` (a sum
+    scaled to length 1), ``max`` (of each channel; not with ``segment_training``); over all nodes or the
+    configurable ones (TpuGraphs' layout baseline: ``mean+unit_sum+unit_sum@configurable``)."""
+    node_inputs: str = "numeric+tiles"
+    """Columns of a node, joined: ``numeric`` (134 of the 140), ``tiles`` (six dimensions mod and div 128),
+    ``picked`` (30 hand-picked in place of ``numeric``, as in the Harvard report's compression). Computed on
+    the whole graph, before pruning: ``depths`` (degrees, hops from outputs and inputs), ``attributes``
+    (dimension numbers of dots and gathers, sizes of slices, shapes of operands; 3rd place, no gain in the
+    10th's; the features need ``hlo_folder``)."""
+    config_inputs: Literal[*CONFIG_INPUTS] = "all"
+    """Features of a configuration as a whole that are read: ``all``; ``published`` (the 24 of a tile file);
+    ``violation`` (layout: only the violation ratio, Harvard report); ``none``."""
+    block: Literal[*BLOCKS] = "attention"
+    """Structure around the convolutions: ``attention`` (ours: norms, channel and cross-config attention), or
+    a structure of TpuGraphs' baselines on raw layouts: ``residual`` (a perceptron, then blocks that add),
+    ``unit`` (states scaled to length 1; with ``num_layers=0`` the tile MLP)."""
+    convolution: str = "sage"
+    """Message passing of a block: GraphSAGE with ``mean`` or ``sum`` (``sage``; ``sage_sum``, TpuGraphs' tile
+    baseline); ``gcn`` (symmetric normalisation, TpuGraphs' layout baseline); ``mlp_gcn`` (its residual GCN).
+    The winners on the real data took ``sage``."""
+    input_attention: bool = False
+    """Attention over all nodes before the blocks, 16 heads, a non-neighbour's weight times 0.1 (Harvard
+    report); needs ``block=residual``. All blocks then run densely on the kept nodes: a state for each node
+    and configuration."""
+    joins_nodes: bool = False
+    """Place where the features of a configuration join: after the pooling (late join), or on all nodes of a
+    tile kernel (early join; needs ``block`` ``residual`` or ``unit``). Early, the network runs densely: a
+    state for each node and configuration."""
+
+
+@dataclass(frozen=True)
+class LoopOptions:
+    """The loop: loss, steps, learning rate, selection of the weights."""
+
+    group_title: ClassVar[str] = "training"
+
+    seed: Annotated[int, Ge(0)] = 0
+    """Seed of weights, order of graphs and choice of configurations."""
+    epochs: Annotated[int, Ge(1), Le(1_000_000)] = 20
+    """Passes over the train graphs."""
+    learning_rate: Annotated[float, Gt(0)] = 1e-3
+    """Peak learning rate (AdamW): linear warm-up to it, then the ``schedule``."""
+    loss: str = "pairwise_hinge"
+    """Losses added up, ``NAME[@PARAMETER][:WEIGHT]+...`` (``list_mle@10:1+mse_log:0.02``): with a margin
+    ``pairwise_hinge``; with a temperature ``list_mle`` (10th and 16th place on the real data; slowest first);
+    ``mse_log`` (absolute log runtime)."""
+    graphs_per_step: Annotated[int, Ge(1), Le(1024)] = 1
+    """Graphs whose losses are averaged for one step."""
+    configs_per_step: Annotated[int, Ge(2), Le(10_000)] = 128
+    """Configurations drawn from a graph for one step; more is less noisy and slower."""
+    weight_decay: Annotated[float, Ge(0)] = 1e-5
+    """Decoupled weight decay (AdamW); 0 is Adam."""
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """Learning rate after the warm-up: ``constant`` with early stopping is what published baselines do."""
+    warmup: Annotated[float, Ge(0), Lt(1)] = 0.05
+    """Share of the steps spent warming up."""
+    max_grad_norm: Annotated[float, Gt(0)] = 1.0
+    """Gradients of a larger norm are clipped to it."""
+    edge_dropout: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Share of the edges that a training step leaves out, the same for all its configurations (the 5th place
+    dropped up to 0.15 on the real data)."""
+    evaluate_every: Annotated[int, Ge(1)] = 2
+    """Epochs between two evaluations on valid."""
+    valid_configs: Annotated[int, Ge(2), Le(1_000_000)] = 2000
+    """Maximum number of configurations of a valid graph that are evaluated while training, the same ones each
+    time; the final score uses all of them."""
+    patience: Annotated[int, Ge(0)] = 0
+    """Stop after this many evaluations without a better valid score of any collection; 0 never stops
+    early."""
+    average_last: Annotated[int, Ge(0), Le(1000)] = 5
+    """Average the weights of this many last evaluations and keep them where they score better on valid; 0
+    turns averaging off."""
+
+
+@dataclass(frozen=True)
+class SegmentOptions:
+    """Graph Segment Training."""
+
+    group_title: ClassVar[str] = "segments"
+
+    segment_training: Literal[*VARIANTS] = "none"
+    """Layout only. Graph Segment Training: learn from one segment of a graph at a step, so that memory does
+    not grow with the graph. The rest of the graph adds nothing (``one``), its sums without gradient
+    (``gst``), or its sums from the step that last learned from it (``gst+e``). ``+d`` leaves some of these
+    out. ``+f``: at the end the head learns from whole graphs. ``edges``: whole graphs with only the edges
+    inside segments (TpuGraphs' segment dropout)."""
+    segment_nodes: Annotated[int, Ge(1)] = 1000
+    """Layout only. Maximum number of nodes of a segment, a range of the node order; a smaller graph is
+    trained whole."""
+    segment_border: Literal[*BORDERS] = "halo"
+    """Layout only. Edges between segments: a segment also computes the nodes that it depends on (``halo``:
+    scores equal the whole graph's), none (``cut``, as published), or none in the segment that the step
+    learns from (``cut_live``, TpuGraphs' backprop dropout)."""
+    head_epochs: Annotated[int, Ge(1)] = 5
+    """Layout only. Last epochs, of the ``epochs``, in which the head alone learns with ``+f``; they have a
+    learning rate schedule of their own."""
+
+
+@dataclass(frozen=True)
+class NetworkOptions(SegmentOptions, LoopOptions, ArchitectureOptions):
+    """All options of a training; their defaults suit the sample's layout collections."""
+
+    kind: Literal["layout", "tile"] = "layout"
+    """Kind of the collections to train on. The graph of a ``tile`` kernel is the same for all configurations
+    and is embedded once; what its configurations differ in joins in the head."""
+
+    def architecture(self) -> Architecture:
+        """Return the options of the layers."""
+        names = [field.name for field in fields(Architecture)]
+        layers = {name: getattr(self, name) for name in names}
+        return Architecture(**layers | {"cross_config": self.cross_config and self.kind == "layout"})

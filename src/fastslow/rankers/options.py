@@ -1,0 +1,59 @@
+"""What a ranker of boosted trees learns; the names are LightGBM's where it has one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from annotated_types import Ge, Gt, Le
+
+from fastslow.features.scaling import log_labels
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One way to fit a table; the output of its trees is lower where a configuration is faster.
+
+    Args:
+        lightgbm: LightGBM's name of the objective.
+        label: Computes the labels of a graph from its runtimes; None: the pairs have labels.
+    """
+
+    lightgbm: str
+    label: Callable[[np.ndarray], np.ndarray] | None
+
+
+OBJECTIVES = {"regression": Objective("regression", log_labels), "pairwise": Objective("binary", None)}
+
+
+@dataclass(frozen=True)
+class RankerOptions:
+    """Options of boosted trees."""
+
+    seed: Annotated[int, Ge(0)] = 0
+    """Seed of the sampled rows, columns, configurations and pairs."""
+    num_iterations: Annotated[int, Ge(1), Le(100_000)] = 150
+    """Maximum number of boosting iterations."""
+    early_stopping_rounds: Annotated[int, Ge(0)] = 0
+    """Stop after this many iterations without a better valid score, and keep the trees up to the best one; 0
+    keeps all. A few valid programs, as the sample has, choose worse than no choice."""
+    evaluate_every: Annotated[int, Ge(1)] = 10
+    """Iterations between two evaluations on valid, to be changed with ``early_stopping_rounds`` only."""
+    learning_rate: Annotated[float, Gt(0)] = 0.1
+    """Shrinkage of each tree."""
+    num_leaves: Annotated[int, Ge(2), Le(131_072)] = 15
+    """Maximum leaves of a tree; more fit finer and overfit sooner."""
+    min_data_in_leaf: Annotated[int, Ge(1)] = 20
+    """Minimum rows in a leaf."""
+    feature_fraction: Annotated[float, Gt(0), Le(1)] = 0.3
+    """Fraction of the columns sampled for each tree."""
+    configs_per_graph: Annotated[int, Ge(2), Le(1_000_000)] = 10_000
+    """Maximum configurations of a train graph; of a larger one that many are sampled."""
+    valid_configs: Annotated[int, Ge(2), Le(1_000_000)] = 2000
+    """Maximum configurations of a valid graph in evaluations during training, to be changed with
+    ``early_stopping_rounds`` only; the final score takes all."""
+    objective: Literal[*OBJECTIVES] = "pairwise"
+    """``regression`` (z-scored log runtime per graph), or ``pairwise`` (which of two configurations is
+    slower, from the difference of their features: the best on the sample and the 11th place's)."""
+    pairs_per_config: Annotated[int, Ge(1), Le(1000)] = 16
+    """Configurations that each train configuration is compared with (``pairwise``)."""

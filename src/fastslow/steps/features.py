@@ -1,0 +1,217 @@
+"""The step of features: from competition npz files to one features folder for each collection."""
+
+import fnmatch
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import joblib
+import numpy as np
+import pandas as pd
+
+from fastslow.competition.catalog import (
+    SPLITS,
+    TEST,
+    TRAIN,
+    VALID,
+    ProgramFile,
+    get_collection,
+    list_programs,
+)
+from fastslow.competition.reader import file_fingerprint
+from fastslow.competition.row_order import row_order
+from fastslow.core.artifacts import Artifact
+from fastslow.core.files import atomic_path, digest, file_digest
+from fastslow.core.isolated import end_with_parent
+from fastslow.core.memory import step_cores, step_memory
+from fastslow.core.progress import progress
+from fastslow.core.settings import Names, Settings, Threads, Unread, find_data, resolve, unkeyed
+from fastslow.core.source import source_digest
+from fastslow.features.build import GraphOptions, build_graph
+from fastslow.features.configs.default_layouts import default_file
+from fastslow.features.graph import expand_nodes
+from fastslow.features.nodes.protobuf import find_protobuf, require_protobufs
+from fastslow.features.scaling import NODE_BLOCKS, ScalerFit, write_scalers
+from fastslow.runs.features_folder import (
+    INDEX,
+    SCALERS,
+    Features,
+    files_of,
+    graph_files,
+    is_written,
+    read_graph,
+    write_graph,
+)
+
+FEATURES_ENTRY = "fastslow.steps.features:build_features"
+WORKER_BYTES = 1 << 29  # of a process that builds graphs, at its peak
+
+
+class KindSettings(Settings):
+    """Base of the settings of a step that runs on layout and on tile collections.
+
+    A subclass has an attribute ``kind`` and lists the fields that are read for layout only.
+    """
+
+    if TYPE_CHECKING:
+        kind: ClassVar[Any]
+    layout_only: ClassVar[tuple[str, ...]] = ()
+    """Fields that are read for layout only."""
+
+    def unread(self) -> Unread:
+        """Return the fields of ``layout_only`` if the kind is tile, each with the reason and a remedy."""
+        names = () if self.kind == "layout" else self.layout_only
+        return dict.fromkeys(names, (f"for {self.kind}", "set it for layout only"))
+
+
+class FeatureSettings(KindSettings, GraphOptions):
+    """Settings of the feature notebook."""
+
+    layout_only: ClassVar[tuple[str, ...]] = ("hops", "compiler_defaults")
+    former: ClassVar[dict[str, Any]] = {"copies_through": 8}
+
+    collection: str = "layout:xla:random"
+    """One of the five collections: tile:xla, layout:xla:default, layout:xla:random, layout:nlp:default or
+    layout:nlp:random."""
+    data_root: str = unkeyed("data/sample")
+    """Folder that holds ``npz_all/``."""
+    folder: str = unkeyed("features/play/layout-xla-random")
+    """Features folder to write."""
+    workers: Threads = unkeyed(0)
+    """Processes that build graphs in parallel; 0 for the cores that the step may use."""
+    hlo_folder: str = unkeyed("")
+    """Folder of TpuGraphs' ``.pb`` files, flat or in TpuGraphs' tree; empty for none. A graph whose
+    ``<name>.pb`` is found has its exact padding and the exact order of its operands."""
+    skip_valid: Names = unkeyed([])
+    """Valid programs that are left out, so that no model is selected on them: patterns of their IDs
+    (``layout:xla:default:*unet*``; ``*`` any letters), separated by commas."""
+
+    @property
+    def kind(self) -> str:
+        """``layout`` or ``tile``: the collection's kind."""
+        return get_collection(self.collection).kind
+
+    def programs(self) -> list[ProgramFile]:
+        """Return the programs of all splits, without the programs of ``skip_valid``."""
+        collection = get_collection(self.collection)
+        every = [p for split in SPLITS for p in list_programs(find_data(self.data_root), collection, split)]
+        kept = [program for program in every if not self._skips(program)]
+        validates = any(program.split == VALID for program in kept)
+        self.require(validates, "skip_valid", f"patterns that leave a valid program of {self.collection}")
+        return kept
+
+    def skipped(self) -> list[ProgramFile]:
+        """Return the valid programs that ``skip_valid`` leaves out."""
+        if not self.skip_valid:
+            return []
+        programs = list_programs(find_data(self.data_root), get_collection(self.collection), VALID)
+        return [program for program in programs if self._skips(program)]
+
+    def _skips(self, program: ProgramFile) -> bool:
+        patterns = self.skip_valid if program.split == VALID else []
+        return any(fnmatch.fnmatchcase(program.id, pattern) for pattern in patterns)
+
+    def artifact(self) -> Artifact:
+        """Return the features folder; it depends on the content of every data file and protobuf used."""
+        if self.hlo_folder:
+            require_protobufs(resolve(self.hlo_folder))
+        sources = {f"{p.split}/{p.name}": self.sources(p) for p in self.programs()}
+        settings = self.identity()
+        return Artifact(resolve(self.folder), settings, {"data": digest(sources)}, FEATURES_ENTRY)
+
+    def sources(self, program: ProgramFile) -> list[str]:
+        """Return the fingerprint of each file that a program's features are built from."""
+        protobuf = self.protobuf(program)
+        other = default_file(program) if self.kind == "layout" and self.compiler_defaults else None
+        files = [file_fingerprint(path) for path in (program.path, other) if path]
+        return files + ([file_digest(protobuf)] if protobuf else [])
+
+    def protobuf(self, program: ProgramFile) -> Path | None:
+        """Return the path of a program's protobuf; None where there is none or none is wanted."""
+        return find_protobuf(resolve(self.hlo_folder), program) if self.hlo_folder else None
+
+
+def _build_one(program: ProgramFile, settings: FeatureSettings) -> list[str] | None:
+    """Build and write one graph unless it is up to date; return its column names if it was built."""
+    folder = resolve(settings.folder)
+    mark = digest([source_digest(FEATURES_ENTRY), settings.identity(), *settings.sources(program)])
+    if is_written(folder, program.split, program.name, mark):
+        return None
+    graph, names = build_graph(program, settings, settings.protobuf(program))
+    write_graph(folder, program.split, graph, mark)
+    return names
+
+
+def build_features(settings: FeatureSettings) -> pd.DataFrame:
+    """Build the features of one collection: those that are missing or out of date.
+
+    Returns:
+        One row per graph: ``split``, ``name``, ``nodes`` and ``edges`` after pruning, ``configurable``
+        (nodes), ``configs`` (distinct configurations), ``merged`` (configurations of the file minus
+        distinct ones), ``spread`` (maximum over minimum runtime, NaN in test) and ``exact`` (whether its
+        protobuf was used).
+
+    Raises:
+        DataError: A file is missing or broken.
+    """
+    artifact = settings.artifact()
+    with artifact.building() as needed:
+        if needed:
+            programs = settings.programs()
+            _drop_foreign_graphs(artifact.folder, programs)
+            names = _build_all(programs, settings)
+            _summarise(programs, settings)
+            files = [INDEX, SCALERS, *graph_files(artifact.folder)]
+            layout = get_collection(settings.collection).kind == "layout"
+            ranked = [program for program in programs if layout and program.split == TEST]
+            orders = {program.name: row_order(program.path).order for program in ranked}
+            artifact.finish(files, config_columns=names, graphs=len(programs), row_order=orders)
+    return Features(artifact.folder).index
+
+
+def _build_all(programs: list[ProgramFile], settings: FeatureSettings) -> list[str]:
+    """Build every graph that is missing or out of date; return the names of the config_feat columns."""
+    jobs = [joblib.delayed(_build_one)(program, settings) for program in programs]
+    leash = {"initializer": end_with_parent, "initargs": (os.getpid(),)}
+    workers = settings.workers or max(1, min(step_cores(), step_memory() // WORKER_BYTES))
+    results = joblib.Parallel(n_jobs=workers, return_as="generator", **leash)(jobs)
+    bar = progress(results, total=len(programs), desc=settings.collection, unit="graph")
+    built = [names for names in bar if names]
+    return built[0] if built else build_graph(programs[0], settings)[1]
+
+
+def _drop_foreign_graphs(folder: Path, programs: list[ProgramFile]) -> None:
+    """Remove graphs of programs that are no longer in the data."""
+    known = {path for p in programs for path in files_of(folder, p.split, p.name)}
+    for path in {*graph_files(folder)} - known:
+        path.unlink()
+
+
+def _summarise(programs: list[ProgramFile], settings: FeatureSettings) -> None:
+    """Write the index and the scalers; every graph is read once for both."""
+    folder = resolve(settings.folder)
+    rows = []
+    nodes = ScalerFit(*NODE_BLOCKS)
+    configs = ScalerFit()
+    for program in progress(programs, desc="index and scalers", unit="graph"):
+        graph = read_graph(folder, program.split, program.name)
+        known = graph.runtime.min() > 0
+        rows.append(
+            {
+                "split": program.split,
+                "name": program.name,
+                "nodes": graph.num_nodes,
+                "edges": len(graph.edge_index),
+                "configurable": len(graph.config_index),
+                "configs": graph.num_configs,
+                "merged": len(graph.config_row) - graph.num_configs,
+                "spread": graph.runtime.max() / graph.runtime.min() if known else np.nan,
+                "exact": settings.protobuf(program) is not None,
+            }
+        )
+        if program.split == TRAIN:
+            nodes.add(expand_nodes(graph))
+            configs.add(graph.config_feat)
+    with atomic_path(folder / INDEX) as temporary:
+        pd.DataFrame(rows).to_csv(temporary, index=False)
+    write_scalers(folder / SCALERS, node=nodes.scaler(), config=configs.scaler())

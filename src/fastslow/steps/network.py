@@ -1,0 +1,181 @@
+"""The step of networks: train one, with checkpoints, and write a run folder for each collection."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from fastslow.core.artifacts import Artifact, read_manifest
+from fastslow.core.figures import save_figure
+from fastslow.core.files import atomic_path
+from fastslow.core.memory import step_memory
+from fastslow.core.progress import progress
+from fastslow.evaluation.training_files import METRICS
+from fastslow.features.graph_set import GraphSet
+from fastslow.features.scaling import Scaler, write_scalers
+from fastslow.networks.hardware import distributed
+from fastslow.networks.hardware.out_of_memory import explain_memory
+from fastslow.networks.predict.dataset import GraphDataset
+from fastslow.networks.training.train import Training
+from fastslow.networks.training.validation import pool_scores
+from fastslow.runs.features_folder import SCALERS
+from fastslow.runs.predictions import PREDICTIONS, write_predictions
+from fastslow.runs.tensors import read_checkpoint, write_tensors
+from fastslow.steps.network_processes import building, joined, launch
+from fastslow.steps.network_settings import TrainSettings
+
+CHECKPOINT = "checkpoint.pt"
+PLOT = "training.png"
+WEIGHTS = "model.pt"
+OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
+_FACTS = ("epoch", "first_loss", "seconds")
+
+
+def train_gnn(settings: TrainSettings, on_metrics: Callable[[dict], None] | None = None) -> dict:
+    """Train one network, or resume an interrupted training, and write a run folder per collection.
+
+    A run folder then holds ``model.pt`` and ``scalers.npz``, which predict without the features,
+    ``predictions.npz`` and, written last, ``manifest.json`` with the valid score (mean and per graph). The
+    training's own folder holds ``metrics.jsonl``, ``training.png`` and a manifest.
+
+    Args:
+        settings: Settings.
+        on_metrics: Called with every row of metrics as it is added to ``metrics.jsonl``.
+
+    Returns:
+        The training's manifest; its ``valid`` is the mean over the collections.
+
+    Raises:
+        SettingsError: The features have another kind, two have the same collection, or the device is not
+            there.
+        DataError: The features are missing or carry no ranking signal.
+        Diverged: The training diverged before its first evaluation.
+        OutOfMemory: The network is too large for this machine.
+    """
+    if settings.processes > 1 and not distributed.launched():
+        launch(settings)
+        return read_manifest(settings.artifact().folder)
+    with joined(settings), explain_memory():
+        artifact = settings.artifact()
+        with building(artifact) as needed:
+            if needed:
+                training = Training(settings, read_graphs(settings))
+                run_training(training, artifact, settings.hours, on_metrics)
+                write_runs(artifact, training)
+            return distributed.from_first(lambda: read_manifest(artifact.folder))
+
+
+def graphs_of(
+    settings: TrainSettings, sources: Sequence[GraphSet], scalers: tuple[Scaler, Scaler] | None = None
+) -> GraphDataset:
+    """Return graphs as a network of these settings reads them on this machine."""
+    machine = {"device": settings.device, "configs_together": settings.configs_together}
+    return GraphDataset(settings, sources, scalers, **machine, memory=step_memory())
+
+
+def read_graphs(settings: TrainSettings) -> GraphDataset:
+    """Return the graphs of the features folders that the settings name, as a network reads them."""
+    return graphs_of(settings, settings.sources())
+
+
+def run_training(
+    training: Training,
+    artifact: Artifact,
+    hours: float = 0.0,
+    on_metrics: Callable[[dict], None] | None = None,
+) -> None:
+    """Run a training to the end, with a progress bar and a checkpoint after every evaluation.
+
+    It resumes from the folder's checkpoint where that belongs to the same training.
+
+    Args:
+        training: The training.
+        artifact: Its folder.
+        hours: Hours after which no further epoch begins; 0 has no limit.
+        on_metrics: Called with every row of metrics; of several processes in the first one.
+
+    Raises:
+        Diverged: It did so before the first evaluation.
+    """
+    folder = artifact.folder
+    quiet = distributed.rank() > 0
+    if load_checkpoint(training, folder, artifact.fingerprint) and not quiet:
+        print(f"{folder.name}: resumed after epoch {training.epoch}")
+    epochs = {"total": training.options.epochs, "initial": training.epoch, "unit": "epoch"}
+    with progress(**epochs, desc=folder.name, disable=quiet) as bar:
+
+        def keep(row: dict) -> None:
+            save_checkpoint(training, folder, artifact.fingerprint)
+            bar.set_postfix(loss=f"{row['loss']:.3f}", valid=f"{row['valid']:.3f}", refresh=False)
+            if on_metrics and not quiet:
+                on_metrics(row)
+
+        training.run(3600 * hours or math.inf, lambda _: bar.update(), keep)
+    for warning in training.warnings:
+        if not quiet:
+            print(f"warning: {warning}")
+
+
+def write_runs(artifact: Artifact, training: Training) -> None:
+    """Choose each collection's weights, predict its valid and test graphs, and write its run folder.
+
+    The training's own folder is written last. Of several processes all predict, and the first one writes.
+
+    Args:
+        artifact: The training's folder; its parts are the runs.
+        training: The finished training.
+    """
+    dataset = training.dataset
+    writes = distributed.rank() == 0
+    valid = {}
+    warnings = list(training.warnings)
+    for slug, run_artifact in zip(dataset.sources, artifact.parts, strict=True):
+        valid[slug], predictions = training.predict(slug)
+        if writes:
+            folder = run_artifact.folder
+            write_tensors(folder / WEIGHTS, training.network.state_dict())
+            write_scalers(folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
+            problems = write_predictions(folder, predictions)
+            facts = {"epochs": training.epoch, "features": dataset.sources[slug].recipe}
+            run_artifact.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*training.warnings, *problems])
+            warnings += [f"{slug}: {warning}" for warning in problems]
+    if writes:
+        from fastslow.evaluation.plots import plot_training  # matplotlib, at the end of a training
+
+        figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
+        save_figure(figure, artifact.folder / PLOT)
+        facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
+        artifact.finish((METRICS, PLOT), **facts)
+        (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def save_checkpoint(training: Training, folder: Path, mark: str) -> None:
+    """Write the history and a checkpoint, each atomically; of several processes the first one does.
+
+    Args:
+        training: A training between two epochs.
+        folder: The training's folder.
+        mark: Digest of all that the training depends on.
+    """
+    if distributed.rank():
+        return
+    with atomic_path(folder / METRICS) as temporary:
+        temporary.write_text("".join(json.dumps(row) + "\n" for row in training.validation.history))
+    parts = {name: getattr(training, name).state_dict() for name in training.stored}
+    facts = {name: getattr(training, name) for name in _FACTS}
+    state = {"mark": mark, **facts, **parts}
+    write_tensors(folder / CHECKPOINT, state, sealed=True)
+
+
+def load_checkpoint(training: Training, folder: Path, mark: str) -> bool:
+    """Restore the checkpoint of a folder where it carries the mark; return whether it did."""
+    state = distributed.from_first(lambda: read_checkpoint(folder / CHECKPOINT, mark))
+    if state is None:
+        return False
+    for name in _FACTS:
+        setattr(training, name, state[name])
+    for name in training.stored:
+        getattr(training, name).load_state_dict(state[name])
+    return True
