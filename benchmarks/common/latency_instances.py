@@ -20,7 +20,7 @@ from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.roofline import Device
 
 PUBLIC = PROJECT.parent / "shared" / "placement" / "dnn-partitioning" / "latency-inputs"
-_FORMAT = "The format is that of github.com/msr-fiddle/dnn-partitioning"
+_FORMAT = "The format is described at github.com/msr-fiddle/dnn-partitioning"
 _MILLISECOND = 1e-3  # in seconds; the instances count milliseconds
 _Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
 _Number = Annotated[float, Field(ge=0, le=1e15)]  # of a time, size or transfer; sums stay finite

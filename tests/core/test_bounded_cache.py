@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastslow.networks.hardware.bounded_cache import BoundedCache
+from fastslow.networks.hardware.memory import BoundedCache
 
 
 @given(st.integers(0, 20), st.lists(st.integers(1, 9), max_size=40))

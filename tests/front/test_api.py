@@ -75,7 +75,7 @@ def test_wrong_arguments_are_refused(folder):
         (
             lambda: fastslow.rank("program.pb", known=pd.DataFrame({"config": [1], "runtime": [1.0]})),
             DataError,
-            "known: names configurations by config alone.*Give the column id",
+            "known: names configurations by config without id.*Give the column id",
         ),
         (lambda: fastslow.rank("program.pb", known="none.csv"), DataError, r"none\.csv: no such file"),
     ):

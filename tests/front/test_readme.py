@@ -103,7 +103,8 @@ def test_the_map_has_a_row_for_every_package():
 def test_the_networks_readme_has_every_module():
     folder = ROOT / "src" / "fastslow" / "networks"
     text = (folder / "README.md").read_text()
-    named = set(re.findall(r"`(\w+\.py)`", text.partition("## Rooms")[2]))
+    rooms = re.findall(r"^\|.*$", text.partition("## Rooms")[2], re.M)
+    named = set(re.findall(r"`(\w+\.py)`", "\n".join(rooms)))
     assert {path.name for path in folder.rglob("*.py")} - {"__init__.py"} == named
     files = re.findall(r"^\d\. `([\w/]+\.py)`", text, re.M)
-    assert len(files) == 5 and sum(len((folder / file).read_text().splitlines()) for file in files) < 900
+    assert len(files) == 5 and sum(len((folder / file).read_text().splitlines()) for file in files) < 1250

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fastslow.networks.model.network import RankingNetwork
-from fastslow.networks.settings.architecture import Architecture
+from fastslow.networks.settings.options import Architecture
 from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import Validation
 from fastslow.runs.predictions import read_predictions

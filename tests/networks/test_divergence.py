@@ -8,9 +8,9 @@ import torch
 
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import FastslowError
-from fastslow.networks.training import train_gnn as train_module
-from fastslow.networks.training.divergence import Diverged, check_loss, check_outputs
+from fastslow.networks.training import train as train_module
 from fastslow.networks.training.train import Training
+from fastslow.networks.training.validation import Diverged, check_loss, check_outputs
 from fastslow.runs.predictions import check_predictions, read_predictions
 from fastslow.steps.network import read_graphs, run_training, train_gnn
 from helpers.cases import cases
@@ -32,7 +32,7 @@ def poison(monkeypatch, epoch, value=torch.nan):
     monkeypatch.setattr(Training, "graph_loss", poisoned)
 
 
-FINITE, LARGE = "weights of the network are not finite", "the loss is more than 10 times that of the first"
+FINITE, LARGE = "weights of the network are not finite", "the loss is more than 10 times the first"
 
 
 @pytest.mark.parametrize(

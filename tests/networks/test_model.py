@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
-from fastslow.networks.settings.terms import POOLS
+from fastslow.networks.settings.inputs import POOLS
 from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, equals_reference, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from fastslow.core.errors import FastslowError
-from fastslow.networks.hardware.out_of_memory import Shrinking, explain_memory
-from fastslow.networks.hardware.prefetch import prefetch
+from fastslow.networks.hardware.devices import Shrinking, explain_memory
+from fastslow.networks.hardware.memory import prefetch
 from fastslow.networks.training.train import Training
 from fastslow.steps.network import read_graphs
 from helpers.cases import cases

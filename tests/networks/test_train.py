@@ -15,8 +15,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.settings import PROJECT
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.predict.dataset import predict
-from fastslow.networks.training.schedule import learning_rate
-from fastslow.networks.training.train import Training, make_network
+from fastslow.networks.training.train import Training, learning_rate, make_network
 from fastslow.networks.training.validation import Validation
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import check_predictions, read_predictions

@@ -250,7 +250,7 @@ def test_an_identity_names_a_configuration_and_a_position_only_one_of_a_file():
     assert check_known(both, 4, ids=IDS)["config"].tolist() == [1, 1], "equal configurations are one"
     assert check_known(named(id=["c2"]), 4, ids=IDS, of_file=False)["config"].tolist() == [2]
     assert check_known(named(config=[2]), 4, ids=IDS)["config"].tolist() == [2]
-    with pytest.raises(DataError, match="by config alone.*Give the column id"):
+    with pytest.raises(DataError, match="by config without id.*Give the column id"):
         check_known(named(config=[2]), 4, ids=IDS, of_file=False)
 
 

@@ -20,8 +20,8 @@ from fastslow.core.progress import progress
 
 Release = Literal["launch", "reordered", "unknown"]
 _IN_WORDS: Mapping[Release, str] = {
-    "launch": "that of the launch release (August 2023)",
-    "reordered": "not that of the launch release (August 2023), so of a later one",
+    "launch": "as in the launch release (August 2023)",
+    "reordered": "not as in the launch release (August 2023), so a later one",
     "unknown": "not known: no file has configurations whose order at the launch (August 2023) is known",
 }
 

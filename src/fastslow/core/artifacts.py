@@ -140,7 +140,7 @@ class Artifact:
         if manifest is None:
             return {}
         if not isinstance(manifest.get("outputs"), dict):
-            return {MANIFEST: "lists no files, as those of earlier versions"}
+            return {MANIFEST: "lists no files, as earlier versions did"}
         found = {name: _compare(self.folder / name, facts) for name, facts in manifest["outputs"].items()}
         found[MANIFEST] = _altered(manifest)
         return {name: problem for name, problem in found.items() if problem}

@@ -35,7 +35,7 @@ class DataError(FastslowError, ValueError):
 _RESUME = "then type the same command: it resumes"
 _LARGER = f"Free space, or set FASTSLOW_HOME to a folder on a larger disk; {_RESUME}"
 _WRITABLE = f"Make it writable for you, or set FASTSLOW_HOME to a folder that is; {_RESUME}"
-_OWNER = f"Change its owner or mode, or that of its folder; {_RESUME}"
+_OWNER = f"Change owner or mode of it or of its folder; {_RESUME}"
 _DRIVE = f"Check the (network) drive and mount it again; {_RESUME}"
 _LOCAL = "Set FASTSLOW_HOME to a folder on a local disk"
 _OPEN_FILES = f"Raise the limit (ulimit -n 65536) or run fewer notebooks at a time (JOBS=1); {_RESUME}"

@@ -55,7 +55,7 @@ class Leaderboard(Shown):
     def words(self) -> list[str]:
         """Return how to read the table, and which folders are left out of it."""
         return [
-            "a cell is valid / test; a mean is of all five collections, ± its standard error over programs",
+            "a cell is valid / test; a mean counts all five collections, ± its standard error over programs",
             "epochs and weights were chosen on valid, whose scores are optimistic; hours are the whole run's",
             *(f"left out: {reason}" for reason in self.left_out),
         ]

@@ -90,7 +90,7 @@ def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping
     left.bar_label(left.barh(weights.index, weights, color=_COLOURS[0]), fmt="%.2f", padding=3)
     left.set(title="weight of each model", xlabel="weight (sum over seeds)", xlim=(0, 1.15))
     right.plot(table["valid"], table["model"], "o", color=_COLOURS[1], markeredgecolor="0.2", alpha=0.8)
-    right.set(title="each run alone", xlabel="score on valid")
+    right.set(title="each run by itself", xlabel="score on valid")
     right.grid(axis="x", alpha=0.3)
     for (name, baseline), dashes in zip((baselines or {}).items(), ("-", "--", ":"), strict=False):
         right.axvline(baseline["valid"], color=_BASELINES[0], linestyle=dashes, label=name)

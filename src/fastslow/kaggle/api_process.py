@@ -44,7 +44,7 @@ MEANINGS = {  # by kind of failure: the problem and the remedy
     ),
     "request": (
         "Kaggle refused the request",
-        f"Join the competition at {PAGE} and upload the file there: the page says what is wrong with it",
+        f"Join the competition at {PAGE} and upload the file there: the page shows what is wrong with it",
     ),
     "unconfirmed": ("Kaggle did not confirm the submission", f"See {PAGE}/submissions"),
     "package": ("the kaggle package is missing or too old", "Run `pip install 'kaggle>=2.2.4,<3'`"),

@@ -97,7 +97,7 @@ def read_tables(
     first = next(iter(sources.values()))
     for source in sources.values():
         if source.config_columns != first.config_columns:
-            problem = f"columns other than those of {first.origin}"
+            problem = f"columns other than in {first.origin}"
             raise DataError(source.origin, problem, "Build both with the same settings")
     kind = first.collection.kind
     members = [set(names) for names, _ in samples]

@@ -80,7 +80,7 @@ def load_weights(network: nn.Module, path: Path, remedy: str) -> None:
     try:
         network.load_state_dict(read_tensors(path, remedy))
     except (RuntimeError, TypeError, AttributeError, KeyError):
-        raise DataError(path, "the weights are those of another network", remedy) from None
+        raise DataError(path, "the weights belong to another network", remedy) from None
     if not all(value.isfinite().all() for value in network.state_dict().values()):
         raise DataError(path, "has a value that is not finite", remedy)
 

@@ -16,7 +16,7 @@ from fastslow.evaluation.training_files import METRICS
 from fastslow.features.graph_set import GraphSet
 from fastslow.features.scaling import Scaler, write_scalers
 from fastslow.networks.hardware import distributed
-from fastslow.networks.hardware.out_of_memory import explain_memory
+from fastslow.networks.hardware.devices import explain_memory
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import pool_scores

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastslow.core.settings import Unread
-from fastslow.networks.settings.segment_settings import (
+from fastslow.networks.settings.options import (
     CUT,
     CUT_LIVE,
     EDGES,
@@ -78,7 +78,7 @@ def check_segments(settings: Any) -> None:
     stored = variant.others == TABLE
     border = settings.segment_border
     settings.require(
-        settings.processes == 1 or not stored, "processes", f"1{why}: its table is of one process"
+        settings.processes == 1 or not stored, "processes", f"1{why}: one process has its table"
     )
     fits = border != CUT_LIVE or variant.others == FRESH
     settings.require(

@@ -11,10 +11,8 @@ from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import AtLeastTwo, NonNegativeFloat, Positive, Settings, Unread, resolve, unkeyed
-from fastslow.networks.settings.inputs import input_columns
-from fastslow.networks.settings.options import NetworkOptions
-from fastslow.networks.settings.segment_settings import SEGMENT_FIELDS
-from fastslow.networks.settings.terms import parse_readout
+from fastslow.networks.settings.inputs import input_columns, parse_readout
+from fastslow.networks.settings.options import SEGMENT_FIELDS, NetworkOptions
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import run_artifact
 from fastslow.steps.features import KindSettings
@@ -169,5 +167,5 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
                     f" {source.collection.kind!r} or name others"
                 )
         if len({source.collection for source in sources}) < len(sources):
-            raise SettingsError(f"features: two of {self.features} are of the same collection")
+            raise SettingsError(f"features: two of {self.features} have the same collection")
         return sources

@@ -20,7 +20,7 @@ import torch
 from annotated_types import Ge, Le
 
 from fastslow.core.settings import Settings
-from fastslow.networks.hardware.adamw import AdamW
+from fastslow.networks.hardware.memory import AdamW
 from fastslow_placement.base.problem import INVALID_REWARD, Outcome, Problem
 from fastslow_placement.base.search import Found, best_of
 from fastslow_placement.go.policy import Inputs, Policy

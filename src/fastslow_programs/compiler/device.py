@@ -420,7 +420,7 @@ def load_tuned(folder: str | Path) -> Callable:
     module = read_hlo(path.parent / TUNED).module
     signature = read_json(path)
     if signature and "keys" not in signature:
-        raise DataError(path, "is of an older version", "Run fastslow tune again, which resumes its study")
+        raise DataError(path, "was written by an older version", "Run fastslow tune again, which resumes its study")
     parameters, results = _entry_shapes(module)
     run = _jax_function(module, parameters, results)
     wanted = signature.get("arguments", describe(jax.tree.structure((*parameters,))))

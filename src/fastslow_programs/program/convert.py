@@ -168,7 +168,7 @@ def _measured(path: Path, runs: dict[str, np.ndarray], kind: str) -> dict[str, n
     if {"layout": "node_config_feat", "tile": "config_feat"}[kind] not in runs:
         remedy = "Set configs to the number of configurations to sample"
         if runs:
-            remedy = f"Choose a collection of the other kind: {kind} is not that of its runs"
+            remedy = f"Choose a collection of the other kind: its runs are not for {kind}"
         raise DataError(path, f"holds no measured {kind} runs", remedy)
     return runs
 

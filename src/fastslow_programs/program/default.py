@@ -58,7 +58,7 @@ def find_default(program: Program) -> Default:
     if not knows_default_layouts(program):
         words = "nearest to the commonest option of each choice: the compiler's own is not known"
         return Default(None, words, known=False)
-    assert program.choices is not None and program.layouts is not None, "it is of a layout collection"
+    assert program.choices is not None and program.layouts is not None, "a layout program has choices and layouts"
     return _nearest(program.choices, program.layouts, find_default_layouts(program))
 
 

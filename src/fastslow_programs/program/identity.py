@@ -26,7 +26,7 @@ def identify(program: Program) -> np.ndarray:
             total += np.array([_hash(place, f"{value:g}") for value in distinct], np.uint64)[row]
     else:
         choices, ids = program.choices, program.node_config_ids
-        assert choices is not None and program.layouts is not None and ids is not None, "it is of a layout"
+        assert choices is not None and program.layouts is not None and ids is not None, "a layout program has them"
         words = [str(layout) for layout in program.layouts.tolist()]
         options = np.zeros((choices.num_groups, choices.codes.shape[2]), np.uint64)
         operands_vary = not np.isin(choices.varying, choices.group[:, _OUTPUT]).all()

@@ -100,7 +100,7 @@ class ProgramSettings(SourceSettings):
     @classmethod
     def _hint(cls, name: str) -> str:
         if name == "padding":
-            return 'the file is 0-padded as the schema says; the feature step pads: SET="features.padding=-1"'
+            return 'the file is 0-padded as the schema wants it; the feature step pads: SET="features.padding=-1"'
         return super()._hint(name)
 
     @property

@@ -78,7 +78,7 @@ def check_known(
         problem = f"has the unknown column {', '.join(unknown[:_NAMED])}{more}"
         raise DataError(source, problem, _FORM)
     if not of_file and not by_id:
-        problem = "names configurations by config alone, but another draw of the program has other positions"
+        problem = "names configurations by config without id, but another draw of the program has other positions"
         raise DataError(source, problem, "Give the column id, as in ranking.csv and in what `measure` writes")
     if by_id:
         positions = _positions(known["id"], ids, source)

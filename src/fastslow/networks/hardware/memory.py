@@ -2,10 +2,16 @@
 
 import ctypes
 import os
-from collections.abc import Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from inspect import unwrap
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
+import torch
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 _LEAST_SLACK = 1 << 29  # half of it cost a fifth of the time of a step
@@ -77,3 +83,72 @@ class FreedMemory:
         if self._trim:
             self._trim(0)
             self._base, self._returned = resident_bytes(), self._steps
+
+
+_Value = TypeVar("_Value")
+
+
+class BoundedCache(Generic[_Value]):
+    """Keeps what was used last, up to a number of bytes in total; threads may share it.
+
+    Args:
+        max_bytes: Bound on the sum of the sizes; a value that is larger alone is not kept.
+        size_of: Bytes that a value holds.
+    """
+
+    def __init__(self, max_bytes: int, size_of: Callable[[_Value], int]):
+        self.max_bytes, self._size_of = max_bytes, size_of
+        self._values: OrderedDict[Hashable, tuple[_Value, int]] = OrderedDict()
+        self._lock = threading.RLock()
+        self.held_bytes = 0
+
+    def __len__(self) -> int:
+        """Return the number of values that are kept."""
+        return len(self._values)
+
+    def get(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
+        """Return the value of a key, made where it is not kept."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key][0]
+        value = make()
+        size = self._size_of(value)
+        with self._lock:
+            if key not in self._values and size <= self.max_bytes:
+                self._values[key] = value, size
+                self.held_bytes += size
+                while self.held_bytes > self.max_bytes:
+                    _, (_, freed) = self._values.popitem(last=False)
+                    self.held_bytes -= freed
+        return value
+
+
+Item = TypeVar("Item")
+
+
+def prefetch(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items in order, each drawn in a thread while the caller has the one before.
+
+    A process would have its own copy of what the items are made of.
+
+    Args:
+        items: Drawn one at a time; an exception is raised at its item's turn.
+    """
+    items = iter(items)
+    end = object()
+    with ThreadPoolExecutor(1) as worker:
+        coming = worker.submit(next, items, end)
+        while (item := coming.result()) is not end:
+            coming = worker.submit(next, items, end)
+            yield item
+
+
+class AdamW(torch.optim.AdamW):
+    """Torch's own, without the wrappers that import its compiler, for two seconds, to be left alone by it."""
+
+    add_param_group = unwrap(torch.optim.AdamW.add_param_group)
+    load_state_dict = unwrap(torch.optim.AdamW.load_state_dict)
+    state_dict = unwrap(torch.optim.AdamW.state_dict)
+    step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
+    zero_grad = unwrap(torch.optim.AdamW.zero_grad)

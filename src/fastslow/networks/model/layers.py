@@ -10,10 +10,13 @@ attention compare the configurations of the whole set through a statistic of it 
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from fastslow.networks.model.graph_batch import LevelTensors
+from fastslow.networks.settings.inputs import POOLS, Pooling, parse_readout
+from fastslow.networks.settings.options import Architecture
 from fastslow.networks.states.set_statistics import Complete, Moments, SoftmaxMean, as_is
-from fastslow.networks.states.sparse import SparseOperator
+from fastslow.networks.states.sparse import SparseOperator, largest_rows
 
 
 class WeightedInstanceNorm(nn.Module):
@@ -177,3 +180,221 @@ class NodeSum(nn.Module):
         mean = level.per_node @ x
         varying = pooling @ (x - mean[level.node_ids])
         return mean.sum(0, dtype=torch.float64) + varying
+
+
+class Readout(nn.Module):
+    r"""Pool the nodes of each configuration in one way or several, concatenated.
+
+    .. math::
+        \text{sum:}\ & \sum_n x_{n,c} \qquad \text{mean:}\ \frac{1}{N} \sum_n x_{n,c} \qquad
+        \text{unit\_sum:}\ \sum_n x_{n,c} / \lVert \sum_n x_{n,c} \rVert_2 \qquad
+        \text{max:}\ \max_n x_{n,c}
+
+    over all nodes, or over the configurable ones (of a graph that has none, over all). TpuGraphs' layout
+    baseline joins the mean and the sums over all and over configurable nodes, scaled to length 1. Sums are
+    float64, see :class:`~fastslow.networks.model.layers.NodeSum`.
+
+    Args:
+        text: Such as ``sum`` or ``mean+sum@configurable``.
+        channels: Channels D.
+
+    Shapes:
+        - **input:** states :math:`(S, D)` of a level
+        - **output:** :math:`(C, P D)` of P poolings, float64
+    """
+
+    def __init__(self, text: str, channels: int):
+        super().__init__()
+        self.parts = parse_readout(text)
+        self.channels = len(self.parts) * channels
+        self.sum_nodes = NodeSum()
+
+    def forward(
+        self, x: Tensor, pooling: SparseOperator, level: LevelTensors, configurable: Tensor
+    ) -> Tensor:
+        """Return the pooled nodes of each configuration.
+
+        Args:
+            x: ``(S, D)`` states of a level.
+            pooling: ``(C, S)`` operator that sums the states of each configuration over nodes.
+            level: The level.
+            configurable: ``(N,)`` bool, whether a node is configurable.
+
+        Returns:
+            ``(C, P D)`` float64, P the number of poolings.
+        """
+        return self.of_sums(self.sums(x, pooling, level, configurable), configurable)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether every pooling is a sum over the nodes, which parts of a graph add to."""
+        return not any(POOLS[part.pool].largest for part in self.parts)
+
+    def sums(self, x: Tensor, pooling: SparseOperator, level: LevelTensors, configurable: Tensor) -> Tensor:
+        """Return what some nodes of a graph add to the sums of :meth:`of_sums`, ``(C, P D)``.
+
+        Of a pooling that is a maximum this is the maximum over the nodes.
+
+        Args:
+            x: ``(S, D)`` states of a level that has only these nodes.
+            pooling: ``(C, S)`` operator that sums the states of each configuration over the nodes.
+            level: The level.
+            configurable: ``(n,)`` bool.
+        """
+        chosen = configurable[level.node_ids, None]
+        sums = []
+        for part in self.parts:
+            states = pooled_states(x, part, chosen)
+            if POOLS[part.pool].largest:
+                sums.append(largest_rows(pooling, states).double())
+            else:
+                sums.append(self.sum_nodes(states, pooling, level))
+        return torch.cat(sums, 1)
+
+    def of_sums(self, sums: Tensor, configurable: Tensor) -> Tensor:
+        """Return the readout ``(C, P D)`` from the sums over the nodes.
+
+        Args:
+            sums: ``(C, P D)`` sum of :meth:`sums` over all nodes.
+            configurable: ``(N,)`` bool.
+        """
+        totals = sums.unflatten(1, (len(self.parts), -1)).unbind(1)
+        parts = zip(totals, self.parts, strict=True)
+        finished = []
+        for total, part in parts:
+            num_nodes = configurable.sum() if part.configurable else len(configurable)
+            finished.append(POOLS[part.pool].finish(total, num_nodes))
+        return torch.cat(finished, 1)
+
+
+def pooled_states(x: Tensor, part: Pooling, chosen: Tensor) -> Tensor:
+    """Return states ``(S, D)`` as a pooling takes them, without effect where it leaves out their nodes.
+
+    Args:
+        x: ``(S, D)`` states.
+        part: The pooling.
+        chosen: ``(S, 1)`` bool, whether a state's node is configurable.
+    """
+    if not part.configurable:
+        return x
+    if POOLS[part.pool].largest:
+        return x.masked_fill(~chosen, -torch.inf)
+    return x * chosen
+
+
+class ConfigNorm(nn.Module):
+    r"""Standardise each channel over the configurations of a graph (batch norm's formula, arXiv 1502.03167).
+
+    .. math:: y = (x - \mu) / \sqrt{\sigma^2 + \epsilon}
+
+    with mean and variance over the graph's own configurations, in training and at inference alike. Only the
+    order within a graph is evaluated, so differences between configurations become comparable across programs
+    of any size. A channel in which the configurations do not differ becomes 0.
+
+    Shapes:
+        - **input:** :math:`(C, D)`
+        - **output:** :math:`(C, D)`
+    """
+
+    def __init__(self, eps: float = 1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x: Tensor, complete: Complete = as_is) -> Tensor:
+        """Return the standardised ``x``."""
+        mean = x.mean(0)
+        _, mean, variance = complete(Moments(len(x), mean, (x - mean).square().mean(0)))
+        return (x - mean) * torch.rsqrt(variance + self.eps)
+
+
+class Float64Linear(nn.Linear):
+    """Apply a linear layer in float64, also under autocast; its parameters are float32.
+
+    Its input comes from sums over all nodes of a graph, in which configurations differ by less than float32
+    resolves.
+
+    Shapes:
+        - **input:** :math:`(*, D_{in})`
+        - **output:** :math:`(*, D_{out})`, float64
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the product in float64."""
+        return functional.linear(x.double(), self.weight.double(), self.bias.double())
+
+
+class Head(nn.Module):
+    r"""Pool the nodes of each configuration, join its own features, and apply a perceptron.
+
+    .. math::
+        z_c &= [\operatorname{pool}_n x_{n,c}, f_c] \\
+        s_c &= \operatorname{MLP}([z_c, \operatorname{ConfigNorm}(z)_c])
+
+    The pooling is by default the sum (``readout.py``). The features f of a configuration as a whole
+    (violation ratios, copies, tile bounds) join after it, as in the report that introduced the violation
+    ratio.
+
+    Args:
+        channels: Channels D of the states.
+        config_channels: Columns V of the scaled configuration features; 0: none join here.
+        architecture: Settings of the layers.
+
+    Attributes:
+        joined_channels: Channels J of the pooled nodes and the features together.
+
+    Shapes:
+        - **input:** states :math:`(S, D)` of the last level, configuration features :math:`(C, V)`
+        - **output:** predictions :math:`(C,)`, float32
+    """
+
+    def __init__(self, channels: int, config_channels: int, architecture: Architecture):
+        super().__init__()
+        self.readout = Readout(architecture.readout, channels)
+        self.joins = config_channels > 0
+        self.joined_channels = self.readout.channels + config_channels
+        self.norm = ConfigNorm()
+        self.mlp = self.perceptron(architecture)
+
+    def perceptron(self, architecture: Architecture) -> nn.Sequential:
+        """Return the layers that :meth:`read_out` applies."""
+        width = architecture.hidden_channels
+        return nn.Sequential(
+            Float64Linear(2 * self.joined_channels, 2 * width),
+            nn.GELU(),
+            nn.Dropout(architecture.dropout),
+            Float64Linear(2 * width, width),
+            nn.GELU(),
+            Float64Linear(width, 1),
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        pooling: SparseOperator,
+        level: LevelTensors,
+        config_feat: Tensor,
+        configurable: Tensor,
+        complete: Complete = as_is,
+    ) -> Tensor:
+        """Return a prediction per configuration.
+
+        Args:
+            x: ``(S, D)`` states of the last level.
+            pooling: ``(C, S)`` sum over the states of each configuration.
+            level: The last level.
+            config_feat: ``(C, V)`` scaled configuration features.
+            configurable: ``(N,)`` bool.
+            complete: Returns a statistic of the whole configuration set.
+        """
+        # where no configuration changes a node (tile) there is one for all
+        pooled = self.readout(x, pooling, level, configurable).expand(len(config_feat), -1)
+        return self.read_out(self.join(pooled, config_feat), complete)
+
+    def join(self, pooled: Tensor, config_feat: Tensor) -> Tensor:
+        """Return the pooled nodes ``(C, P D)`` and the features ``(C, V)`` of each configuration, joined."""
+        return torch.cat([pooled, config_feat], 1) if self.joins else pooled  # float64 like the sums
+
+    def read_out(self, joined: Tensor, complete: Complete) -> Tensor:
+        """Return a prediction per configuration ``(C,)`` from what is joined, ``(C, J)`` float64."""
+        both = torch.cat([joined, self.norm(joined, complete)], 1)
+        return self.mlp(both).squeeze(1).float()

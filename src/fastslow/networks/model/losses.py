@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fastslow.networks.settings.terms import Term, parse_terms
+from fastslow.networks.settings.inputs import Term, parse_terms
 
 
 def pairwise_hinge(prediction: Tensor, runtime: Tensor, margin: float = 1.0) -> Tensor:
@@ -69,7 +69,7 @@ LOSSES = {loss.__name__: loss for loss in (pairwise_hinge, list_mle, mse_log)}
 
 
 def loss_terms(text: str) -> list[Term]:
-    """Read the setting ``loss``, see :func:`fastslow.networks.settings.terms.parse_terms`.
+    """Read the setting ``loss``, see :func:`fastslow.networks.settings.inputs.parse_terms`.
 
     Raises:
         SettingsError: The text does not name a sum of terms that exist.

@@ -11,9 +11,8 @@ from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.configs.tpu_tiling import TILING_FEATURES
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import Batch, LevelTensors
-from fastslow.networks.model.head import Head
-from fastslow.networks.model.layers import ChannelAttention, CrossConfigAttention, WeightedInstanceNorm
-from fastslow.networks.settings.architecture import OPCODE_ROWS, Architecture
+from fastslow.networks.model.layers import ChannelAttention, CrossConfigAttention, Head, WeightedInstanceNorm
+from fastslow.networks.settings.options import OPCODE_ROWS, Architecture
 from fastslow.networks.states.set_statistics import Complete, as_is
 
 LAYOUT_VALUES = MAX_DIMENSION + 3  # -2 not configurable, -1 left to the compiler or padding, 0 to 5

@@ -1,27 +1,26 @@
 """Graphs of several collections as batches for a network, and predictions of whole splits."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fastslow.core.errors import DataError
 from fastslow.features.graph_set import GraphSet
 from fastslow.features.scaling import Scaler
 from fastslow.features.train_graphs import trainable
-from fastslow.networks.hardware.bounded_cache import BoundedCache
-from fastslow.networks.hardware.devices import autocast, pick_device
+from fastslow.networks.hardware.devices import Shrinking, autocast, pick_device, ran_out_of_memory
 from fastslow.networks.hardware.distributed import merge, own_device, share
-from fastslow.networks.hardware.memory import held_bytes
-from fastslow.networks.hardware.out_of_memory import Shrinking, ran_out_of_memory
+from fastslow.networks.hardware.memory import BoundedCache, held_bytes
 from fastslow.networks.model.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model.network import RankingNetwork
-from fastslow.networks.predict.chunked_prediction import predict_chunks
 from fastslow.networks.predict.node_blocks import computes_by_nodes, predict_by_nodes
 from fastslow.networks.settings.inputs import config_columns, input_columns, require_inputs
 from fastslow.networks.settings.options import NetworkOptions
+from fastslow.networks.states.set_statistics import Complete, Statistic
 
 CONFIGS_TOGETHER = 2000
 """Maximum number of configurations of a batch at inference where nothing else is said."""
@@ -70,7 +69,7 @@ class GraphDataset:
         }
         for other in sources[1:]:
             if other.config_columns != sources[0].config_columns:
-                problem = f"columns other than those of {sources[0].origin}"
+                problem = f"columns other than in {sources[0].origin}"
                 raise DataError(other.origin, problem, "Build both with the same options")
         nodes, configs = scalers or (
             Scaler.pool([source.scaler(name) for source in sources]) for name in ("node", "config")
@@ -191,3 +190,52 @@ def _predict_by_nodes(
         if not ran_out_of_memory(error):
             raise
         return None
+
+
+class _Unknown(Exception):
+    """Stops a forward pass at the first statistic not yet known of the whole set; holds the chunk's own."""
+
+    def __init__(self, part: Statistic):
+        self.part = part
+
+
+def _completer(known: list[Statistic]) -> Complete:
+    """Return a ``complete`` that gives the known statistics in the order in which the network asks."""
+    remaining = iter(known)
+
+    def complete(part: Statistic) -> Statistic:
+        for statistic in remaining:
+            return statistic
+        raise _Unknown(part)
+
+    return complete
+
+
+@torch.no_grad()
+def predict_chunks(
+    network: RankingNetwork, batch_of: Callable[[np.ndarray], Batch], chunks: Sequence[np.ndarray]
+) -> Tensor:
+    """Predict a configuration set chunk by chunk, each configuration compared with the whole set.
+
+    Args:
+        network: A network in evaluation mode; with dropout the passes would differ.
+        batch_of: Makes the batch of a chunk's configurations. Called for each chunk in each pass, so memory
+            does not grow with the number of chunks.
+        chunks: Positions of the configurations of each chunk; a single chunk takes a single pass.
+
+    Returns:
+        ``(C,)`` predictions, chunk after chunk, equal to the predictions of one batch up to float32 rounding.
+    """
+    if len(chunks) == 1:
+        return network(batch_of(chunks[0]))
+    known: list[Statistic] = []
+    while True:
+        predictions, statistic = [], None
+        for chunk in chunks:
+            try:
+                predictions.append(network(batch_of(chunk), _completer(known)))
+            except _Unknown as unknown:
+                statistic = unknown.part if statistic is None else statistic.merge(unknown.part)
+        if statistic is None:
+            return torch.cat(predictions)
+        known.append(statistic)

@@ -16,9 +16,9 @@ from scipy import sparse
 from torch import Tensor
 
 from fastslow.networks.model.graph_batch import LevelTensors, PreparedGraph, level_tensors
+from fastslow.networks.model.layers import pooled_states
 from fastslow.networks.model.network import RankingNetwork
-from fastslow.networks.model.readout import pooled_states
-from fastslow.networks.settings.terms import POOLS, Pooling
+from fastslow.networks.settings.inputs import POOLS, Pooling
 from fastslow.networks.states.config_states import Level, Reach
 from fastslow.networks.states.set_statistics import Moments, Statistic
 from fastslow.networks.states.sparse import SparseOperator, largest_rows

@@ -12,10 +12,9 @@ from torch.nn import functional
 from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import Batch, LevelTensors
-from fastslow.networks.model.head import Float64Linear, Head
-from fastslow.networks.model.layers import CrossConfigAttention
+from fastslow.networks.model.layers import CrossConfigAttention, Float64Linear, Head
 from fastslow.networks.published.input_attention import InputAttention
-from fastslow.networks.settings.architecture import OPCODE_ROWS, Architecture
+from fastslow.networks.settings.options import OPCODE_ROWS, Architecture
 from fastslow.networks.states.set_statistics import Complete, as_is
 
 LAYOUT_CHANNELS = len(ROLES) * LAYOUT_WIDTH

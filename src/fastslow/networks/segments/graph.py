@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fastslow.networks.model.graph_batch import Batch, PreparedGraph
-from fastslow.networks.settings.segment_settings import CUT, HALO
+from fastslow.networks.settings.options import CUT, HALO
 from fastslow.networks.states.config_states import Level, Reach
 
 

@@ -23,17 +23,14 @@ from torch import Tensor
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.errors import SettingsError
-from fastslow.networks.hardware.bounded_cache import BoundedCache
-from fastslow.networks.hardware.memory import held_bytes
-from fastslow.networks.hardware.prefetch import prefetch
+from fastslow.networks.hardware.memory import BoundedCache, held_bytes, prefetch
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.segments.graph import SegmentedGraph, SegmentExample, partition
 from fastslow.networks.segments.sums import Batches, Norms, add_segments, norms, pool_moments, segment_moments
 from fastslow.networks.segments.table import GraphTable
-from fastslow.networks.settings.options import NetworkOptions
-from fastslow.networks.settings.segment_settings import (
+from fastslow.networks.settings.options import (
     CUT,
     CUT_LIVE,
     EDGES,
@@ -41,6 +38,7 @@ from fastslow.networks.settings.segment_settings import (
     HALO,
     TABLE,
     VARIANTS,
+    NetworkOptions,
     head_epochs,
 )
 from fastslow.networks.states.set_statistics import Moments, as_is

@@ -1,6 +1,8 @@
 """Names of the columns of a node, and of the features of a whole configuration, that a network reads."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.competition.schema import TILE_DIMENSIONS, TILE_ROLES
@@ -84,3 +86,119 @@ def config_columns(text: str, names: Sequence[str]) -> list[int]:
     """
     columns = {"all": names, "published": PUBLISHED_COLUMNS, "violation": (VIOLATION,), "none": ()}[text]
     return [names.index(name) for name in columns]
+
+
+class NodePool(NamedTuple):
+    """One way to pool the nodes of a graph.
+
+    Args:
+        finish: Takes the sum over the nodes (or their maximum), ``(C, D)`` float64, and the number of nodes;
+            returns what the head reads.
+        largest: Whether nodes are pooled by their maximum, channel by channel, and not by their sum.
+    """
+
+    finish: Callable[[Any, Any], Any]
+    largest: bool = False
+
+
+def _unchanged(pooled: Any, num_nodes: Any) -> Any:
+    return pooled
+
+
+def _mean(pooled: Any, num_nodes: Any) -> Any:
+    return pooled / num_nodes
+
+
+def _unit(pooled: Any, num_nodes: Any) -> Any:
+    return pooled / pooled.norm(2, 1, keepdim=True).clamp_min(1e-12)
+
+
+POOLS = {
+    "sum": NodePool(_unchanged),
+    "mean": NodePool(_mean),
+    "unit_sum": NodePool(_unit),
+    "max": NodePool(_unchanged, largest=True),
+}
+"""The registry: poolings of the nodes of a graph, by name."""
+CONFIGURABLE = "configurable"
+"""After ``@``: pool only the configurable nodes."""
+
+
+class Term(NamedTuple):
+    """One term of a weighted sum.
+
+    Args:
+        name: Name of the term.
+        parameter: Its parameter; None where it has none.
+        weight: Its share of the sum; the weights of all terms add up to 1.
+    """
+
+    name: str
+    parameter: float | None
+    weight: float
+
+
+def parse_terms(field: str, text: str, known: Mapping[str, float | None]) -> list[Term]:
+    """Read a weighted sum ``NAME[@PARAMETER][:WEIGHT]+...``; a weight is 1 by default.
+
+    Args:
+        field: Name of the setting, for messages.
+        text: The sum.
+        known: Names of terms and the default of their parameter; None: the term has none.
+
+    Returns:
+        The terms, their weights divided by the sum of all (as TpuGraphs' baselines do).
+
+    Raises:
+        SettingsError: A name is unknown or repeated, a term takes no parameter, or a number is not above 0.
+    """
+    terms: dict[str, Term] = {}
+    for part in text.split("+"):
+        named, colon, weight = part.partition(":")
+        name, at, parameter = named.partition("@")
+        if name not in known:
+            raise SettingsError(f"{field}: {name!r} in {text!r} is none of {', '.join(known)}")
+        if name in terms:
+            raise SettingsError(f"{field}: {name} is given twice in {text!r}")
+        if at and known[name] is None:
+            raise SettingsError(f"{field}: {name} takes no parameter, {text!r} gives it {parameter!r}")
+        value = _number(field, text, parameter) if at else known[name]
+        terms[name] = Term(name, value, _number(field, text, weight) if colon else 1.0)
+    total = sum(term.weight for term in terms.values())
+    return [term._replace(weight=term.weight / total) for term in terms.values()]
+
+
+class Pooling(NamedTuple):
+    """One part of a readout."""
+
+    pool: str  # one of POOLS
+    configurable: bool  # whether it pools only the configurable nodes
+
+
+def parse_readout(text: str) -> list[Pooling]:
+    """Read the poolings that a readout concatenates, ``POOL[@configurable]+...``.
+
+    Raises:
+        SettingsError: A pooling is unknown or given twice, or what follows an @ is not ``configurable``.
+    """
+    parts: list[Pooling] = []
+    for named in text.split("+"):
+        pool, at, nodes = named.partition("@")
+        if pool not in POOLS or (at and nodes != CONFIGURABLE):
+            known = f"one of {', '.join(POOLS)}, alone or with @{CONFIGURABLE}"
+            raise SettingsError(f"readout: {named!r} in {text!r} is not {known}")
+        if (part := Pooling(pool, bool(at))) in parts:
+            raise SettingsError(f"readout: {named} is given twice in {text!r}")
+        parts.append(part)
+    return parts
+
+
+def _number(field: str, text: str, number: str) -> float:
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        form = "NAME[@PARAMETER][:WEIGHT]+..., for example pairwise_hinge@0.5:1+mse_log:0.02"
+        raise SettingsError(f"{field}: {number!r} in {text!r} is not a number above 0; the form is {form}")
+    return value

@@ -1,13 +1,98 @@
 """Options of a network and of its training, as plain values."""
 
 from dataclasses import dataclass, fields
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from fastslow.networks.settings.architecture import BLOCKS, Architecture
 from fastslow.networks.settings.inputs import CONFIG_INPUTS
-from fastslow.networks.settings.segment_settings import BORDERS, VARIANTS
+
+BLOCKS = ("attention", "residual", "unit")
+OPCODE_ROWS = 128
+"""Rows of an embedding of opcodes."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Options of the layers.
+
+    Args:
+        hidden_channels: Channels D of every layer.
+        num_layers: Number of message-passing blocks.
+        cross_config: Whether each block has cross-config attention.
+        dropout: Share of channels dropped in training.
+        convolution: A name in ``model.convolutions.CONVOLUTIONS``.
+        readout: Poolings of the nodes, see :func:`fastslow.networks.settings.inputs.parse_readout`.
+        block: One of :data:`BLOCKS`: ours (``model/network.py``), or TpuGraphs' (``published/plain.py``).
+        input_attention: Whether nodes attend to all nodes before the blocks.
+        joins_nodes: Whether the features of a configuration join on every node, not after the pooling.
+    """
+
+    hidden_channels: int
+    num_layers: int
+    cross_config: bool
+    dropout: float
+    convolution: str = "sage"
+    readout: str = "sum"
+    block: str = "attention"
+    input_attention: bool = False
+    joins_nodes: bool = False
+
+    @property
+    def num_levels(self) -> int:
+        """Number of layers that pass something between nodes: a level of states for each."""
+        return self.num_layers + self.input_attention
+
+    @property
+    def preactivates(self) -> bool:
+        """Whether blocks start with their activation and one follows the last: TpuGraphs' tile ResGCN."""
+        return self.block == "residual" and self.convolution == "mlp_gcn"
+
+    @property
+    def whole_graph(self) -> bool:
+        """Whether a layer lets each node see the whole graph, not only its neighbours."""
+        return self.input_attention
+
+
+NOTHING, EDGES, FRESH, TABLE = "nothing", "edges", "fresh", "table"
+
+
+class Variant(NamedTuple):
+    """What a variant does with the segments that a step does not learn from.
+
+    Args:
+        others: Nothing of them is seen (:data:`NOTHING`), their nodes without edges (:data:`EDGES`), their
+            sums without gradient (:data:`FRESH`), or their sums when they were last learned from
+            (:data:`TABLE`: "+E").
+        drops: Whether some of them are left out (stale embedding dropout: "+D").
+        head: Whether the head alone learns at the end, from whole graphs ("+F").
+    """
+
+    others: str
+    drops: bool = False
+    head: bool = False
+
+
+VARIANTS = {
+    "none": None,
+    "edges": Variant(EDGES),
+    "one": Variant(NOTHING),
+    "gst": Variant(FRESH),
+    "gst+e": Variant(TABLE),
+    "gst+ed": Variant(TABLE, drops=True),
+    "gst+ef": Variant(TABLE, head=True),
+    "gst+efd": Variant(TABLE, drops=True, head=True),
+}
+CUT, HALO, CUT_LIVE = "cut", "halo", "cut_live"
+BORDERS = (HALO, CUT, CUT_LIVE)
+SEGMENT_FIELDS = ("segment_training", "segment_nodes", "segment_border", "head_epochs")
+
+
+def head_epochs(settings: Any) -> range:
+    """Return the number of last epochs of a ``TrainSettings`` in which only the head learns."""
+    variant = VARIANTS[settings.segment_training]
+    last = settings.head_epochs if variant and variant.head else 0
+    return range(settings.epochs - last, settings.epochs)
 
 
 @dataclass(frozen=True)

@@ -11,20 +11,15 @@ import torch
 from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
 from fastslow.features.graph_set import GraphSet, Predictions
 from fastslow.networks.hardware import distributed
-from fastslow.networks.hardware.adamw import AdamW
-from fastslow.networks.hardware.bounded_cache import BoundedCache
 from fastslow.networks.hardware.devices import autocast, loss_scaler, seed_generator
-from fastslow.networks.hardware.memory import FreedMemory, held_bytes
-from fastslow.networks.hardware.prefetch import prefetch
+from fastslow.networks.hardware.memory import AdamW, BoundedCache, FreedMemory, held_bytes, prefetch
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset, predict
-from fastslow.networks.settings.options import NetworkOptions
+from fastslow.networks.settings.options import NetworkOptions, head_epochs
 from fastslow.networks.states.sparse import move
-from fastslow.networks.training.divergence import Diverged, check_loss, check_weights, stop
-from fastslow.networks.training.schedule import scheduled
-from fastslow.networks.training.validation import Validation
+from fastslow.networks.training.validation import Diverged, Validation, check_loss, check_weights, stop
 
 Example = tuple[Any, torch.Tensor]  # a batch, and the runtimes of its configurations
 
@@ -243,3 +238,23 @@ def train(
     training = Training(options, GraphDataset(options, sources))
     training.run(on_metrics=on_metrics)
     return training
+
+
+def learning_rate(options: NetworkOptions, step: int, steps: int) -> float:
+    """Return a step's learning rate: linear warm-up, then cosine to 0 (arXiv 1608.03983) or constant."""
+    warm = options.warmup * steps
+    if step < warm:
+        return options.learning_rate * (step + 1) / (warm + 1)
+    if options.schedule == "constant":
+        return options.learning_rate
+    return options.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+
+
+def scheduled(options: NetworkOptions, epoch: int, position: int, steps: int) -> float:
+    """Return the learning rate of a step of an epoch of ``steps``.
+
+    Epochs in which the head alone learns have a schedule of their own.
+    """
+    last = head_epochs(options)
+    epochs = last if epoch in last else range(last.start)
+    return learning_rate(options, (epoch - epochs.start) * steps + position, len(epochs) * steps)
