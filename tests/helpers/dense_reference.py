@@ -158,7 +158,7 @@ def dense_readout(x: Tensor, graph: Graph, text: str) -> Tensor:
     for part in text.split("+"):
         pool, _, chosen = part.partition("@")
         nodes = x[:, torch.from_numpy(graph.config_index).long()] if chosen and len(graph.config_index) else x
-        total = getattr(nodes, pool.removeprefix("unit_"))(1)
+        total = nodes.amax(1) if pool == "max" else getattr(nodes, pool.removeprefix("unit_"))(1)
         length = total.norm(dim=1, keepdim=True).clamp(min=1e-12) if pool == "unit_sum" else 1
         parts.append(total / length)
     return torch.cat(parts, 1)

@@ -4,13 +4,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastslow.core.errors import SettingsError
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.segments.training import KEEP, SegmentTraining
 from fastslow.networks.settings.options import BORDERS, CUT, HALO
 from fastslow.steps.network_settings import TrainSettings
 from helpers.cases import cases
 from helpers.dense_reference import dense_head, dense_states
-from helpers.networks import all_configs, close, make_network
+from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
 
 LOCAL = ("sage", "sage_sum", "gcn", "mlp_gcn")
@@ -48,6 +49,13 @@ def make_segments(network, graph, **given):
     """A training on segments of one graph."""
     settings = TrainSettings(num_layers=network.num_layers, **{"segment_nodes": 3, **given})
     return SegmentTraining(settings, OneGraph(graph, network.num_layers), network)
+
+
+def test_a_maximum_over_nodes_is_refused():
+    """Maxima of segments do not add up; the error says what does."""
+    network, graph = make_network(num_layers=1, readout="sum+max"), program()
+    with pytest.raises(SettingsError, match="^readout: 'sum.max' has a maximum.*segment_training 'none'"):
+        make_segments(network, graph, readout="sum+max", segment_training="gst")
 
 
 def gradients(network, prediction):

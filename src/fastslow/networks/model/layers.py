@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fastslow.networks.model.graph_batch import LevelTensors
-from fastslow.networks.settings.inputs import Pooling, parse_readout
+from fastslow.networks.settings.inputs import POOLS, Pooling, parse_readout
 from fastslow.networks.settings.options import Architecture
 from fastslow.networks.states.set_statistics import Complete, Moments, SoftmaxMean, as_is
-from fastslow.networks.states.sparse import SparseOperator
+from fastslow.networks.states.sparse import SparseOperator, largest_rows
 
 
 class WeightedInstanceNorm(nn.Module):
@@ -187,7 +187,8 @@ class Readout(nn.Module):
 
     .. math::
         \text{sum:}\ & \sum_n x_{n,c} \qquad \text{mean:}\ \frac{1}{N} \sum_n x_{n,c} \qquad
-        \text{unit\_sum:}\ \sum_n x_{n,c} / \lVert \sum_n x_{n,c} \rVert_2
+        \text{unit\_sum:}\ \sum_n x_{n,c} / \lVert \sum_n x_{n,c} \rVert_2 \qquad
+        \text{max:}\ \max_n x_{n,c}
 
     over all nodes, or over the configurable ones (of a graph that has none, over all). TpuGraphs' layout
     baseline joins the mean and the sums over all and over configurable nodes, scaled to length 1. Sums are
@@ -224,8 +225,15 @@ class Readout(nn.Module):
         """
         return self.of_sums(self.sums(x, pooling, level, configurable), configurable)
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether every pooling is a sum over the nodes, which parts of a graph add to."""
+        return not any(POOLS[part.pool].largest for part in self.parts)
+
     def sums(self, x: Tensor, pooling: SparseOperator, level: LevelTensors, configurable: Tensor) -> Tensor:
         """Return what some nodes of a graph add to the sums of :meth:`of_sums`, ``(C, P D)``.
+
+        Of a pooling that is a maximum this is the maximum over the nodes.
 
         Args:
             x: ``(S, D)`` states of a level that has only these nodes.
@@ -233,9 +241,15 @@ class Readout(nn.Module):
             level: The level.
             configurable: ``(n,)`` bool.
         """
-        states = configurable[level.node_ids, None]
-        pooled = (x * states if part.configurable else x for part in self.parts)
-        return torch.cat([self.sum_nodes(each, pooling, level) for each in pooled], 1)
+        chosen = configurable[level.node_ids, None]
+        sums = []
+        for part in self.parts:
+            states = pooled_states(x, part, chosen)
+            if POOLS[part.pool].largest:
+                sums.append(largest_rows(pooling, states).double())
+            else:
+                sums.append(self.sum_nodes(states, pooling, level))
+        return torch.cat(sums, 1)
 
     def of_sums(self, sums: Tensor, configurable: Tensor) -> Tensor:
         """Return the readout ``(C, P D)`` from the sums over the nodes.
@@ -246,14 +260,26 @@ class Readout(nn.Module):
         """
         totals = sums.unflatten(1, (len(self.parts), -1)).unbind(1)
         parts = zip(totals, self.parts, strict=True)
-        return torch.cat([_finished(total, part, configurable) for total, part in parts], 1)
+        finished = []
+        for total, part in parts:
+            num_nodes = configurable.sum() if part.configurable else len(configurable)
+            finished.append(POOLS[part.pool].finish(total, num_nodes))
+        return torch.cat(finished, 1)
 
 
-def _finished(total: Tensor, part: Pooling, configurable: Tensor) -> Tensor:
-    """Return a sum, mean or sum of length 1 from the sum over nodes."""
-    if part.pool == "mean":
-        return total / (configurable.sum() if part.configurable else len(configurable))
-    return functional.normalize(total) if part.pool == "unit_sum" else total
+def pooled_states(x: Tensor, part: Pooling, chosen: Tensor) -> Tensor:
+    """Return states ``(S, D)`` as a pooling takes them, without effect where it leaves out their nodes.
+
+    Args:
+        x: ``(S, D)`` states.
+        part: The pooling.
+        chosen: ``(S, 1)`` bool, whether a state's node is configurable.
+    """
+    if not part.configurable:
+        return x
+    if POOLS[part.pool].largest:
+        return x.masked_fill(~chosen, -torch.inf)
+    return x * chosen
 
 
 class ConfigNorm(nn.Module):

@@ -16,10 +16,12 @@ from scipy import sparse
 from torch import Tensor
 
 from fastslow.networks.model.graph_batch import LevelTensors, PreparedGraph, level_tensors
+from fastslow.networks.model.layers import pooled_states
 from fastslow.networks.model.network import RankingNetwork
+from fastslow.networks.settings.inputs import POOLS, Pooling
 from fastslow.networks.states.config_states import Level, Reach
 from fastslow.networks.states.set_statistics import Moments, Statistic
-from fastslow.networks.states.sparse import SparseOperator
+from fastslow.networks.states.sparse import SparseOperator, largest_rows
 
 BLOCK_STATES = {"cpu": 1 << 15, "cuda": 1 << 19}
 """States of a block, by type of device: on a CPU few enough to stay in its caches."""
@@ -28,10 +30,10 @@ _HEAD_ROWS = 1 << 13
 
 
 def computes_by_nodes(network: RankingNetwork) -> bool:
-    """Return whether each node's states need only its neighbours' states, and nodes are summed."""
+    """Return whether each node's states need only its neighbours' states."""
     layers = network.architecture
     local = not layers.whole_graph and layers.block == "attention"
-    return local and layers.readout == "sum" and layers.num_layers > 0
+    return local and layers.num_layers > 0
 
 
 @torch.no_grad()
@@ -70,7 +72,7 @@ def predict_by_nodes(
         lower, level = levels[number : number + 2]
         moments = block.norm.moments(x, below)
         last = number + 1 == network.num_layers
-        sums = _Sums(level, len(configs))
+        pools = [_pool_of(part, level, len(configs)) for part in network.head.readout.parts]
         above = None
         above_root = np.empty(len(level), np.int64)
         for nodes, part, needed in _parts(reach, level, lower, block_states):
@@ -81,7 +83,9 @@ def predict_by_nodes(
             at = torch.from_numpy(part_root).to(device)
             y = block(x[chosen], embedding[at], under, tensors, partial(_complete, moments))
             if last:
-                sums.add(nodes, y, tensors)
+                configurable = prepared.configurable[nodes].to(device)[tensors.node_ids, None]
+                for pool, pooling in zip(pools, network.head.readout.parts, strict=True):
+                    pool.add(nodes, pooled_states(y, pooling, configurable), tensors)
                 continue
             place = np.arange(len(part)) + (level.start[nodes] - part.start[:-1])[part.node_ids]
             above = y.new_empty(len(level), y.shape[1]) if above is None else above
@@ -90,7 +94,9 @@ def predict_by_nodes(
         if not last:
             x, root = above, above_root
             below = level_tensors(level, len(configs), degrees, differentiable=False).to(device)
-    return _read_out(network, sums.per_config(), prepared.config_features(configs).to(device))
+    sums = torch.cat([pool.per_config() for pool in pools], 1)
+    pooled = network.head.readout.of_sums(sums, prepared.configurable.to(device))
+    return _read_out(network, pooled, prepared.config_features(configs).to(device))
 
 
 def _held_bytes(levels: list[Level], channels: int) -> int:
@@ -138,11 +144,43 @@ def _only_needed(part: Level) -> tuple[Level, np.ndarray]:
     return Level(part.classes, part.set_index, number[part.itself], *sides), needed
 
 
-class _Sums:
-    """Sums the nodes of each configuration, as :class:`~fastslow.networks.model.layers.NodeSum` does."""
+class _Pool:
+    """Pools the nodes of each configuration, block after block.
+
+    Args:
+        level: The last level.
+        num_configs: C.
+    """
 
     def __init__(self, level: Level, num_configs: int):
         self._level, self._num_configs = level, num_configs
+
+    def _by_set(self, nodes: np.ndarray, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the classes of each set among nodes in order of their sets, and their states.
+
+        The states are ``(n, classes, D)``, of the n nodes that see the set.
+        """
+        start = 0
+        sets, counts = np.unique(self._level.set_index[nodes], return_counts=True)
+        for number, count in zip(sets, counts, strict=True):
+            rows = slice(*self._level.classes.start[number : number + 2].tolist())
+            size = rows.stop - rows.start
+            yield rows, x[start : start + count * size].view(count, size, -1)
+            start += count * size
+
+    def _picks(self) -> Iterator[SparseOperator]:
+        """Yield the matrices that give some configurations at a time their classes."""
+        classes = self._level.classes
+        step = max(1, _PICKS // len(classes.size))
+        for start in range(0, self._num_configs, step):
+            yield SparseOperator(classes.picks(slice(start, start + step)), differentiable=False)
+
+
+class _Sums(_Pool):
+    """Sums the nodes of each configuration, as :class:`~fastslow.networks.model.layers.NodeSum` does."""
+
+    def __init__(self, level: Level, num_configs: int):
+        super().__init__(level, num_configs)
         self._shared: Tensor | None = None  # (D,) what all configurations share
         self._classes: Tensor | None = None  # (T, D) what the configurations of a class add
 
@@ -153,25 +191,40 @@ class _Sums:
             self._classes = x.new_zeros(len(self._level.classes), x.shape[1], dtype=torch.float32)
         mean = tensors.per_node @ x
         self._shared += mean.sum(0, dtype=torch.float64)
-        varying = x - mean[tensors.node_ids]
-        start = 0
-        sets, counts = np.unique(self._level.set_index[nodes], return_counts=True)
-        for number, count in zip(sets, counts, strict=True):
-            rows = slice(*self._level.classes.start[number : number + 2].tolist())
-            size = rows.stop - rows.start
-            self._classes[rows] += varying[start : start + count * size].view(count, size, -1).sum(0)
-            start += count * size
+        for rows, varying in self._by_set(nodes, x - mean[tensors.node_ids]):
+            self._classes[rows] += varying.sum(0)
 
     def per_config(self) -> Tensor:
         """Return the sums ``(C, D)`` float64."""
-        classes = self._level.classes
-        step = max(1, _PICKS // len(classes.size))
-        parts = []
-        for start in range(0, self._num_configs, step):
-            picks = classes.picks(slice(start, start + step))
-            picks = SparseOperator(picks, differentiable=False).to(self._classes.device)
-            parts.append(self._shared + picks @ self._classes)
-        return torch.cat(parts)
+        device = self._classes.device
+        return torch.cat([self._shared + picks.to(device) @ self._classes for picks in self._picks()])
+
+
+class _Maxima(_Pool):
+    """Takes the maximum over the nodes of each configuration, channel by channel."""
+
+    def __init__(self, level: Level, num_configs: int):
+        super().__init__(level, num_configs)
+        self._classes: Tensor | None = None  # (T, D) maximum over the nodes that see the class's set
+
+    def add(self, nodes: np.ndarray, x: Tensor, tensors: LevelTensors) -> None:
+        """Add the states of nodes that are in order of their sets."""
+        if self._classes is None:
+            shape = len(self._level.classes), x.shape[1]
+            self._classes = x.new_full(shape, -torch.inf, dtype=torch.float32)
+        for rows, states in self._by_set(nodes, x.float()):
+            self._classes[rows] = torch.maximum(self._classes[rows], states.amax(0))
+
+    def per_config(self) -> Tensor:
+        """Return the maxima ``(C, D)`` float64."""
+        device = self._classes.device
+        parts = [largest_rows(picks.to(device), self._classes) for picks in self._picks()]
+        return torch.cat(parts).double()
+
+
+def _pool_of(part: Pooling, level: Level, num_configs: int) -> _Sums | _Maxima:
+    """Return what pools the nodes as a part of the readout asks."""
+    return _Maxima(level, num_configs) if POOLS[part.pool].largest else _Sums(level, num_configs)
 
 
 def _read_out(network: RankingNetwork, pooled: Tensor, config_feat: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from fastslow.competition.catalog import TRAIN
+from fastslow.core.errors import SettingsError
 from fastslow.networks.hardware.memory import BoundedCache, held_bytes, prefetch
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.network import RankingNetwork
@@ -55,9 +56,15 @@ class SegmentTraining:
 
     Attributes:
         tables: The historical table of each graph.
+
+    Raises:
+        SettingsError: The readout has a maximum.
     """
 
     def __init__(self, options: NetworkOptions, dataset: GraphDataset, network: RankingNetwork):
+        if not network.head.readout.adds_up:
+            problem = f"readout: {options.readout!r} has a maximum, and sums of segments do not make one"
+            raise SettingsError(f"{problem}; use sums and means, or segment_training 'none'")
         self.options, self.dataset, self.network = options, dataset, network
         self.variant = VARIANTS[options.segment_training]
         self.tables: dict[str, GraphTable] = {}

@@ -1,8 +1,8 @@
 """Names of the columns of a node, and of the features of a whole configuration, that a network reads."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.competition.schema import TILE_DIMENSIONS, TILE_ROLES
@@ -88,8 +88,38 @@ def config_columns(text: str, names: Sequence[str]) -> list[int]:
     return [names.index(name) for name in columns]
 
 
-POOLS = ("sum", "mean", "unit_sum")
-"""Poolings of the nodes of a graph."""
+class NodePool(NamedTuple):
+    """One way to pool the nodes of a graph.
+
+    Args:
+        finish: Takes the sum over the nodes (or their maximum), ``(C, D)`` float64, and the number of nodes;
+            returns what the head reads.
+        largest: Whether nodes are pooled by their maximum, channel by channel, and not by their sum.
+    """
+
+    finish: Callable[[Any, Any], Any]
+    largest: bool = False
+
+
+def _unchanged(pooled: Any, num_nodes: Any) -> Any:
+    return pooled
+
+
+def _mean(pooled: Any, num_nodes: Any) -> Any:
+    return pooled / num_nodes
+
+
+def _unit(pooled: Any, num_nodes: Any) -> Any:
+    return pooled / pooled.norm(2, 1, keepdim=True).clamp_min(1e-12)
+
+
+POOLS = {
+    "sum": NodePool(_unchanged),
+    "mean": NodePool(_mean),
+    "unit_sum": NodePool(_unit),
+    "max": NodePool(_unchanged, largest=True),
+}
+"""The registry: poolings of the nodes of a graph, by name."""
 CONFIGURABLE = "configurable"
 """After ``@``: pool only the configurable nodes."""
 

@@ -98,6 +98,25 @@ class SparseOperator:
             return x
 
 
+def largest_rows(operator: SparseOperator, x: Tensor) -> Tensor:
+    """Return for each row of a matrix of ones the largest of the rows that it would sum, by channel.
+
+    Args:
+        operator: The matrix, ``(rows, columns)``; no row is empty.
+        x: ``(columns, D)``.
+
+    Returns:
+        ``(rows, D)`` float32. Of equal rows the gradient goes to one.
+    """
+    with torch.autocast(x.device.type, enabled=False):
+        x = x.float()
+        for forward, *_ in reversed(operator._factors):
+            x = functional.embedding_bag(
+                forward.indices, x.contiguous(), forward.offsets, mode="max", include_last_offset=True
+            )
+        return x
+
+
 def moved_fields(record, device: torch.device) -> dict:
     """Return the tensors and operators among a dataclass's fields, on a device."""
     moved = {name: move(value, device) for name, value in vars(record).items() if isinstance(value, Tensor)}

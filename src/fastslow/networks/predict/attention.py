@@ -1,0 +1,48 @@
+"""The cross-config attention of a network, as an array to look at or to save."""
+
+import numpy as np
+import torch
+
+from fastslow.networks.model.layers import CrossConfigAttention
+from fastslow.networks.model.network import RankingNetwork
+from fastslow.networks.predict.dataset import GraphDataset
+
+
+@torch.no_grad()
+def config_attention(
+    network: RankingNetwork, dataset: GraphDataset, split: str, name: str, configs: np.ndarray
+) -> np.ndarray:
+    """Return how much each node attends to each of some configurations of a program.
+
+    Args:
+        network: A network with cross-config attention; it is left in evaluation mode.
+        dataset: Its graphs.
+        split: ``train``, ``valid`` or ``test``.
+        name: The program, ``<collection's slug>/<name>``.
+        configs: ``(C,)`` positions of the configurations that are compared; all in one batch.
+
+    Returns:
+        ``(L, N, C)`` float32, for each of the L attentions the softmax over the configurations, the mean over
+        the channels: not below 0, and the C values of a node sum to 1. L is 0 where the network has none.
+    """
+    network.eval()
+    batch = dataset.batch(split, name, configs)
+    states = dataset.graph(split, name).states(configs, dataset.num_levels)
+    nodes = np.arange(states[0].set_index.size)[:, None]
+    maps: list[np.ndarray] = []
+
+    def keep(layer: CrossConfigAttention, inputs: tuple, output: torch.Tensor) -> None:
+        x, level = inputs[:2]
+        depth = next(number for number, each in enumerate(batch.levels) if each is level)
+        pairs = torch.from_numpy(states[depth].state(nodes, np.arange(len(configs)))).to(x.device)
+        weights = torch.softmax(x.float()[pairs] / layer.temperature, 1)  # (N, C, D)
+        maps.append(weights.mean(2).cpu().numpy())
+
+    attentions = [module for module in network.modules() if isinstance(module, CrossConfigAttention)]
+    hooks = [module.register_forward_hook(keep) for module in attentions]
+    try:
+        network(batch)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return np.stack(maps) if maps else np.zeros((0, len(nodes), len(configs)), np.float32)

@@ -1,0 +1,44 @@
+"""The attention over configurations that a network is asked for equals the softmax of its formula."""
+
+import numpy as np
+import torch
+
+from fastslow.networks.model.layers import CrossConfigAttention
+from fastslow.networks.predict.attention import config_attention
+from helpers.networks import close, make_network, program
+from networks.test_chunked_prediction import dataset_of
+
+
+def test_a_map_has_a_share_for_every_node_and_configuration():
+    graph, network = program(num_configs=9), make_network(num_layers=2)
+    configs = np.array([4, 0, 8, 2])
+    maps = config_attention(network, dataset_of(graph, 2), "test", "layout-xla-random/random", configs)
+    assert maps.shape == (2, graph.num_nodes, 4) and (maps >= 0).all()
+    np.testing.assert_allclose(maps.sum(2), 1, rtol=1e-5)
+    assert np.ptp(maps, 2).max() > 0.01, "the configurations differ"
+    np.testing.assert_allclose(maps[..., 1], maps[..., 2], rtol=1e-5, err_msg="8 repeats configuration 0")
+
+
+def test_the_maps_are_the_weights_that_the_network_multiplies_by(monkeypatch):
+    """With as many states as pairs: the output of the layer is x times C times the share."""
+    graph, network = program(num_configs=9), make_network(num_layers=1, hidden_channels=1)
+    dataset, configs = dataset_of(graph, 1), np.arange(9)
+    seen = []
+    forward = CrossConfigAttention.forward
+
+    def record(self, x, level, complete):
+        y = forward(self, x, level, complete)
+        seen.append((y / x).squeeze(1) / len(configs))
+        return y
+
+    monkeypatch.setattr(CrossConfigAttention, "forward", record)
+    (share,) = config_attention(network, dataset, "test", "layout-xla-random/random", configs)
+    level = dataset.graph("test", "layout-xla-random/random").states(configs, 1)[1]
+    pairs = level.state(np.arange(graph.num_nodes)[:, None], configs)
+    close(torch.from_numpy(share), seen[0].detach()[torch.from_numpy(pairs)], 1e-5)
+
+
+def test_a_network_without_attention_has_no_map():
+    graph, network = program(), make_network(num_layers=1, cross_config=False)
+    maps = config_attention(network, dataset_of(graph, 1), "test", "layout-xla-random/random", np.arange(3))
+    assert maps.shape == (0, graph.num_nodes, 3)
