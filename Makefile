@@ -47,7 +47,7 @@ OPTIONS = $${DATA:+"data=$$DATA"} $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke leaderboard figures convert measure rank tune place sample data test lint clean setup
+.PHONY: help submit submission features train ensemble smoke kaggle leaderboard figures convert measure rank tune place sample data test lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -61,6 +61,9 @@ submit: $(READY) ## Features, training, ensemble, checked submission; DATA=kaggl
 
 submission features train ensemble: $(READY) ## The same up to that stage, nothing is uploaded
 	@$(FASTSLOW) $@ $(OPTIONS)
+
+kaggle: $(READY) ## The same on Kaggle's own two T4: push, follow the log, fetch models and CSV, upload (HOURS=8.5 NAME=on-kaggle)
+	@$(FASTSLOW) kaggle $(OPTIONS)
 
 leaderboard: $(READY) ## Every model under runs/: settings, hours, scores, what Kaggle said (SET='sort=test csv=scores.csv')
 	@$(FASTSLOW) leaderboard $$SET

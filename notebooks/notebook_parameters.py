@@ -18,7 +18,8 @@ from fastslow.core.settings import Settings
 FOLDER = Path(__file__).parent
 FROM_SCRATCH = FOLDER / "01_from_scratch.ipynb"  # it imports nothing of ours and has no settings
 OWN_MODEL = FOLDER / "70_your_own_model.ipynb"  # it fits a model in its cells and has no settings
-NOTEBOOKS = sorted({*FOLDER.glob("*.ipynb")} - {FROM_SCRATCH, OWN_MODEL})
+ON_KAGGLE = FOLDER / "90_on_kaggle.ipynb"  # its first cells make fastslow importable
+NOTEBOOKS = sorted({*FOLDER.glob("*.ipynb")} - {FROM_SCRATCH, OWN_MODEL, ON_KAGGLE})
 WIDTH = 100
 LINE = 110
 

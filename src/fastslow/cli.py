@@ -75,10 +75,14 @@ _RUN_EXAMPLES = (
 _RUN = "fastslow.workflow.run:run"
 
 
+_RUN_SETTINGS = "fastslow.workflow.run_settings:RunSettings"
+
+
 def _stage(target: str, summary: str, **fixed) -> Command:
     fixed = {"target": target, **fixed}
-    settings = "fastslow.workflow.run_settings:RunSettings"
-    return Command(summary, settings, _RUN, fixed, main=_RUN_MAIN, examples=_RUN_EXAMPLES, repository=True)
+    return Command(
+        summary, _RUN_SETTINGS, _RUN, fixed, main=_RUN_MAIN, examples=_RUN_EXAMPLES, repository=True
+    )
 
 
 COMMANDS = {
@@ -88,6 +92,15 @@ COMMANDS = {
     "train": _stage("train", "Build the features and train every model"),
     "ensemble": _stage("ensemble", "Train every model and choose the weights of the ensembles"),
     "smoke": _stage("submission", "Run every stage with next to no training", preset="smoke"),
+    "kaggle": Command(
+        "Run every stage on Kaggle's own two T4 (name=on-kaggle hours=8.5), fetch the run, upload its CSV",
+        _RUN_SETTINGS,
+        "fastslow.workflow.run:run_on_kaggle",
+        fixed={"data": "kaggle", "cluster": "", "plan": False, "unproven_order": False},
+        main=_RUN_MAIN.replace("data preset", "preset").replace("plan ", ""),
+        examples=("", "name=second hours=4 gnn.layout.epochs=50"),
+        repository=True,
+    ),
     "train-network": Command(
         "Train one network of a run; started by torchrun, in several processes, GPUs or machines",
         "fastslow.workflow.train_network:NetworkRunSettings",
@@ -130,6 +143,13 @@ COMMANDS = {
         "fastslow.workflow.compare:compare",
         first="one other",
         examples=("sample mine", "sample mine --all", "submissions/sample.csv submissions/mine.csv"),
+    ),
+    "blend": Command(
+        "Blend submissions by the mean of ranks into a CSV that is checked and listed on the leaderboard",
+        "fastslow.evaluation.blend:BlendSettings",
+        "fastslow.workflow.run:blend_csvs",
+        first="csvs...",
+        examples=("a.csv b.csv", "submissions/sample.csv theirs.csv weights=2,1 out=both.csv"),
     ),
     "tune": Command(
         "Search for a program's fastest configuration with few compiles or measurements",
@@ -325,7 +345,7 @@ class _Parser(argparse.ArgumentParser):
             lines = [f"  fastslow {name} {example}".rstrip() for example in command.examples]
             text += "\n".join(["\nexamples:", *lines, ""])
         classes = {"": _load(command.settings)}
-        is_run = command.settings == "fastslow.workflow.run_settings:RunSettings"
+        is_run = command.settings == _RUN_SETTINGS
         if is_run:
             classes |= _load("fastslow.workflow.presets:SECTIONS")
         if command.main and not self.everything:

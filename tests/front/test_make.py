@@ -109,6 +109,7 @@ def test_settings_reach_the_command_as_typed(called):
 
 CALLS = {  # what is typed, and what Python is called with; a list where a value holds a space
     ("data", "SET=source=google"): "-m fastslow data source=google",
+    ("kaggle", "NAME=two", "HOURS=4", "SET=gnn.epochs=3"): "-m fastslow kaggle name=two hours=4 gnn.epochs=3",
     ("leaderboard", "SET=sort=test csv=a.csv"): "-m fastslow leaderboard sort=test csv=a.csv",
     ("figures",): "-m common.readme_figures",
     ("test",): "-m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0",
