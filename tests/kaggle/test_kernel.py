@@ -46,7 +46,7 @@ def test_a_run_is_pushed_followed_fetched_and_uploaded(stub, home, capsys):
 
     assert [sorted(names) for names in stub.packed] == [["notebooks.zip", "pyproject.toml", "src.zip"]]
     (pushed,) = stub.pushed
-    assert (pushed["slug"], pushed["newTitle"]) == ("me/fastslow-smoke", "fastslow smoke")
+    assert (pushed["slug"], pushed["newTitle"]) == ("me/fastslow-smoke", "fastslow-smoke")
     assert pushed["machineShape"] == "NvidiaTeslaT4" and pushed["enableInternet"] and pushed["isPrivate"]
     assert pushed["datasetDataSources"] == ["me/fastslow-code"]
     assert pushed["competitionDataSources"] == [COMPETITION]
@@ -164,3 +164,9 @@ def test_the_metadata_are_those_of_the_notebook():
     )
     assert metadata["competition_sources"] == [COMPETITION]
     assert all(name.startswith("USER/") for name in [metadata["id"], *metadata["dataset_sources"]])
+
+
+def test_a_notebook_that_left_nothing_of_this_name_is_an_error(stub, capsys):
+    stub.output, stub.states = {}, ["COMPLETE"]
+    assert cli.main(COMMAND) == 1
+    assert "me/fastslow-smoke left no submissions/smoke.csv. Give another NAME" in capsys.readouterr().err

@@ -119,10 +119,12 @@ def test_attached_wheels_are_installed_without_an_index(kaggle, pip):
 
 
 def test_packages_that_cannot_be_installed_are_an_error_with_the_remedy(kaggle, pip):
-    _, fails = pip
+    calls, fails = pip
     fails.append(True)
+    (kaggle / "input" / "datasets" / "other-1.0-py3-none-any.whl").touch()
     with pytest.raises(
         FastslowError, match="Switch on the internet .*or attach a dataset with the wheels"
     ) as e:
         on_kaggle.install(kaggle)
     assert str(e.value).endswith("No matching distribution found for pebble<6,>=5")
+    assert ["--no-index" in call for call in calls] == [True, False], "the index comes after the wheels"

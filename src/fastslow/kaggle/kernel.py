@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,9 @@ PUSHED_NOTEBOOK = PROJECT / "notebooks" / "90_on_kaggle.ipynb"
 _METADATA = "kernel-metadata.json"
 _PARTS = ("src", "notebooks", "pyproject.toml", "wheels")  # the last only where it is there
 _POLL_S = 15.0
-_READY_POLLS = 80  # until a dataset is ready
+_READY_POLLS = 80  # most, until a dataset is ready
+_BEGUN_POLLS = 8  # most, until a notebook is queued
+_GOING = ("QUEUED", "RUNNING", "CANCEL_REQUESTED")
 _LAST_LINES = 15
 _ACCOUNT = "https://www.kaggle.com/settings"
 
@@ -57,11 +60,11 @@ def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
         if made.exists():
             remedy = f"Give another NAME, or remove it with `make clean NAME={name}`"
             raise SettingsError("name", f"{made} is here already. {remedy}")
-    title = "fastslow " + re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
+    title = re.sub("[^a-z0-9]+", "-", f"fastslow-{name}".lower()).strip("-")
     user = call("get_config_value", name="username")
-    kernel = f"{user}/{title.replace(' ', '-')}"
+    kernel = f"{user}/{title}"
     before = _status(kernel)
-    if before in ("QUEUED", "RUNNING"):
+    if before in _GOING:
         print(f"{kernel} is {before.lower()} on Kaggle: following it", flush=True)
     elif before == "COMPLETE":
         print(f"{kernel} has finished on Kaggle: fetching it. Another NAME trains anew", flush=True)
@@ -70,6 +73,7 @@ def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
         dataset = f"{user}/fastslow-code"
         _send_code(dataset)
         _send_notebook({"id": kernel, "title": title, "dataset_sources": [dataset]}, name, hours, settings)
+        _wait(lambda: _status(kernel) in _GOING, _BEGUN_POLLS)  # not for the state of a version before
     ended, log = _follow(kernel)
     _fetch(kernel, name)
     if ended["status"] != "COMPLETE":
@@ -77,6 +81,8 @@ def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
         remedy = f"What it had made is here under runs/{name}; all of its log is at {_page(kernel)}"
         said = "".join(log).rstrip()
         raise KaggleError(f"{kernel} ended with status {ended['status']} ({reason})", f"{remedy}:\n{said}")
+    if not csv.is_file():
+        raise KaggleError(f"{kernel} left no submissions/{name}.csv", "Give another NAME")
     return csv
 
 
@@ -84,14 +90,28 @@ def _page(kernel: str) -> str:
     return f"https://www.kaggle.com/code/{kernel}"
 
 
+def _ask(method: str, **arguments: Any) -> Any:
+    """Return what Kaggle knows of something; None where there is no such thing."""
+    try:
+        return call(method, **arguments)
+    except CallError as error:
+        if error.kind not in ("missing", "access", "denied"):
+            raise
+    return None
+
+
 def _status(kernel: str) -> str:
     """Return Kaggle's word for the state of a notebook; empty where there is none of that name."""
-    try:
-        return call("kernels_status", kernel=kernel)["status"]
-    except CallError as error:
-        if error.kind in ("missing", "denied"):
-            return ""
-        raise
+    return (_ask("kernels_status", kernel=kernel) or {}).get("status", "")
+
+
+def _wait(is_so: Callable[[], bool], polls: int) -> bool:
+    """Ask some times whether something is so; return whether it is."""
+    for _ in range(polls):
+        if is_so():
+            return True
+        time.sleep(_POLL_S)
+    return False
 
 
 def _check_quota(hours: float) -> None:
@@ -119,30 +139,21 @@ def _send_code(dataset: str) -> None:
         facts = {"id": dataset, "title": "fastslow code", "licenses": [{"name": "other"}]}
         write_json(Path(place, "dataset-metadata.json"), facts)
         options = {"folder": place, "dir_mode": "zip", "quiet": True, "ignore_patterns": ["__pycache__/"]}
-        before = _dataset_facts(dataset).get("current_version_number", 0)
+        before = _version(dataset)
         if before:
             answer = call("dataset_create_version", version_notes=f"commit {commit()}", **options)
         else:
             answer = call("dataset_create_new", **options)
     _require_taken("the code", answer)
-    for _ in range(_READY_POLLS):
-        now = _dataset_facts(dataset)
-        if now.get("status") == "ready" and now["current_version_number"] > before:
-            return
-        time.sleep(_POLL_S)
-    raise KaggleError(
-        f"Kaggle has not made the dataset {dataset} ready", "Run it again in some minutes", True
-    )
+    if not _wait(lambda: _version(dataset, ready=True) > before, _READY_POLLS):
+        raise KaggleError(f"Kaggle has not made the dataset {dataset} ready", "Run it again in some minutes")
 
 
-def _dataset_facts(dataset: str) -> dict[str, Any]:
-    """Return status and number of the newest version of a dataset; empty where there is none of that name."""
-    try:
-        return json.loads(call("dataset_status", dataset=dataset, format="json"))
-    except CallError as error:
-        if error.kind in ("missing", "access"):
-            return {}
-        raise
+def _version(dataset: str, ready: bool = False) -> int:
+    """Return the number of the newest version of a dataset; 0 where there is none, or none that is ready."""
+    facts = json.loads(_ask("dataset_status", dataset=dataset, format="json") or "{}")
+    counts = not ready or facts.get("status") == "ready"
+    return facts.get("current_version_number", 0) if counts else 0
 
 
 def _send_notebook(facts: dict[str, Any], name: str, hours: float, settings: str) -> None:
@@ -186,7 +197,7 @@ def _follow(kernel: str) -> tuple[dict[str, Any], deque[str]]:
             if error.kind in ("credentials", "package"):
                 raise  # the others pass: no log while it is queued, silence, a lost connection
         state = persistent_call("kernels_status", kernel=kernel)
-        if state["status"] not in ("QUEUED", "RUNNING", "CANCEL_REQUESTED"):
+        if state["status"] not in _GOING:
             return state, last
         time.sleep(_POLL_S)
 

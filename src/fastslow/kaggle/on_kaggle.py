@@ -24,8 +24,8 @@ _SHOWN = 5  # last lines of pip
 def install(root: str | Path) -> None:
     """Install the packages that fastslow needs and this Python lacks, and let new processes find fastslow.
 
-    With wheels attached (a folder of ``.whl`` files anywhere under ``input``) pip asks no index. fastslow
-    itself is used from where it is attached, which may be read-only.
+    With wheels attached (a folder of ``.whl`` files anywhere under ``input``) pip asks no index unless one is
+    missing. fastslow itself is used from where it is attached, which may be read-only.
 
     Args:
         root: Folder that holds ``input`` and ``working``, on Kaggle ``/kaggle``.
@@ -34,12 +34,16 @@ def install(root: str | Path) -> None:
         FastslowError: pip failed; the message has its last lines.
     """
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    wheels = sorted({path.parent for path in _attached(root, "*.whl")})
-    source = ["--no-index", *(f"--find-links={folder}" for folder in wheels)] if wheels else []
     needed = [*project["dependencies"], *_RUNS_NOTEBOOKS]
-    command = [sys.executable, "-m", "pip", "install", "--quiet", *source, *needed]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
+    wheels = sorted({path.parent for path in _attached(root, "*.whl")})
+    links = [f"--find-links={folder}" for folder in wheels]
+    sources = [["--no-index", *links], links] if wheels else [[]]  # the index only for what is not attached
+    for source in sources:
+        command = [sys.executable, "-m", "pip", "install", "--quiet", *source, *needed]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if not done.returncode:
+            break
+    else:
         said = "\n".join(done.stderr.strip().splitlines()[-_SHOWN:])
         remedy = (
             "Switch on the internet of this notebook, or attach a dataset with the wheels that are missing"
