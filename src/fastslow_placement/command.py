@@ -37,7 +37,7 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     if path and not settings.function:
         read_cost_graph(
             path, settings.device_model
-        )  # refuses what is no program before a notebook is started
+        )  # refuses a wrong one before a notebook starts
     folder = resolve(settings.folder)
     remove_abandoned(folder.parent)  # of an interrupted run of another program
     run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", settings))
