@@ -35,9 +35,7 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     settings = settings.from_working_folder(*paths)
     path = settings.path
     if path and not settings.function:
-        read_cost_graph(
-            path, settings.device_model
-        )  # refuses a wrong one before a notebook starts
+        read_cost_graph(path, settings.device_model)  # refuses a wrong one before a notebook starts
     folder = resolve(settings.folder)
     remove_abandoned(folder.parent)  # of an interrupted run of another program
     run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", settings))

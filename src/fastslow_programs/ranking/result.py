@@ -20,6 +20,7 @@ from fastslow.competition.metrics import (
 from fastslow.core.shown import Shown
 from fastslow_programs.program.convert import count_failures
 from fastslow_programs.program.default import Default
+from fastslow_programs.ranking.advice import describe_estimates
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.known_runtimes import Learnt
 from fastslow_programs.ranking.named_choices import NamedChoice, differences
@@ -33,10 +34,6 @@ _FIRST = 1, 5, 10, 100  # configurations whose fastest is compared with the fast
 
 def _nothing() -> None:
     """Give nothing."""
-
-
-LABEL_TAU = "0.70 on AlexNet, between 0.40 and 0.88"
-"""Kendall's tau of the compiler's estimates with measured runs, see ``benchmarks/label_truth.py``."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -288,7 +285,7 @@ class Ranking(Shown):
             best = estimates.iloc[0]
             words = f"configuration {best['config']:.0f}, {best['vs_default']:.3f} of the default's cycles"
             facts["best estimate"] = words
-            facts["the estimate's own tau"] = LABEL_TAU
+            facts["the estimate's own tau"] = describe_estimates()
         if self.failures:
             asked = len(self.failures) + len(estimates)
             facts["the compiler's estimates"] = count_failures(self.failures, asked)
