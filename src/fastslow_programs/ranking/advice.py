@@ -5,7 +5,7 @@ its table.
 """
 
 from fastslow.core.files import read_json
-from fastslow_programs.ranking.packaged import FOLDER
+from fastslow.runs.packaged import FOLDER
 
 FIGURES = FOLDER / "device.json"
 """Means over ``programs`` programs that no model saw, measured on ``device``. A figure is how much slower a
