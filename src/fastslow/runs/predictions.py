@@ -214,9 +214,8 @@ def find_run(folder: Path, collection: Collection) -> Path:
         return run
     trained_on = read_run_manifest(folder)["settings"]["collection"]
     if trained_on != collection.name:
-        remedy = (
-            f"Name a run of {collection.name}, or set collection={trained_on} if the program belongs there"
-        )
+        remedy = f"Name a run of {collection.name}, or choose its collection: collection={trained_on} for a"
+        remedy += f" program that belongs there, collections={trained_on} for a run"
         raise DataError(folder, f"a run of {trained_on}, {collection.name} wanted", remedy)
     return folder
 

@@ -180,7 +180,7 @@ class FinishedRun:
         """Return whether it learned from these features, or from others that were built alike."""
         recipe = self.manifest.get("features", {})
         alike = [recipe.get(key) == features.recipe[key] for key in ("settings", "config_columns")]
-        return all(alike) or self.manifest["inputs"].get("features") == features.fingerprint
+        return all(alike) or self.manifest["inputs"].get("features") == features.recipe["fingerprint"]
 
     def _read(self) -> Predictor:
         if self.model not in READERS:
