@@ -7,7 +7,7 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from fastslow.competition.catalog import TRAIN
+from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.competition.layouts import ROLES, format_layout
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
@@ -66,17 +66,17 @@ def plot_pruning(settings: FeatureSettings) -> Figure:
 
 
 def plot_configurations(settings: FeatureSettings, graph: str = "") -> Figure:
-    """Draw the configurations of one train graph, fastest left, below their runtimes.
+    """Draw the configurations of one train graph (without any, of a valid one), fastest left.
 
     Layout: a row per tensor whose layout varies, coloured by layout. Tile: a row per feature that varies,
     coloured by its value, standardised over the configurations.
 
     Args:
         settings: Settings of finished features.
-        graph: Name of a train graph; empty for the one with the most configurations.
+        graph: Name of such a graph; empty for the one with the most configurations.
 
     Raises:
-        SettingsError: There is no such train graph.
+        SettingsError: There is no such graph.
     """
     features, shown = _read(settings, graph)
     order = np.argsort(shown.runtime, kind="stable")
@@ -93,10 +93,11 @@ def plot_configurations(settings: FeatureSettings, graph: str = "") -> Figure:
 
 def _read(settings: FeatureSettings, name: str) -> tuple[Features, Graph]:
     features = Features(resolve(settings.folder))
-    sizes = features.num_configs(TRAIN)
+    split = TRAIN if features.has_train else VALID
+    sizes = features.num_configs(split)
     if name and name not in sizes:
-        raise SettingsError("graph", f"{name!r} is none of the train graphs {', '.join(sizes)}")
-    return features, features.graph(TRAIN, name or max(sizes, key=sizes.get))
+        raise SettingsError("graph", f"{name!r} is none of the {split} graphs {', '.join(sizes)}")
+    return features, features.graph(split, name or max(sizes, key=sizes.get))
 
 
 def _first(varying: np.ndarray) -> np.ndarray:

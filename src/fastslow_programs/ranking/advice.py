@@ -4,7 +4,7 @@ The figures are in files of the package, which benchmarks write beside their tab
 """
 
 from fastslow.core.files import read_json
-from fastslow_programs.ranking.packaged import FOLDER
+from fastslow.runs.packaged import FOLDER
 
 FIGURES = FOLDER / "device.json"
 """Means over ``programs`` programs that no model saw, measured on ``device``. A figure is how much slower a
