@@ -11,7 +11,8 @@ from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow_programs.commands.facts import print_facts
-from fastslow_programs.compiler.device import ROUNDS, Bench, device_identity, device_name
+from fastslow_programs.compiler.bench import Bench
+from fastslow_programs.compiler.device import ROUNDS, device_identity, device_name
 from fastslow_programs.compiler.layout_constraints import bind_differences
 from fastslow_programs.compiler.layout_space import decode
 from fastslow_programs.program.convert import count_failures, make_program

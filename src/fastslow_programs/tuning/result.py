@@ -11,7 +11,7 @@ from fastslow.core.artifacts import MANIFEST, commit
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
-from fastslow_programs.compiler.device import TUNED, write_signature
+from fastslow_programs.compiler.tuned import TUNED, write_signature
 from fastslow_programs.tuning.confirmation import LEVEL, too_few
 from fastslow_programs.tuning.evaluators import serialised
 from fastslow_programs.tuning.tune import Study
