@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from fastslow_programs.tuning.measurement import Measurement
     from fastslow_programs.tuning.tune import Study
 
 AnySource = str | Path | Callable
@@ -241,6 +242,40 @@ def tune(
         if out:
             write_result(study)
     return Tuned(study)
+
+
+def measure(
+    source: AnySource,
+    *arguments: Any,
+    keywords: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> "Measurement":
+    """Measure configurations of a program on this machine: CPU, GPU or TPU through JAX.
+
+    Args:
+        source: As for :func:`convert`. A function is measured as it is lowered for this machine.
+        *arguments: As for :func:`tune`.
+        keywords: As for :func:`rank`.
+        out: Folder to write the table to, and of a function the HLO to rank with it; by default nothing is
+            written.
+        **settings: Settings of ``fastslow measure``, such as ``configs=40``.
+
+    Returns:
+        The times: ``table`` (one row per configuration and round), ``words()``.
+
+    Raises:
+        SettingsError: A setting is wrong, JAX is not installed, or the program does not run here.
+        DataError: The source is missing or broken, or no configuration runs.
+    """
+    from fastslow_programs.tuning.measurement import measure_source, write_measurement
+
+    with _data_root(out) as data_root:
+        chosen = _settings(ConvertSettings, source, arguments, keywords, data_root=data_root, **settings)
+        measurement = measure_source(chosen)
+        if out:
+            write_measurement(measurement, chosen)
+    return measurement
 
 
 def _refuse_run(settings: dict[str, Any]) -> None:
