@@ -16,6 +16,7 @@ __all__ = [
     "load_models",
     "load_placed",
     "load_tuned",
+    "measure",
     "place",
     "rank",
     "tune",

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from fastslow.competition.catalog import TEST, list_programs
 from fastslow.competition.submission_csv import check_ids
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import remove_abandoned
@@ -28,7 +29,7 @@ from fastslow.workflow.steps import Plan
 
 ON_KAGGLE = "on-kaggle"  # name of a run there
 KAGGLE_HOURS = 8.5  # of the 9 that a session of Kaggle with GPUs certainly has
-_NOT_SENT = {"target", "data", "name", "hours", "set", "cluster", "plan", "unproven_order"}
+_NOT_SENT = {"target", "data", "name", "hours", "set", "cluster", "plan", "unproven_order", "predict_with"}
 """Settings that the notebook on Kaggle gives itself, or that say nothing there."""
 COUNT_SECONDS = 10.0  # between two records of how much of a budget is used
 
@@ -47,7 +48,7 @@ def run(settings: RunSettings) -> None:
     plan, recorded, chosen, used, refused = resume(settings)
     steps = plan.steps(target)
     if settings.plan:
-        print_outlook(steps, plan.preset, refused)
+        print_outlook(steps, "" if plan.predict_with else plan.preset, refused)
         return
     if refused:
         raise SettingsError(refused)
@@ -59,6 +60,7 @@ def run(settings: RunSettings) -> None:
     check_ids(
         find_data(plan.data_root), [*plan.collections, *plan.filled]
     )  # hours of training must not end at a broken CSV
+    _check_trained(plan)
     record = partial(record_run, resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
     record(chosen, used)  # before anything that takes seconds: it is there whatever ends this process
 
@@ -124,6 +126,22 @@ def blend_csvs(settings: BlendSettings) -> None:
 
         root = read_submission_record(csv).get("data_root")
         upload(csv, find_data(root) if root else None)
+
+
+def _check_trained(plan: Plan) -> None:
+    """Refuse trained models that cannot predict, before the features of all programs are built.
+
+    Raises:
+        DataError: They belong to another collection, are not finished or damaged, or read other features.
+    """
+    for collection in plan.collections if plan.predict_with else ():
+        from fastslow.steps.trained_ensemble import check_trained  # torch takes seconds
+
+        programs = list_programs(find_data(plan.data_root), collection, TEST)
+        smallest = min(programs, key=lambda program: program.path.stat().st_size)
+        trained = plan.trained(collection)
+        assert trained
+        check_trained(trained, smallest)
 
 
 @contextlib.contextmanager
