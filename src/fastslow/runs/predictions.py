@@ -66,6 +66,9 @@ _MAKE = "Make it with `make ensemble` or the notebook that writes it (its `folde
 _REWRITE = "Train this model again, or write the run with fastslow.runs.predictions.write_run"
 _COMPLETE = "Give write_run one finite value per configuration, for every valid and test graph"
 
+INIT = "init"
+"""Input of a network that started from trained weights; each seed may start from its own."""
+
 Predictor = Callable[[Features, str], dict[str, np.ndarray]]
 """A finished model: predicts the graphs of a split, ``(C_file,)`` float64 each, lower = faster."""
 
@@ -231,7 +234,8 @@ def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
     for run, manifest in manifests.items():
         settings = dict(manifest["settings"])
         seed = settings.pop("seed", None)
-        same = run if seed is None else digest([settings, manifest["inputs"]])
+        inputs = {name: mark for name, mark in manifest["inputs"].items() if name != INIT}
+        same = run if seed is None else digest([settings, inputs])
         groups.setdefault(same, []).append(run)
     runs = list(groups.values())
     short = [_model_name(first, manifests[first]["settings"]) for first, *_ in runs]

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from fastslow.core.artifacts import Artifact, read_manifest
+from fastslow.core.artifacts import Artifact, finished_file, read_manifest
+from fastslow.core.errors import SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.memory import step_memory
 from fastslow.core.progress import progress
+from fastslow.core.settings import resolve
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.graph import GraphSet
-from fastslow.features.scaling import Scaler, write_scalers
+from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, read_scaler, write_scalers
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import explain_memory
 from fastslow.networks.predict.dataset import GraphDataset
@@ -22,9 +24,9 @@ from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import pool_scores
 from fastslow.runs.features_folder import SCALERS, Features
 from fastslow.runs.predictions import PREDICTIONS, write_predictions
-from fastslow.runs.tensors import read_checkpoint, write_tensors
+from fastslow.runs.tensors import load_weights, read_checkpoint, write_tensors
 from fastslow.steps.network_processes import building, joined, launch
-from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.network_settings import AGAIN, TrainSettings
 
 CHECKPOINT = "checkpoint.pt"
 PLOT = "training.png"
@@ -61,7 +63,7 @@ def train_gnn(settings: TrainSettings, on_metrics: Callable[[dict], None] | None
         artifact = settings.artifact()
         with building(artifact) as needed:
             if needed:
-                training = Training(settings, read_graphs(settings))
+                training = begin_training(settings)
                 run_training(training, artifact, settings.hours, on_metrics)
                 write_runs(artifact, training)
             return distributed.from_first(lambda: read_manifest(artifact.folder))
@@ -78,6 +80,33 @@ def graphs_of(
 def read_graphs(settings: TrainSettings) -> GraphDataset:
     """Return the graphs of the features folders that the settings name, as a network reads them."""
     return graphs_of(settings, settings.sources())
+
+
+def read_scalers(folder: Path) -> tuple[Scaler, Scaler]:
+    """Read the scalers of nodes and of configurations of a finished network's run folder."""
+    file = finished_file(folder, SCALERS, AGAIN)
+    return read_scaler(file, "node", EXPANDED_NODE_FEATURES), read_scaler(file, "config")
+
+
+def begin_training(settings: TrainSettings) -> Training:
+    """Return a training at its start: with drawn weights, or with weights and scalers of ``init``.
+
+    Raises:
+        SettingsError: The network of ``init`` has another architecture, or read other features.
+        DataError: It is not finished or damaged, or the features are missing.
+    """
+    if not settings.init:
+        return Training(settings, read_graphs(settings))
+    settings.check_init()
+    start = resolve(settings.init)
+    sources = settings.sources()
+    columns = read_manifest(start)["features"]["config_columns"]
+    if columns != sources[0].config_columns:
+        problem = f"{settings.init} reads other columns than {sources[0].folder} has"
+        raise SettingsError("init", f"{problem}. Build the features with its settings, or do without init")
+    training = Training(settings, graphs_of(settings, sources, read_scalers(start)))
+    load_weights(training.network, finished_file(start, WEIGHTS, AGAIN), AGAIN)
+    return training
 
 
 def run_training(

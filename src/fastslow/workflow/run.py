@@ -7,7 +7,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,10 +19,12 @@ from fastslow.core.files import remove_abandoned
 from fastslow.core.settings import find_data, resolve
 from fastslow.evaluation.run_record import record_run
 from fastslow.steps.ensemble import EnsembleSettings
+from fastslow.steps.network_settings import TrainSettings, differences
+from fastslow.steps.unseen import recipe_settings
 from fastslow.workflow.outlook import print_outlook
 from fastslow.workflow.presets import MODELS, RULES
 from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
-from fastslow.workflow.steps import Plan
+from fastslow.workflow.steps import Plan, Step
 
 COUNT_SECONDS = 10.0  # between two records of how much of a budget is used
 
@@ -54,6 +56,7 @@ def run(settings: RunSettings) -> None:
         find_data(plan.data_root), [*plan.collections, *plan.filled]
     )  # hours of training must not end at a broken CSV
     _check_trained(plan)
+    _check_init(steps)
     record = partial(record_run, resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
     record(chosen, used)  # before anything that takes seconds: it is there whatever ends this process
 
@@ -99,6 +102,26 @@ def _check_trained(plan: Plan) -> None:
         trained = plan.trained(collection)
         assert trained
         check_trained(trained, smallest)
+
+
+def _check_init(steps: Sequence[Step]) -> None:
+    """Refuse networks to start from that have another architecture or read other features.
+
+    Raises:
+        SettingsError: They have, or do.
+        DataError: They are not finished.
+    """
+    features = {step.settings.folder: step.settings for step in steps if step.stage == "features"}
+    for settings in (step.settings for step in steps if isinstance(step.settings, TrainSettings)):
+        if not settings.init:
+            continue
+        settings.check_init()
+        there = recipe_settings(resolve(settings.init)).identity()
+        for folder in settings.features:
+            here = features[folder].identity()
+            if values := differences(there, here, here.keys() - {"collection"}):
+                problem = f"{settings.init} reads features of other settings: {values}"
+                raise SettingsError("init", f"{problem}. Give features these values, or do without init")
 
 
 @contextlib.contextmanager

@@ -54,6 +54,10 @@ class RunSettings(Settings):
     """Trained models that predict, so that nothing is trained: ``package`` for the models in the package, or
     a folder of runs (``runs/sample``), also of other data. Features are built as these models read them, of
     test programs and of 1,000 configurations of each valid program. If empty, models are trained."""
+    init: str = ""
+    """Trained models whose networks the networks start from: ``package``, or a folder of runs. Architecture
+    and features must be theirs. With a few epochs networks are better than from nothing. If empty, weights
+    are drawn."""
     jobs: Count = 0
     """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
     cluster: str = ""
@@ -72,7 +76,7 @@ class RunSettings(Settings):
 
     def unread(self) -> Unread:
         """Return the fields that only a training reads, where trained models are given."""
-        names = ("models", "seeds", "hours") if self.predict_with else ()
+        names = ("models", "seeds", "hours", "init") if self.predict_with else ()
         return dict.fromkeys(names, ("with predict_with, which trains nothing", "do without predict_with"))
 
 
@@ -111,6 +115,7 @@ def make_plan(settings: RunSettings) -> Plan:
         only=only,
         fill=settings.fill,
         predict_with=settings.predict_with,
+        init=settings.init,
     )
 
 
@@ -182,8 +187,9 @@ def _recorded(settings: RunSettings, plan: Plan) -> dict[str, Any]:
         recorded["hours"] = settings.hours
     if settings.fill:
         recorded["fill"] = True
-    if settings.predict_with:
-        recorded["predict_with"] = settings.predict_with
+    for name in ("predict_with", "init"):
+        if value := getattr(settings, name):
+            recorded[name] = value
     for section, values in plan.overrides.items():
         keyed = SECTIONS[section.partition(".")[0]].keyed()
         recorded |= {f"{section}.{name}": value for name, value in values.items() if name in keyed}
