@@ -49,7 +49,8 @@ from fastslow.features.scaling import standardise
 from fastslow.runs.packaged import packaged_models
 from fastslow.steps.unseen import build_unseen
 from fastslow_programs.commands.measure import measure_program
-from fastslow_programs.compiler.device import device_name, lower_function
+from fastslow_programs.compiler.device import device_name
+from fastslow_programs.compiler.lowering import lower_function
 from fastslow_programs.program.convert import make_program
 from fastslow_programs.program.default import find_default
 from fastslow_programs.program.identity import identify

@@ -45,7 +45,7 @@ def test_a_folder_that_is_named_gets_what_the_command_writes(folder):
     fastslow.convert("program.pb", out="mine", configs=20)
     assert (folder / "mine" / "programs" / "program" / "graph.png").is_file()
     html = ranking._repr_html_()
-    assert html.count("data:image/png;base64,") == 2 and "<li>to change: " in html
+    assert html.count("data:image/png;base64,") == 3 and "<li>to change: " in html
 
 
 def test_a_function_in_memory_is_ranked_under_its_name(folder, monkeypatch):

@@ -182,6 +182,9 @@ def read_checked(path: Path, kind: str, keys: Iterable[str]) -> dict[str, np.nda
         kind: ``layout`` or ``tile``.
         keys: Names of the arrays.
 
+    Returns:
+        The arrays by name, of the shapes in ``competition/schema.py``.
+
     Raises:
         DataError: The file is broken, or an array is missing or has another type or shape. Values are not
             checked.

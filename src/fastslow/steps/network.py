@@ -174,7 +174,7 @@ def write_runs(artifact: Artifact, training: Training) -> None:
     if writes:
         from fastslow.evaluation.plots import plot_training  # matplotlib, at the end of a training
 
-        figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
+        figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name, valid)
         save_figure(figure, artifact.folder / PLOT)
         facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
         artifact.finish((METRICS, PLOT), **facts)

@@ -114,9 +114,10 @@ def _draw_layouts(axes: Axes, graph: Graph, order: np.ndarray, _: list[str]) -> 
     counts = np.bincount(place.ravel(), minlength=len(common)) * ~is_left
     rank = np.argsort(np.argsort(-counts, kind="stable"), kind="stable")
     rank = np.where(is_left, 0, np.minimum(rank + 1, len(_LAYOUTS)))
-    colours = ListedColormap((_DEFAULT, *_LAYOUTS))
+    used = np.unique(rank)
+    colours = ListedColormap([(_DEFAULT, *_LAYOUTS)[number] for number in used])
     image = axes.imshow(
-        rank[place].reshape(len(varying), len(order)),
+        np.searchsorted(used, rank)[place].reshape(len(varying), len(order)),
         cmap=colours,
         norm=BoundaryNorm(np.arange(-0.5, colours.N + 0.5), colours.N),
         aspect="auto",
@@ -131,8 +132,8 @@ def _draw_layouts(axes: Axes, graph: Graph, order: np.ndarray, _: list[str]) -> 
     named = dict(zip(rank.tolist(), map(format_layout, graph.layouts[common]), strict=True))
     if np.count_nonzero(rank == len(_LAYOUTS)) > 1:
         named[len(_LAYOUTS)] = "others"
-    bar = axes.figure.colorbar(image, ax=axes, ticks=sorted(named), pad=0.01, aspect=40)
-    bar.ax.set_yticklabels([named[number] for number in sorted(named)], fontsize=7)
+    bar = axes.figure.colorbar(image, ax=axes, ticks=range(len(used)), pad=0.01, aspect=40)
+    bar.ax.set_yticklabels([named[number] for number in used.tolist()], fontsize=7)
     bar.set_label("layout, minor to major")
 
 

@@ -135,6 +135,7 @@ def rank_source(
         rows=_rows(subject, predicted, prediction, estimates),
         weights=run.weights(predicted.graph),
         choices=predicted.choices,
+        arrays=vars(subject.program),
         compared_with=subject.default,
         default_cycles=estimates.default,
         failures=estimates.failures,
@@ -286,8 +287,8 @@ def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:
     """Write the tables and a page of a ranking.
 
     Returns:
-        The folder: ``ranking.csv``, ``effects.csv``, ``ends.csv``, ``ranking.html`` with sentences and two
-        figures, ``ranking.json``.
+        The folder: ``ranking.csv``, ``effects.csv``, ``ends.csv``, ``ranking.json``, and ``ranking.html``
+        with the verdict, the first configurations and figures.
     """
     folder = resolve(settings.folder)
     tables = {TABLE: ranking.table, EFFECTS: ranking.effects, ENDS: ranking.differences(_DESCRIBED)}
