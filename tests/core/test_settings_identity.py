@@ -17,7 +17,7 @@ UNKEYED = {
     "FeatureSettings": "data_root folder workers hlo_folder skip_valid train valid_configs",  # in `inputs`
     "RankerSettings": "features folder runs num_threads hours",
     "MachineSettings": "device processes hours configs_together",  # type and precision of the device count
-    "TrainSettings": "features runs folder init",  # its fingerprint is in `inputs`
+    "TrainSettings": "features runs folder init logger",  # its fingerprint is in `inputs`
     "EnsembleSettings": "features trained folder",  # its fingerprint is in `inputs`
     "SubmissionSettings": "data_root folder",
     "ViolationSettings": "features",

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -25,6 +26,7 @@ from fastslow.networks.training.validation import pool_scores
 from fastslow.runs.features_folder import SCALERS, Features
 from fastslow.runs.predictions import PREDICTIONS, write_predictions
 from fastslow.runs.tensors import load_weights, read_checkpoint, write_tensors
+from fastslow.steps.loggers import opened_logger
 from fastslow.steps.network_processes import building, joined, launch
 from fastslow.steps.network_settings import AGAIN, TrainSettings
 
@@ -64,7 +66,11 @@ def train_gnn(settings: TrainSettings, on_metrics: Callable[[dict], None] | None
         with building(artifact) as needed:
             if needed:
                 training = begin_training(settings)
-                run_training(training, artifact, settings.hours, on_metrics)
+                name = "" if distributed.rank() else settings.logger
+                title = "-".join(artifact.folder.parts[-2:])
+                with opened_logger(name, title, settings.asdict()) as log:
+                    hooks = [on_metrics, log] if on_metrics else [log]
+                    run_training(training, artifact, settings.hours, hooks)
                 write_runs(artifact, training)
             return distributed.from_first(lambda: read_manifest(artifact.folder))
 
@@ -113,7 +119,7 @@ def run_training(
     training: Training,
     artifact: Artifact,
     hours: float = 0.0,
-    on_metrics: Callable[[dict], None] | None = None,
+    hooks: Sequence[Callable[[dict], Any]] = (),
 ) -> None:
     """Run a training to the end, with a progress bar and a checkpoint after every evaluation.
 
@@ -123,7 +129,7 @@ def run_training(
         training: The training.
         artifact: Its folder.
         hours: Hours after which no further epoch begins; 0 has no limit.
-        on_metrics: Called with every row of metrics; of several processes in the first one.
+        hooks: Each is called with every row of metrics; of several processes in the first one.
 
     Raises:
         Diverged: It did so before the first evaluation.
@@ -135,11 +141,14 @@ def run_training(
     epochs = {"total": training.options.epochs, "initial": training.epoch, "unit": "epoch"}
     with progress(**epochs, desc=folder.name, disable=quiet) as bar:
 
+        def show(row: dict) -> None:
+            bar.set_postfix(loss=f"{row['loss']:.3f}", valid=f"{row['valid']:.3f}", refresh=False)
+
         def keep(row: dict) -> None:
             save_checkpoint(training, folder, artifact.fingerprint)
-            bar.set_postfix(loss=f"{row['loss']:.3f}", valid=f"{row['valid']:.3f}", refresh=False)
-            if on_metrics and not quiet:
-                on_metrics(row)
+            for hook in (show, *hooks):
+                if not quiet:
+                    hook(row)
 
         training.run(3600 * hours or math.inf, lambda _: bar.update(), keep)
     for warning in training.warnings:

@@ -18,6 +18,7 @@ from fastslow.networks.settings.options import SEGMENT_FIELDS, ArchitectureOptio
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import INIT, run_artifact
 from fastslow.steps.features import KindSettings
+from fastslow.steps.loggers import require_logger
 from fastslow.steps.network_checks import check_layers, check_segments, unread_layers, unread_segments
 
 GNN_ENTRY = "fastslow.steps.network:train_gnn"
@@ -95,6 +96,9 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
     init: str = unkeyed("")
     """Run folder of a trained network of the same architecture and features, whose weights and scaling of the
     inputs the training starts from. Few epochs then suffice. Empty: weights are drawn."""
+    logger: str = unkeyed("")
+    """What else takes every row of metrics: ``wandb``, ``trackio``, or a function of yours as
+    ``module:function``, which takes a dict. Empty for none."""
 
     def check(self) -> None:
         """Check that the fields fit together.
@@ -104,6 +108,7 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
                 remedy.
         """
         super().check()
+        require_logger(self.logger)
         known = bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device))
         self.require(known, "device", "one of auto, cpu, cuda, cuda:N (N the number of a GPU)")
         for field, paths in (("features", self.features), ("runs", self.run_folders())):

@@ -10,6 +10,7 @@ from annotated_types import Gt, Le
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import Count, Names, Settings, Unread, find_data, resolve
 from fastslow.evaluation.run_record import SMOKE, read_run_record
+from fastslow.steps.loggers import require_logger
 from fastslow.workflow.presets import MODELS, PRESETS, SECTIONS
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import DATA_ROOTS, STAGES, Plan, chosen_collections, parse_overrides
@@ -58,6 +59,9 @@ class RunSettings(Settings):
     """Trained models whose networks the networks start from: ``package``, or a folder of runs. Architecture
     and features must be theirs. With a few epochs networks are better than from nothing. If empty, weights
     are drawn."""
+    logger: str = ""
+    """What takes every row of metrics of a network's training, beside ``metrics.jsonl``: ``wandb``,
+    ``trackio`` (``pip install`` them), or a function of yours as ``module:function``. Empty for none."""
     jobs: Count = 0
     """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
     cluster: str = ""
@@ -74,9 +78,13 @@ class RunSettings(Settings):
     plan: bool = False
     """Print what would run and why, and run nothing."""
 
+    def check(self) -> None:
+        """Refuse a logger that is not there, before anything is computed."""
+        require_logger(self.logger)
+
     def unread(self) -> Unread:
         """Return the fields that only a training reads, where trained models are given."""
-        names = ("models", "seeds", "hours", "init") if self.predict_with else ()
+        names = ("models", "seeds", "hours", "init", "logger") if self.predict_with else ()
         return dict.fromkeys(names, ("with predict_with, which trains nothing", "do without predict_with"))
 
 
@@ -116,6 +124,7 @@ def make_plan(settings: RunSettings) -> Plan:
         fill=settings.fill,
         predict_with=settings.predict_with,
         init=settings.init,
+        logger=settings.logger,
     )
 
 

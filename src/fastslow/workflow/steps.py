@@ -76,6 +76,7 @@ class Plan:
         predict_with: Trained models that predict, so that none is trained: ``package``, or a folder of runs
             or of one model; empty for none.
         init: Trained models whose networks the training of networks starts from, named likewise.
+        logger: What takes every row of metrics of the training of networks, see ``TrainSettings``.
     """
 
     data: str
@@ -89,6 +90,7 @@ class Plan:
     fill: bool = False
     predict_with: str = ""
     init: str = ""
+    logger: str = ""
 
     @property
     def data_root(self) -> str:
@@ -243,6 +245,8 @@ class Plan:
                     fixed = {"kind": kind, "features": features, "folder": folder, "runs": runs}
                     if self.init:
                         fixed["init"] = self._start(group[0], seed)
+                    if self.logger:
+                        fixed["logger"] = self.logger
                 else:
                     fixed = {"features": features[0], "folder": runs[0], "runs": runs[1:]}
                     fixed["train_on"] = train_on
