@@ -49,6 +49,7 @@ READ = {  # what some fields need beside them to be read, or a value that the cl
     "convolution": {"convolution": "gcn"},
     "csv": {"csv": "submissions/other.csv"},
     "evaluate_every": {"early_stopping_rounds": 9},
+    "folds": {"folds": 2},
     "head_epochs": {"segment_training": "gst+ef"},
     "input_attention": {"block": "residual"},
     "joins_nodes": {"kind": "tile", "block": "residual"},

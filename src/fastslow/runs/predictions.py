@@ -60,6 +60,8 @@ from fastslow.features.graph import Predictions
 from fastslow.runs.features_folder import CollectionRecord, Features
 
 PREDICTIONS = "predictions.npz"
+HELD_OUT = "held_out.npz"
+"""Predictions of the train programs that ``folds`` left out of a training."""
 RUN_FILES = (MANIFEST, PREDICTIONS)
 _AGAIN = "Train this model again"
 _MAKE = "Make it with `make ensemble` or the notebook that writes it (its `folder`), or name another folder"
@@ -298,6 +300,21 @@ def read_predictions(folder: Path) -> Predictions:
         split, _, name = key.partition("/")
         predictions[split][name] = prediction
     return predictions
+
+
+def write_held_out(folder: Path, predictions: Mapping[str, np.ndarray]) -> None:
+    """Write the predictions of the train programs that a training left out, by graph."""
+    arrays = {name: np.asarray(values, np.float64) for name, values in predictions.items()}
+    write_arrays(Path(folder) / HELD_OUT, arrays)
+
+
+def read_held_out(folder: Path) -> dict[str, np.ndarray]:
+    """Read what :func:`write_held_out` wrote.
+
+    Raises:
+        DataError: The run has none, or the file was changed since it was written.
+    """
+    return read_arrays(finished_file(folder, HELD_OUT, _REWRITE), remedy=_AGAIN)
 
 
 def check_predictions(

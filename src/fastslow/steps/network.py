@@ -24,7 +24,7 @@ from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import pool_scores
 from fastslow.runs.features_folder import SCALERS, Features
-from fastslow.runs.predictions import PREDICTIONS, write_predictions
+from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
 from fastslow.runs.tensors import load_weights, read_checkpoint, write_tensors
 from fastslow.steps.loggers import opened_logger
 from fastslow.steps.network_processes import building, joined, launch
@@ -172,13 +172,18 @@ def write_runs(artifact: Artifact, training: Training) -> None:
     for (slug, source), run_artifact in zip(dataset.sources.items(), artifact.parts, strict=True):
         assert isinstance(source, Features)
         valid[slug], predictions = training.predict(slug)
+        held_out = training.predict_held_out(slug)
         if writes:
             folder = run_artifact.folder
             write_tensors(folder / WEIGHTS, training.network.state_dict())
             write_scalers(folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
             problems = write_predictions(folder, predictions)
+            outputs = OUTPUTS
+            if training.options.folds:
+                write_held_out(folder, held_out)
+                outputs = (*OUTPUTS, HELD_OUT)
             facts = {"epochs": training.epoch, "features": source.recipe}
-            run_artifact.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*training.warnings, *problems])
+            run_artifact.finish(outputs, valid=valid[slug], **facts, warnings=[*training.warnings, *problems])
             warnings += [f"{slug}: {warning}" for warning in problems]
     if writes:
         from fastslow.evaluation.plots import plot_training  # matplotlib, at the end of a training

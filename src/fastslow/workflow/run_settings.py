@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from annotated_types import Gt, Le
+from annotated_types import Ge, Gt, Le
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import Count, Names, Settings, Unread, find_data, resolve
@@ -40,6 +40,10 @@ class RunSettings(Settings):
     models: str = ""
     """Models to train, of ``gnn,ranker``; the preset's if empty. ``rules`` trains none and submits ridge
     regression."""
+    folds: Annotated[int, Ge(0), Le(100)] = 0
+    """Train so many members of each model in place of ``seeds``; each leaves out another part of the train
+    programs, and predicts it. Their predictions of test are averaged. The ensemble's weights are then chosen
+    on the parts left out, and valid chooses only epochs. 0 for seeds that learn from all train programs."""
     hours: Annotated[float, Gt(0), Le(10_000)] = 0.0
     """Hours that the run may take here. Steps are measured; then seeds and epochs are chosen, at most the
     preset's, and networks learn from segments of large graphs where whole ones take too long. Features and a
@@ -81,11 +85,17 @@ class RunSettings(Settings):
     def check(self) -> None:
         """Refuse a logger that is not there, before anything is computed."""
         require_logger(self.logger)
+        self.require(self.folds != 1, "folds", "0, or 2 and more")
 
     def unread(self) -> Unread:
         """Return the fields that only a training reads, where trained models are given."""
-        names = ("models", "seeds", "hours", "init", "logger") if self.predict_with else ()
-        return dict.fromkeys(names, ("with predict_with, which trains nothing", "do without predict_with"))
+        if self.predict_with:
+            names = ("models", "seeds", "folds", "hours", "init", "logger")
+            reason = ("with predict_with, which trains nothing", "do without predict_with")
+            return dict.fromkeys(names, reason)
+        if self.folds:
+            return dict.fromkeys(("seeds", "hours"), ("with folds: a member for each", "do without folds"))
+        return {}
 
 
 def make_plan(settings: RunSettings) -> Plan:
@@ -125,6 +135,7 @@ def make_plan(settings: RunSettings) -> Plan:
         predict_with=settings.predict_with,
         init=settings.init,
         logger=settings.logger,
+        folds=settings.folds,
     )
 
 
@@ -196,7 +207,7 @@ def _recorded(settings: RunSettings, plan: Plan) -> dict[str, Any]:
         recorded["hours"] = settings.hours
     if settings.fill:
         recorded["fill"] = True
-    for name in ("predict_with", "init"):
+    for name in ("predict_with", "init", "folds"):
         if value := getattr(settings, name):
             recorded[name] = value
     for section, values in plan.overrides.items():

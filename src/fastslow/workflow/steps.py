@@ -77,6 +77,7 @@ class Plan:
             or of one model; empty for none.
         init: Trained models whose networks the training of networks starts from, named likewise.
         logger: What takes every row of metrics of the training of networks, see ``TrainSettings``.
+        folds: Parts of the train programs, of which each member leaves out one; 0 for seeds.
     """
 
     data: str
@@ -91,6 +92,7 @@ class Plan:
     predict_with: str = ""
     init: str = ""
     logger: str = ""
+    folds: int = 0
 
     @property
     def data_root(self) -> str:
@@ -250,6 +252,8 @@ class Plan:
                 else:
                     fixed = {"features": features[0], "folder": runs[0], "runs": runs[1:]}
                     fixed["train_on"] = train_on
+                if self.folds:
+                    fixed["folds"] = self.folds
                 steps.append(self._step("train", model, _scope(name, group), seed=seed, **fixed))
         return steps
 
@@ -303,7 +307,7 @@ class Plan:
         return ", ".join(collection.name for collection in self.collections)
 
     def _seeds(self, kind: str) -> range:
-        return range(self.seeds or preset_seeds(self.preset, kind))
+        return range(self.folds or self.seeds or preset_seeds(self.preset, kind))
 
     def _features(self, collection: Collection) -> str:
         return f"features/{self.name}/{collection.slug}"
