@@ -61,7 +61,7 @@ class Command(NamedTuple):
 
 
 _RUN_MAIN = (
-    "data preset name hours seeds jobs models plan features.layout.hops gnn.layout.epochs "
+    "data preset name hours seeds jobs predict_with plan features.layout.hops gnn.layout.epochs "
     "gnn.layout.learning_rate ranker.layout.num_iterations"
 )
 _RUN_EXAMPLES = (
@@ -106,6 +106,7 @@ COMMANDS = {
         "fastslow.workflow.train_network:NetworkRunSettings",
         "fastslow.workflow.train_network:train_network",
         first="network",
+        main="network data preset name seeds models init",
     ),
     "convert": Command(
         "Convert a program (HLO file or JAX function) to a competition file",
