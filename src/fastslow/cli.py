@@ -10,17 +10,18 @@ import json
 import locale
 import logging
 import os
+import re
 import resource
 import sys
 import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from fastslow import __version__
 from fastslow.core.errors import FastslowError, SettingsError, describe_error
-from fastslow.core.setting_fields import Setting
+from fastslow.core.setting_fields import Setting, nearest
 from fastslow.core.settings import Settings
 
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
@@ -333,6 +334,13 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose help of a command lists its settings; their modules are imported only for that."""
 
     everything = False
+
+    def error(self, message: str) -> NoReturn:
+        """End with the usage; a misspelt command is told which one may have been meant."""
+        if misspelt := re.fullmatch(r"argument COMMAND: invalid choice: '(.*?)' .*", message, re.S):
+            near = nearest(misspelt[1], COMMANDS) or "; `fastslow --help` lists all"
+            message = f"{misspelt[1]!r} is no command{near}"
+        super().error(message)
 
     def format_help(self) -> str:
         """Return the usual help and, for a command, examples and settings: default, range, sentence."""
