@@ -65,7 +65,8 @@ submission features train ensemble: $(READY) ## The same up to that stage, nothi
 leaderboard: $(READY) ## Every model under runs/: settings, hours, scores, what Kaggle said (SET='sort=test csv=scores.csv')
 	@$(FASTSLOW) leaderboard $$SET
 
-figures: $(READY) ## Draw the README's figures from the sample run, after make submit
+figures: $(READY) ## Draw the figures of the pages: from the tables of the benchmarks, and from the sample run, after make submit
+	@set -f; PYTHONPATH=benchmarks "$$PY" -m common.table_figures
 	@set -f; PYTHONPATH=benchmarks "$$PY" -m common.readme_figures $${NAME:+"$$NAME"}
 
 smoke: $(READY) ## The whole path with next to no training: four to six CPU minutes on slow cores
