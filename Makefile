@@ -7,6 +7,7 @@ NAME   =
 SEEDS  =
 JOBS   =
 HOURS  =
+MODELS =
 CLUSTER =
 SET    =
 SRC    =
@@ -18,7 +19,7 @@ SIZE   = small
 DEVICES =
 
 # a misspelt variable must not be ignored: make submit SEED=5
-VARIABLES := PYTHON DATA PRESET NAME SEEDS JOBS HOURS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE VENV PY READY TESTED COMPILER TUNING DEVICE PLACER DEVICES
+VARIABLES := PYTHON DATA PRESET NAME SEEDS JOBS HOURS MODELS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE VENV PY READY TESTED COMPILER TUNING DEVICE PLACER DEVICES
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
 UNKNOWN := $(filter-out $(VARIABLES),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
@@ -27,7 +28,7 @@ endif
 
 # Values are data: Make must not expand them, and recipes read them from the environment, where no shell does
 as_typed = $(foreach v,$(1),$(eval override $v := $$(value $v))$(eval export $v))
-$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS HOURS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE DEVICES)
+$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS HOURS MODELS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE DEVICES)
 VENV   := .venv
 $(call as_typed,VENV)
 PY     := $(VENV)/bin/python
@@ -42,7 +43,8 @@ $(call as_typed,PY READY TESTED COMPILER TUNING DEVICE PLACER)
 CALLER = $(if $(findstring .py:,$(SRC)),$(COMPILER),$(READY))
 FASTSLOW = set -f; "$$PY" -m fastslow
 OPTIONS = $${DATA:+"data=$$DATA"} $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
-          $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $${HOURS:+"hours=$$HOURS"} $${CLUSTER:+"cluster=$$CLUSTER"} $$SET
+          $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $${HOURS:+"hours=$$HOURS"} \
+          $${MODELS:+"predict_with=$$MODELS"} $${CLUSTER:+"cluster=$$CLUSTER"} $$SET
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -53,7 +55,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
 	  for (i = 1; i <= n; i++) printf "  make %-12s %s\n", names[i], $$2}' "$(strip $(MAKEFILE_LIST))"
 	@echo
-	@echo "Settings: DATA=sample|kaggle|FOLDER  PRESET=sample|smoke|kaggle|kaggle-full|tpugraphs-... (docs/baselines.md)  NAME=run  SEEDS=3  HOURS=2  JOBS=2  CLUSTER=tcp://HOST:8786|slurm"
+	@echo "Settings: DATA=sample|kaggle|FOLDER  PRESET=sample|smoke|kaggle|kaggle-full|tpugraphs-... (docs/baselines.md)  NAME=run  SEEDS=3  HOURS=2  JOBS=2  MODELS=package|runs/x  CLUSTER=tcp://HOST:8786|slurm"
 	@echo "          SET='gnn.layout.epochs=50 features.layout.hops=1'"
 
 submit: $(READY) ## Features, training, ensemble, checked submission; DATA=kaggle also uploads it

@@ -102,12 +102,12 @@ COMMANDS = {
         examples=("program.hlo", "model.py:make configs=200 generation=v4 name=mine"),
     ),
     "measure": Command(
-        "Measure configurations of an HLO file on this machine, for rank's known=",
+        "Measure configurations of a program on this machine, for rank's known=",
         "fastslow_programs.program.program_settings:ConvertSettings",
         "fastslow_programs.commands.measure:measure_program",
-        fixed={"label": False},
+        fixed={"label": False, "generation": "v3", "collection": "layout:xla:random"},
         first="source",
-        examples=("program.hlo configs=40",),
+        examples=("program.hlo configs=40", "model.py:make"),
     ),
     "rank": Command(
         "Rank the configurations of a program (npz, HLO file or JAX function) with a trained run",
@@ -148,7 +148,6 @@ COMMANDS = {
         "Tune many programs with one budget, shared by weight x default",
         "fastslow_programs.tuning.settings:FleetSettings",
         "fastslow_programs.commands.tune:tune_programs",
-        repository=True,
         first="fleet",
         main="fleet run evaluator command evaluations budget_seconds strategy batch processes data_root name",
         examples=("list.csv evaluations=500",),

@@ -11,6 +11,7 @@ from fastslow.evaluation.training_files import NOTEBOOK
 from fastslow.workflow.execution import run_step
 from fastslow.workflow.steps import Step
 from fastslow_placement.place import DECISION, DEVICE_TABLE, PAGE, PLACEMENT, TABLE, WORDS
+from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.settings import ZOO, PlaceSettings
 
 
@@ -32,7 +33,9 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     paths = ["out"] + ["source"] * (not settings.source.startswith(ZOO))
     paths += ["device"] * settings.device.endswith(".json")
     settings = settings.from_working_folder(*paths)
-    _ = settings.path  # refuses a missing source before a notebook is started
+    path = settings.path
+    if path and not settings.function:
+        read_cost_graph(path, settings.device_model)  # refuses a wrong one before a notebook starts
     folder = resolve(settings.folder)
     remove_abandoned(folder.parent)  # of an interrupted run of another program
     run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", settings))

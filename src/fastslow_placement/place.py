@@ -1,7 +1,7 @@
 """Place, schedule or fuse one program with every rule, search and the policy, and compare them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -153,8 +153,8 @@ def read_function(settings: PlaceSettings) -> JaxProgram | None:
     if not settings.function:
         return None
     source = Source.of(f"{settings.path}:{settings.function}")
-    function, arguments = source.function_and_arguments()
-    return JaxProgram(function, arguments, settings.name)
+    function, arguments, keywords = source.call_of_function()
+    return JaxProgram(function, arguments, settings.name, keywords)
 
 
 def read_problem(settings: PlaceSettings, program: JaxProgram | None = None) -> Problem:
@@ -287,13 +287,19 @@ def write_placed(placed: Placed, settings: PlaceSettings) -> None:
         artifact.finish(summary=summary, decision=best.tolist())
 
 
-def load_placed(folder: str | Path, function: Callable | None = None, *arguments: Any) -> Staged:
+def load_placed(
+    folder: str | Path,
+    function: Callable | None = None,
+    *arguments: Any,
+    keywords: Mapping[str, Any] | None = None,
+) -> Staged:
     """Return a placed function that was written to a folder; it runs.
 
     Args:
         folder: Folder of a placement (``OUT/NAME-placement-DEVICES``).
         function: The function that was placed; not needed where that was ``model.py:make``.
         *arguments: Its arguments, as for :func:`fastslow.place`.
+        keywords: Its keyword arguments.
 
     Raises:
         SettingsError: JAX is not installed.
@@ -301,7 +307,9 @@ def load_placed(folder: str | Path, function: Callable | None = None, *arguments
     """
     manifest = read_manifest(folder := Path(folder).expanduser(), "Place it again with out=")
     settings = PlaceSettings.from_record(manifest["settings"])
-    program = JaxProgram(function, arguments, settings.source) if function else read_function(settings)
+    program = read_function(settings)
+    if function:
+        program = JaxProgram(function, arguments, settings.source, keywords)
     if program is None or program.digest != manifest["inputs"]["source"]:
         problem = f"belongs to {settings.source}, whose operators and shapes differ from the given ones"
         raise DataError(folder, problem, "Give the function that was placed, and its arguments")

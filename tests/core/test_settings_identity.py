@@ -14,11 +14,11 @@ from fastslow.steps.submission import SubmissionSettings
 from helpers.cases import cases
 
 UNKEYED = {
-    "FeatureSettings": "data_root folder workers hlo_folder skip_valid",  # the files are in `inputs`
+    "FeatureSettings": "data_root folder workers hlo_folder skip_valid train valid_configs",  # in `inputs`
     "RankerSettings": "features folder runs num_threads hours",
     "MachineSettings": "device processes hours configs_together",  # type and precision of the device count
     "TrainSettings": "features runs folder",
-    "EnsembleSettings": "features folder",
+    "EnsembleSettings": "features trained folder",  # its fingerprint is in `inputs`
     "SubmissionSettings": "data_root folder",
     "ViolationSettings": "features",
     "ExplainSettings": "run features",

@@ -51,8 +51,8 @@ def test_numbers_have_three_digits_and_unknown_values_are_empty():
         }
     )
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table_text(frame).splitlines()]
-    assert lines[2] == ["0.816", "910,912,345", "1.2", "12,345", "yes"]
-    assert lines[3] == ["-0.500", "1,470", "12.3", "7", "no"]
+    assert lines[2] == ["0.816", "910,912,345", "1.24", "12,345", "yes"]
+    assert lines[3] == ["-0.500", "1,470", "12.30", "7", "no"]
     assert lines[4] == ["", "3", "0.004", "0", ""]
     assert [number_text(v) for v in (1.0, 0.0123, 0.00001234, 1234.5)] == [
         "1.000",

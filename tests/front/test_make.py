@@ -97,10 +97,10 @@ def test_a_place_is_never_run(tmp_path):
 
 def test_settings_reach_the_command_as_typed(called):
     typed = ("DATA=/my data/of today", "NAME=two words", "PRESET=kaggle", "SEEDS=2", "JOBS=3")
-    typed += ("CLUSTER=tcp://a:1",)
+    typed += ("CLUSTER=tcp://a:1", "MODELS=runs/my run")
     settings = ["gnn.layout.epochs=3", "ranker.num_iterations=5"]
     options = ["data=/my data/of today", "preset=kaggle", "name=two words", "seeds=2", "jobs=3"]
-    options += ["cluster=tcp://a:1", *settings]
+    options += ["predict_with=runs/my run", "cluster=tcp://a:1", *settings]
     for target in ("submit", "submission", "features", "train", "ensemble", "smoke"):
         command = ["-m", "fastslow", target]
         assert called(target) == command

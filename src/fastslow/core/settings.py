@@ -65,9 +65,9 @@ def find_data(root: str) -> Path:
 
 
 def find_typed(path: str) -> Path:
-    """Return what a user typed: a file or folder of the working folder, else as :func:`resolve` has it."""
+    """Return what a user typed: a file or folder of the working folder, else as :func:`find_data` has it."""
     here = Path.cwd() / Path(path).expanduser()
-    return here if path and here.exists() else resolve(path)
+    return here if path and here.exists() else find_data(path)
 
 
 @lru_cache(1)

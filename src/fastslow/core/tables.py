@@ -7,6 +7,7 @@ text goes over several lines. What does not fit is named below the table, with t
 import html
 import math
 import shutil
+import statistics
 import textwrap
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DIGITS = 3
-"""Significant digits of the largest number of a column."""
+"""Significant digits of a number of middle size in its column."""
 _NARROWEST = 8  # characters of a column of text that is broken into lines
+_LONG_WORD = 24  # characters of a word that is broken only where nothing else gives way
 _BETWEEN = 3  # characters between two columns
 _PLAIN = 10_000  # smaller counts have no comma, as numbers of configurations and nodes have none in files
 _HUGE = 1e15  # and more is written with an exponent
@@ -109,19 +111,19 @@ def table_html(frame: "pd.DataFrame | pd.Series") -> str:
     return f'<div style="overflow-x:auto">{table}</div>'
 
 
-def number_text(value: float, largest: float | None = None) -> str:
+def number_text(value: float, typical: float | None = None) -> str:
     """Return a number with three significant digits, as text.
 
     Args:
         value: The number. NaN gives an empty text.
-        largest: The largest magnitude of its column, which sets the decimals; None: the number itself.
-            A number that would become 0 keeps two significant digits.
+        typical: A magnitude, such as the median of its column, which sets the decimals; None: the number
+            itself. A number that would become 0 keeps two significant digits.
     """
     if math.isnan(value):
         return ""
     if math.isinf(value):
         return "infinite" if value > 0 else "-infinite"
-    size = abs(value) if largest is None else largest
+    size = abs(value) if typical is None else typical
     if abs(value) >= _HUGE:
         return f"{value:.3g}"
     scores = 0.1 <= size <= 1 or size == 0  # which have three decimals, 1.000 included
@@ -152,6 +154,13 @@ class _Column:
             return max([*map(len, self.cells), min(len(self.name), _NARROWEST)])
         return min(self.width, _NARROWEST)
 
+    @property
+    def comfortable(self) -> int:
+        """Return the characters that it needs to break no word of usual length."""
+        broken = [self.name] if self.right else [self.name, *self.cells]
+        words = [len(word) for text in broken for word in text.split()]
+        return max(self.least, min(max(words, default=0), _LONG_WORD))
+
 
 def _as_frame(table: "pd.DataFrame | pd.Series") -> "pd.DataFrame":
     if table.ndim == 2:
@@ -177,10 +186,9 @@ def _columns(frame: "pd.DataFrame", bar: str = "|") -> list[_Column]:
 
 def _column(name: str, values: list[Any], bar: str) -> _Column:
     numbers = [value for value in values if _is_number(value) and math.isfinite(value)]
-    whole = all(float(number).is_integer() for number in numbers)
-    largest = max((abs(float(number)) for number in numbers), default=0.0)
-    counts = whole and any(not isinstance(number, float) for number in numbers)
-    cells = [_cell(value, largest, counts).replace("|", bar) for value in values]
+    sizes = [abs(float(number)) for number in numbers]
+    typical = statistics.median([size for size in sizes if size] or [0.0])
+    cells = [_cell(value, max(sizes, default=0.0), typical).replace("|", bar) for value in values]
     texts = [value for value in values if isinstance(value, str) and value]
     return _Column(name.replace("|", bar), cells, right=bool(numbers) and not texts)
 
@@ -191,8 +199,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
-def _cell(value: Any, largest: float, counts: bool) -> str:
-    """Return a value as text on one line."""
+def _cell(value: Any, largest: float, typical: float) -> str:
+    """Return a value as text on one line.
+
+    Args:
+        value: A value of any kind.
+        largest: The largest magnitude of the numbers of its column.
+        typical: Their median magnitude.
+    """
     import numpy as np
 
     if value is None:
@@ -200,9 +214,9 @@ def _cell(value: Any, largest: float, counts: bool) -> str:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if _is_number(value):
-        if abs(value) < _HUGE and (counts or isinstance(value, int | np.integer)):
+        if abs(value) < _HUGE and isinstance(value, int | np.integer):
             return f"{int(value)}" if largest < _PLAIN else f"{int(value):,}"
-        return number_text(float(value), largest)
+        return number_text(float(value), typical)
     if isinstance(value, list | tuple | set):
         return ", ".join(map(str, value))
     text = " ".join(str(value).split())
@@ -216,12 +230,13 @@ def _least_width(columns: list[_Column]) -> int:
 def _widths(columns: list[_Column], room: int) -> list[int]:
     """Return the characters of each column; the widest that may be broken gives way first."""
     widths = [column.width for column in columns]
-    while sum(widths) + _BETWEEN * len(widths) + 1 > room:
-        broken = [place for place, column in enumerate(columns) if widths[place] > column.least]
-        if not broken:
-            break
-        widest = max(broken, key=lambda place: widths[place])
-        widths[widest] -= 1
+    for least in ([column.comfortable for column in columns], [column.least for column in columns]):
+        while sum(widths) + _BETWEEN * len(widths) + 1 > room:
+            broken = [place for place, width in enumerate(widths) if width > least[place]]
+            if not broken:
+                break
+            widest = max(broken, key=lambda place: widths[place])
+            widths[widest] -= 1
     return widths
 
 

@@ -48,7 +48,7 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Len
 
-from fastslow.competition.catalog import PREDICTED_SPLITS, VALID
+from fastslow.competition.catalog import PREDICTED_SPLITS, VALID, Collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
 from fastslow.core.errors import DataError, SettingsError
@@ -170,6 +170,54 @@ def read_run_manifest(folder: Path) -> dict:
         DataError: There is none, or it lacks a key or holds one of another type; the key is named.
     """
     return check_record(Path(folder) / MANIFEST, read_manifest(folder, _MAKE), _Manifest, _REWRITE)
+
+
+def find_members(ensemble: Path, manifest: dict) -> dict[str, Path]:
+    """Return the run folder of each member of an ensemble by name; nothing for a single model.
+
+    Raises:
+        DataError: A member is missing, or was trained again since.
+    """
+    folders = {}
+    for name, member in manifest.get("members", {}).items():
+        recorded = member["folder"]
+        recorded_fingerprint = manifest["inputs"].get(name)
+        for folder in (ensemble.parent / Path(recorded).name, resolve(recorded)):
+            here = name not in folders and (folder / MANIFEST).is_file()
+            if here and read_manifest(folder)["fingerprint"] == recorded_fingerprint:
+                folders[name] = folder
+        if name not in folders:
+            problem = f"its member {recorded} is missing, or was trained again since"
+            raise DataError(ensemble, problem, "Copy the members beside it, or run `make ensemble` again")
+    return folders
+
+
+def find_run(folder: Path, collection: Collection) -> Path:
+    """Return the run folder to predict a collection's programs with.
+
+    Args:
+        folder: A run folder, or the folder of a whole run with an ensemble per collection.
+        collection: The collection.
+
+    Raises:
+        DataError: There is no such folder, it belongs to another collection, or it has no ensemble for this
+            one.
+    """
+    if not folder.is_dir():
+        raise DataError(folder, "no such folder", "Name a folder of runs/, such as runs/sample")
+    run = folder / f"ensemble-{collection.slug}"
+    if not (folder / MANIFEST).is_file() or (run / MANIFEST).is_file():
+        if not (run / MANIFEST).is_file():
+            others = ", ".join(sorted(path.parent.name for path in folder.glob(f"ensemble-*/{MANIFEST}")))
+            problem = f"holds no finished ensemble for {collection.name} ({others or 'nor any other'})"
+            raise DataError(folder, problem, "Train it with `make ensemble`, or choose another collection")
+        return run
+    trained_on = read_run_manifest(folder)["settings"]["collection"]
+    if trained_on != collection.name:
+        remedy = f"Name a run of {collection.name}, or choose its collection: collection={trained_on} for a"
+        remedy += f" program that belongs there, collections={trained_on} for a run"
+        raise DataError(folder, f"a run of {trained_on}, {collection.name} wanted", remedy)
+    return folder
 
 
 def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:

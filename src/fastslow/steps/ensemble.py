@@ -17,7 +17,7 @@ from fastslow.competition.catalog import PREDICTED_SPLITS, VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.settings import Names, Positive, Settings, resolve, unkeyed
+from fastslow.core.settings import Names, Positive, Settings, Unread, resolve, unkeyed
 from fastslow.ensemble.baselines import RIDGE, fit_baselines, predict_configs
 from fastslow.ensemble.weights import NORMALISATIONS, combine, equal_weights, search_weights
 from fastslow.features.graph import Predictions
@@ -49,6 +49,9 @@ class EnsembleSettings(Settings):
     extra: Names = []
     """Models of your own that are members too: patterns of run folders, such as ``runs/mine/*``. Of these the
     runs of this collection take part."""
+    trained: str = unkeyed("")
+    """Folder of a finished ensemble or model of this collection that predicts in place of ``runs``, with its
+    own members and weights: nothing is searched. Empty for none."""
     folder: str = unkeyed("runs/play/ensemble")
     """Folder to write; it is a run folder like its members' folders."""
     normalisation: Literal[*NORMALISATIONS] = "min_max"
@@ -60,6 +63,12 @@ class EnsembleSettings(Settings):
         """Check ranges."""
         folders = [resolve(run).resolve() for run in self.runs]
         self.require(len(set(folders)) == len(folders), "runs", "a list without repetition")
+        self.require(not (self.runs and self.trained), "runs", "empty: trained has members of its own")
+
+    def unread(self) -> Unread:
+        """Return the fields that only a search of weights reads, where ``trained`` has its own."""
+        names = ("extra", "normalisation", "max_models") if self.trained else ()
+        return dict.fromkeys(names, ("with trained", "leave trained empty"))
 
     def members(self) -> dict[str, str]:
         """Return the run folder of each member by name: its last part, or the whole where two share it.
@@ -131,7 +140,9 @@ class EnsembleSettings(Settings):
         """Return the ensemble's folder; it depends on :meth:`read_inputs`, called here by default."""
         features, manifests = inputs or self.read_inputs()
         members = {name: manifest["fingerprint"] for name, manifest in manifests.items()}
-        settings = {**self.identity(), "runs": sorted(members)}
+        if self.trained:
+            members["trained"] = read_run_manifest(resolve(self.trained))["fingerprint"]
+        settings = {**self.identity(), "runs": sorted(manifests)}
         settings |= {"model": "ensemble", "collection": features.collection.name}
         inputs = {"data": features.data, "features": features.fingerprint, **members}
         return Artifact(resolve(self.folder), settings, inputs, ENSEMBLE_ENTRY)
@@ -170,7 +181,11 @@ def build_ensemble(settings: EnsembleSettings) -> dict:
     features, manifests = settings.read_inputs()
     artifact = settings.artifact((features, manifests))
     with artifact.building() as needed:
-        if needed:
+        if needed and settings.trained:
+            from fastslow.steps.trained_ensemble import write_trained  # torch takes seconds
+
+            write_trained(resolve(settings.trained), features, artifact, f"{settings.folder}/members")
+        elif needed:
             baselines = write_baselines(features, f"{settings.folder}/baselines")
             folders = settings.members()
             if not folders:

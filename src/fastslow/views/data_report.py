@@ -69,15 +69,16 @@ def survey(settings: DataReportSettings) -> pd.DataFrame:
 def summarise(files: pd.DataFrame) -> pd.DataFrame:
     """Return counts, medians and maxima of :func:`survey`, one row per collection and split."""
     groups = files.groupby(["collection", "split"], sort=False)
-    return groups.agg(
-        files=("name", "size"),
-        median_nodes=("nodes", "median"),
-        max_nodes=("nodes", "max"),
-        median_configs=("configs", "median"),
-        max_configs=("configs", "max"),
-        max_configurable=("configurable", "max"),
-        max_config_mb=("config_mb", "max"),
-    ).round(1)
+    columns = {
+        "files": ("name", "size"),
+        "nodes, median": ("nodes", "median"),
+        "nodes, most": ("nodes", "max"),
+        "configurations, median": ("configs", "median"),
+        "configurations, most": ("configs", "max"),
+        "configurable, most": ("configurable", "max"),
+        "MB, most": ("config_mb", "max"),
+    }
+    return groups.agg(**columns)
 
 
 def read_shown(settings: DataReportSettings) -> Program:
@@ -163,7 +164,7 @@ def plot_runtimes(program: Program) -> Figure:
     """Plot the histogram of the runtimes of a labelled file, as multiples of the fastest."""
     runtime, _ = config_groups(program)
     relative = runtime / runtime.min()
-    fastest = f"{program.runtime.min():,} ns; sample competition: cycles"
+    fastest = f"{program.runtime.min():,} in the unit of the file"
     if program.normalizers is not None:
         fastest = f"{runtime.min():.2f} of the compiler's default"
     figure = Figure(figsize=(8, 3.2), layout="constrained")

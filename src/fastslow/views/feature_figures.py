@@ -7,7 +7,7 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from fastslow.competition.catalog import TRAIN
+from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.competition.layouts import ROLES, format_layout
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
@@ -66,17 +66,17 @@ def plot_pruning(settings: FeatureSettings) -> Figure:
 
 
 def plot_configurations(settings: FeatureSettings, graph: str = "") -> Figure:
-    """Draw the configurations of one train graph, fastest left, below their runtimes.
+    """Draw the configurations of one train graph (without any, of a valid one), fastest left.
 
     Layout: a row per tensor whose layout varies, coloured by layout. Tile: a row per feature that varies,
     coloured by its value, standardised over the configurations.
 
     Args:
         settings: Settings of finished features.
-        graph: Name of a train graph; empty for the one with the most configurations.
+        graph: Name of such a graph; empty for the one with the most configurations.
 
     Raises:
-        SettingsError: There is no such train graph.
+        SettingsError: There is no such graph.
     """
     features, shown = _read(settings, graph)
     order = np.argsort(shown.runtime, kind="stable")
@@ -93,10 +93,11 @@ def plot_configurations(settings: FeatureSettings, graph: str = "") -> Figure:
 
 def _read(settings: FeatureSettings, name: str) -> tuple[Features, Graph]:
     features = Features(resolve(settings.folder))
-    sizes = features.num_configs(TRAIN)
+    split = TRAIN if features.has_train else VALID
+    sizes = features.num_configs(split)
     if name and name not in sizes:
-        raise SettingsError("graph", f"{name!r} is none of the train graphs {', '.join(sizes)}")
-    return features, features.graph(TRAIN, name or max(sizes, key=sizes.get))
+        raise SettingsError("graph", f"{name!r} is none of the {split} graphs {', '.join(sizes)}")
+    return features, features.graph(split, name or max(sizes, key=sizes.get))
 
 
 def _first(varying: np.ndarray) -> np.ndarray:
@@ -113,9 +114,10 @@ def _draw_layouts(axes: Axes, graph: Graph, order: np.ndarray, _: list[str]) -> 
     counts = np.bincount(place.ravel(), minlength=len(common)) * ~is_left
     rank = np.argsort(np.argsort(-counts, kind="stable"), kind="stable")
     rank = np.where(is_left, 0, np.minimum(rank + 1, len(_LAYOUTS)))
-    colours = ListedColormap((_DEFAULT, *_LAYOUTS))
+    used = np.unique(rank)
+    colours = ListedColormap([(_DEFAULT, *_LAYOUTS)[number] for number in used])
     image = axes.imshow(
-        rank[place].reshape(len(varying), len(order)),
+        np.searchsorted(used, rank)[place].reshape(len(varying), len(order)),
         cmap=colours,
         norm=BoundaryNorm(np.arange(-0.5, colours.N + 0.5), colours.N),
         aspect="auto",
@@ -130,8 +132,8 @@ def _draw_layouts(axes: Axes, graph: Graph, order: np.ndarray, _: list[str]) -> 
     named = dict(zip(rank.tolist(), map(format_layout, graph.layouts[common]), strict=True))
     if np.count_nonzero(rank == len(_LAYOUTS)) > 1:
         named[len(_LAYOUTS)] = "others"
-    bar = axes.figure.colorbar(image, ax=axes, ticks=sorted(named), pad=0.01, aspect=40)
-    bar.ax.set_yticklabels([named[number] for number in sorted(named)], fontsize=7)
+    bar = axes.figure.colorbar(image, ax=axes, ticks=range(len(used)), pad=0.01, aspect=40)
+    bar.ax.set_yticklabels([named[number] for number in used.tolist()], fontsize=7)
     bar.set_label("layout, minor to major")
 
 

@@ -172,7 +172,9 @@ def report(plan: Plan) -> None:
     csv = resolve(plan.csv)
     record = read_submission_record(csv, "table", "distances", "valid_mean", "test_mean")
     table = pd.DataFrame(record["table"])
-    print(format_table(table), format_overview(table), format_distances(record["distances"]), sep="\n\n")
+    print(format_table(table), format_overview(table), sep="\n\n")
+    if record["distances"]:  # to train programs, which given models need none of
+        print(f"\n{format_distances(record['distances'])}")
     test = f", test {record['test_mean']:.3f}" if record["test_mean"] is not None else ""
     print(f"\nensemble, mean of the five collections: valid {record['valid_mean']:.3f}{test}")
     checked = check_submission(csv, find_data(plan.data_root))

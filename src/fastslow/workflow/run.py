@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from fastslow.competition.catalog import TEST, list_programs
 from fastslow.competition.submission_csv import check_ids
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import remove_abandoned
@@ -40,7 +41,7 @@ def run(settings: RunSettings) -> None:
     plan, recorded, chosen, used, refused = resume(settings)
     steps = plan.steps(target)
     if settings.plan:
-        print_outlook(steps, plan.preset, refused)
+        print_outlook(steps, "" if plan.predict_with else plan.preset, refused)
         return
     if refused:
         raise SettingsError(refused)
@@ -52,6 +53,7 @@ def run(settings: RunSettings) -> None:
     check_ids(
         find_data(plan.data_root), [*plan.collections, *plan.filled]
     )  # hours of training must not end at a broken CSV
+    _check_trained(plan)
     record = partial(record_run, resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
     record(chosen, used)  # before anything that takes seconds: it is there whatever ends this process
 
@@ -81,6 +83,22 @@ def run(settings: RunSettings) -> None:
         print(*model_means(resolve(f"runs/{plan.name}")), sep="\n")
     if settings.target == "submit":
         _submit(plan, settings.unproven_order)
+
+
+def _check_trained(plan: Plan) -> None:
+    """Refuse trained models that cannot predict, before the features of all programs are built.
+
+    Raises:
+        DataError: They belong to another collection, are not finished or damaged, or read other features.
+    """
+    for collection in plan.collections if plan.predict_with else ():
+        from fastslow.steps.trained_ensemble import check_trained  # torch takes seconds
+
+        programs = list_programs(find_data(plan.data_root), collection, TEST)
+        smallest = min(programs, key=lambda program: program.path.stat().st_size)
+        trained = plan.trained(collection)
+        assert trained
+        check_trained(trained, smallest)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from annotated_types import Gt, Le
 
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.settings import Count, Names, Settings, find_data, resolve
+from fastslow.core.settings import Count, Names, Settings, Unread, find_data, resolve
 from fastslow.evaluation.run_record import SMOKE, read_run_record
 from fastslow.workflow.presets import MODELS, PRESETS, SECTIONS
 from fastslow.workflow.published_presets import PUBLISHED
@@ -31,7 +31,8 @@ class RunSettings(Settings):
     on they are published baselines (``docs/baselines.md``): only networks, most of them for one kind."""
     name: str = ""
     """Name of the run: its features, runs and submission are stored under it; if empty, the name of the data
-    or of a published baseline. A run that is named resumes with the settings that it was begun with."""
+    (with ``predict_with`` and of these models) or of a published baseline. A run that is named resumes with
+    the settings that it was begun with."""
     seeds: Count = 0
     """Seeds of each model; 0 for 3, but 1 for tile in the preset ``sample`` and for all in ``smoke``, 5 in
     ``kaggle-full``."""
@@ -49,6 +50,10 @@ class RunSettings(Settings):
     fill: bool = False
     """Submit although some collections have no model: ridge regression on their configurations' features
     fills their rows. A warning names them."""
+    predict_with: str = ""
+    """Trained models that predict, so that nothing is trained: ``package`` for the models in the package, or
+    a folder of runs (``runs/sample``), also of other data. Features are built as these models read them, of
+    test programs and of 1,000 configurations of each valid program. If empty, models are trained."""
     jobs: Count = 0
     """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
     cluster: str = ""
@@ -64,6 +69,11 @@ class RunSettings(Settings):
     """Go on with these settings where a run of this name was begun with others, instead of an error."""
     plan: bool = False
     """Print what would run and why, and run nothing."""
+
+    def unread(self) -> Unread:
+        """Return the fields that only a training reads, where trained models are given."""
+        names = ("models", "seeds", "hours") if self.predict_with else ()
+        return dict.fromkeys(names, ("with predict_with, which trains nothing", "do without predict_with"))
 
 
 def make_plan(settings: RunSettings) -> Plan:
@@ -84,6 +94,8 @@ def make_plan(settings: RunSettings) -> Plan:
         name = SMOKE
     elif not settings.name and preset in PUBLISHED:
         name = preset if folder == "sample" else f"{folder}-{preset}"
+    if not settings.name and settings.predict_with:
+        name = f"{name}-{Path(settings.predict_with).name}"
     if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
         raise SettingsError("name", f"{name[:60]!r} is not a plain folder name of at most 100 bytes")
     overrides = parse_overrides(settings.set)
@@ -98,6 +110,7 @@ def make_plan(settings: RunSettings) -> Plan:
         models=settings.models,
         only=only,
         fill=settings.fill,
+        predict_with=settings.predict_with,
     )
 
 
@@ -169,6 +182,8 @@ def _recorded(settings: RunSettings, plan: Plan) -> dict[str, Any]:
         recorded["hours"] = settings.hours
     if settings.fill:
         recorded["fill"] = True
+    if settings.predict_with:
+        recorded["predict_with"] = settings.predict_with
     for section, values in plan.overrides.items():
         keyed = SECTIONS[section.partition(".")[0]].keyed()
         recorded |= {f"{section}.{name}": value for name, value in values.items() if name in keyed}

@@ -14,7 +14,7 @@ class NetworkRunSettings(RunSettings):
 
     def unread(self) -> Unread:
         """Return the fields of whole runs."""
-        return {"plan": ("for one network", "plan the run (fastslow train --plan)")}
+        return {**super().unread(), "plan": ("for one network", "plan the run (fastslow train --plan)")}
 
 
 def train_network(settings: NetworkRunSettings) -> None:

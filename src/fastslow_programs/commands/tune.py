@@ -5,7 +5,7 @@ from typing import Any
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.files import read_json
 from fastslow_programs.commands.facts import print_facts
-from fastslow_programs.compiler.device import TUNED
+from fastslow_programs.compiler.tuned import TUNED
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.runs import describe_run
 from fastslow_programs.tuning.fleet import PROGRAMS, tune_fleet, write_fleet

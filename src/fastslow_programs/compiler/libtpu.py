@@ -20,7 +20,7 @@ from fastslow.hlo.forms import to_hlo
 from fastslow.hlo.messages import HloProto, Module, message_classes
 from fastslow_programs.compiler import pjrt
 from fastslow_programs.compiler.layout_space import CONFIGURABLE
-from fastslow_programs.compiler.tracing import is_staged, trace
+from fastslow_programs.compiler.tracing import Call, is_staged, trace
 
 TOPOLOGIES = {
     "v2": "v2:2x2",
@@ -233,12 +233,13 @@ def _compile_options(options: dict[str, str | bool]) -> bytes:
     return message.SerializeToString()
 
 
-def lower(function, arguments) -> bytes:
+def lower(function, arguments, keywords=None) -> bytes:
     """Lower a program to a serialised ``HloModuleProto``, for a TPU where it is not lowered yet.
 
     Args:
         function: A function for ``jax.jit``, or a value of :func:`is_staged`, which has its arguments.
         arguments: The function's arguments, as for ``jax.jit``.
+        keywords: Its keyword arguments.
 
     Raises:
         SettingsError: JAX cannot trace the function with these arguments.
@@ -247,7 +248,9 @@ def lower(function, arguments) -> bytes:
     import jax
     import jax.export
 
-    traced = function if is_staged(function) else trace(function, arguments, within_jit=True)
+    traced = function
+    if not is_staged(function):
+        traced = trace(Call(function, arguments, keywords or {}), within_jit=True).traced
     lowered = traced.lower(lowering_platforms=("tpu",)) if isinstance(traced, jax.stages.Traced) else traced
     if threading.current_thread() is threading.main_thread():
         # libtpu, which JAX loads, prints a stack trace when a process such as a notebook's kernel is ended

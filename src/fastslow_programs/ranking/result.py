@@ -21,6 +21,7 @@ from fastslow.core.shown import Number, Section, Shown, picture, sentences
 from fastslow.core.tables import number_text, table_html
 from fastslow_programs.program.convert import count_failures
 from fastslow_programs.program.default import Default
+from fastslow_programs.ranking.advice import describe_estimates
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.known_runtimes import Learnt
 from fastslow_programs.ranking.named_choices import NamedChoice, differences
@@ -38,10 +39,6 @@ _LIKELY = 0.8  # the least probability of being faster at which a change is advi
 
 def _nothing() -> None:
     """Give nothing."""
-
-
-LABEL_TAU = "0.70 on AlexNet, between 0.40 and 0.88"
-"""Kendall's tau of the compiler's estimates with measured runs, see ``benchmarks/label_truth.py``."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -511,7 +508,7 @@ class Ranking(Shown):
             best = estimates.iloc[0]
             words = f"configuration {best['config']:.0f}, {best['vs_default']:.3f} of the default's cycles"
             facts["best estimate"] = words
-            facts["the estimate's own tau"] = LABEL_TAU
+            facts["the estimate's own tau"] = describe_estimates()
         if self.failures:
             asked = len(self.failures) + len(estimates)
             facts["the compiler's estimates"] = count_failures(self.failures, asked)

@@ -13,7 +13,7 @@ from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow.core.shown import Number, Section, make_page, picture
 from fastslow.core.tables import table_html
-from fastslow_programs.compiler.device import TUNED, write_signature
+from fastslow_programs.compiler.tuned import TUNED, write_signature
 from fastslow_programs.tuning.confirmation import LEVEL, too_few
 from fastslow_programs.tuning.evaluators import serialised
 from fastslow_programs.tuning.tune import Study

@@ -15,18 +15,19 @@ from fastslow.core.settings import find_typed, resolve
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram
+from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import build_unseen
-from fastslow_programs.compiler.device import LocalProgram, draw_inputs, lower_function, require_jax
+from fastslow_programs.compiler.device import require_jax
 from fastslow_programs.compiler.layout_choices import TiedChoice, encode_defaults, imposable, layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import bind_differences, constrain, taken, taken_here
 from fastslow_programs.compiler.layout_space import ConfigurableNode, Layouts, encode
 from fastslow_programs.compiler.libtpu import require_compiler
+from fastslow_programs.compiler.lowering import LocalProgram, draw_inputs, lower_function
 from fastslow_programs.compiler.tracing import is_staged
 from fastslow_programs.program.convert import ConvertedProgram, checked_nodes, read_program, write_npz
 from fastslow_programs.program.default import ROW_MAJOR, find_default
 from fastslow_programs.program.measured import Measured
 from fastslow_programs.program.user_program import Source
-from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.named_choices import name_choices
 from fastslow_programs.tuning.evaluators import EVALUATORS, DeviceEvaluator, Evaluator
 from fastslow_programs.tuning.search.guided import Pretrained
@@ -238,12 +239,12 @@ def read_local(source: Source, seed: int) -> LocalProgram:
     """
     require_jax()
     if source.function:
-        function, arguments = source.function_and_arguments()
+        function, arguments, keywords = source.call_of_function()
         if is_staged(function):
             raise DataError(source.path, "gives no function to run", "Return (function, arguments)")
-        return lower_function(function, arguments, seed)
+        return lower_function(function, arguments, seed, keywords)
     module = source.read().module
-    return LocalProgram(module, draw_inputs(module, seed), {})
+    return LocalProgram(module, draw_inputs(module, seed))
 
 
 def _choice(tied: TiedChoice, names: list[str]) -> Choice:

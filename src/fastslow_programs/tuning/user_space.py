@@ -23,7 +23,7 @@ from pydantic import StringConstraints
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import parse_json, read_text
 from fastslow.core.records import Record, check_record
-from fastslow_programs.compiler.device import LocalProgram, lower_function
+from fastslow_programs.compiler.lowering import LocalProgram, lower_function
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.tuning.search.space import CODE, Choice, Space
 
@@ -134,8 +134,8 @@ class UserSpace:
         self._require(bool(name), "names no function to measure", 'Add "function", or use evaluator=command')
         source = Source.of(str(self.path.parent / name))
         try:
-            function, arguments = source.function_and_arguments(**values)
-            return lower_function(function, arguments, seed)
+            function, arguments, keywords = source.call_of_function(**values)
+            return lower_function(function, arguments, seed, keywords)
         except DataError:
             raise
         except Exception as error:  # of the user's function, in make or in a trace

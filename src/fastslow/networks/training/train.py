@@ -95,6 +95,12 @@ class Training:
     def step(self, examples: Iterator[Example], seeds: list[int], size: int, rate: float) -> list:
         """Take one step on ``size`` graphs, of which this process takes an example for each of its ``seeds``.
 
+        Args:
+            examples: Batches with their runtimes; the next ones are taken.
+            seeds: Seed of the dropout of each example.
+            size: Number of graphs of the step, of all processes.
+            rate: Learning rate.
+
         Returns:
             The losses of its examples on the device, without waiting for it.
         """
@@ -115,7 +121,7 @@ class Training:
         return losses
 
     def draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
-        """Draw the configurations of a step, as positions in the graph."""
+        """Draw the configurations of a step, as positions ``(C,)`` in the graph."""
         total = self.dataset.num_configs(TRAIN, name)
         size = self.options.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
@@ -148,7 +154,7 @@ class Training:
         return self.dataset.batch(TRAIN, name, configs, kept), runtime
 
     def graph_loss(self, batch: Batch, runtime: torch.Tensor) -> torch.Tensor:
-        """Return the loss of some configurations of a graph."""
+        """Return the loss ``()`` of some configurations of a graph, whose runtimes are ``(C,)``."""
         with autocast(self.dataset.device):
             prediction = (self.segments or self.network)(batch)
         return self.loss(prediction, runtime)
@@ -251,9 +257,13 @@ def learning_rate(options: NetworkOptions, step: int, steps: int) -> float:
 
 
 def scheduled(options: NetworkOptions, epoch: int, position: int, steps: int) -> float:
-    """Return the learning rate of a step of an epoch of ``steps``.
+    """Return the learning rate of a step. Epochs in which the head alone learns have their own schedule.
 
-    Epochs in which the head alone learns have a schedule of their own.
+    Args:
+        options: Options of the training.
+        epoch: Number of the epoch, from 0.
+        position: Number of the step in the epoch, from 0.
+        steps: Number of steps of an epoch.
     """
     last = head_epochs(options)
     epochs = last if epoch in last else range(last.start)
