@@ -81,7 +81,7 @@ def lower_function(
     rng = np.random.default_rng(seed)
     options = dict(getattr(jit_facts(function), "compiler_options_kvs", ()))
     code = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
-    module = Module.FromString(code + _with_options(options))
+    module = with_options(Module.FromString(code), options)
     entry_shapes(module)  # refused before anything is measured
     return LocalProgram(module, tuple(_value(leaf, rng) for leaf in call.leaves().arrays.values()), signature)
 
@@ -99,19 +99,21 @@ def _value(leaf, rng: np.random.Generator) -> np.ndarray:
     return draw_array(leaf.shape, leaf.dtype, rng)
 
 
-def _with_options(options: dict[str, Any]) -> bytes:
-    """Return what, appended to a module, holds options of the compiler as an attribute of it."""
+def with_options(module: Module, options: Mapping[str, Any]) -> Module:
+    """Return a module with these options of the compiler beside its own, as an attribute of it."""
+    code = module.SerializeToString()
     if not options:
-        return b""
+        return module
     attribute = _Attributed()
-    attribute.frontend_attributes.map.add(key=_OPTIONS, value=json.dumps(options))
-    return attribute.SerializeToString()
+    attribute.frontend_attributes.map.add(key=_OPTIONS, value=json.dumps(options_of(code) | dict(options)))
+    return Module.FromString(code + attribute.SerializeToString())
 
 
 def options_of(code: bytes) -> dict[str, Any]:
     """Return the options of the compiler that a serialised module holds."""
     attributes = _Attributed.FromString(code).frontend_attributes.map
-    return next((json.loads(attribute.value) for attribute in attributes if attribute.key == _OPTIONS), {})
+    kept = [json.loads(attribute.value) for attribute in attributes if attribute.key == _OPTIONS]
+    return kept[-1] if kept else {}
 
 
 def draw_inputs(module: Module, seed: int = 0) -> tuple[np.ndarray, ...]:

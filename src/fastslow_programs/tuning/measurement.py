@@ -1,7 +1,7 @@
 """Times of a program's configurations on this machine: ``fastslow measure`` and ``fastslow.measure``.
 
-A function is measured as it is lowered for this machine, which is another HLO than the TPU compiler's. So it is
-kept beside the table: the table belongs to a ranking of that file.
+A function is measured as it is lowered for this machine, which is another HLO than the TPU compiler's. So it
+is kept beside the table: the table belongs to a ranking of that file.
 """
 
 import shlex
