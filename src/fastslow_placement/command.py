@@ -13,6 +13,8 @@ from fastslow.workflow.steps import Step
 from fastslow_placement.place import DECISION, DEVICE_TABLE, PLACEMENT, TABLE, WORDS
 from fastslow_placement.settings import ZOO, PlaceSettings
 
+WHOLE = "place assigns whole operators to devices and splits none: splitting is the task of Alpa and Shardy"
+
 
 def place_program(settings: PlaceSettings) -> dict[str, Any]:
     """Compare all methods on a program by executing ``notebooks/61_place.ipynb``, and print the table.
@@ -35,6 +37,7 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     _ = settings.path  # refuses a missing source before a notebook is started
     folder = resolve(settings.folder)
     remove_abandoned(folder.parent)  # of an interrupted run of another program
+    print(WHOLE, flush=True)
     run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", settings))
     table = pd.read_csv(folder / TABLE)
     print(table.to_string(index=False, float_format=lambda value: f"{value:.6g}"), "\n")

@@ -205,6 +205,8 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     local = read_local(source, settings.seed) if kind is DeviceEvaluator else None
     if local:
         _require_known_options(local)
+        if settings.searches_layouts:
+            local.require_one_device("layouts")
     options = _options(settings)
     program = HloProgram(local.module, {}) if local else source.read(labeller, ask_compiler=kind.compiles)
     impose = bind_differences if local else constrain
