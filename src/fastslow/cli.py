@@ -336,7 +336,7 @@ class _Parser(argparse.ArgumentParser):
     everything = False
 
     def error(self, message: str) -> NoReturn:
-        """End with the usage; a misspelt command is told which one may have been meant."""
+        """End with the usage; beside a misspelt command stands the nearest one."""
         if misspelt := re.fullmatch(r"argument COMMAND: invalid choice: '(.*?)' .*", message, re.S):
             near = nearest(misspelt[1], COMMANDS) or "; `fastslow --help` lists all"
             message = f"{misspelt[1]!r} is no command{near}"

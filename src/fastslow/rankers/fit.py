@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastslow.competition.catalog import TRAIN, VALID
-from fastslow.features.folds import HELD_OUT_CONFIGS, learned_from
+from fastslow.features.folds import HELD_OUT_CONFIGS, leave_fold_out
 from fastslow.features.graph import GraphSet, trainable
 from fastslow.rankers.objectives import predict_table, table_dataset
 from fastslow.rankers.options import OBJECTIVES, RankerOptions
@@ -57,7 +57,10 @@ def read_training(sources: Mapping[str, GraphSet], options: RankerOptions = Rank
     Raises:
         DataError: No train graph can be learned from.
     """
-    names, held_out = learned_from(sources, trainable(sources), options.folds, options.seed)
+    names = trainable(sources)
+    held_out: list[str] = []
+    if options.folds:
+        names, held_out = leave_fold_out(sources, names, options.folds, options.seed)
     bin_rows = min(options.configs_per_graph, max(2, BIN_ROWS // len(names)))
     samples = [(names, options.configs_per_graph), (names, bin_rows)]
     train, bins = read_tables(sources, TRAIN, samples, options.seed)
