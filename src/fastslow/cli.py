@@ -10,17 +10,18 @@ import json
 import locale
 import logging
 import os
+import re
 import resource
 import sys
 import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from fastslow import __version__
 from fastslow.core.errors import FastslowError, SettingsError, describe_error
-from fastslow.core.setting_fields import Setting
+from fastslow.core.setting_fields import Setting, nearest
 from fastslow.core.settings import Settings
 
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
@@ -61,7 +62,7 @@ class Command(NamedTuple):
 
 
 _RUN_MAIN = (
-    "data preset name hours seeds jobs models plan features.layout.hops gnn.layout.epochs "
+    "data preset name hours seeds jobs predict_with plan features.layout.hops gnn.layout.epochs "
     "gnn.layout.learning_rate ranker.layout.num_iterations"
 )
 _RUN_EXAMPLES = (
@@ -106,6 +107,7 @@ COMMANDS = {
         "fastslow.workflow.train_network:NetworkRunSettings",
         "fastslow.workflow.train_network:train_network",
         first="network",
+        main="network data preset name seeds models init",
     ),
     "convert": Command(
         "Convert a program (HLO file or JAX function) to a competition file",
@@ -156,8 +158,8 @@ COMMANDS = {
         "fastslow_programs.tuning.settings:TuneSettings",
         "fastslow_programs.commands.tune:tune_program",
         first="source",
-        main="source run evaluator command evaluations budget_seconds strategy batch processes collection "
-        "data_root name",
+        main="source run evaluator options space command evaluations budget_seconds strategy batch processes "
+        "collection data_root name",
         examples=(
             "program.hlo evaluations=200",
             "model.py:make evaluator=command command=./measure.sh",
@@ -332,6 +334,13 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose help of a command lists its settings; their modules are imported only for that."""
 
     everything = False
+
+    def error(self, message: str) -> NoReturn:
+        """End with the usage; a misspelt command is told which one may have been meant."""
+        if misspelt := re.fullmatch(r"argument COMMAND: invalid choice: '(.*?)' .*", message, re.S):
+            near = nearest(misspelt[1], COMMANDS) or "; `fastslow --help` lists all"
+            message = f"{misspelt[1]!r} is no command{near}"
+        super().error(message)
 
     def format_help(self) -> str:
         """Return the usual help and, for a command, examples and settings: default, range, sentence."""

@@ -8,7 +8,7 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,10 +22,12 @@ from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_bl
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.steps.ensemble import EnsembleSettings
+from fastslow.steps.network_settings import TrainSettings, differences
+from fastslow.steps.unseen import recipe_settings
 from fastslow.workflow.outlook import print_outlook
 from fastslow.workflow.presets import MODELS, RULES
 from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
-from fastslow.workflow.steps import Plan
+from fastslow.workflow.steps import Plan, Step
 
 ON_KAGGLE = "on-kaggle"  # name of a run there
 KAGGLE_HOURS = 8.5  # of the 9 that a session of Kaggle with GPUs certainly has
@@ -61,6 +63,7 @@ def run(settings: RunSettings) -> None:
         find_data(plan.data_root), [*plan.collections, *plan.filled]
     )  # hours of training must not end at a broken CSV
     _check_trained(plan)
+    _check_init(steps)
     record = partial(record_run, resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
     record(chosen, used)  # before anything that takes seconds: it is there whatever ends this process
 
@@ -142,6 +145,26 @@ def _check_trained(plan: Plan) -> None:
         trained = plan.trained(collection)
         assert trained
         check_trained(trained, smallest)
+
+
+def _check_init(steps: Sequence[Step]) -> None:
+    """Refuse networks to start from that have another architecture or read other features.
+
+    Raises:
+        SettingsError: They have, or do.
+        DataError: They are not finished.
+    """
+    features = {step.settings.folder: step.settings for step in steps if step.stage == "features"}
+    for settings in (step.settings for step in steps if isinstance(step.settings, TrainSettings)):
+        if not settings.init:
+            continue
+        settings.check_init()
+        there = recipe_settings(resolve(settings.init)).identity()
+        for folder in settings.features:
+            here = features[folder].identity()
+            if values := differences(there, here, here.keys() - {"collection"}):
+                problem = f"{settings.init} reads features of other settings: {values}"
+                raise SettingsError("init", f"{problem}. Give features these values, or do without init")
 
 
 @contextlib.contextmanager
