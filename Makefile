@@ -50,7 +50,7 @@ OPTIONS = $${DATA:+"data=$$DATA"} $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke leaderboard figures convert measure rank tune place sample data test lint clean setup
+.PHONY: help submit submission features train ensemble smoke kaggle leaderboard figures convert measure rank tune place sample data test lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -65,10 +65,14 @@ submit: $(READY) ## Features, training, ensemble, checked submission; DATA=kaggl
 submission features train ensemble: $(READY) ## The same up to that stage, nothing is uploaded
 	@$(FASTSLOW) $@ $(OPTIONS)
 
+kaggle: $(READY) ## The same on Kaggle's own two T4: push, follow the log, fetch models and CSV, upload (HOURS=8.5 NAME=on-kaggle)
+	@$(FASTSLOW) kaggle $(OPTIONS)
+
 leaderboard: $(READY) ## Every model under runs/: settings, hours, scores, what Kaggle said (SET='sort=test csv=scores.csv')
 	@$(FASTSLOW) leaderboard $$SET
 
-figures: $(READY) ## Draw the README's figures from the sample run, after make submit
+figures: $(READY) ## Draw the figures of the pages: from the tables of the benchmarks, and from the sample run, after make submit
+	@set -f; PYTHONPATH=benchmarks "$$PY" -m common.table_figures
 	@set -f; PYTHONPATH=benchmarks "$$PY" -m common.readme_figures $${NAME:+"$$NAME"}
 
 smoke: $(READY) ## The whole path with next to no training: four to six CPU minutes on slow cores
@@ -147,7 +151,7 @@ clean: ## Remove what was made here or in FASTSLOW_HOME: NAME=run of one run, NA
 	    echo "nothing was removed: type make clean NAME=all to remove all of these, or NAME=run for those of one run" >&2; exit 1;; \
 	  all) find features runs submissions -mindepth 1 ! -name README.md -delete 2>/dev/null; exit 0;; \
 	  */*|.*) echo "NAME=$$NAME is no plain name" >&2; exit 1;; esac; \
-	for made in "features/$$NAME" "runs/$$NAME" "submissions/$$NAME".csv "submissions/$$NAME".json "submissions/$$NAME".png; do \
+	for made in "features/$$NAME" "runs/$$NAME" "submissions/$$NAME".csv "submissions/$$NAME".json "submissions/$$NAME".png "submissions/$$NAME".html; do \
 	  if [ -e "$$made" ]; then rm -r -- "$$made" && echo "removed $$made"; fi; done
 
 setup: $(READY) ## Only make the environment

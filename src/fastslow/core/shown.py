@@ -44,6 +44,7 @@ a {{ color: var(--mark) }}
 .numbers dd small {{ display: block; font-size: .85rem; font-weight: 400; color: var(--dim) }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100% }}
 td, th {{ overflow-wrap: break-word; padding: .2rem .5rem !important }}
+td:last-child {{ overflow-wrap: anywhere }}
 @media (max-width: 40rem) {{ table {{ font-size: .85rem }} .numbers dd {{ font-size: 1.15rem }} }}
 figure {{ margin: 0 0 1rem }}
 img {{ max-width: 100%; height: auto; background: #ffffff; border-radius: .4rem }}
@@ -112,6 +113,10 @@ class Shown:
         """Return its figures."""
         return []
 
+    def first_rows(self) -> "pd.DataFrame":
+        """Return the first rows of its table for a reader."""
+        return self.table.head(_ROWS)
+
     def verdict(self) -> str:
         """Return in one line what to do."""
         return self.words()[0]
@@ -123,7 +128,7 @@ class Shown:
     def sections(self) -> list[Section]:
         """Return the parts of the page below its head."""
         pictures = [Section(in_words(figure), picture(figure)) for figure in self.figures()]
-        table = Section("Table", table_html(self.table.head(_ROWS)))
+        table = Section("Table", table_html(self.first_rows()))
         return [table, *pictures, Section("Details", sentences(self.words()), folded=True)]
 
     def __str__(self) -> str:
@@ -132,7 +137,7 @@ class Shown:
     def _repr_html_(self) -> str:
         """Return sentences, first rows and figures as a notebook shows them."""
         pictures = "".join(picture(figure) for figure in self.figures())
-        return f"{sentences(self.words())}{table_html(self.table.head(_ROWS))}{pictures}"
+        return f"{sentences(self.words())}{table_html(self.first_rows())}{pictures}"
 
     def page(self, title: str) -> str:
         """Return the result as a page of HTML that needs no other file."""

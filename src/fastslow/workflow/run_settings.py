@@ -1,6 +1,7 @@
 """Settings of a run, the plan that they make, and what a run of that name was begun with."""
 
 import contextlib
+import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -8,6 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from annotated_types import Ge, Gt, Le
 
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import Count, Names, Settings, Unread, find_data, resolve
 from fastslow.evaluation.run_record import SMOKE, read_run_record
 from fastslow.steps.loggers import require_logger
@@ -96,6 +98,19 @@ class RunSettings(Settings):
         if self.folds:
             return dict.fromkeys(("seeds", "hours"), ("with folds: a member for each", "do without folds"))
         return {}
+
+    @classmethod
+    def _hint(cls, name: str) -> str:
+        """Return which setting may have been meant, of the run or, with its section, of a step."""
+        if nearest(name, cls.model_fields):
+            return super()._hint(name)
+        fields = {field for settings in SECTIONS.values() for field in settings.model_fields}
+        near = difflib.get_close_matches(name, fields, 1)
+        sections = [section for section, settings in SECTIONS.items() if {*near} & {*settings.model_fields}]
+        if not sections:
+            return super()._hint(name)
+        named = " or ".join(repr(f"{section}.layout.{near[0]}") for section in sections)
+        return f"a setting of a step is typed with its step; did you mean {named}?"
 
 
 def make_plan(settings: RunSettings) -> Plan:

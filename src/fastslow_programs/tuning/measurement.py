@@ -1,7 +1,7 @@
 """Times of a program's configurations on this machine: ``fastslow measure`` and ``fastslow.measure``.
 
-A function is measured as it is lowered for this machine, which is another HLO than the TPU compiler's. So it is
-kept beside the table: the table belongs to a ranking of that file.
+A function is measured as it is lowered for this machine, which is another HLO than the TPU compiler's. So it
+is kept beside the table: the table belongs to a ranking of that file.
 """
 
 import shlex
@@ -73,6 +73,7 @@ def measure_source(settings: ConvertSettings) -> Measurement:
     """
     settings.require_defaults(settings.unread_by_source() | _UNREAD)
     local = read_local(settings.origin, settings.seed)
+    local.require_one_device("layouts")
     source = str(settings.source)
     if settings.origin.function:
         path = resolve(settings.data_root) / MEASURED_FOLDER / f"{settings.program}.hlo.pb"
