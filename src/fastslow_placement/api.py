@@ -19,6 +19,8 @@ def place(
 ) -> Placed:
     """Place a program on several devices, and compare rules and searches by the cost model.
 
+    Whole operators are assigned and none is split: splitting tensors is the task of Alpa and Shardy.
+
     Args:
         source: A function for ``jax.jit``, ``model.py:make``, an HLO file, a competition npz, or
             ``zoo:NAME``.

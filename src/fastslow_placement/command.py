@@ -14,6 +14,8 @@ from fastslow_placement.place import DECISION, DEVICE_TABLE, PAGE, PLACEMENT, TA
 from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.settings import ZOO, PlaceSettings
 
+WHOLE = "place assigns whole operators to devices and splits none: splitting is the task of Alpa and Shardy"
+
 
 def place_program(settings: PlaceSettings) -> dict[str, Any]:
     """Compare all methods on a program by executing ``notebooks/61_place.ipynb``, and print the table.
@@ -38,6 +40,7 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
         read_cost_graph(path, settings.device_model)  # refuses a wrong one before a notebook starts
     folder = resolve(settings.folder)
     remove_abandoned(folder.parent)  # of an interrupted run of another program
+    print(WHOLE, flush=True)
     run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", settings))
     table = pd.read_csv(folder / TABLE)
     print(table.to_string(index=False, float_format=lambda value: f"{value:.6g}"), "\n")

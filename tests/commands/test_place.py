@@ -17,7 +17,9 @@ def test_a_program_is_placed_where_the_command_runs(tmp_path, monkeypatch, capfd
     (tmp_path / "small.hlo.pb").write_bytes(proto.SerializeToString())
     words = ["place", "small.hlo.pb", "devices=2", "updates=2", "search=20", "out=placed", "--json"]
     assert cli.main(words) == 0
-    result = json.loads(capfd.readouterr().out)
+    printed = capfd.readouterr()
+    assert printed.err.startswith("place assigns whole operators to devices and splits none")
+    result = json.loads(printed.out)
     files = {path.name: path for path in map(Path, result["files"])}
     assert {path.parent.parent for path in files.values()} == {tmp_path / "placed"}
     assert {"placement.csv", "decision.json", "notebook.ipynb"} <= files.keys()

@@ -201,30 +201,55 @@ def test_options_of_the_compiler_stay_with_the_module(tmp_path):
     np.testing.assert_allclose(inside(*arguments), 2 * IMAGE + 1)
 
 
-def test_a_program_for_a_mesh_is_refused_by_name(tmp_path):
-    """In a process of its own, as the number of devices is set before JAX starts."""
-    code = """
+MESH = """
+import sys
+from pathlib import Path
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from fastslow_programs.compiler.bench import Bench, LoadedProgram
 from fastslow_programs.compiler.lowering import lower_function
-rows = NamedSharding(Mesh(np.array(jax.devices()), ("d",)), PartitionSpec("d"))
-image = np.ones((8, 8), np.float32)
-for function in (
-    jax.jit(lambda x: x @ x, in_shardings=rows),
-    lambda x: jax.lax.with_sharding_constraint(x @ x, rows),
-):
-    try:
-        lower_function(function, (image,))
-    except Exception as error:
-        print(type(error).__name__, error)
+from fastslow_programs.compiler.tuned import TUNED, load_tuned, write_signature
+from fastslow_programs.tuning.evaluators import serialised
+
+mesh = Mesh(np.array(jax.devices()), ("d",))
+rows, whole = NamedSharding(mesh, PartitionSpec("d", None)), NamedSharding(mesh, PartitionSpec())
+image = np.arange(64, dtype=np.float32).reshape(8, 8)
+split = jax.device_put(image, rows)
+functions = {
+    "of jit": (jax.jit(lambda x: (x @ x).sum(0), in_shardings=rows), image),
+    "of an array": (lambda x: (x @ x).sum(0), split),
+    "inside": (lambda x: jax.lax.with_sharding_constraint(x @ x, rows).sum(0), image),
+    "of results": (jax.jit(lambda x: x @ x, in_shardings=whole, out_shardings=rows), image),
+}
+for name, (function, given) in functions.items():
+    local = lower_function(function, (given,))
+    assert local.devices == (0, 1, 2, 3), name
+    loaded = LoadedProgram(local.module.SerializeToString(), local.devices)
+    code = loaded._compiled.hlo_modules()[0].to_string()
+    assert "all-reduce" in code or "all-gather" in code or name == "of results", (name, code)
+    with Bench(local, rounds=2, seconds=60).running() as times:
+        assert times([local.module]).failures == [""]
+    folder = Path(sys.argv[1]) / name
+    folder.mkdir()
+    (folder / TUNED).write_bytes(serialised(local.module))
+    write_signature(folder, local)
+    tuned, wanted = load_tuned(folder), jax.jit(function)(given)
+    for found in (tuned(given), tuned(image), jax.jit(lambda x: tuned(x) + 0)(split)):
+        np.testing.assert_allclose(found, wanted)
+    assert tuned(given).sharding.is_equivalent_to(wanted.sharding, wanted.ndim), name
 """
-    environment = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-        "JAX_PLATFORMS": "cpu",
-    }
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    said = done.stdout.splitlines()
-    assert len(said) == 2 and all("SettingsError evaluator: " in own and "a mesh of 4" in own for own in said)
+
+
+def test_a_function_on_a_mesh_is_compiled_for_it_and_keeps_its_shardings(tmp_path):
+    """In a process of its own, as the number of devices is set before JAX starts."""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    words = [sys.executable, "-c", MESH, str(tmp_path)]
+    done = subprocess.run(words, env=os.environ | flags, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    with pytest.raises(
+        DataError, match="was tuned for a mesh of 4 devices, and 1 are here.*Tune the function"
+    ):
+        load_tuned(tmp_path / "of jit")
 
 
 @cases("content", [None, b"", b"\xff\xff"])

@@ -60,11 +60,16 @@ from fastslow.features.graph import Predictions
 from fastslow.runs.features_folder import CollectionRecord, Features
 
 PREDICTIONS = "predictions.npz"
+HELD_OUT = "held_out.npz"
+"""Predictions of the train programs that ``folds`` left out of a training."""
 RUN_FILES = (MANIFEST, PREDICTIONS)
 _AGAIN = "Train this model again"
 _MAKE = "Make it with `make ensemble` or the notebook that writes it (its `folder`), or name another folder"
 _REWRITE = "Train this model again, or write the run with fastslow.runs.predictions.write_run"
 _COMPLETE = "Give write_run one finite value per configuration, for every valid and test graph"
+
+INIT = "init"
+"""Input of a network that started from trained weights; each seed may start from its own."""
 
 Predictor = Callable[[Features, str], dict[str, np.ndarray]]
 """A finished model: predicts the graphs of a split, ``(C_file,)`` float64 each, lower = faster."""
@@ -231,7 +236,8 @@ def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
     for run, manifest in manifests.items():
         settings = dict(manifest["settings"])
         seed = settings.pop("seed", None)
-        same = run if seed is None else digest([settings, manifest["inputs"]])
+        inputs = {name: mark for name, mark in manifest["inputs"].items() if name != INIT}
+        same = run if seed is None else digest([settings, inputs])
         groups.setdefault(same, []).append(run)
     runs = list(groups.values())
     short = [_model_name(first, manifests[first]["settings"]) for first, *_ in runs]
@@ -294,6 +300,21 @@ def read_predictions(folder: Path) -> Predictions:
         split, _, name = key.partition("/")
         predictions[split][name] = prediction
     return predictions
+
+
+def write_held_out(folder: Path, predictions: Mapping[str, np.ndarray]) -> None:
+    """Write the predictions of the train programs that a training left out, by graph."""
+    arrays = {name: np.asarray(values, np.float64) for name, values in predictions.items()}
+    write_arrays(Path(folder) / HELD_OUT, arrays)
+
+
+def read_held_out(folder: Path) -> dict[str, np.ndarray]:
+    """Read what :func:`write_held_out` wrote.
+
+    Raises:
+        DataError: The run has none, or the file was changed since it was written.
+    """
+    return read_arrays(finished_file(folder, HELD_OUT, _REWRITE), remedy=_AGAIN)
 
 
 def check_predictions(

@@ -24,7 +24,7 @@ from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
 from fastslow.rankers.fit import Fitted, RankerTables, Report, booster_predictions, fit, read_training
 from fastslow.rankers.options import OBJECTIVES
-from fastslow.runs.predictions import PREDICTIONS, write_predictions
+from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
 from fastslow.steps.ranker_settings import RankerSettings
 
 if TYPE_CHECKING:
@@ -85,8 +85,14 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
         slug = source.collection.slug
         write_trees(run.folder, fitted, mean_metrics(labels, valid), {slug: history[slug]})
         warnings = write_predictions(run.folder, predictions)
+        outputs = RUN_OUTPUTS
+        if settings.folds:
+            prefix = f"{source.collection.slug}/"
+            names = [name.removeprefix(prefix) for name in training.held_out if name.startswith(prefix)]
+            write_held_out(run.folder, fitted.predict_held_out(source, names))
+            outputs = (*RUN_OUTPUTS, HELD_OUT)
         run.finish(
-            RUN_OUTPUTS,
+            outputs,
             valid={
                 **collection_score(source.collection.kind, labels, valid),
                 "weights": f"{fitted.objective}, {fitted.num_trees} rounds",

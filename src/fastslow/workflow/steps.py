@@ -11,7 +11,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import PROJECT, parse_value, resolve
 from fastslow.runs.packaged import packaged_models
-from fastslow.runs.predictions import find_run
+from fastslow.runs.predictions import find_members, find_run, read_run_manifest
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings
 from fastslow.steps.network_settings import TrainSettings
@@ -75,6 +75,9 @@ class Plan:
         fill: Whether a rule fills the rows of the other collections.
         predict_with: Trained models that predict, so that none is trained: ``package``, or a folder of runs
             or of one model; empty for none.
+        init: Trained models whose networks the training of networks starts from, named likewise.
+        logger: What takes every row of metrics of the training of networks, see ``TrainSettings``.
+        folds: Parts of the train programs, of which each member leaves out one; 0 for seeds.
     """
 
     data: str
@@ -87,6 +90,9 @@ class Plan:
     only: tuple[str, ...] = ()
     fill: bool = False
     predict_with: str = ""
+    init: str = ""
+    logger: str = ""
+    folds: int = 0
 
     @property
     def data_root(self) -> str:
@@ -185,8 +191,20 @@ class Plan:
         """
         if not self.predict_with or c in self.filled:
             return None
-        named = self.predict_with
-        return find_run(packaged_models() if named == PACKAGED else resolve(named), c)
+        return _trained_run(self.predict_with, c)
+
+    def _start(self, c: Collection, seed: int) -> str:
+        """Return the run folder of the network that a seed starts from, which learned with that seed."""
+        ensemble = _trained_run(self.init, c)
+        manifest = read_run_manifest(ensemble)
+        networks = [
+            str(folder)
+            for name, folder in find_members(ensemble, manifest).items()
+            if manifest["members"][name]["model"] == "gnn"
+        ]
+        if not networks:
+            raise SettingsError("init", f"{ensemble} has no network among its members; name another run")
+        return networks[seed % len(networks)]
 
     def _feature_step(self, c: Collection) -> Step:
         folders = {"data_root": self.data_root, "folder": self._features(c)}
@@ -227,9 +245,15 @@ class Plan:
                 if model == "gnn":
                     folder = f"runs/{self.name}/training-{name}-s{seed}"
                     fixed = {"kind": kind, "features": features, "folder": folder, "runs": runs}
+                    if self.init:
+                        fixed["init"] = self._start(group[0], seed)
+                    if self.logger:
+                        fixed["logger"] = self.logger
                 else:
                     fixed = {"features": features[0], "folder": runs[0], "runs": runs[1:]}
                     fixed["train_on"] = train_on
+                if self.folds:
+                    fixed["folds"] = self.folds
                 steps.append(self._step("train", model, _scope(name, group), seed=seed, **fixed))
         return steps
 
@@ -283,7 +307,7 @@ class Plan:
         return ", ".join(collection.name for collection in self.collections)
 
     def _seeds(self, kind: str) -> range:
-        return range(self.seeds or preset_seeds(self.preset, kind))
+        return range(self.folds or self.seeds or preset_seeds(self.preset, kind))
 
     def _features(self, collection: Collection) -> str:
         return f"features/{self.name}/{collection.slug}"
@@ -293,6 +317,11 @@ class Plan:
 
     def _ensemble(self, collection: Collection) -> str:
         return f"runs/{self.name}/ensemble-{collection.slug}"
+
+
+def _trained_run(named: str, c: Collection) -> Path:
+    """Return the folder of the ensemble or model of a collection in the package or in a folder of runs."""
+    return find_run(packaged_models() if named == PACKAGED else resolve(named), c)
 
 
 def _notebook(section: str) -> Path:

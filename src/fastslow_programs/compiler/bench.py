@@ -92,7 +92,7 @@ class Bench:
     def _ask(self, workers: Workers, modules: Sequence[Module]) -> "Times | str":
         self._calls += 1
         codes = [m.SerializeToString(deterministic=True) for m in (self._program.module, *modules)]
-        arguments = (codes, self._program.inputs, self._rounds, self._calls)
+        arguments = (codes, self._program.inputs, self._rounds, self._calls, self._program.devices)
         limit = self._seconds * (1 + len(modules))
         try:
             seconds, failures = workers.call(run_rounds, *arguments, seconds=limit)
@@ -102,7 +102,7 @@ class Bench:
 
 
 def run_rounds(
-    codes: Sequence[bytes], inputs: Sequence[np.ndarray], rounds: int, seed: int
+    codes: Sequence[bytes], inputs: Sequence[np.ndarray], rounds: int, seed: int, devices: Sequence[int] = ()
 ) -> tuple[np.ndarray, list[str]]:
     """Compile programs, compare their outputs with the first one's, and time them in random order.
 
@@ -111,6 +111,7 @@ def run_rounds(
         inputs: Values of the parameters.
         rounds: Number of rounds.
         seed: Seed of the order.
+        devices: Numbers of the devices of a mesh; empty for the first device.
 
     Returns:
         The fields of :class:`Times`.
@@ -119,8 +120,8 @@ def run_rounds(
         SettingsError: The unconstrained program cannot be compiled or run.
     """
     try:
-        base = LoadedProgram(codes[0])
-        twin = LoadedProgram(codes[0])
+        base = LoadedProgram(codes[0], devices)
+        twin = LoadedProgram(codes[0], devices)
         buffers = base.put(inputs)  # of all programs: copies of their own would be colder in the caches
         expected = base.outputs(buffers)
     except Exception as error:
@@ -129,7 +130,7 @@ def run_rounds(
     failures: list[str] = []
     for code in codes[1:]:
         try:
-            candidate = LoadedProgram(code)
+            candidate = LoadedProgram(code, devices)
             failures.append(difference(expected, candidate.outputs(buffers)))
         except Exception as error:  # of the compiler or the device
             failures.append(f"refused: {str(error)[:_SHOWN]}")
@@ -149,33 +150,49 @@ def run_rounds(
 
 
 class LoadedProgram:
-    """A program compiled for the first device of this machine.
+    """A program compiled for the first device of this machine, or for a mesh.
 
     JAX has no public way to run an HLO module with layout constraints, so this uses the internal interface of
     the version that ``pyproject.toml`` pins.
+
+    Args:
+        code: A serialised module.
+        devices: Numbers of the devices of the mesh; empty for the first device.
     """
 
-    def __init__(self, code: bytes):
+    def __init__(self, code: bytes, devices: Sequence[int] = ()):
         import jax
         from jaxlib import _hlo, _jax, xla_client
 
-        self.device = jax.local_devices()[0]
+        by_number = {device.id: device for device in jax.local_devices()}
+        self._devices = [by_number[number] for number in devices] or jax.local_devices()[:1]
         program = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(code))
-        devices = _jax.DeviceList((self.device,))
         options = xla_client.CompileOptions()
         options.env_option_overrides = list(options_of(code).items())
-        self._compiled = self.device.client.compile_and_load(program, devices, options)
+        if devices:
+            options.num_partitions = len(devices)
+            build = options.executable_build_options
+            build.num_partitions = len(devices)
+            build.use_spmd_partitioning = build.use_shardy_partitioner = True
+            build.device_assignment = xla_client.DeviceAssignment.create(np.array([devices]))
+        client = self._devices[0].client
+        self._compiled = client.compile_and_load(program, _jax.DeviceList(tuple(self._devices)), options)
 
     def put(self, inputs: Sequence) -> list:
-        """Return inputs as arrays on the device."""
+        """Return inputs as arrays on the device, or as the program splits them over the mesh."""
         import jax
+        from jax._src.sharding_impls import GSPMDSharding
 
-        return [jax.device_put(value, self.device) for value in inputs]
+        places = [self._devices[0]] * len(inputs)
+        if len(self._devices) > 1:
+            split = self._compiled.get_parameter_shardings()
+            places = [GSPMDSharding(tuple(self._devices), one) for one in split]
+        return [jax.device_put(value, place) for value, place in zip(inputs, places, strict=True)]
 
     def __call__(self, buffers: list) -> list:
-        """Return the outputs, in the order of the flattened results."""
+        """Return the outputs in the order of the flattened results; on a mesh all parts of each."""
         outputs = self._compiled.execute_sharded(buffers).disassemble_into_single_device_arrays()
-        return [shards[0] for shards in outputs]
+        return [part for parts in outputs for part in parts]
 
     def outputs(self, buffers: list) -> list[np.ndarray]:
         """Return the outputs as NumPy arrays."""

@@ -44,6 +44,14 @@ def device_name() -> str:
     return jax.local_devices()[0].device_kind
 
 
+def platform_name() -> str:
+    """Return the platform of this machine's first device as JAX names it: ``cpu``, ``gpu`` or ``tpu``."""
+    require_jax()
+    import jax
+
+    return jax.local_devices()[0].platform
+
+
 def processor() -> str:
     """Return the model of this machine's processor, as far as the operating system names it."""
     with contextlib.suppress(OSError):  # there is no such file but on Linux

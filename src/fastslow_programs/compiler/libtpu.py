@@ -252,6 +252,12 @@ def lower(function, arguments, keywords=None) -> bytes:
     if not is_staged(function):
         traced = trace(Call(function, arguments, keywords or {}), within_jit=True).traced
     lowered = traced.lower(lowering_platforms=("tpu",)) if isinstance(traced, jax.stages.Traced) else traced
+    devices = getattr(lowered, "nr_devices", 1)
+    if isinstance(lowered, jax.stages.Lowered):
+        devices = lowered._lowering.compile_args["num_devices"]
+    if devices > 1:
+        remedy = "give function and arguments for one device, without shardings"
+        raise SettingsError("source", f"the program is for a mesh of {devices} devices; {remedy}")
     if threading.current_thread() is threading.main_thread():
         # libtpu, which JAX loads, prints a stack trace when a process such as a notebook's kernel is ended
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))

@@ -38,11 +38,25 @@ class LocalProgram:
         module: The program as JAX lowers it, before any pass of the compiler.
         inputs: Value of each parameter of the entry computation.
         signature: What the function takes and returns; None for an HLO file.
+        devices: Number of each device of the mesh that it runs on, in order; empty for one device.
+        exported: The function on a mesh as ``jax.export`` serialises it, with its shardings.
     """
 
     module: Module
     inputs: tuple[np.ndarray, ...]
     signature: Signature | None = None
+    devices: tuple[int, ...] = ()
+    exported: bytes = b""
+
+    def require_one_device(self, what: str) -> None:
+        """Raise :class:`SettingsError` that names ``what`` cannot be done on a mesh of several devices."""
+        if self.devices:
+            mesh = f"{what} of a program for a mesh of {len(self.devices)} devices"
+            reason = "a constraint of a layout would gather the whole tensor on every device"
+            remedy = (
+                "search options of the compiler (options=auto), or give function and arguments for one device"
+            )
+            raise SettingsError("source", f"{mesh} cannot be measured: {reason}; {remedy}")
 
 
 def lower_function(
@@ -58,8 +72,8 @@ def lower_function(
         keywords: Its keyword arguments, of the same kinds.
 
     Raises:
-        SettingsError: JAX cannot trace the function with these arguments, the program is for several devices,
-            NumPy lacks the type of a parameter or result, or results cannot be made again from arguments.
+        SettingsError: JAX cannot trace the function with these arguments, NumPy lacks the type of a parameter
+            or result, or results cannot be made again from arguments.
     """
     require_jax()
     import jax
@@ -69,21 +83,53 @@ def lower_function(
     traced_call = trace(call)
     traced = traced_call.traced
     signature = Signature.of(call, traced_call.results)
+    leaves = [*call.leaves().arrays.values()]
+    devices = _mesh_devices(traced.lower(), leaves)
+    shardings: dict[str, Any] = {}
+    if devices:
+        shardings["in_shardings"] = tuple(_shardings(traced, leaves))
+        shardings["out_shardings"] = list(traced._params["out_shardings"])
     # without donation and options, and with parameters that are not used
-    whole = jax.jit(jaxpr_as_fun(traced.jaxpr), keep_unused=True)
-    lowered = whole.lower(*jax.tree.leaves(traced.in_avals))
-    lowerings = [stage._lowering for stage in (lowered, traced.lower())]
-    devices = max(lowering.compile_args["num_devices"] for lowering in lowerings)
-    if devices > 1:
-        remedy = "give function and arguments without shardings, or use evaluator=command"
-        problem = f"device measures on one device, and this program is for a mesh of {devices}"
-        raise SettingsError("evaluator", f"{problem}; {remedy}")
+    whole = jax.jit(jaxpr_as_fun(traced.jaxpr), keep_unused=True, **shardings)
+    inputs = jax.tree.leaves(traced.in_avals)
+    lowered = whole.lower(*inputs)
+    exported = bytes(jax.export.export(whole)(*inputs).serialize()) if devices else b""
     rng = np.random.default_rng(seed)
     options = dict(getattr(jit_facts(function), "compiler_options_kvs", ()))
     code = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
-    module = Module.FromString(code + _with_options(options))
+    module = with_options(Module.FromString(code), options)
     entry_shapes(module)  # refused before anything is measured
-    return LocalProgram(module, tuple(_value(leaf, rng) for leaf in call.leaves().arrays.values()), signature)
+    values = tuple(_value(leaf, rng) for leaf in leaves)
+    return LocalProgram(module, values, signature, devices, exported)
+
+
+def _mesh_devices(lowered: Any, leaves: Sequence[Any]) -> tuple[int, ...]:
+    """Return the numbers of the devices of a program's mesh, empty for one device."""
+    meshes = [sharding.mesh for sharding in _given_shardings(lowered, leaves) if hasattr(sharding, "mesh")]
+    count = lowered._lowering.compile_args["num_devices"]
+    largest = max((mesh for mesh in meshes if hasattr(mesh, "devices")), key=lambda m: m.size, default=None)
+    if largest is not None and largest.size > 1:
+        return tuple(device.id for device in largest.devices.flat)
+    return tuple(range(count)) if count > 1 else ()
+
+
+def _given_shardings(lowered: Any, leaves: Sequence[Any]) -> list[Any]:
+    arguments = lowered._lowering.compile_args
+    return [*arguments["in_shardings"], *arguments["out_shardings"], *(_sharding(leaf) for leaf in leaves)]
+
+
+def _sharding(leaf: Any) -> Any:
+    return getattr(leaf, "sharding", None)
+
+
+def _shardings(traced: Any, leaves: Sequence[Any]) -> list[Any]:
+    """Return the sharding of each argument: of the user's ``jax.jit``, or the array's on several devices."""
+    shardings = []
+    for given, leaf in zip(traced._params["in_shardings"], leaves, strict=True):
+        of_array = _sharding(leaf)
+        split = of_array is not None and of_array.num_devices > 1
+        shardings.append(given if hasattr(given, "num_devices") or not split else of_array)
+    return shardings
 
 
 def _value(leaf, rng: np.random.Generator) -> np.ndarray:
@@ -99,19 +145,21 @@ def _value(leaf, rng: np.random.Generator) -> np.ndarray:
     return draw_array(leaf.shape, leaf.dtype, rng)
 
 
-def _with_options(options: dict[str, Any]) -> bytes:
-    """Return what, appended to a module, holds options of the compiler as an attribute of it."""
+def with_options(module: Module, options: Mapping[str, Any]) -> Module:
+    """Return a module with these options of the compiler beside its own, as an attribute of it."""
+    code = module.SerializeToString()
     if not options:
-        return b""
+        return module
     attribute = _Attributed()
-    attribute.frontend_attributes.map.add(key=_OPTIONS, value=json.dumps(options))
-    return attribute.SerializeToString()
+    attribute.frontend_attributes.map.add(key=_OPTIONS, value=json.dumps(options_of(code) | dict(options)))
+    return Module.FromString(code + attribute.SerializeToString())
 
 
 def options_of(code: bytes) -> dict[str, Any]:
     """Return the options of the compiler that a serialised module holds."""
     attributes = _Attributed.FromString(code).frontend_attributes.map
-    return next((json.loads(attribute.value) for attribute in attributes if attribute.key == _OPTIONS), {})
+    kept = [json.loads(attribute.value) for attribute in attributes if attribute.key == _OPTIONS]
+    return kept[-1] if kept else {}
 
 
 def draw_inputs(module: Module, seed: int = 0) -> tuple[np.ndarray, ...]:

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from fastslow.core.errors import DataError
-from fastslow.core.files import read_json, write_json
+from fastslow.core.files import atomic_path, read_json, write_json
 from fastslow.core.settings import find_typed
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import read_hlo
@@ -13,12 +16,15 @@ from fastslow_programs.compiler.device import require_jax
 from fastslow_programs.compiler.lowering import LocalProgram, entry_shapes, options_of
 from fastslow_programs.compiler.signature import CallError, Signature, as_numbers
 
-TUNED, SIGNATURE = "best.hlo.pb", "signature.json"
+TUNED, SIGNATURE, EXPORTED = "best.hlo.pb", "signature.json", "best.jax_export"
 _INSTEAD = "tune the function that computes it, such as {} or the whole step, and load that one"
 
 
 def write_signature(folder: Path, program: LocalProgram) -> None:
     """Write what :func:`load_tuned` needs beside the tuned program."""
+    if program.exported:
+        with atomic_path(folder / EXPORTED) as temporary:
+            temporary.write_bytes(program.exported)
     write_json(folder / SIGNATURE, program.signature.as_json() if program.signature else {})
 
 
@@ -52,7 +58,11 @@ def load_tuned(folder: str | Path) -> Callable:
         )
     parameters, results = entry_shapes(module)
     signature = Signature(**kept) if kept else Signature.of_module(parameters, results)
-    run = _jax_function(module, parameters, results)
+    options = options_of(module.SerializeToString())
+    if (exported := path.with_name(EXPORTED)).exists():
+        run = _sharded_function(exported, options)
+    else:
+        run = _jax_function(module, parameters, results, options)
 
     def tuned(*arguments, **keywords):
         """Run the tuned program."""
@@ -63,7 +73,38 @@ def load_tuned(folder: str | Path) -> Callable:
     return tuned
 
 
-def _jax_function(module: Module, parameters: Sequence, results: Sequence) -> Callable:
+def _sharded_function(path: Path, options: dict[str, Any]) -> Callable:
+    """Return a function of a mesh as a function of arrays, which are split as it was tuned."""
+    import jax
+
+    exported = jax.export.deserialize(bytearray(path.read_bytes()))
+    devices = jax.devices()
+    if len(devices) < exported.nr_devices:
+        problem = f"was tuned for a mesh of {exported.nr_devices} devices, and {len(devices)} are here"
+        raise DataError(path, problem, "Tune the function again for the devices of this machine")
+    grid = np.array(devices[: exported.nr_devices])
+    mesh = jax.sharding.Mesh(grid, ("devices",))
+    named = [sharding.mesh for sharding in exported._in_named_shardings if sharding is not None]
+    if named:
+        shape = grid.reshape(named[0].axis_sizes)
+        mesh = jax.sharding.Mesh(shape, named[0].axis_names, axis_types=named[0].axis_types)
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    split = [sharding or everywhere for sharding in exported.in_shardings_jax(mesh)]
+    within = jax.jit(_without_derivatives(exported.call))
+    whole = jax.jit(exported.call, in_shardings=tuple(split), compiler_options=options)
+
+    def call(*values):
+        """Call it as it was tuned, or within a larger program, which has options and a mesh of its own."""
+        if any(isinstance(value, jax.core.Tracer) for value in values):
+            return within(*values)
+        return whole(*[jax.device_put(value, place) for value, place in zip(values, split, strict=True)])
+
+    return call
+
+
+def _jax_function(
+    module: Module, parameters: Sequence, results: Sequence, options: dict[str, Any]
+) -> Callable:
     """Return a module as a function of arrays, which JAX calls as it calls an exported function."""
     import jax
     import jax.numpy as jnp
@@ -76,7 +117,6 @@ def _jax_function(module: Module, parameters: Sequence, results: Sequence) -> Ca
     exported = replace(jax.export.export(frame)(*parameters), mlir_module_serialized=portable, _get_vjp=None)
     guarded = _without_derivatives(exported.call)
     within = jax.jit(guarded)
-    options = options_of(module.SerializeToString())
     if not options:
         return within
     alone = jax.jit(guarded, compiler_options=options)

@@ -27,7 +27,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.input_files import check_regular
 from fastslow.core.settings import find_typed
 from fastslow.hlo.forms import unpacked_name
-from fastslow.hlo.messages import Module
+from fastslow.hlo.messages import Module, message_classes
 from fastslow.hlo.reader import HloProgram, choose_module, read_hlo, read_hlo_modules
 from fastslow.hlo.texts import earliest
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
@@ -44,6 +44,13 @@ _DUMP = (
 _OPTIMISED_NAME = re.compile(r"after_(all_)?optimizations|after_layout")
 # custom calls that a backend puts in the place of dots and convolutions
 _OF_A_BACKEND = ("__cublas$", "__cudnn$", "__onednn$", "__cub$")
+_HEADER = 1 << 16  # bytes at the beginning of a file, in which the header of a text is
+_SPLIT = (2, 3)  # types of XLA's OpSharding: a tuple of shardings, or a split one
+_Sharded = message_classes(
+    "fastslow.sharded",
+    "message Sharding { int64 type = 1; } message Inst { string name = 1; Sharding sharding = 40; } "
+    "message Part { repeated Inst instructions = 2; } message Sharded { repeated Part computations = 3; }",
+)["Sharded"]
 _LISTED = 20  # names of dumps in a message
 _WANTED = (
     "Name a function without parameters that returns (function, arguments) for jax.jit; "
@@ -128,6 +135,7 @@ class Source:
             program = read_hlo(self.path, self.kernel)
             if not program.runs:
                 _refuse_optimised(self.path, program.module)
+                _refuse_sharded(self.path, program.module)
                 program = replace(program, module=_simplified(self.path, program.module))
             if not ask_compiler:
                 return program
@@ -260,6 +268,21 @@ def _refuse_optimised(path: Path, module: Module) -> None:
     if sign := next((sign for sign, is_there in signs.items() if is_there), ""):
         problem = f"is an optimised dump ({sign}), in which no layout is left to choose"
         raise DataError(path, problem, _DUMP)
+
+
+def _refuse_sharded(path: Path, module: Module) -> None:
+    """Raise :class:`DataError` if a module is to be split over several devices."""
+    whole = _Sharded.FromString(module.SerializeToString())
+    instructions = [inst for part in whole.computations for inst in part.instructions]
+    split = [inst.name for inst in instructions if inst.sharding.type in _SPLIT]
+    with path.open("rb") as file:
+        header = re.search(rb"\bnum_partitions ?= ?([2-9]|[1-9]\d+)\b", file.read(_HEADER))
+    signs = [f"num_partitions={header[1].decode()}"] if header else []
+    if split:
+        signs.append(f"sharding of {', '.join(split[:3])}")
+    if signs:
+        problem = f"is a program for several devices ({'; '.join(signs)})"
+        raise DataError(path, problem, "Lower the function for one device, without shardings")
 
 
 def _simplified(path: Path, module: Module) -> Module:

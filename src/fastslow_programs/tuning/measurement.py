@@ -73,6 +73,7 @@ def measure_source(settings: ConvertSettings) -> Measurement:
     """
     settings.require_defaults(settings.unread_by_source() | _UNREAD)
     local = read_local(settings.origin, settings.seed)
+    local.require_one_device("layouts")
     source = str(settings.source)
     if settings.origin.function:
         path = resolve(settings.data_root) / MEASURED_FOLDER / f"{settings.program}.hlo.pb"

@@ -104,7 +104,7 @@ def make_strategy(name: str, target: Target) -> Strategy:
     """
     if name != GUIDED:
         return Random()
-    if target.values_of:  # a space of the user's
+    if target.values_of and not target.layouts:  # a space of the user's, or options of the compiler
         return Tpe()
     return Guided(target.space, target.pretrained)
 

@@ -135,7 +135,9 @@ class UserSpace:
         source = Source.of(str(self.path.parent / name))
         try:
             function, arguments, keywords = source.call_of_function(**values)
-            return lower_function(function, arguments, seed, keywords)
+            local = lower_function(function, arguments, seed, keywords)
+            local.require_one_device("a space of yours")
+            return local
         except DataError:
             raise
         except Exception as error:  # of the user's function, in make or in a trace

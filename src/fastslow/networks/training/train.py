@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
-from fastslow.features.graph import GraphSet, Predictions
+from fastslow.features.folds import HELD_OUT_CONFIGS, learned_from
+from fastslow.features.graph import GraphSet, Predictions, draw_configs
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import autocast, loss_scaler, seed_generator
 from fastslow.networks.hardware.memory import AdamW, BoundedCache, FreedMemory, held_bytes, prefetch
@@ -55,7 +56,9 @@ class Training:
             weight_decay=options.weight_decay,
             fused=True,  # a seventh of the time on a CPU; a scaled step needs no answer from the GPU
         )
-        self.names = dataset.trainable()
+        self.names, self.held_out = learned_from(
+            dataset.sources, dataset.trainable(), options.folds, options.seed
+        )
         self.validation = Validation(options, dataset, self.network)
         self.stored = ["network", "optimizer", "scaler", "validation"]
         self.segments = None
@@ -219,6 +222,20 @@ class Training:
         others = [split for split in PREDICTED_SPLITS if split != VALID]
         rest = {split: predict(self.network, self.dataset, slug, split, together) for split in others}
         return score, {VALID: predictions, **rest}
+
+    def predict_held_out(self, slug: str) -> dict[str, np.ndarray]:
+        """Predict the train graphs of a collection that ``folds`` left out, with the weights that are loaded.
+
+        Returns:
+            By graph, ``(n,)`` of its distinct configurations that :func:`draw_configs` draws.
+        """
+        only = {}
+        for name in self.held_out:
+            prefix, _, stem = name.partition("/")
+            if prefix == slug:
+                graph = self.dataset.sources[slug].graph(TRAIN, stem)
+                only[stem] = graph.config_ids[draw_configs(graph.num_configs, HELD_OUT_CONFIGS, 0, stem)]
+        return predict(self.network, self.dataset, slug, TRAIN, self.dataset.configs_together, only)
 
 
 def train(
