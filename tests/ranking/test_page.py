@@ -104,6 +104,21 @@ def test_known_runtimes_decide_whether_the_first_is_taken(chance):
     assert [number.value for number in shown.numbers()] == [f"{chance:.0%} likely faster", "8", "0.40"]
 
 
+@pytest.mark.parametrize("known", [{9: 1.0, 3: 2.0}, {9: 1.0}])
+def test_what_was_measured_comes_before_what_is_predicted(known):
+    """The first is configuration 3: measured, and slower than 9; or not measured yet."""
+    learnt = SimpleNamespace(words=lambda: "known", faster=lambda than: np.full(80, 0.5))
+    shown = ranking(learnt=learnt)
+    shown = Ranking(**{**vars_of(shown), "rows": shown.rows.assign(known=shown.rows["config"].map(known))})
+    assert shown.table["config"].iloc[0] == 3
+    if 3 in known:
+        assert shown.verdict() == "Take configuration 9, the fastest that was measured."
+    else:
+        assert shown.verdict().startswith(
+            "Measure configuration 3 next, the first of the ranking; the fastest"
+        )
+
+
 @cases("name", [IMAGE, "x" * 300, "a$b^{c}$ & 'd' \"e\"", "-->{}{0}%s"])
 def test_names_do_not_break_the_page(name, tmp_path):
     runtime = 100 + np.arange(80) % 7

@@ -13,7 +13,7 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, get_collectio
 from fastslow.competition.metrics import ALL_METRICS, tile_score
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import SettingsError
-from fastslow.core.figures import ENSEMBLE, FAINT, FURTHER, WIDTH, in_style, save_figure, shortened
+from fastslow.core.figures import DEFAULT, ENSEMBLE, FAINT, FURTHER, WIDTH, in_style, save_figure, shortened
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.evaluation.run_record import PICTURES
 from fastslow.evaluation.scores import SOLUTION, solution_of, truth_of
@@ -193,11 +193,53 @@ def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> 
     return figure
 
 
+@in_style
+def plot_differences(rows: Sequence[Mapping], named: tuple[str, str], found: str) -> "Figure":
+    """Plot the paired difference of two runs on each collection, and on the mean of several.
+
+    Args:
+        rows: :func:`paired_difference` of each collection, with its name as ``collection``.
+        named: Names of the two.
+        found: The sentence that names the better one, as the title.
+    """
+    from matplotlib.figure import Figure  # half a second
+
+    lines = list(rows)
+    if len(rows) > 1:
+        lines.append({"collection": f"mean of {len(rows)}", **mean_difference(rows)})
+    figure = Figure(figsize=(WIDTH, 1.5 + 0.36 * len(lines)), layout="constrained")
+    axes = figure.subplots()
+    for place, line in enumerate(lines):
+        error = line["standard_error"]
+        spread = None if math.isnan(error) else error
+        bold = place == len(rows)
+        axes.errorbar(
+            line["mean"], place, xerr=spread, fmt="D" if bold else "o", color=ENSEMBLE, markersize=6
+        )
+        axes.annotate(
+            _plus_minus(line),
+            (line["mean"], place),
+            (0, 7),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
+    axes.axvline(0, color=DEFAULT, linestyle="--", linewidth=1.2)
+    axes.set_yticks(range(len(lines)), [line["collection"] for line in lines])
+    axes.set_ylim(len(lines) - 0.4, -0.7)
+    axes.grid(axis="y", visible=False)
+    one, other = (shortened(name, _NAME) for name in named)
+    axes.set_xlabel(fill(f"{one} minus {other}; lines: ± standard error over the programs", _TITLE))
+    figure.suptitle(fill(found, _TITLE), fontsize=10.5, weight="bold")
+    return figure
+
+
 def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
     """Compare two runs or two models on the same graphs: a table by collection, and one sentence.
 
     A pair is called by the folders that hold its models: ``mine/ensemble-tile-xla``. Plots are in
-    ``runs/comparisons``, named by both, by the metric and by the split.
+    ``runs/comparisons``, named by both, by the metric and by the split; the one that ends in ``differences``
+    has all collections.
 
     Returns:
         :func:`compare_table` of each pair, by the folder name of the first one.
@@ -230,7 +272,11 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
         rows.append({"collection": collection, "programs": len(table), **means, **facts})
     named = settings.one, settings.other
     print(_overview(rows, named).to_markdown(index=False, disable_numparse=True))
-    print(f"\n{settings.metric} on {settings.split}: {_sentence(rows, named, settings.metric)}")
+    sentence = f"{settings.metric} on {settings.split}: {_sentence(rows, named, settings.metric)}"
+    print(f"\n{sentence}")
+    both = "--".join(folder.name for folder in settings.folders())
+    path = resolve(f"runs/{PICTURES}/{both}--{settings.metric}-{settings.split}-differences.png")
+    save_figure(plot_differences(rows, named, sentence), path)
     if left_out := collections_of_one(settings):
         print(f"not compared: {left_out}")
     print(f"plots: {resolve(f'runs/{PICTURES}')}; a row for each program: --all")

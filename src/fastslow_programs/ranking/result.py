@@ -218,17 +218,29 @@ class Ranking(Shown):
             return f"Change {self._in_words(config)}: {fewer} by the compiler's estimate."
         if len(best):
             return "The compiler's default is the choice to keep: no estimate is below its cycles."
-        default = self.compared_with.config
-        slower_than_first = None if default is None else self.faster(first)
-        if self.learnt and slower_than_first is not None and default != first:
-            chance = 1 - slower_than_first[default]
-            than = f"faster than {self._compared} with a probability of {chance:.0%}"
-            if chance >= _LIKELY:
-                return f"Take configuration {first}: it is {than}."
-            return f"Keep {self._compared}, or measure more: configuration {first} is {than}."
+        if self.learnt:
+            return self._measured_verdict(first)
         if self.advice:
             return f"The compiler's default is the choice to keep while no runtime is known. {self._gain()}"
         return f"Configuration {first} is predicted the fastest of {len(self.table):,}."
+
+    def _measured_verdict(self, first: int) -> str:
+        """Return which configuration to take, or to measure, where some runtimes are known."""
+        known = self.rows.dropna(subset="known")
+        fastest = int(known.loc[known["known"].idxmin(), "config"]) if len(known) else first
+        if first != fastest and first in known["config"].to_numpy():
+            return f"Take configuration {fastest}, the fastest that was measured."
+        if first != fastest:
+            measured = f"the fastest that was measured is configuration {fastest}"
+            return f"Measure configuration {first} next, the first of the ranking; {measured}."
+        default = self.compared_with.config
+        slower = None if default is None else self.faster(first)
+        if slower is None or default == first:
+            return f"Take configuration {first}, the first of the ranking."
+        than = f"faster than {self._compared} with a probability of {1 - slower[default]:.0%}"
+        if 1 - slower[default] >= _LIKELY:
+            return f"Take configuration {first}: it is {than}."
+        return f"Keep {self._compared}, or measure more: configuration {first} is {than}."
 
     def _gain(self) -> str:
         gains = [line.removeprefix("to gain: ") for line in self.advice if line.startswith("to gain: ")]
