@@ -19,6 +19,7 @@ __all__ = [
     "place",
     "rank",
     "tune",
+    "tuned",
 ]
 
 

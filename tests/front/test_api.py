@@ -61,7 +61,7 @@ def test_a_function_in_memory_is_ranked_under_its_name(folder, monkeypatch):
         return x + y
 
     ranking = fastslow.rank(step, 1.0, 2.0, configs=20)
-    assert ranking.program == "step" and asked == [(step, (1.0, 2.0))]
+    assert ranking.program == "step" and asked == [(step, (1.0, 2.0), {})]
     same = fastslow.rank("program.pb", configs=20)
     pd.testing.assert_frame_equal(ranking.table, same.table)
 
