@@ -18,7 +18,15 @@ from fastslow.core.settings import Settings
 FOLDER = Path(__file__).parent
 FROM_SCRATCH = FOLDER / "01_from_scratch.ipynb"  # it imports nothing of ours and has no settings
 OWN_MODEL = FOLDER / "70_your_own_model.ipynb"  # it fits a model in its cells and has no settings
-NOTEBOOKS = sorted({*FOLDER.glob("*.ipynb")} - {FROM_SCRATCH, OWN_MODEL})
+ON_KAGGLE = FOLDER / "90_on_kaggle.ipynb"  # its first cells make fastslow importable
+NOTEBOOKS = sorted({*FOLDER.glob("*.ipynb")} - {FROM_SCRATCH, OWN_MODEL, ON_KAGGLE})
+_LABELLED = "data/sample/npz_all/npz/layout/xla/random/valid/squeezenet_train_w48_d2_b8.npz"
+EXAMPLES = {
+    "50_convert": {"source": "data/placement/transformer_2.pb.xz"},
+    "52_rank": {"source": _LABELLED},
+    "54_tune": {"source": _LABELLED},
+}
+"""By notebook, values in place of defaults: a program of the repository, so that it runs untouched."""
 WIDTH = 100
 LINE = 110
 
@@ -62,17 +70,20 @@ def _first_clause(sentence: str) -> str:
     return next((sentence[:end] for end in ends if len(sentence[:end].split()) > 2), sentence)
 
 
-def render(settings: type[Settings]) -> str:
-    """Source of the parameters cell: each main setting with the first clause of its sentence.
+def render(path) -> str:
+    """Source of a notebook's parameters cell: each main setting with the first clause of its sentence.
 
     The clause stands beside the setting, or above where it is too long. A single cell: papermill injects
     values behind the cell with the tag.
     """
+    settings = settings_class(path)
+    examples = EXAMPLES.get(path.stem, {})
     lines = []
     for setting in settings.describe():
         if setting.group:
             break
-        line, clause = _assignment(setting.name, setting.default), _first_clause(setting.sentence)
+        line = _assignment(setting.name, examples.get(setting.name, setting.default))
+        clause = _first_clause(setting.sentence)
         if len(line.splitlines()[-1]) + len(clause) + 4 <= LINE:
             lines.append(f"{line}  # {clause}")
         else:
@@ -88,7 +99,7 @@ def rewrite(path) -> bool:
     """Replace the parameters cell of a notebook by the rendered one; whether it was another."""
     notebook = read(path)
     (cell,) = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
-    old, cell.source = cell.source, render(settings_class(path))
+    old, cell.source = cell.source, render(path)
     if cell.source != old:
         nbformat.write(notebook, path)
     return cell.source != old

@@ -10,6 +10,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "blend",
     "convert",
     "leaderboard",
     "load_models",

@@ -18,7 +18,8 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, file_digest, write_json
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow.core.shown import Shown
+from fastslow.core.shown import Number, Section, Shown, picture, sentences
+from fastslow.core.tables import table_html
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import rules_of
@@ -38,6 +39,7 @@ from fastslow_placement.staged import Staged
 from fastslow_programs.program.user_program import Source
 
 TABLE, DECISION = "comparison.csv", "decision.json"
+PAGE = "placement.html"
 PLACEMENT, DEVICE_TABLE, WORDS = "placement.csv", "devices.csv", "explanation.txt"
 POLICY, SEARCHED, REGIONS = "GO", "GO, then search", "annealing of regions"
 LEARNED = "learned list scheduler"
@@ -55,6 +57,7 @@ class Placed(Shown):
         program: The JAX function, if it is one.
     """
 
+    kind = "Placement on several devices"
     problem: Problem
     found: dict[str, Found]
     seconds: dict[str, float]
@@ -93,6 +96,35 @@ class Placed(Shown):
     def figures(self) -> list[Figure]:
         """Return the best decision, the memory over time, and the searches."""
         return [plot(self) for plot in (plot_decision, plot_memory, plot_learning)]
+
+    def verdict(self) -> str:
+        """Return in one line what the best decision gains."""
+        return " ".join(self.words()[:2])
+
+    def numbers(self) -> list[Number]:
+        """Return the best cost, against the default's, and against the lower bound."""
+        best = self.found[self.best]
+        ratio = best.cost / self.problem.baseline
+        change = f"{100 * abs(1 - ratio):.2g} % {'below' if ratio <= 1 else 'above'} the default"
+        numbers = [
+            Number("runtime by the cost model", f"{1e3 * best.cost:.3g} ms", f"by {self.best}; nothing ran"),
+            Number("best decision", change, f"of {len(self.found)} methods"),
+        ]
+        if self.problem.bound:
+            over = f"{best.cost / self.problem.bound:.3g} times"
+            numbers.append(Number("over the lower bound", over, "which no decision can be below"))
+        return numbers
+
+    def sections(self) -> list[Section]:
+        """Return the methods, the figures, and the words folded."""
+        questions = ("When does each device work?", "Does the memory suffice?", "What did each method find?")
+        shown = self.table.assign(cost=1e3 * self.table["cost"]).rename(columns={"cost": "cost, ms"})
+        parts = [Section("Methods, the best first", table_html(shown))]
+        parts += [
+            Section(question, picture(figure))
+            for question, figure in zip(questions, self.figures(), strict=True)
+        ]
+        return [*parts, Section("All sentences", sentences(self.words()), folded=True)]
 
     def staged(self, method: str = "") -> Staged:
         """Return the function in the placement of a method, by default the best: it runs.
@@ -215,7 +247,7 @@ def place_and_write(settings: PlaceSettings) -> Placed:
 
 
 def write_placed(placed: Placed, settings: PlaceSettings) -> None:
-    """Write the table, the best decision and the figures."""
+    """Write the table, the best decision, the figures and a page with all of them."""
     problem = placed.problem
     program = placed.program
     source = settings.source
@@ -246,6 +278,8 @@ def write_placed(placed: Placed, settings: PlaceSettings) -> None:
         }
         decision = {"best": placed.best, "units": problem.unit_names(), "methods": methods}
         write_json(artifact.folder / DECISION, decision | {"gain": placed.gain})
+        with atomic_path(artifact.folder / PAGE) as temporary:
+            temporary.write_text(placed.page(problem.name))
         for name, figure in zip(("decision", "memory", "learning"), placed.figures(), strict=True):
             save_figure(figure, artifact.folder / f"{name}.png")
         summary = {"program": problem.name, "task": problem.task, "units": len(problem.choices)}

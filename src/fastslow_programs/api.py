@@ -5,7 +5,7 @@ which relative paths start. ``docs/api.md`` has examples.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from fastslow_programs.ranking.settings import RankSettings
 from fastslow_programs.tuning.decorator import tuned as tuned  # of the interface
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
     from matplotlib.figure import Figure
 
@@ -120,6 +121,39 @@ def leaderboard(**settings: Any) -> Leaderboard:
         SettingsError: A setting is wrong.
     """
     return read_leaderboard(LeaderboardSettings(**settings))
+
+
+def blend(
+    *csvs: str | Path,
+    weights: Sequence[float] = (),
+    out: str | Path | None = None,
+    data_root: str | Path = "",
+) -> "dict[str, np.ndarray]":
+    """Blend submissions by the weighted mean of the places that they give each configuration.
+
+    Args:
+        *csvs: Two submissions or more with the same rows, your own or others'.
+        weights: A weight above 0 for each; equal ones if empty.
+        out: CSV to write, checked and recorded for the leaderboard; by default nothing is written.
+        data_root: Folder with the test files to check ``out`` against; by default the one that a submission
+            was made from, as its record has it.
+
+    Returns:
+        Configurations by row ID, fastest first.
+
+    Raises:
+        SettingsError: A setting is wrong, or ``out`` is a submission that is no blend.
+        DataError: A submission is missing or broken, or does not fit the others or the test files.
+    """
+    from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_blend
+
+    given = {"out": str(out)} if out else {}
+    names = [str(csv) for csv in csvs]
+    settings = BlendSettings(csvs=names, weights=[*weights], data_root=str(data_root), **given)
+    blended = blend_submissions(settings.paths(), settings.weights)
+    if out:
+        write_blend(settings, blended)
+    return blended
 
 
 def rank(

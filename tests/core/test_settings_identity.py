@@ -14,11 +14,11 @@ from fastslow.steps.submission import SubmissionSettings
 from helpers.cases import cases
 
 UNKEYED = {
-    "FeatureSettings": "data_root folder workers hlo_folder skip_valid",  # the files are in `inputs`
+    "FeatureSettings": "data_root folder workers hlo_folder skip_valid train valid_configs",  # in `inputs`
     "RankerSettings": "features folder runs num_threads hours",
     "MachineSettings": "device processes hours configs_together",  # type and precision of the device count
-    "TrainSettings": "features runs folder",
-    "EnsembleSettings": "features folder",
+    "TrainSettings": "features runs folder init logger",  # its fingerprint is in `inputs`
+    "EnsembleSettings": "features trained folder",  # its fingerprint is in `inputs`
     "SubmissionSettings": "data_root folder",
     "ViolationSettings": "features",
     "ExplainSettings": "run features",
@@ -49,6 +49,7 @@ READ = {  # what some fields need beside them to be read, or a value that the cl
     "convolution": {"convolution": "gcn"},
     "csv": {"csv": "submissions/other.csv"},
     "evaluate_every": {"early_stopping_rounds": 9},
+    "folds": {"folds": 2},
     "head_epochs": {"segment_training": "gst+ef"},
     "input_attention": {"block": "residual"},
     "joins_nodes": {"kind": "tile", "block": "residual"},

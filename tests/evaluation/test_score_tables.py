@@ -6,7 +6,14 @@ import pandas as pd
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.evaluation.score_tables import format_distances, format_overview, format_table, pool_seeds
+from fastslow.evaluation.score_tables import (
+    format_distances,
+    format_overview,
+    format_table,
+    pool_seeds,
+    preview_csv,
+    readable_table,
+)
 
 
 def cells_of(text):
@@ -56,6 +63,18 @@ def test_the_table_as_text():
         ["**mean of layouts**", "additive", "1", "", "**0.300**"],
         ["**mean of five**", "gnn", "2 to 3", "", "**0.500**"],
     ], "only of models of all that are meant"
+    shown = readable_table(pd.DataFrame(rows))
+    assert not shown.astype(str).apply(lambda column: column.str.contains("*", regex=False)).to_numpy().any()
+
+
+def test_a_csv_is_shown_by_its_first_configurations(tmp_path):
+    """A row of the real competition has thousands of numbers."""
+    path = tmp_path / "some.csv"
+    path.write_text("ID,TopConfigs\ntile:xla:a,3;1;2\n" + 9 * "layout:xla:random:b,7;6;5;4;3;2;1;0\n")
+    assert preview_csv(str(path), rows=2).to_numpy().tolist() == [
+        ["tile:xla:a", "3; 1; 2", 3],
+        ["layout:xla:random:b", "7; 6; 5; 4; 3", 8],
+    ]
 
 
 def test_the_overview_has_a_row_per_model_and_the_ensemble_last():

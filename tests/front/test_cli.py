@@ -83,6 +83,9 @@ def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path):
         (["smoke", "preset=kaggle"], "preset: is given twice, as 'smoke' and 'kaggle'"),
         (["submit", "target=train"], "target: is given twice, as 'submit' and 'train'"),
         (["train", "seed=5"], "seed: no such setting of RunSettings; did you mean 'seeds'"),
+        (["submit", "epochs=5"], "did you mean 'gnn.layout.epochs'?"),
+        (["submit", "num_leavs=5"], "did you mean 'ranker.layout.num_leaves'?"),
+        (["train", "--learning_rate", "0.1"], "'gnn.layout.learning_rate' or 'ranker.layout.learning_rate'?"),
         (["train", "fast"], "'fast': a setting is given as NAME=VALUE"),
         (["rank", "--confgs", "3"], "--confgs: no such setting; did you mean 'configs'"),
         (["compare", "runs/a", "--splt=test"], "--splt: no such setting; did you mean 'split'"),
@@ -104,6 +107,17 @@ def test_an_unknown_command_or_option_is_a_usage_error(capsys):
         with pytest.raises(SystemExit) as ended:
             cli.main(words)
         assert ended.value.code == 2 and "usage: fastslow" in capsys.readouterr().err, words
+
+
+def test_a_misspelt_command_is_told_the_nearest(capsys):
+    for word, said in (
+        ("submitt", "'submitt' is no command; did you mean 'submit'?"),
+        ("leaderbord", "'leaderbord' is no command; did you mean 'leaderboard'?"),
+        ("xyzzy", "'xyzzy' is no command; `fastslow --help` lists all"),
+    ):
+        with pytest.raises(SystemExit):
+            cli.main([word])
+        assert said in capsys.readouterr().err
 
 
 def test_ctrl_c_says_that_the_command_resumes(capsys, monkeypatch):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, get_collectio
 from fastslow.competition.metrics import ALL_METRICS, tile_score
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import SettingsError
-from fastslow.core.figures import save_figure
+from fastslow.core.figures import ENSEMBLE, FAINT, FURTHER, WIDTH, in_style, save_figure, shortened
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.evaluation.run_record import PICTURES
 from fastslow.evaluation.scores import SOLUTION, solution_of, truth_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MAX_LABELS = 60  # of graphs; more would overlap
+_NAME, _TITLE = 40, 72  # characters of a name, and of a line of a title
 
 
 class CompareSettings(Settings):
@@ -165,6 +167,7 @@ def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataF
     return table.assign(difference=table["one"] - table["other"]).sort_values("difference")
 
 
+@in_style
 def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> "Figure":
     """Plot both scores of each graph, joined by a line.
 
@@ -175,17 +178,18 @@ def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> 
     """
     from matplotlib.figure import Figure  # half a second
 
-    figure = Figure(figsize=(8, 1.8 + 0.22 * min(len(table), _MAX_LABELS)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 1.9 + 0.2 * min(len(table), _MAX_LABELS)), layout="constrained")
     axes = figure.subplots()
     places = np.arange(len(table))
-    axes.hlines(places, table["one"], table["other"], color="0.7", linewidth=1)
-    axes.plot(table["other"], places, "o", color="#e69f00", label=names[1])
-    axes.plot(table["one"], places, "o", color="#0072b2", label=names[0])
+    axes.hlines(places, table["one"], table["other"], color=FAINT, linewidth=1.5)
+    axes.plot(table["other"], places, "o", color=FURTHER[1], label=names[1])
+    axes.plot(table["one"], places, "o", color=ENSEMBLE, label=names[0])
     if len(table) <= _MAX_LABELS:
-        axes.set_yticks(places, table.index, fontsize=7)
-    axes.set(title=title, xlabel="score")
-    axes.grid(axis="x", alpha=0.3)
-    figure.legend(loc="outside lower right", ncols=2, frameon=False, fontsize=8)
+        axes.set_yticks(places, [shortened(str(name), _NAME) for name in table.index], fontsize=7)
+    axes.set(xlabel="score")
+    figure.suptitle(fill(title, _TITLE), fontsize=10, weight="bold")
+    axes.grid(axis="y", visible=False)
+    figure.legend(loc="outside lower right", ncols=1 if max(map(len, names)) > _NAME else 2)
     return figure
 
 
@@ -214,7 +218,9 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
         file = "--".join(name.strip("/").replace("/", "-") for name in names)
         path = resolve(f"runs/{PICTURES}/{file}--{settings.metric}-{settings.split}.png")
         path.parent.mkdir(parents=True, exist_ok=True)
-        title = f"{names[0]} - {names[1]}, {settings.metric}, {settings.split}: {_plus_minus(facts)}"
+        title = (
+            f"difference {_plus_minus(facts)}, {settings.metric}, {settings.split}: {names[0]} - {names[1]}"
+        )
         save_figure(plot_comparison(table, names, title), path)
         if settings.all:
             print(f"{title}\n\n{table.to_markdown(floatfmt='.3f')}\n\nplot: {path}\n")

@@ -3,6 +3,7 @@
 import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, TEST, VALID
+from fastslow.core.settings import resolve
 
 _SCOPES = {  # collections that a mean is taken over; a model may be of layout alone
     "mean of layouts": [c.name for c in COLLECTIONS if c.kind == "layout"],
@@ -68,8 +69,8 @@ def readable_table(table: pd.DataFrame) -> pd.DataFrame:
         for model, rows in pooled[pooled["collection"].isin(names)].groupby("model", sort=False):
             if len(rows) == len(names):
                 seeds = " to ".join(map(str, sorted({rows["seeds"].min(), rows["seeds"].max()})))
-                facts = {"collection": f"**{scope}**", "model": model, "seeds": seeds}
-                means.append({**facts, "weight": "", **{s: f"**{rows[s].mean():.3f}**" for s in splits}})
+                facts = {"collection": scope, "model": model, "seeds": seeds}
+                means.append({**facts, "weight": "", **{s: f"{rows[s].mean():.3f}" for s in splits}})
     return pd.concat([shown, pd.DataFrame(means)], ignore_index=True)
 
 
@@ -79,23 +80,55 @@ def _text(values: pd.Series, form: str) -> pd.Series:
 
 
 def format_table(table: pd.DataFrame) -> str:
-    """Format :func:`readable_table` as Markdown, for a terminal or a README."""
+    """Format :func:`readable_table` as Markdown, for a terminal or a README; means in bold."""
     shown = readable_table(table)
+    means = shown["collection"].isin(_SCOPES)
+    for name in ("collection", *_scored_splits(shown)):
+        shown[name] = shown[name].where(~means, "**" + shown[name] + "**")
     aligned = ["right" if name in ("seeds", "weight") else "left" for name in shown]
     return shown.to_markdown(index=False, disable_numparse=True, colalign=aligned)
 
 
-def format_overview(table: pd.DataFrame) -> str:
-    """Format the scores of ``scores.score_table`` on test, or valid, as Markdown with a row per model."""
+def overview(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the scores of ``scores.score_table`` on test, or valid, as texts with a row per model.
+
+    Returns:
+        A column for each collection and mean; the index, the models with the ensemble last, has the name of
+        the split.
+    """
     split = TEST if TEST in table else VALID
     shown = readable_table(table)
-    scope = shown["collection"].str.strip("*").str.removeprefix("layout:")
-    score = shown[split].str.strip("*").str.replace(", top 1.*", "", regex=True)
+    scope = shown["collection"].str.removeprefix("layout:")
+    score = shown[split].str.replace(", top 1.*", "", regex=True)
     wide = pd.DataFrame({split: shown["model"], "scope": scope, "score": score}).pivot(
         index=split, columns="scope", values="score"
     )
     models = sorted(shown["model"].unique(), key="ensemble".__eq__)
-    return wide.loc[models, scope.unique()].fillna("").to_markdown(disable_numparse=True)
+    return wide.loc[models, scope.unique()].fillna("")
+
+
+def format_overview(table: pd.DataFrame) -> str:
+    """Format :func:`overview` as Markdown."""
+    return overview(table).to_markdown(disable_numparse=True)
+
+
+def preview_csv(csv: str, rows: int = 5, configs: int = 5) -> pd.DataFrame:
+    """Return the first rows of a submission, each with its first configurations and their number.
+
+    Args:
+        csv: The CSV, as a setting names it.
+        rows: Number of rows.
+        configs: Number of configurations of a row.
+    """
+    read = pd.read_csv(resolve(csv), dtype=str, nrows=rows)
+    ranked = read["TopConfigs"].str.split(";")
+    return pd.DataFrame(
+        {
+            "ID": read["ID"],
+            "predicted fastest": ranked.map(lambda numbers: "; ".join(numbers[:configs])),
+            "configurations in the row": ranked.map(len),
+        }
+    )
 
 
 def readable_distances(rows: list[dict]) -> pd.DataFrame:

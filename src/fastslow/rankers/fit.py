@@ -1,13 +1,14 @@
 """Fit the LightGBM ranker with one objective."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fastslow.competition.catalog import TRAIN, VALID
+from fastslow.features.folds import HELD_OUT_CONFIGS, learned_from
 from fastslow.features.graph import GraphSet, trainable
 from fastslow.rankers.objectives import predict_table, table_dataset
 from fastslow.rankers.options import OBJECTIVES, RankerOptions
@@ -36,12 +37,14 @@ class RankerTables:
         train: Rows to fit.
         bins: Rows of all train graphs from which the feature bins are made.
         valid: Rows to evaluate on.
+        held_out: Names of the train graphs that ``folds`` leaves out.
     """
 
     kind: str
     train: Table
     bins: Table
     valid: Table
+    held_out: tuple[str, ...] = ()
 
 
 def read_training(sources: Mapping[str, GraphSet], options: RankerOptions = RankerOptions()) -> RankerTables:
@@ -54,12 +57,13 @@ def read_training(sources: Mapping[str, GraphSet], options: RankerOptions = Rank
     Raises:
         DataError: No train graph can be learned from.
     """
-    names = trainable(sources)
+    names, held_out = learned_from(sources, trainable(sources), options.folds, options.seed)
     bin_rows = min(options.configs_per_graph, max(2, BIN_ROWS // len(names)))
     samples = [(names, options.configs_per_graph), (names, bin_rows)]
     train, bins = read_tables(sources, TRAIN, samples, options.seed)
     valid = read_table(sources, VALID, max_configs=options.valid_configs)
-    return RankerTables(next(iter(sources.values())).collection.kind, train, bins, valid)
+    kind = next(iter(sources.values())).collection.kind
+    return RankerTables(kind, train, bins, valid, tuple(held_out))
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,18 @@ class Fitted:
         predictions: dict[str, np.ndarray] = {}
         for name in features.names(split):
             predictions |= self.predict(read_table(features, split, [name]))
+        return predictions
+
+    def predict_held_out(self, features: GraphSet, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Predict train graphs that the trees did not learn from.
+
+        Returns:
+            By graph, ``(n,)`` of its distinct configurations that ``features.graph.draw_configs`` draws.
+        """
+        predictions: dict[str, np.ndarray] = {}
+        for name in names:
+            table = read_table(features, TRAIN, [name], HELD_OUT_CONFIGS)
+            predictions |= self.predict(table)
         return predictions
 
     @property

@@ -32,6 +32,9 @@ class RankerOptions:
 
     seed: Annotated[int, Ge(0)] = 0
     """Seed of the sampled rows, columns, configurations and pairs."""
+    folds: Annotated[int, Ge(0), Le(100)] = 0
+    """Split the train programs into so many parts; the training of seed s leaves out part s modulo ``folds``
+    and predicts it, for the ensemble's weights. 0 leaves none out."""
     num_iterations: Annotated[int, Ge(1), Le(100_000)] = 150
     """Maximum number of boosting iterations."""
     early_stopping_rounds: Annotated[int, Ge(0)] = 0

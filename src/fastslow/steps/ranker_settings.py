@@ -39,6 +39,10 @@ class RankerSettings(Settings, RankerOptions):
     ``source`` (xla or nlp), or every ``layout`` collection. The trees are the same whichever of them is
     predicted. The features folders of the others are expected beside its own; layout only."""
 
+    def check(self) -> None:
+        """Refuse a single fold, which would leave out all train programs."""
+        self.require(self.folds != 1, "folds", "0, or 2 and more")
+
     def unread(self) -> Unread:
         """Return the fields that the objective does not read, and without early stopping its fields."""
         names = () if self.early_stopping_rounds else ("evaluate_every", "valid_configs")

@@ -17,6 +17,7 @@ from fastslow.core.settings import find_typed, resolve
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram
+from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import build_unseen
 from fastslow_programs.compiler.device import platform_name, require_jax
 from fastslow_programs.compiler.layout_choices import TiedChoice, encode_defaults, imposable, layouts_of, tie
@@ -35,7 +36,6 @@ from fastslow_programs.program.convert import ConvertedProgram, checked_nodes, r
 from fastslow_programs.program.default import ROW_MAJOR, find_default
 from fastslow_programs.program.measured import Measured
 from fastslow_programs.program.user_program import Source
-from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.named_choices import name_choices
 from fastslow_programs.tuning.compiler_options import CompilerOption, list_options, refused_options
 from fastslow_programs.tuning.evaluators import EVALUATORS, DeviceEvaluator, Evaluator

@@ -1,0 +1,95 @@
+"""The formatter of tables: width, digits, units, and no cell that is cut."""
+
+import html
+import re
+
+import numpy as np
+import pandas as pd
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastslow.core.tables import number_text, show, table_html, table_markdown, table_text
+
+TEXTS = st.text(st.characters(codec="ascii", exclude_categories=["C"]), max_size=300)
+CELLS = st.one_of(TEXTS, st.floats(), st.integers(-(10**12), 10**12), st.booleans(), st.none())
+
+
+def squeezed(text):
+    return "".join(text.split())
+
+
+@given(st.lists(st.tuples(CELLS, CELLS, TEXTS), min_size=1, max_size=4), st.integers(40, 120))
+def test_a_table_fits_into_its_width_and_loses_no_character(rows, width):
+    """Three columns fit into 40 characters; a text is broken into lines, a number never."""
+    frame = pd.DataFrame(rows, columns=["first", "second", "third"], dtype=object)
+    lines = table_text(frame, width=width).splitlines()
+    assert max(map(len, lines)) <= width and not any("nan" in line.split() for line in lines)
+    ends = [place for place, character in enumerate(lines[1]) if character == "|"]
+    if len(ends) == 4:
+        third = "".join(line[ends[2] + 1 : ends[3]] for line in lines[2:])
+        assert squeezed(third) == squeezed(
+            "".join(re.sub(r"^(nan|NaT|<NA>)$", "", r[2].strip()) for r in rows)
+        )
+
+
+def test_columns_that_do_not_fit_are_named_below():
+    frame = pd.DataFrame({f"column {n}": [1.5] for n in range(20)})
+    text = table_text(frame, width=60, file="runs/x/table.csv")
+    assert max(map(len, text.splitlines())) <= 60
+    assert "column 19" in text and " ".join(text.split()).endswith("all in runs/x/table.csv")
+    assert "not shown: " in text and "..." not in text
+
+
+def test_numbers_have_three_digits_and_unknown_values_are_empty():
+    frame = pd.DataFrame(
+        {
+            "score": [0.81649, -0.5, np.nan],
+            "cycles": [910912345.0, 1470.2, 3.0],
+            "hours": [1.236, 12.3, 0.004],
+            "count": [12345, 7, 0],
+            "known": [True, False, None],
+        }
+    )
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table_text(frame).splitlines()]
+    assert lines[2] == ["0.816", "910,912,345", "1.24", "12,345", "yes"]
+    assert lines[3] == ["-0.500", "1,470", "12.30", "7", "no"]
+    assert lines[4] == ["", "3", "0.004", "0", ""]
+    assert [number_text(v) for v in (1.0, 0.0123, 0.00001234, 1234.5)] == [
+        "1.000",
+        "0.0123",
+        "0.0000123",
+        "1,234",
+    ]
+    assert number_text(float("inf")) == "infinite"
+
+
+def test_counts_with_a_missing_one_stay_counts():
+    """A frame turns them into floats where one is missing."""
+    text = table_text(pd.DataFrame({"configs": pd.array([3, None, 1000], dtype="Int64")}))
+    assert [cell.strip("| ") for cell in text.splitlines()[2:]] == ["3", "", "1000"]
+
+
+def test_html_is_escaped_and_cuts_nothing():
+    name = "<img src=x onerror=alert(1)>" + "x" * 300
+    page = table_html(pd.DataFrame({"<b>": [name], "value": [0.5]}))
+    assert "<img" not in page and "<b>" not in page and html.escape(name) in page and "..." not in page
+
+
+def test_markdown_has_one_line_for_each_row():
+    frame = pd.DataFrame({"a": ["x" * 200, "y|z"]}, index=pd.Index(["one", "two"], name="row"))
+    lines = table_markdown(frame).splitlines()
+    assert len(lines) == 4 and lines[0].startswith("| row") and r"y\|z" in lines[3]
+
+
+def test_a_table_says_how_many_rows_it_shows_and_where_the_others_are():
+    table = show(pd.DataFrame({"a": range(200)}), rows=10, file="index.csv")
+    assert str(table).splitlines()[-1] == "10 of 200 rows; all in index.csv"
+    assert (
+        "10 of 200 rows; all in index.csv" in table._repr_html_() and table._repr_html_().count("<tr>") == 11
+    )
+    assert "of" not in str(show(pd.Series([1.0, 2.0], index=["x", "y"])))
+
+
+def test_columns_of_several_levels_have_one_name():
+    frame = pd.DataFrame({("nodes", "mean"): [1.0], ("nodes", ""): [2.0]})
+    assert table_text(frame).splitlines()[0] == "| nodes mean | nodes |"
