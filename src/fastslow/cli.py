@@ -158,8 +158,8 @@ COMMANDS = {
         "fastslow_programs.tuning.settings:TuneSettings",
         "fastslow_programs.commands.tune:tune_program",
         first="source",
-        main="source run evaluator options space command evaluations budget_seconds strategy batch processes "
-        "collection data_root name",
+        main="source run evaluator options command evaluations budget_seconds strategy processes collection "
+        "data_root name",
         examples=(
             "program.hlo evaluations=200",
             "model.py:make evaluator=command command=./measure.sh",
