@@ -252,6 +252,9 @@ def _copy_terms(graph: Graph) -> tuple[LayoutStates, np.ndarray, list[str]]:
     return states, terms, [f"{name}_{unit}" for unit in units for name, *_ in COPY_GROUPS]
 
 
+_COUNT_COLUMNS = tuple(f"graph_count_{opcode_name(opcode)}_log" for opcode in range(len(OPCODES) + 1))
+
+
 def context_features(graph: Graph) -> tuple[np.ndarray, list[str]]:
     """Compute what is equal for all configurations of a graph: its size and its operations.
 
@@ -274,7 +277,7 @@ def context_features(graph: Graph) -> tuple[np.ndarray, list[str]]:
     names = [
         "graph_nodes_log",
         "graph_edges_log",
-        *(f"graph_count_{opcode_name(opcode)}_log" for opcode in range(len(counts))),
+        *_COUNT_COLUMNS,
         *(f"graph_elements_{kind}_log" for kind in KINDS),
         *(f"graph_output_size_{d}_log" for d in range(LAYOUT_WIDTH)),
     ]
