@@ -27,7 +27,8 @@ from common.latency_instances import latency_problems
 from fastslow_placement.base.search import Found, best_of
 from fastslow_placement.baselines import PLACEMENT_RULES
 from fastslow_placement.go.policy import Policy
-from fastslow_placement.go.ppo import Schedule, Trainer
+from fastslow_placement.go.ppo import Trainer
+from fastslow_placement.go.schedule import Schedule
 from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.region_search import anneal_regions
 

@@ -26,12 +26,13 @@ from common.options import make_parser
 from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.core.files import write_json
 from fastslow.core.progress import progress
+from fastslow_placement.base.stored_programs import PROGRAMS
 from fastslow_placement.baselines import metis
 from fastslow_placement.programs import list_placement
 from fastslow_placement.programs.list_placement import M_ETF, WEIGHTS, list_placements
 from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.roofline import DEVICES
-from fastslow_placement.programs.zoo_graphs import PROGRAMS, zoo_placement
+from fastslow_placement.programs.zoo_graphs import zoo_placement
 
 TABLE = {
     "hours": 0.1,

@@ -10,7 +10,7 @@ import lzma
 from typing import NamedTuple
 
 from fastslow.core.files import atomic_path
-from fastslow_placement.programs.zoo_graphs import PROGRAMS, program_path
+from fastslow_placement.base.stored_programs import PROGRAMS, program_path
 from fastslow_programs.compiler.libtpu import lower
 from make_sample.zoo.families import Family, train
 

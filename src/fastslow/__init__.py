@@ -20,6 +20,7 @@ __all__ = [
     "place",
     "rank",
     "tune",
+    "tuned",
 ]
 
 

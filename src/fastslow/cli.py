@@ -158,8 +158,8 @@ COMMANDS = {
         "fastslow_programs.tuning.settings:TuneSettings",
         "fastslow_programs.commands.tune:tune_program",
         first="source",
-        main="source run evaluator options space command evaluations budget_seconds strategy batch processes "
-        "collection data_root name",
+        main="source run evaluator options command evaluations budget_seconds strategy processes collection "
+        "data_root name",
         examples=(
             "program.hlo evaluations=200",
             "model.py:make evaluator=command command=./measure.sh",
@@ -235,6 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if command.run != _RUN:  # which shares the cores out among its steps
             _load("fastslow.core.memory:limit_threads")()
         settings = _load(command.settings).from_texts(options.words, command.fixed, command.first, dashed)
+        settings.check_typed()
         if JSON in flags and options.command not in WITH_JSON:
             raise SettingsError(f"{JSON}: only for {', '.join(WITH_JSON)}")
         with ExitStack() as outputs:
@@ -336,7 +337,7 @@ class _Parser(argparse.ArgumentParser):
     everything = False
 
     def error(self, message: str) -> NoReturn:
-        """End with the usage; a misspelt command is told which one may have been meant."""
+        """End with the usage; for a misspelt command name the nearest one."""
         if misspelt := re.fullmatch(r"argument COMMAND: invalid choice: '(.*?)' .*", message, re.S):
             near = nearest(misspelt[1], COMMANDS) or "; `fastslow --help` lists all"
             message = f"{misspelt[1]!r} is no command{near}"

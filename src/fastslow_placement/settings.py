@@ -8,9 +8,9 @@ from annotated_types import Ge, Le
 from fastslow.core.errors import DataError
 from fastslow.core.files import file_digest
 from fastslow.core.settings import NonNegative, NonNegativeFloat, resolve, unkeyed
-from fastslow_placement.go.ppo import Schedule
+from fastslow_placement.base.stored_programs import PROGRAMS
+from fastslow_placement.go.schedule import Schedule
 from fastslow_placement.programs.roofline import DEVICES, Device, read_device
-from fastslow_placement.programs.zoo_graphs import PROGRAMS
 
 ZOO = "zoo:"
 _KINDS = "Give an HLO file, a competition npz, model.py:FUNCTION, or zoo:NAME"

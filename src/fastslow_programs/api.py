@@ -25,6 +25,7 @@ from fastslow_programs.ranking.models import Models, read_models
 from fastslow_programs.ranking.rank import rank_source, write_ranking
 from fastslow_programs.ranking.result import Ranking
 from fastslow_programs.ranking.settings import RankSettings
+from fastslow_programs.tuning.decorator import tuned as tuned  # of the interface
 
 if TYPE_CHECKING:
     import numpy as np

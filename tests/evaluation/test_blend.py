@@ -128,7 +128,9 @@ def test_a_blend_is_checked_recorded_and_on_the_leaderboard(home, other, capsys,
     assert row["test tile:xla"] == score["tile:xla"]["mean"]
     assert (row["place"], row["medal"], row["private"]) == ("12 to 31", "silver", 0.65)
     assert row["programs"] == rows.loc[("smoke", "ensemble"), "programs"], "so that both are sorted together"
-    assert "theirs.csv*1" in row["settings"] and "12 to 31, silver" in str(board)
+    assert "theirs.csv*1" in row["settings"] and "| 12-31" in str(board)
+    assert "both: place 12 to 31 of the 617 on the final board, silver" in str(board)
+    assert max(map(len, str(board).splitlines())) <= 80
 
     assert cli.main(["blend", "submissions/smoke.csv", "theirs.csv", "out=both.csv"]) == 0, (
         "a blend is replaced"

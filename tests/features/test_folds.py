@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fastslow.competition.catalog import TRAIN, get_collection
 from fastslow.core.errors import DataError
-from fastslow.features.folds import learned_from, split_folds
-from fastslow.features.graph import GraphSet, trainable
+from fastslow.features.folds import leave_fold_out, split_folds
+from fastslow.features.graph import GraphSet
 from helpers.runs import NAMES, make_features
 
 COLLECTIONS = ("layout:xla:default", "layout:xla:random")
@@ -75,11 +75,5 @@ def test_copies_stay_together_and_every_graph_is_in_one_fold(graph, programs, fo
         assert sum(bool(members & {*part}) for part in parts) == 1
     assert split_folds(sources, names, folds) == parts
     for seed in range(2 * folds):
-        kept, held_out = learned_from(sources, names, folds, seed)
+        kept, held_out = leave_fold_out(sources, names, folds, seed)
         assert held_out == parts[seed % folds] and sorted([*kept, *held_out]) == sorted(names)
-
-
-def test_without_folds_nothing_is_left_out_or_read(tmp_path):
-    features = make_features(tmp_path, COLLECTIONS[1], NAMES | {"train": ("a", "b")})
-    names = trainable({"": features})
-    assert learned_from({}, names, 0, 7) == (names, [])

@@ -208,19 +208,36 @@ def test_the_top_of_the_package_is_the_front_door_alone():
 
 
 @pytest.mark.parametrize(
-    "name", ["submit", "train", "train-network", "leaderboard", "compare", "rank", "data"]
+    "name",
+    [
+        *("submit", "train", "train-network", "leaderboard", "compare", "data", "data-quality"),
+        *("convert", "measure", "rank", "tune", "place"),
+    ],
 )
 def test_help_and_a_refusal_wait_for_no_large_library(name):
     code = f"""
 import contextlib, sys
 from fastslow.cli import main
-assert main(["{name}", "no_such=1"]) == 1
+assert main(["{name}", "--no_such=1"]) == 1
 with contextlib.suppress(SystemExit):
     main(["{name}", "--help"])
 large = {LARGE}
 assert not large & sys.modules.keys(), large & sys.modules.keys()
 """
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("name", ["convert", "measure", "rank"])
+def test_a_missing_program_is_refused_before_a_large_library_is_imported(name):
+    code = f"""
+import sys
+from fastslow.cli import main
+assert main(["{name}", "no/such.npz"]) == 1
+large = {LARGE}
+assert not large & sys.modules.keys(), large & sys.modules.keys()
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "no/such.npz: no such file" in done.stderr
 
 
 def test_a_plan_waits_for_no_large_library(tmp_path):

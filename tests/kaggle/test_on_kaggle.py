@@ -114,7 +114,7 @@ def test_attached_wheels_are_installed_without_an_index(kaggle, pip):
     (wheels / "pebble-5.1.0-py3-none-any.whl").touch()
     on_kaggle.install(kaggle)
     assert calls[1][5:7] == ["--no-index", f"--find-links={wheels}"]
-    assert calls[1][7:] == calls[0][5:] and {"papermill", "pebble>=5,<6"} <= {*calls[1]}
+    assert calls[1][7:] == calls[0][5:] and {"papermill", "nbconvert", "pebble>=5,<6"} <= {*calls[1]}
     assert not any(word.startswith(("kaggle", "jupyter")) for word in calls[1])
 
 

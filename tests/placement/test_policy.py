@@ -8,8 +8,9 @@ import torch
 
 from fastslow_placement.base.problem import OPTION_FEATURES, Outcome, Problem, unit_columns
 from fastslow_placement.go.policy import Inputs, Policy, Sage, torch_threads
-from fastslow_placement.go.ppo import Schedule, Trainer, zero_shot
+from fastslow_placement.go.ppo import Trainer, zero_shot
 from fastslow_placement.go.proposals import Change, Changes, log_chance
+from fastslow_placement.go.schedule import Schedule
 from fastslow_placement.programs.cost_graph import components
 from fastslow_placement.programs.problems import PlacementProblem
 from helpers.cases import cases

@@ -136,6 +136,8 @@ def test_a_setting_that_the_evaluator_does_not_read_is_refused(evaluator, settin
         "repeats": 5,
         "seconds": 5.0,
         "attempts": 7,
+        "options": "auto",
+        "space": "both",
     }
     with pytest.raises(SettingsError, match=rf"{setting}: .* has no effect with evaluator={evaluator}"):
         TuneSettings(evaluator=evaluator, **{setting: values[setting]})

@@ -8,7 +8,7 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import resolve
 from fastslow.ensemble.weights import search_weights
-from fastslow.features.folds import HELD_OUT_CONFIGS, learned_from
+from fastslow.features.folds import HELD_OUT_CONFIGS, leave_fold_out
 from fastslow.features.graph import draw_configs, trainable
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import read_held_out, read_predictions, read_run_manifest
@@ -45,7 +45,7 @@ def test_members_predict_what_they_leave_out_and_these_programs_choose_the_weigh
         for seed in range(FOLDS):
             run = resolve(f"runs/folded/{model}-{SLUG}-s{seed}")
             held_out = read_held_out(run)
-            _, expected = learned_from({SLUG: features}, names, FOLDS, seed)
+            _, expected = leave_fold_out({SLUG: features}, names, FOLDS, seed)
             assert [f"{SLUG}/{name}" for name in held_out] == expected
             assert not left_out.keys() & held_out.keys()
             assert all(np.isfinite(values).all() for values in held_out.values())

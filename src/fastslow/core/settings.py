@@ -243,6 +243,9 @@ class Settings(BaseModel):
             print(f"no settings of {cls.__name__}, not used: {', '.join(unused)}")
         return cls(**{name: variables[name] for name in cls.model_fields if name in variables})
 
+    def check_typed(self) -> None:
+        """Refuse a file that was typed and is not there, before the libraries of a command are imported."""
+
     @classmethod
     def from_texts(
         cls,

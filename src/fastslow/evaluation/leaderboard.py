@@ -75,8 +75,10 @@ class Leaderboard(Shown):
         for rows in self._others():
             runs = ", ".join(dict.fromkeys(rows["run"]))
             words.append(f"{runs}: other programs were scored than above, so scores do not compare")
-        if self.table["place"].notna().any():
-            words.append(f"place and medal: of a private score on the final board of {TEAMS} entries")
+        words += [
+            f"{run}: place {place} of the {TEAMS} on the final board, {medal}"
+            for run, place, medal in self.table[["run", "place", "medal"]].dropna().itertuples(index=False)
+        ]
         return [*words, *(f"left out: {reason}" for reason in self.left_out)]
 
     def _others(self) -> list[pd.DataFrame]:
@@ -107,7 +109,7 @@ class Leaderboard(Shown):
             shown[split] = _means(rows, split)
         for name in _KAGGLE:
             shown[name] = _texts(rows[name])
-        shown["place"] = _places(rows)
+        shown["place"] = rows["place"].fillna("").str.replace(" to ", "-")
         shown = shown.replace("nan", "")
         shown = shown.loc[:, (shown != "").any()]
         whole = rows["run"].where(rows["model"] == "ensemble", rows["run"] + "/" + rows["model"])
@@ -128,7 +130,7 @@ class Leaderboard(Shown):
         shown["mean of five"] = _means(table, VALID) + " / " + _means(table, TEST)
         for name in _KAGGLE:
             shown[name] = _texts(table[name])
-        shown["place"] = _places(table)
+        shown["place"] = table["place"].fillna("").str.replace(" to ", "-")
         shown = shown.replace({"nan / nan": "", " / nan": "", " / $": "", "^nan$": ""}, regex=True)
         return shown.loc[:, (shown != "").any()]
 
@@ -136,11 +138,6 @@ class Leaderboard(Shown):
 def _texts(values: pd.Series) -> pd.Series:
     """Return numbers with three digits; one that is not known becomes an empty text."""
     return values.map("{:.3f}".format).where(values.notna(), "")
-
-
-def _places(table: pd.DataFrame) -> pd.Series:
-    """Return place and medal of the rows with a private score, as texts."""
-    return (table["place"] + ", " + table["medal"]).fillna("").astype(str)
 
 
 def _means(table: pd.DataFrame, split: str) -> pd.Series:

@@ -68,7 +68,7 @@ def _content(source: GraphSet, name: str) -> str:
     return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()
 
 
-def learned_from(
+def leave_fold_out(
     sources: Mapping[str, GraphSet], names: Sequence[str], folds: int, seed: int
 ) -> tuple[list[str], list[str]]:
     """Return the train graphs that a training learns from, and those that it leaves out.
@@ -76,11 +76,9 @@ def learned_from(
     Args:
         sources: As of :func:`split_folds`.
         names: The graphs that may be learned from.
-        folds: Number of folds; 0 leaves none out.
+        folds: Number of folds, 2 or more.
         seed: Seed of the training, which leaves out fold ``seed`` modulo ``folds``.
     """
-    if not folds:
-        return list(names), []
     held_out = split_folds(sources, names, folds)[seed % folds]
     left_out = {*held_out}
     return [name for name in names if name not in left_out], held_out

@@ -17,7 +17,6 @@ from fastslow.core.errors import FastslowError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 _DEPTHS = ("*", "*/*", "*/*/*", "*/*/*/*")  # input/NAME, or since 2026 input/datasets/OWNER/NAME, and in it
-_RUNS_NOTEBOOKS = ("papermill", "ipykernel")  # any release that is there: this notebook runs in one
 _SHOWN = 5  # last lines of pip
 
 
@@ -34,7 +33,9 @@ def install(root: str | Path) -> None:
         FastslowError: pip failed; the message has its last lines.
     """
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    needed = [*project["dependencies"], *_RUNS_NOTEBOOKS]
+    run_notebooks = [line for line in project["optional-dependencies"]["notebooks"] if "jupyter>" not in line]
+    names = [line.partition(">")[0] for line in run_notebooks]  # any release: this notebook runs in one
+    needed = [*project["dependencies"], *names]
     wheels = sorted({path.parent for path in _attached(root, "*.whl")})
     links = [f"--find-links={folder}" for folder in wheels]
     sources = [["--no-index", *links], links] if wheels else [[]]  # the index only for what is not attached

@@ -9,21 +9,12 @@ from annotated_types import Ge, Gt, Le
 
 from fastslow.features.scaling import log_labels
 
-
-@dataclass(frozen=True)
-class Objective:
-    """One way to fit a table; the output of its trees is lower where a configuration is faster.
-
-    Args:
-        lightgbm: LightGBM's name of the objective.
-        label: Computes the labels of a graph from its runtimes; None: the pairs have labels.
-    """
-
-    lightgbm: str
-    label: Callable[[np.ndarray], np.ndarray] | None
-
-
-OBJECTIVES = {"regression": Objective("regression", log_labels), "pairwise": Objective("binary", None)}
+OBJECTIVES: dict[str, Callable[[np.ndarray], np.ndarray] | None] = {
+    "regression": log_labels,
+    "pairwise": None,
+}
+"""Ways to fit a table, by name: the function that computes the labels of a graph from its runtimes, or None
+where pairs have labels. The output of the trees is lower where a configuration is faster."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +46,8 @@ class RankerOptions:
     valid_configs: Annotated[int, Ge(2), Le(1_000_000)] = 2000
     """Maximum configurations of a valid graph in evaluations during training, to be changed with
     ``early_stopping_rounds`` only; the final score takes all."""
+    library: str = "lightgbm"
+    """Library that grows the trees, one of ``rankers.libraries.LIBRARIES``."""
     objective: Literal[*OBJECTIVES] = "pairwise"
     """``regression`` (z-scored log runtime per graph), or ``pairwise`` (which of two configurations is
     slower, from the difference of their features: the best on the sample and the 11th place's)."""

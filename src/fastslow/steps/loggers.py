@@ -10,7 +10,7 @@ from fastslow.core.errors import SettingsError
 
 Logger = Callable[[dict], Any]
 """Takes a row of metrics, see :class:`fastslow.networks.training.validation.Validation`."""
-LIBRARIES = ("wandb", "trackio")
+LOGGERS = ("wandb", "trackio")
 PROJECT_NAME = "fastslow"
 
 
@@ -18,12 +18,12 @@ def require_logger(name: str) -> None:
     """Refuse a logger that is not there; an empty name is none.
 
     Args:
-        name: One of :data:`LIBRARIES`, or a function of yours as ``module:function``.
+        name: One of :data:`LOGGERS`, or a function of yours as ``module:function``.
 
     Raises:
         SettingsError: The library is not installed, or there is no such function.
     """
-    if name in LIBRARIES:
+    if name in LOGGERS:
         if importlib.util.find_spec(name) is None:
             raise SettingsError("logger", f"{name} is not installed: .venv/bin/pip install {name}")
     elif name:
@@ -33,7 +33,7 @@ def require_logger(name: str) -> None:
 def _function(name: str) -> Logger:
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
-        raise SettingsError("logger", f"{name!r} is none of {', '.join(LIBRARIES)}, nor module:function")
+        raise SettingsError("logger", f"{name!r} is none of {', '.join(LOGGERS)}, nor module:function")
     try:
         function = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
@@ -61,7 +61,7 @@ def opened_logger(name: str, training: str, settings: Mapping[str, Any]) -> Iter
     """
     if not name:
         yield lambda _: None
-    elif name in LIBRARIES:
+    elif name in LOGGERS:
         library = importlib.import_module(name)
         try:
             library.init(project=PROJECT_NAME, name=training, config=dict(settings))

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -22,13 +22,11 @@ from fastslow.core.records import Record, check_record
 from fastslow.core.settings import NonNegative, resolve
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
-from fastslow.rankers.fit import Fitted, RankerTables, Report, booster_predictions, fit, read_training
-from fastslow.rankers.options import OBJECTIVES
+from fastslow.rankers.fit import Fitted, RankerTables, Report, fit, predict_trees, read_training
+from fastslow.rankers.libraries import LIBRARIES, Trees
+from fastslow.rankers.options import OBJECTIVES, RankerOptions
 from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
 from fastslow.steps.ranker_settings import RankerSettings
-
-if TYPE_CHECKING:
-    import lightgbm
 
 MODEL = "model.txt"
 USED = "used.json"
@@ -163,9 +161,7 @@ def score_by_collection(fitted: Fitted, training: RankerTables) -> dict[str, lis
     predictions = {graph: np.zeros(len(runtime)) for graph, runtime in training.valid.labels().items()}
     evaluated = 0
     for grown, _ in fitted.history:
-        part = booster_predictions(
-            fitted.objective, fitted.booster, training.valid, evaluated, grown - evaluated
-        )
+        part = predict_trees(fitted.objective, fitted.trees, training.valid, evaluated, grown - evaluated)
         for graph, values in part.items():
             predictions[graph] += values
         evaluated = grown
@@ -195,25 +191,9 @@ def write_trees(
     with atomic_path(folder / METRICS) as temporary:
         temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with atomic_path(folder / MODEL) as temporary:
-        fitted.booster.save_model(temporary, num_iteration=fitted.num_trees)
+        fitted.trees.save(temporary, fitted.num_trees)
     with atomic_path(folder / IMPORTANCE) as temporary:
-        importance(fitted.booster, fitted.num_trees).to_csv(temporary, index=False)
-
-
-def read_booster(folder: Path) -> "lightgbm.Booster":
-    """Read the trees of a finished run.
-
-    Raises:
-        DataError: The run is not finished, or its trees were changed: LightGBM would end or never return.
-    """
-    import lightgbm  # with scikit-learn a second
-
-    path = finished_file(folder, MODEL, _AGAIN)
-    try:
-        return lightgbm.Booster(model_file=path)
-    except lightgbm.basic.LightGBMError as error:
-        problem = f"cannot be read ({' '.join(str(error).split())[:200]})"
-        raise DataError(path, problem, _AGAIN) from None
+        importance(fitted.trees, fitted.num_trees).to_csv(temporary, index=False)
 
 
 def read_ranker(folder: Path) -> Fitted:
@@ -230,11 +210,16 @@ def read_ranker(folder: Path) -> Fitted:
         problem = f"a run of a {model}, a ranker wanted"
         raise DataError(folder, problem, "Name a folder that the ranker notebook wrote")
     check_record(Path(folder) / MANIFEST, manifest, _Manifest, _AGAIN)
-    return Fitted(manifest["objective"], read_booster(folder), manifest["trees"], [])
+    library = manifest["settings"].get("library", RankerOptions.library)
+    if library not in LIBRARIES:
+        problem = f"{library!r} grew its trees; this code has {', '.join(LIBRARIES)}"
+        raise DataError(folder, problem, "Register the library (rankers/libraries.py), or name another run")
+    # an edited file would end LightGBM, or never return
+    trees = LIBRARIES[library].read(finished_file(folder, MODEL, _AGAIN))
+    return Fitted(manifest["objective"], trees, manifest["trees"], [])
 
 
-def importance(booster: "lightgbm.Booster", num_iteration: int) -> pd.DataFrame:
+def importance(trees: Trees, count: int) -> pd.DataFrame:
     """Return the total gain of the first trees' splits per column, largest first: ``column``, ``gain``."""
-    gain = booster.feature_importance("gain", iteration=num_iteration)
-    table = pd.DataFrame({"column": booster.feature_name(), "gain": gain})
+    table = pd.DataFrame({"column": trees.columns, "gain": trees.gain(count)})
     return table.sort_values("gain", ascending=False, kind="stable", ignore_index=True)

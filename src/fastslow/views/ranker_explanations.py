@@ -53,7 +53,7 @@ class Explanation:
     @cached_property
     def gain(self) -> pd.DataFrame:
         """Share of each column in the total gain of the splits, largest first: ``column``, ``gain``."""
-        table = importance(self.fitted.booster, self.fitted.num_trees)
+        table = importance(self.fitted.trees, self.fitted.num_trees)
         return table.assign(gain=table["gain"] / max(table["gain"].sum(), 1e-300))
 
     def permutation(self) -> pd.DataFrame:

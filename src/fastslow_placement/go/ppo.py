@@ -13,18 +13,16 @@ of a whole graph, a product over all units, would always be out of bounds.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated
 
 import numpy as np
 import torch
-from annotated_types import Ge, Le
 
-from fastslow.core.settings import Settings
 from fastslow.networks.hardware.memory import AdamW
 from fastslow_placement.base.problem import INVALID_REWARD, Outcome, Problem
 from fastslow_placement.base.search import Found, best_of
 from fastslow_placement.go.policy import Inputs, Policy
 from fastslow_placement.go.proposals import Change, Changes, log_chance, log_probability
+from fastslow_placement.go.schedule import Schedule
 
 _RATE = 3e-3  # of Adam
 _CLIP = 0.2  # bound on the probability ratio of each unit
@@ -73,19 +71,6 @@ def _surest(logs: list[torch.Tensor], decision: np.ndarray) -> tuple[np.ndarray,
     sure = log_probability(logs, likely) - log_probability(logs, current)
     sure = sure.masked_fill(likely == current, -torch.inf)[0]
     return likely[0].numpy(), sure.argsort(descending=True)[: int((sure > -torch.inf).sum())].numpy()
-
-
-class Schedule(Settings):
-    """Settings of the policy's learning."""
-
-    group_title = "learning"
-
-    updates: Annotated[int, Ge(0), Le(1_000_000)] = 180
-    """Updates of PPO per program; 0 only applies the policy, trained or not."""
-    samples: Annotated[int, Ge(1), Le(10_000)] = 8
-    """Decisions evaluated per update."""
-    epochs: Annotated[int, Ge(0), Le(1000)] = 2
-    """Gradient steps per update; 0 learns nothing (*untrained* in the tables)."""
 
 
 @dataclass

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 from fastslow_programs.commands.facts import print_facts
-from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.rank import EFFECTS, ENDS, PAGE, TABLE, rank_source, write_ranking
 from fastslow_programs.ranking.runs import describe_run
 from fastslow_programs.ranking.settings import RankSettings
@@ -28,7 +27,6 @@ def rank_program(settings: RankSettings) -> dict[str, Any]:
         DataError: The source does not exist, no run was trained, or the run belongs to another collection.
     """
     settings = settings.from_working_folder("source", "data_root", "hlo_folder", "known", "run")
-    Source.of(settings.source, settings.kernel)  # a missing source is refused before models are read
     print(f"models: {describe_run(settings.find_run())}", flush=True)
     ranking = rank_source(settings)
     folder = write_ranking(ranking, settings)

@@ -190,7 +190,7 @@ class Compiler:
             if not all(dumps):
                 raise CompilerError("the compiler dumped no module around its pass layout-assignment")
             before, after = (HloProto.FromString(dump[0].read_bytes()).hlo_module for dump in dumps)
-            return _anonymous(before), _layouts(after)
+            return anonymous(before), _layouts(after)
 
 
 def _layouts(module: Module) -> dict[str, list[list[int]]]:
@@ -210,7 +210,7 @@ def _layouts(module: Module) -> dict[str, list[list[int]]]:
     return layouts
 
 
-def _anonymous(module: Module) -> Module:
+def anonymous(module: Module) -> Module:
     """Remove what differs between two runs: the module's id in the process and source locations."""
     module.ClearField("id")
     module.ClearField("stack_frame_index")
@@ -265,4 +265,4 @@ def lower(function, arguments, keywords=None) -> bytes:
         code = to_hlo(lowered.mlir_module_serialized)
     else:
         code = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
-    return _anonymous(Module.FromString(code)).SerializeToString(deterministic=True)
+    return anonymous(Module.FromString(code)).SerializeToString(deterministic=True)

@@ -10,6 +10,7 @@ import numpy as np
 from fastslow.core.errors import SettingsError
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, message_classes
 from fastslow_programs.compiler.device import require_jax
+from fastslow_programs.compiler.libtpu import anonymous
 from fastslow_programs.compiler.signature import Signature, as_numbers, key_kinds
 from fastslow_programs.compiler.tracing import Call, jit_facts, trace
 
@@ -97,7 +98,7 @@ def lower_function(
     rng = np.random.default_rng(seed)
     options = dict(getattr(jit_facts(function), "compiler_options_kvs", ()))
     code = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
-    module = with_options(Module.FromString(code), options)
+    module = with_options(anonymous(Module.FromString(code)), options)
     entry_shapes(module)  # refused before anything is measured
     values = tuple(_value(leaf, rng) for leaf in leaves)
     return LocalProgram(module, values, signature, devices, exported)

@@ -103,6 +103,10 @@ class ProgramSettings(SourceSettings):
             return 'the file is 0-padded, as in the schema; the feature step pads: SET="features.padding=-1"'
         return super()._hint(name)
 
+    def check_typed(self) -> None:
+        """Refuse a source that is not there."""
+        Source.of(self.source, self.kernel)
+
     @property
     def program(self) -> str:
         """Name of the program: the setting, or the source's name."""

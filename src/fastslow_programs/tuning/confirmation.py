@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import t
 
 from fastslow_programs.tuning.history import History, Proposal
 
@@ -181,6 +180,8 @@ def student_interval(differences: Sequence[float]) -> tuple[float, float]:
 
     With fewer than ``FEWEST`` differences the interval is infinite.
     """
+    from scipy.stats import t  # a second
+
     mean = float(np.mean(differences))
     count = len(differences)
     if count < FEWEST:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
-from fastslow.core.progress import progress
+from fastslow.core.progress import progress, ticking
 from fastslow.core.settings import resolve
 from fastslow.core.shown import Shown
 from fastslow_programs.compiler.bench import Bench
@@ -86,8 +86,8 @@ def measure_source(settings: ConvertSettings) -> Measurement:
         local = replace(local, module=Source.of(source).read().module)
     drawn = [decode(row, program.nodes) for row in program.arrays["node_config_feat"]]
     modules = [bind_differences(local.module, layouts, program.nodes) for layouts in drawn]
-    with Bench(local, ROUNDS, settings.seconds).running() as times:
-        starts = progress(range(0, len(modules), _BATCH), desc="measure", unit="batch")
+    starts = progress(range(0, len(modules), _BATCH), desc="measure", unit="batch")
+    with Bench(local, ROUNDS, settings.seconds).running() as times, ticking(starts):
         batches = [times(modules[start : start + _BATCH]) for start in starts]
     failures = [failure for batch in batches for failure in batch.failures]
     if all(failures):

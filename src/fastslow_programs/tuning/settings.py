@@ -66,7 +66,7 @@ class SearchSettings(Settings):
     """Configurations that are proposed together: guidance is better with few, evaluators that work in
     parallel are faster with many."""
     command: str = ""
-    """Evaluator ``command`` only. Command line to which two paths are appended, the configuration as JSON and
+    """Evaluator ``command`` only. Command line to which two paths are appended: the configuration as JSON and
     (not for a space of yours) the constrained HLO; the last line of its output is the value, lower is
     faster."""
     confirm: FractionBelowOne = 0.5

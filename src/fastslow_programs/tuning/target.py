@@ -110,7 +110,7 @@ def read_target(settings: TuneSettings) -> Target:
         DataError: The source is missing, broken, unlabelled or has nothing to choose, or no run can guide.
     """
     if settings.is_space:
-        return _of_space(settings)
+        return target_of_space(settings, UserSpace(find_typed(settings.source)))
     run = settings.find_run()  # before a compile, which may take minutes
     finished = FinishedRun(run) if run else None
     if EVALUATORS[settings.kind_of_evaluator].reads_labels:
@@ -156,8 +156,8 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
     return replace(target, evaluator=EVALUATORS[settings.kind_of_evaluator](settings, target))
 
 
-def _of_space(settings: TuneSettings) -> Target:
-    described = UserSpace(find_typed(settings.source))
+def target_of_space(settings: TuneSettings, described: UserSpace) -> Target:
+    """Return the program of a tuning in a space of the user's; errors are as for :func:`read_target`."""
     kind = EVALUATORS[settings.kind_of_evaluator]
     space = described.space
     if space.size < 2:

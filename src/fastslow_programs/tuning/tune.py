@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastslow.core.errors import DataError
-from fastslow.core.progress import progress
+from fastslow.core.progress import progress, ticking
 from fastslow_programs.program.measured import Measured
 from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, Plan, Verdict, verdict
 from fastslow_programs.tuning.evaluators import Evaluate
@@ -178,6 +178,7 @@ def _search(study: Study) -> None:
         progress(
             total=settings.evaluations, initial=history.spent, desc=settings.program, unit="evaluation"
         ) as bar,
+        ticking(bar),
         study.target.evaluator.running() as evaluate,
     ):
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
-from fastslow.features.folds import HELD_OUT_CONFIGS, learned_from
+from fastslow.features.folds import HELD_OUT_CONFIGS, leave_fold_out
 from fastslow.features.graph import GraphSet, Predictions, draw_configs
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import autocast, loss_scaler, seed_generator
@@ -56,9 +56,12 @@ class Training:
             weight_decay=options.weight_decay,
             fused=True,  # a seventh of the time on a CPU; a scaled step needs no answer from the GPU
         )
-        self.names, self.held_out = learned_from(
-            dataset.sources, dataset.trainable(), options.folds, options.seed
-        )
+        self.names = dataset.trainable()
+        self.held_out: list[str] = []
+        if options.folds:
+            self.names, self.held_out = leave_fold_out(
+                dataset.sources, self.names, options.folds, options.seed
+            )
         self.validation = Validation(options, dataset, self.network)
         self.stored = ["network", "optimizer", "scaler", "validation"]
         self.segments = None
