@@ -144,15 +144,13 @@ class Ranking(Shown):
     def _answers(self) -> dict[str, Figure]:
         """Return the figures by the question that each answers."""
         from fastslow_programs.program.graph_picture import plot_effects_on_graph
-        from fastslow_programs.ranking.plots import plot_effects, plot_members
+        from fastslow_programs.ranking.plots import plot_effects
 
-        members = [name for name, weight in self.weights.items() if weight > 0 and name in self.table]
         answers = {}
-        if "runtime" in self.table:
-            answers["How slow is each place?"] = self._plot_slowdown()
-        elif len(members) > 1 and len(self.table) > 1:
-            figure = plot_members(self.table, members, self.compared_with.config, self._compared)
-            answers["Do the models agree?"] = figure
+        places = self.plot_places()
+        if places is not None:
+            measured = "runtime" in self.table
+            answers["How slow is each place?" if measured else "Do the models agree?"] = places
         largest, names = self._largest_by_node()
         if self.arrays is not None and largest:
             figure = plot_effects_on_graph(self.arrays, self.program, largest, names)
@@ -161,9 +159,15 @@ class Ranking(Shown):
             answers["Which choices matter?"] = plot_effects(self.effects, self._base)
         return answers
 
-    def _plot_slowdown(self) -> Figure:
-        from fastslow_programs.ranking.plots import plot_slowdown
+    def plot_places(self) -> Figure | None:
+        """Plot slowdown against place, or without runtimes the place by each model; None for a single one."""
+        from fastslow_programs.ranking.plots import plot_members, plot_slowdown
 
+        if "runtime" not in self.table:
+            members = [name for name, weight in self.weights.items() if weight > 0 and name in self.table]
+            if len(members) < 2 or len(self.table) < 2:
+                return None
+            return plot_members(self.table, members, self.compared_with.config, self._compared)
         marks = {}
         if self.compared_with.config is not None:
             marks[self._compared] = self.compared_with.config
