@@ -9,7 +9,10 @@ import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["convert", "leaderboard", "load_models", "load_placed", "load_tuned", "place", "rank", "tune"]
+__all__ = [
+    *("compare", "convert", "data_quality", "leaderboard", "load_models", "load_placed", "load_tuned"),
+    *("place", "rank", "submit", "tune"),
+]
 
 
 def __getattr__(name: str) -> Any:
