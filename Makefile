@@ -7,6 +7,8 @@ NAME   =
 SEEDS  =
 JOBS   =
 HOURS  =
+MODELS =
+INIT   =
 CLUSTER =
 SET    =
 SRC    =
@@ -18,7 +20,7 @@ SIZE   = small
 DEVICES =
 
 # a misspelt variable must not be ignored: make submit SEED=5
-VARIABLES := PYTHON DATA PRESET NAME SEEDS JOBS HOURS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE VENV PY READY TESTED COMPILER TUNING DEVICE PLACER DEVICES
+VARIABLES := PYTHON DATA PRESET NAME SEEDS JOBS HOURS MODELS INIT CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE VENV PY READY TESTED COMPILER TUNING DEVICE PLACER DEVICES
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
 UNKNOWN := $(filter-out $(VARIABLES),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
@@ -27,7 +29,7 @@ endif
 
 # Values are data: Make must not expand them, and recipes read them from the environment, where no shell does
 as_typed = $(foreach v,$(1),$(eval override $v := $$(value $v))$(eval export $v))
-$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS HOURS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE DEVICES)
+$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS HOURS MODELS INIT CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE DEVICES)
 VENV   := .venv
 $(call as_typed,VENV)
 PY     := $(VENV)/bin/python
@@ -42,18 +44,19 @@ $(call as_typed,PY READY TESTED COMPILER TUNING DEVICE PLACER)
 CALLER = $(if $(findstring .py:,$(SRC)),$(COMPILER),$(READY))
 FASTSLOW = set -f; "$$PY" -m fastslow
 OPTIONS = $${DATA:+"data=$$DATA"} $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
-          $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $${HOURS:+"hours=$$HOURS"} $${CLUSTER:+"cluster=$$CLUSTER"} $$SET
+          $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $${HOURS:+"hours=$$HOURS"} \
+          $${MODELS:+"predict_with=$$MODELS"} $${INIT:+"init=$$INIT"} $${CLUSTER:+"cluster=$$CLUSTER"} $$SET
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke leaderboard figures convert measure rank tune place sample data test lint clean setup
+.PHONY: help submit submission features train ensemble smoke kaggle leaderboard figures convert measure rank tune place sample data test lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
 	  for (i = 1; i <= n; i++) printf "  make %-12s %s\n", names[i], $$2}' "$(strip $(MAKEFILE_LIST))"
 	@echo
-	@echo "Settings: DATA=sample|kaggle|FOLDER  PRESET=sample|smoke|kaggle|kaggle-full|tpugraphs-... (docs/baselines.md)  NAME=run  SEEDS=3  HOURS=2  JOBS=2  CLUSTER=tcp://HOST:8786|slurm"
+	@echo "Settings: DATA=sample|kaggle|FOLDER  PRESET=sample|smoke|kaggle|kaggle-full|tpugraphs-... (docs/baselines.md)  NAME=run  SEEDS=3  HOURS=2  JOBS=2  MODELS=package|runs/x  INIT=package|runs/x  CLUSTER=tcp://HOST:8786|slurm"
 	@echo "          SET='gnn.layout.epochs=50 features.layout.hops=1'"
 
 submit: $(READY) ## Features, training, ensemble, checked submission; DATA=kaggle also uploads it
@@ -62,10 +65,14 @@ submit: $(READY) ## Features, training, ensemble, checked submission; DATA=kaggl
 submission features train ensemble: $(READY) ## The same up to that stage, nothing is uploaded
 	@$(FASTSLOW) $@ $(OPTIONS)
 
+kaggle: $(READY) ## The same on Kaggle's own two T4: push, follow the log, fetch models and CSV, upload (HOURS=8.5 NAME=on-kaggle)
+	@$(FASTSLOW) kaggle $(OPTIONS)
+
 leaderboard: $(READY) ## Every model under runs/: settings, hours, scores, what Kaggle said (SET='sort=test csv=scores.csv')
 	@$(FASTSLOW) leaderboard $$SET
 
-figures: $(READY) ## Draw the README's figures from the sample run, after make submit
+figures: $(READY) ## Draw the figures of the pages: from the tables of the benchmarks, and from the sample run, after make submit
+	@set -f; PYTHONPATH=benchmarks "$$PY" -m common.table_figures
 	@set -f; PYTHONPATH=benchmarks "$$PY" -m common.readme_figures $${NAME:+"$$NAME"}
 
 smoke: $(READY) ## The whole path with next to no training: four to six CPU minutes on slow cores
@@ -144,7 +151,7 @@ clean: ## Remove what was made here or in FASTSLOW_HOME: NAME=run of one run, NA
 	    echo "nothing was removed: type make clean NAME=all to remove all of these, or NAME=run for those of one run" >&2; exit 1;; \
 	  all) find features runs submissions -mindepth 1 ! -name README.md -delete 2>/dev/null; exit 0;; \
 	  */*|.*) echo "NAME=$$NAME is no plain name" >&2; exit 1;; esac; \
-	for made in "features/$$NAME" "runs/$$NAME" "submissions/$$NAME".csv "submissions/$$NAME".json "submissions/$$NAME".png; do \
+	for made in "features/$$NAME" "runs/$$NAME" "submissions/$$NAME".csv "submissions/$$NAME".json "submissions/$$NAME".png "submissions/$$NAME".html; do \
 	  if [ -e "$$made" ]; then rm -r -- "$$made" && echo "removed $$made"; fi; done
 
 setup: $(READY) ## Only make the environment

@@ -33,11 +33,11 @@ from fastslow.core.artifacts import commit
 from fastslow.core.files import atomic_path, digest, file_digest, read_json, write_json
 from fastslow.core.settings import PROJECT, resolve
 from fastslow.core.source import source_digest
+from fastslow.runs.packaged import ARCHIVE, FOLDER
 from fastslow.steps.ensemble import ENSEMBLE_ENTRY as ENSEMBLE
 from fastslow.steps.features import FEATURES_ENTRY as FEATURES
 from fastslow.steps.network_settings import GNN_ENTRY as NETWORK
 from fastslow.steps.ranker_settings import RANKER_ENTRY as RANKER
-from fastslow_programs.ranking.packaged import ARCHIVE, FOLDER
 
 STAMP = re.compile(
     r"> Commit (?P<commit>\S+), code (?P<code>[0-9a-f]{16}), (?:sample (?P<sample>[0-9a-f]{16})|no sample), "

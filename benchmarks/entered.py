@@ -14,7 +14,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 
 import fastslow
 from common.options import make_parser
@@ -33,6 +33,17 @@ def page_code() -> str:
     return code
 
 
+def _importing(frame: FrameType) -> bool:
+    """Return whether a call is made while a module of ours is imported."""
+    caller: FrameType | None = frame
+    while caller is not None:
+        code = caller.f_code
+        if code.co_name == "<module>" and Path(code.co_filename).is_relative_to(SOURCE):
+            return True
+        caller = caller.f_back
+    return False
+
+
 def entered(call: Callable[[], object]) -> dict[Path, set[str]]:
     """Return the functions of our packages that a call runs, in any of its threads, by their file."""
     files: dict[Path, set[str]] = defaultdict(set)
@@ -41,9 +52,11 @@ def entered(call: Callable[[], object]) -> dict[Path, set[str]]:
     def note(frame, event: str, _) -> None:
         code = frame.f_code
         if event == "call" and code not in seen:
-            seen.add(code)
             path = Path(code.co_filename)
-            if code.co_flags & _OPTIMIZED and path.is_relative_to(SOURCE):
+            if not path.is_relative_to(SOURCE):
+                seen.add(code)
+            elif code.co_flags & _OPTIMIZED and not _importing(frame):
+                seen.add(code)
                 files[path.relative_to(SOURCE)].add(code.co_qualname)
 
     threading.setprofile(note)

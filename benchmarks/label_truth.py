@@ -44,13 +44,15 @@ from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import SettingsError
+from fastslow.core.files import write_json
 from fastslow.hlo.messages import Module
+from fastslow.runs.packaged import packaged_models
 from fastslow.steps.unseen import build_unseen
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
 from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.compiler.libtpu import Compiler, lower, require_compiler
+from fastslow_programs.ranking.advice import ESTIMATES
 from fastslow_programs.ranking.models import Models
-from fastslow_programs.ranking.packaged import packaged_models
 from fastslow_programs.ranking.rules import best_rule
 
 FILE = "npz_all/npz/layout/xla/default/train/alexnet_train_batch_32.npz"
@@ -201,12 +203,15 @@ def main(arguments: list[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     options.programs = 2 if options.quick else options.programs
-    run(read_npz(program_of(path), labelled=True), options)
+    tau, low, high = run(read_npz(program_of(path), labelled=True), options)["held_out"]
+    if options.programs == PROGRAMS:
+        figures = {"tau": round(tau, 3), "low": round(low, 3), "high": round(high, 3)}
+        write_json(ESTIMATES, {"program": "AlexNet", **figures})
     return 0
 
 
-def run(file: Program, options: Namespace) -> None:
-    """Score the rules, write the page and print the JSON object."""
+def run(file: Program, options: Namespace) -> dict:
+    """Score the rules, write the page and print the JSON object; return what the halves chose."""
     choices = file.choices
     limits, cache = {"seconds": SECONDS}, report.RESULTS / "label_truth" / "labels.sqlite"
     with Labeller(cache, task=program_before_layout, **limits).workers() as label:
@@ -227,6 +232,7 @@ def run(file: Program, options: Namespace) -> None:
     print(page(results, truth, chosen))
     print(f"\nThe models in the package:\n\n{report.table([report.cells(row) for row in facts['models']])}")
     report.finish({"benchmark": "label_truth", **facts, "measured": truth, "rules": results})
+    return chosen
 
 
 if __name__ == "__main__":

@@ -36,10 +36,9 @@ from fastslow.core.settings import PROJECT, resolve
 from fastslow.evaluation.score_tables import PARTS
 from fastslow.evaluation.scores import read_solution, truth_of
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import read_predictions
+from fastslow.runs.predictions import find_run, read_predictions
 from fastslow_programs.program.default import find_default
 from fastslow_programs.ranking.models import Models, read_models
-from fastslow_programs.ranking.runs import find_run
 from fastslow_programs.ranking.trust import LEVELS, TOLD, Trust
 
 TABLE = {"hours": 0.02, "needs": ("run",)}

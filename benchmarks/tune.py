@@ -47,9 +47,9 @@ from fastslow.core.progress import progress
 from fastslow.ensemble.baselines import PRODUCT, RIDGE, SINGLE, fit_baselines
 from fastslow.features.scaling import standardise
 from fastslow.runs.features_folder import Features
+from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import build_unseen
 from fastslow_programs.program.default import find_default
-from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.named_choices import name_choices
 from fastslow_programs.ranking.runs import runs_folder
 from fastslow_programs.tuning.search.guided import Guided

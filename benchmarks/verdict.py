@@ -28,7 +28,8 @@ from scipy import stats
 from common import report
 from common.options import make_parser
 from fastslow.core.progress import progress
-from fastslow_programs.compiler.device import ROUNDS, Times
+from fastslow_programs.compiler.bench import Times
+from fastslow_programs.compiler.device import ROUNDS
 from fastslow_programs.tuning import evaluators
 from fastslow_programs.tuning.confirmation import CONFIRMS, LEVEL
 from fastslow_programs.tuning.evaluators import CommandEvaluator, DeviceEvaluator, Evaluate, Evaluator
@@ -83,7 +84,7 @@ class Machine:
         return self.true(codes) * float(np.exp(log))
 
     def times(self, modules: Sequence[Sequence[int]]) -> Times:
-        """Return what :class:`fastslow_programs.compiler.device.Bench` measures of configurations."""
+        """Return what :class:`fastslow_programs.compiler.bench.Bench` measures of configurations."""
         programs = [[0] * len(CHOICES), [0] * len(CHOICES), *modules]
         loaded = np.exp(0.01 * self._rng.normal(size=len(programs)))
         seconds = np.zeros((ROUNDS, len(programs)))

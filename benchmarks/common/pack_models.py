@@ -26,11 +26,10 @@ from fastslow.evaluation.run_record import RECORD
 from fastslow.evaluation.score_tables import format_overview, pool_seeds
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.runs.features_folder import SCALERS, Features
-from fastslow.runs.predictions import read_predictions, read_run_manifest
+from fastslow.runs.packaged import ARCHIVE
+from fastslow.runs.predictions import find_members, read_predictions, read_run_manifest
 from fastslow.steps.network import WEIGHTS
 from fastslow.steps.ranker import MODEL
-from fastslow_programs.ranking.packaged import ARCHIVE
-from fastslow_programs.ranking.runs import find_members
 from fastslow_programs.ranking.trust import FILE, Seen
 
 CARD = "README.md"

@@ -9,8 +9,8 @@ from fastslow.competition.catalog import COLLECTIONS, SPLITS, Collection
 from fastslow.core.npz_io import read_arrays
 from fastslow.features.graph import Graph
 from fastslow.runs.features_folder import Features
+from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import UnseenGraphs
-from fastslow_programs.ranking.inference import FinishedRun
 
 
 def labelled_files(root: Path) -> Iterator[tuple[Collection, Path]]:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from fastslow.competition.catalog import TEST, TRAIN, VALID
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
-from fastslow.core.figures import save_figure
+from fastslow.core.figures import NETWORK, TREES, WIDTH, in_style, save_figure
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.plots import plot_results
@@ -26,7 +26,6 @@ from fastslow.networks.states.config_states import Level, Reach
 from fastslow.runs.features_folder import Features
 
 _COLLECTION = "layout-xla-random"
-_WIDTH = 1200  # pixels: sharp where a page shows 800
 _COLOURS = 64
 _FOLDER = "docs/figures"
 _MAX_LABELS = 60  # of nodes; more would overlap
@@ -36,6 +35,7 @@ _STRIDE = 7  # along the colour map from one state to the next: neighbours diffe
 _COLUMN = "violation_ratio"  # the configuration feature that is shown against runtime
 
 
+@in_style
 def plot_states(graph: Graph, depth: int = 1) -> Figure:
     """Plot nodes against configurations, coloured by state, one panel per level of message passing.
 
@@ -51,17 +51,17 @@ def plot_states(graph: Graph, depth: int = 1) -> Figure:
     levels = reach.states(graph.choices.values)
     order = np.lexsort(_table(levels[0])[::-1])
     height = 1.4 + 0.15 * min(graph.num_nodes, _MAX_LABELS)
-    figure = Figure(figsize=(1.5 + 3.4 * (depth + 1), height), layout="constrained")
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
     panels = np.atleast_1d(figure.subplots(1, depth + 1, sharey=True))
     for number, (axes, level) in enumerate(zip(panels, levels, strict=True)):
         _draw_level(axes, level, order)
-        pairs = graph.num_nodes * graph.num_configs
-        title = f"{len(level):,} states instead of {pairs:,} pairs"
-        axes.set_title(f"after {number} layer{'s' * (number != 1)}: {title}", fontsize=9)
+        axes.set_title(f"after {number} layer{'s' * (number != 1)}: {len(level):,} states", fontsize=9.5)
         axes.set_xlabel(f"{graph.num_configs} configurations, sorted", fontsize=9)
         axes.set_xticks([])
     _name_nodes(panels[0], graph)
-    figure.suptitle(f"{graph.name}: one colour in a row is one state, computed once", fontsize=10)
+    pairs = graph.num_nodes * graph.num_configs
+    title = f"{len(levels[-1]):,} states are computed instead of {pairs:,} pairs of node and configuration"
+    figure.suptitle(f"{title}\none colour in a row is one state; grey: a node with a single one", fontsize=10)
     return figure
 
 
@@ -98,6 +98,7 @@ def _draw_level(axes: Axes, level: Level, order: np.ndarray) -> None:
     axes.imshow(image, aspect="auto", interpolation="nearest")
     for node, count in enumerate(counts):
         axes.text(len(order) + 0.2, node, count, va="center", fontsize=7, color="0.3")
+    axes.grid(visible=False)
     axes.tick_params(left=False)
     axes.spines[:].set_visible(False)
 
@@ -128,7 +129,7 @@ def make_figures(name: str) -> list[Path]:
     }
     for file, draw in progress(drawings.items(), desc="figures", unit="figure"):
         figure = draw()
-        save_figure(figure, folder / file, round(_WIDTH / figure.get_figwidth()), _COLOURS)
+        save_figure(figure, folder / file, colours=_COLOURS)
     paths = [folder / file for file in drawings]
     print(*paths, sep="\n")
     return paths
@@ -139,23 +140,22 @@ def _smallest_graph(features: Features) -> Graph:
     return features.graph(TRAIN, rows.loc[rows["nodes"].idxmin(), "name"])
 
 
+@in_style
 def _plot_feature(graph: Graph, values: np.ndarray, column: str) -> Figure:
     """Plot a feature ``(C,)`` against the runtime of each configuration, with Kendall's tau of the two."""
     words = column.replace("_", " ")
     relative = graph.runtime / graph.runtime.min()
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
     axes = figure.subplots()
-    axes.scatter(values, relative, s=40, color="#0072b2", alpha=0.7, linewidths=0)
+    axes.scatter(values, relative, s=40, color=NETWORK, alpha=0.7, linewidths=0)
     levels = np.unique(values)
     medians = [np.median(relative[values == level]) for level in levels]
     if len(levels) < len(values) / 2:
-        axes.plot(levels, medians, color="#e69f00", linewidth=2, label="median")
-        axes.legend(frameon=False)
+        axes.plot(levels, medians, color=TREES, linewidth=2, label="median")
+        axes.legend()
     tau = kendall_tau(graph.runtime, values)
-    axes.set_title(f"{graph.name}: {words} against runtime, Kendall's tau {tau:+.2f}", fontsize=11)
-    axes.set(xlabel=f"{words} of a configuration", ylabel="runtime / fastest")
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(f"One column orders the runtimes by Kendall's tau {tau:+.2f}")
+    axes.set(xlabel=f"{words} of a configuration of {graph.name}", ylabel="runtime / fastest")
     return figure
 
 

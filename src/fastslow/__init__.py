@@ -10,8 +10,20 @@ from typing import Any
 
 __version__ = "0.1.0"
 __all__ = [
-    *("compare", "convert", "data_quality", "leaderboard", "load_models", "load_placed", "load_tuned"),
-    *("place", "rank", "submit", "tune"),
+    "blend",
+    "compare",
+    "convert",
+    "data_quality",
+    "leaderboard",
+    "load_models",
+    "load_placed",
+    "load_tuned",
+    "measure",
+    "place",
+    "rank",
+    "submit",
+    "tune",
+    "tuned",
 ]
 
 

@@ -62,7 +62,7 @@ class Command(NamedTuple):
 
 
 _RUN_MAIN = (
-    "data preset name hours seeds jobs models plan features.layout.hops gnn.layout.epochs "
+    "data preset name hours seeds jobs predict_with plan features.layout.hops gnn.layout.epochs "
     "gnn.layout.learning_rate ranker.layout.num_iterations"
 )
 _RUN_EXAMPLES = (
@@ -76,10 +76,14 @@ _RUN_EXAMPLES = (
 _RUN = "fastslow.workflow.run:run"
 
 
+_RUN_SETTINGS = "fastslow.workflow.run_settings:RunSettings"
+
+
 def _stage(target: str, summary: str, **fixed) -> Command:
     fixed = {"target": target, **fixed}
-    settings = "fastslow.workflow.run_settings:RunSettings"
-    return Command(summary, settings, _RUN, fixed, main=_RUN_MAIN, examples=_RUN_EXAMPLES, repository=True)
+    return Command(
+        summary, _RUN_SETTINGS, _RUN, fixed, main=_RUN_MAIN, examples=_RUN_EXAMPLES, repository=True
+    )
 
 
 COMMANDS = {
@@ -89,11 +93,21 @@ COMMANDS = {
     "train": _stage("train", "Build the features and train every model"),
     "ensemble": _stage("ensemble", "Train every model and choose the weights of the ensembles"),
     "smoke": _stage("submission", "Run every stage with next to no training", preset="smoke"),
+    "kaggle": Command(
+        "Run every stage on Kaggle's own two T4 (name=on-kaggle hours=8.5), fetch the run, upload its CSV",
+        _RUN_SETTINGS,
+        "fastslow.workflow.run:run_on_kaggle",
+        fixed={"data": "kaggle", "cluster": "", "plan": False, "unproven_order": False, "predict_with": ""},
+        main=_RUN_MAIN.replace("data preset", "preset").replace("plan ", ""),
+        examples=("", "name=second hours=4 gnn.layout.epochs=50"),
+        repository=True,
+    ),
     "train-network": Command(
         "Train one network of a run; started by torchrun, in several processes, GPUs or machines",
         "fastslow.workflow.train_network:NetworkRunSettings",
         "fastslow.workflow.train_network:train_network",
         first="network",
+        main="network data preset name seeds models init",
     ),
     "convert": Command(
         "Convert a program (HLO file or JAX function) to a competition file",
@@ -103,12 +117,12 @@ COMMANDS = {
         examples=("program.hlo", "model.py:make configs=200 generation=v4 name=mine"),
     ),
     "measure": Command(
-        "Measure configurations of an HLO file on this machine, for rank's known=",
+        "Measure configurations of a program on this machine, for rank's known=",
         "fastslow_programs.program.program_settings:ConvertSettings",
         "fastslow_programs.commands.measure:measure_program",
-        fixed={"label": False},
+        fixed={"label": False, "generation": "v3", "collection": "layout:xla:random"},
         first="source",
-        examples=("program.hlo configs=40",),
+        examples=("program.hlo configs=40", "model.py:make"),
     ),
     "rank": Command(
         "Rank the configurations of a program (npz, HLO file or JAX function) with a trained run",
@@ -132,12 +146,19 @@ COMMANDS = {
         first="one other",
         examples=("sample mine", "sample mine --all", "submissions/sample.csv submissions/mine.csv"),
     ),
+    "blend": Command(
+        "Blend submissions by the mean of ranks into a CSV that is checked and listed on the leaderboard",
+        "fastslow.evaluation.blend:BlendSettings",
+        "fastslow.workflow.run:blend_csvs",
+        first="csvs...",
+        examples=("a.csv b.csv", "submissions/sample.csv theirs.csv weights=2,1 out=both.csv"),
+    ),
     "tune": Command(
         "Search for a program's fastest configuration with few compiles or measurements",
         "fastslow_programs.tuning.settings:TuneSettings",
         "fastslow_programs.commands.tune:tune_program",
         first="source",
-        main="source run evaluator command evaluations budget_seconds strategy batch processes collection "
+        main="source run evaluator options command evaluations budget_seconds strategy processes collection "
         "data_root name",
         examples=(
             "program.hlo evaluations=200",
@@ -149,7 +170,6 @@ COMMANDS = {
         "Tune many programs with one budget, shared by weight x default",
         "fastslow_programs.tuning.settings:FleetSettings",
         "fastslow_programs.commands.tune:tune_programs",
-        repository=True,
         first="fleet",
         main="fleet run evaluator command evaluations budget_seconds strategy batch processes data_root name",
         examples=("list.csv evaluations=500",),
@@ -334,7 +354,7 @@ class _Parser(argparse.ArgumentParser):
             lines = [f"  fastslow {name} {example}".rstrip() for example in command.examples]
             text += "\n".join(["\nexamples:", *lines, ""])
         classes = {"": _load(command.settings)}
-        is_run = command.settings == "fastslow.workflow.run_settings:RunSettings"
+        is_run = command.settings == _RUN_SETTINGS
         if is_run:
             classes |= _load("fastslow.workflow.presets:SECTIONS")
         if command.main and not self.everything:

@@ -1,6 +1,6 @@
 """The Python interface: ``fastslow.place`` and ``fastslow.load_placed``. ``docs/api.md`` has examples."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,22 @@ from fastslow_placement.place import Placed, compare, load_placed, read_function
 from fastslow_placement.settings import ZOO, PlaceSettings
 
 
-def place(source: str | Path | Callable, *arguments: Any, out: str | Path = "", **settings: Any) -> Placed:
+def place(
+    source: str | Path | Callable,
+    *arguments: Any,
+    keywords: Mapping[str, Any] | None = None,
+    out: str | Path = "",
+    **settings: Any,
+) -> Placed:
     """Place a program on several devices, and compare rules and searches by the cost model.
+
+    Whole operators are assigned and none is split: splitting tensors is the task of Alpa and Shardy.
 
     Args:
         source: A function for ``jax.jit``, ``model.py:make``, an HLO file, a competition npz, or
             ``zoo:NAME``.
         *arguments: Arguments of the function: arrays or ``jax.ShapeDtypeStruct``; nothing is computed.
+        keywords: Its keyword arguments.
         out: Folder to write to what the command writes; by default nothing is written.
         **settings: Settings of ``fastslow place``, such as ``devices=4, device="h100"``; ``updates`` is 0
             here: learning within a search does not pay.
@@ -32,9 +41,9 @@ def place(source: str | Path | Callable, *arguments: Any, out: str | Path = "", 
     values = {"updates": 0} | settings | ({"out": str(Path(out).expanduser().absolute())} if out else {})
     if callable(source):
         place_settings = PlaceSettings(source=getattr(source, "__name__", type(source).__name__), **values)
-        program = JaxProgram(source, arguments, place_settings.source)
-    elif arguments:
-        raise SettingsError("arguments", f"{len(arguments)} given, but {source} is no function")
+        program = JaxProgram(source, arguments, place_settings.source, keywords)
+    elif count := len(arguments) + len(keywords or {}):
+        raise SettingsError("arguments", f"{count} given, but {source} is no function")
     else:
         path = str(source) if str(source).startswith(ZOO) else str(Path(source).expanduser().absolute())
         place_settings = PlaceSettings(source=path, **values)

@@ -10,8 +10,11 @@ from fastslow.core.settings import PROJECT, resolve
 from fastslow.evaluation.training_files import NOTEBOOK
 from fastslow.workflow.execution import run_step
 from fastslow.workflow.steps import Step
-from fastslow_placement.place import DECISION, DEVICE_TABLE, PLACEMENT, TABLE, WORDS
+from fastslow_placement.place import DECISION, DEVICE_TABLE, PAGE, PLACEMENT, TABLE, WORDS
+from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.settings import ZOO, PlaceSettings
+
+WHOLE = "place assigns whole operators to devices and splits none: splitting is the task of Alpa and Shardy"
 
 
 def place_program(settings: PlaceSettings) -> dict[str, Any]:
@@ -32,16 +35,19 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     paths = ["out"] + ["source"] * (not settings.source.startswith(ZOO))
     paths += ["device"] * settings.device.endswith(".json")
     settings = settings.from_working_folder(*paths)
-    _ = settings.path  # refuses a missing source before a notebook is started
+    path = settings.path
+    if path and not settings.function:
+        read_cost_graph(path, settings.device_model)  # refuses a wrong one before a notebook starts
     folder = resolve(settings.folder)
     remove_abandoned(folder.parent)  # of an interrupted run of another program
+    print(WHOLE, flush=True)
     run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", settings))
     table = pd.read_csv(folder / TABLE)
     print(table.to_string(index=False, float_format=lambda value: f"{value:.6g}"), "\n")
     print((folder / WORDS).read_text())
     if (folder / DEVICE_TABLE).is_file():
         print(pd.read_csv(folder / DEVICE_TABLE).to_string(index=False), "\n")
-    names = (TABLE, PLACEMENT, DECISION, "decision.png", "memory.png", "learning.png", NOTEBOOK)
+    names = (PAGE, TABLE, PLACEMENT, DECISION, "decision.png", "memory.png", "learning.png", NOTEBOOK)
     files = [folder / name for name in names if (folder / name).is_file()]
     print(*files, sep="\n")
     found = (folder / WORDS).read_text().splitlines()

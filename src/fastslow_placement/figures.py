@@ -1,16 +1,37 @@
 """Figures of a placed program: devices and links over time, memory over time, learning."""
 
+from textwrap import fill
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
+from fastslow.core.figures import (
+    DEFAULT,
+    ENSEMBLE,
+    FURTHER,
+    NETWORK,
+    RULE,
+    TREES,
+    WIDTH,
+    in_style,
+    label_ends,
+    shortened,
+)
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, memory_profile
 
-_BUSY, _LINK = "#3b6ea5", "#c77d3a"
+_BUSY, _LINK = NETWORK, TREES
+_POLICY, _THEN_SEARCHED = "GO", "GO, then search"
+_CURVES = {_POLICY: NETWORK, _THEN_SEARCHED: ENSEMBLE}  # the colours of other searches follow
+_DEVICES = (NETWORK, TREES, *FURTHER, "#009e73")
+_LINE = 80  # characters below a figure
+_WORST = 2.0  # times the default's cost; a worse rule is named and not drawn
 _ROW = 0.24  # inches of a device or link, so that its name has a line of its own
 
 
+@in_style
 def plot_decision(placed, method: str = "") -> Figure:
     """Plot the decision of a method: a Gantt chart, or how often each option was taken.
 
@@ -21,7 +42,7 @@ def plot_decision(placed, method: str = "") -> Figure:
     problem = placed.problem
     method = method or placed.best
     decision = placed.found[method].decision
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
     axes = figure.add_subplot()
     if isinstance(problem, (PlacementProblem, SchedulingProblem)):
         rows = _gantt(axes, problem.timeline(decision))
@@ -30,7 +51,7 @@ def plot_decision(placed, method: str = "") -> Figure:
         counts = np.bincount(decision)
         axes.bar(range(len(counts)), counts, color=_BUSY)
         axes.set(xlabel="option", ylabel="units that take it")
-    axes.set_title(f"{problem.name}, {problem.task}: {method}")
+    axes.set_title(f"{shortened(problem.name, 40)}, {problem.task}: {method}")
     return figure
 
 
@@ -54,6 +75,7 @@ def _gantt(axes: Axes, timeline: Timeline) -> int:
     return len(rows)
 
 
+@in_style
 def plot_memory(placed, method: str = "") -> Figure:
     """Plot the memory in use over time on each device, and its limit.
 
@@ -63,48 +85,102 @@ def plot_memory(placed, method: str = "") -> Figure:
     """
     problem = placed.problem
     decision = placed.found[method or placed.best].decision
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
     axes = figure.add_subplot()
     if isinstance(problem, (PlacementProblem, SchedulingProblem)):
         for device, (times, sizes) in enumerate(memory_profile(problem.timeline(decision))):
-            axes.step(times * 1e3, sizes / 1e6, where="post", label=f"device {device}")
+            colour = _DEVICES[device % len(_DEVICES)]
+            axes.step(times * 1e3, sizes / 1e6, where="post", label=f"device {device}", color=colour)
         axes.set(xlabel="ms", ylabel="MB")
         limit = getattr(problem, "memory", problem.device.memory)
     else:
         axes.text(0.5, 0.5, "the task has no memory over time", ha="center", transform=axes.transAxes)
         return figure
     _draw_limit(axes, limit / 1e6)
-    axes.legend(fontsize=8)
+    figure.legend(loc="outside lower center", ncols=4, fontsize=8)
+    axes.set_title("Memory in use on each device")
     return figure
 
 
 def _draw_limit(axes: Axes, limit: float) -> None:
     """Draw the memory limit of a device, or name it where a line would flatten the curves; limit in MB."""
     if limit < 3 * axes.get_ylim()[1]:
-        axes.axhline(limit, color=_LINK, label="limit of a device")
+        axes.axhline(limit, color=DEFAULT, linestyle="--", label="limit of a device")
     else:
-        axes.plot([], [], color=_LINK, label=f"limit of a device: {limit:,.0f} MB, above this axis")
+        axes.plot(
+            [],
+            [],
+            color=DEFAULT,
+            linestyle="--",
+            label=f"limit of a device: {limit:,.0f} MB, above this axis",
+        )
 
 
+@in_style
 def plot_learning(placed) -> Figure:
-    """Plot the best cost over the number of evaluations of the policy and the searches.
+    """Plot the best cost over the number of evaluations of the policy and the searches, and of all methods.
 
-    Rules, which evaluate once, are horizontal lines, in the legend with their cost.
+    A search that starts from what the policy found begins where the policy's evaluations end. Rules evaluate
+    once: they are dots in the lower panel, beside the final costs of the searches.
 
     Args:
         placed: A :class:`fastslow_placement.place.Placed`.
     """
     baseline, methods = placed.problem.baseline, placed.found
+    costs = {name: one.cost / baseline for name, one in methods.items()}
     curves = {name: one for name, one in methods.items() if one.evaluations > 1 and one.history}
-    rest = {name: one.cost / baseline for name, one in methods.items() if name not in curves}
-    rules = {name: cost for name, cost in rest.items() if cost < 2}
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    axes = figure.add_subplot(xscale="log", xlabel="evaluations", ylabel="best cost / default's")
+    others = [name for name in curves if name not in _CURVES]
+    colours = _CURVES | {name: FURTHER[place % len(FURTHER)] for place, name in enumerate(others)}
+    drawn = {name: cost for name, cost in costs.items() if name in curves or cost <= _WORST}
+    figure = Figure(figsize=(WIDTH, 3.4 + 0.2 * len(drawn)), layout="constrained")
+    upper, lower = figure.subplots(2, 1, height_ratios=(3, 0.5 + 0.2 * len(drawn)))
+    ends = {}
     for name, one in curves.items():
-        counts, costs = zip(*one.history, (one.evaluations, one.cost), strict=True)
-        axes.step(counts, np.array(costs) / baseline, where="post", label=name)
-    for place, name in enumerate(sorted(rules, key=rules.get)):
-        style = {"linestyle": ("--", ":", "-.")[place % 3], "linewidth": 1, "color": f"C{(place + 3) % 10}"}
-        axes.axhline(rules[name], label=f"{name}: {rules[name]:.3f}", **style)
-    figure.legend(loc="outside right upper", fontsize=7)  # names at the lines would collide
+        before = methods[_POLICY].evaluations if name == _THEN_SEARCHED and _POLICY in methods else 0
+        counts, values = zip(*one.history, (one.evaluations, one.cost), strict=True)
+        places = np.array(counts) + before
+        upper.step(
+            places,
+            np.array(values) / baseline,
+            "o-",
+            where="post",
+            markevery=[0],
+            markersize=4,
+            label=name,
+            color=colours[name],
+        )
+        ends[name] = (places[-1], costs[name], colours[name])
+    upper.axhline(1, color=DEFAULT, linestyle="--")
+    upper.set(xscale="log", ylabel="best cost / default's", xlabel="evaluations, with GO's before its search")
+    upper.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    upper.xaxis.set_major_formatter("{x:,.0f}")
+    upper.xaxis.set_minor_formatter(NullFormatter())
+    upper.set_title(_gained(placed.best, costs[placed.best]))
+    label_ends(upper, ends | {"default": (1, 1.0, DEFAULT)})
+    _draw_costs(lower, drawn, colours)
+    left_out = sorted(costs.keys() - drawn.keys())
+    absent = f"; not drawn: {', '.join(left_out)}" if left_out else ""
+    lower.set_xlabel(fill(f"cost / default's{absent}", _LINE))
     return figure
+
+
+def _draw_costs(axes: Axes, costs: dict[str, float], colours: dict[str, str]) -> None:
+    """Draw a row for each method, the best on top."""
+    order = sorted(costs, key=costs.__getitem__, reverse=True)
+    words = {"textcoords": "offset points", "va": "center", "fontsize": 8}
+    for place, name in enumerate(order):
+        colour = colours.get(name, RULE)
+        axes.plot(costs[name], place, "o", color=colour)
+        axes.annotate(f"{costs[name]:.3f}", (costs[name], place), (6, 0), color=colour, **words)
+    axes.axvline(1, color=DEFAULT, linestyle="--")
+    axes.set_yticks(range(len(order)), order, fontsize=8)
+    axes.set_ylim(-0.7, len(order) - 0.3)
+    axes.margins(x=0.12)
+    axes.grid(axis="y", visible=False)
+
+
+def _gained(name: str, ratio: float) -> str:
+    """Return what the best method gains, as a title."""
+    if ratio < 1:
+        return f"{name} is best: {100 * (1 - ratio):.2g} % below the default's cost"
+    return f"No method is below the default's cost; {name} is the nearest"

@@ -5,7 +5,7 @@ in an HLO module. A longer loop, a conditional or a rematerialised part is one o
 cost of its body. JAX is imported when a function is read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -18,6 +18,8 @@ from fastslow_placement.programs.hlo_graph import UNROLL
 from fastslow_placement.programs.recorder import LEAVES, OF_LEAVES, SPARSE, Recorder, Value
 from fastslow_placement.programs.roofline import Device, names, operator_flops
 from fastslow_programs.compiler.device import require_jax
+from fastslow_programs.compiler.signature import Signature
+from fastslow_programs.compiler.tracing import Call, trace
 
 _CALLS = {
     "jit": "jaxpr",
@@ -76,6 +78,7 @@ class JaxProgram:
         function: As for ``jax.jit``.
         arguments: Its arguments: arrays or ``jax.ShapeDtypeStruct``, or trees of these.
         name: Its name, for messages and tables.
+        keywords: Its keyword arguments.
 
     Attributes:
         operators: In the order of the program; what no result depends on is left out.
@@ -83,31 +86,29 @@ class JaxProgram:
         arguments: Numbers of the values that are the leaves of the arguments.
         constants: Arrays and numbers that the function holds, by number of value.
         results: Numbers of the values that are the leaves of the results.
-        wanted: The arguments as a tree of ``jax.ShapeDtypeStruct``.
-        tree: Structure of the results.
+        signature: What the function takes and returns.
 
     Raises:
-        DataError: JAX cannot trace the function on these arguments, or it is no program of one device.
-        SettingsError: JAX is not installed.
+        DataError: It is no program of one device, or has side effects.
+        SettingsError: JAX is not installed, or cannot trace the function with these arguments.
     """
 
-    def __init__(self, function: Callable, arguments: Sequence[Any], name: str):
+    def __init__(
+        self,
+        function: Callable,
+        arguments: Sequence[Any],
+        name: str,
+        keywords: Mapping[str, Any] | None = None,
+    ):
         require_jax()
-        import jax
-
         self.name, self.operators, self.shapes, self.constants = name, [], [], {}
-        try:
-            closed, results = jax.make_jaxpr(function, return_shape=True)(*arguments)
-        except Exception as error:  # whatever the user's function raises
-            reason = str(error).strip().partition("\n")[0]
-            problem = f"JAX cannot trace it ({type(error).__name__}: {reason})"
-            remedy = "Give what jax.jit(function)(*arguments) accepts; bind all else with functools.partial"
-            raise DataError(f"function {name}", problem, remedy) from error
+        call = Call(function, arguments, keywords or {})
+        traced = trace(call)
+        closed = traced.traced.jaxpr
         if closed.effects:
             problem = f"has side effects ({', '.join(map(str, closed.effects))})"
             raise DataError(f"function {name}", problem, "Leave out jax.debug and callbacks")
-        self.wanted = jax.tree.map(shape_of, tuple(arguments))
-        self.tree = jax.tree.structure(results)
+        self.signature = Signature.of(call, traced.results)
         self.arguments = [self._value(var.aval) for var in closed.jaxpr.invars]
         self.results = self._inline(closed, self.arguments)
         used = {*self.results}

@@ -1,7 +1,7 @@
 """Place, schedule or fuse one program with every rule, search and the policy, and compare them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,8 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, file_digest, write_json
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow.core.shown import Shown
+from fastslow.core.shown import Number, Section, Shown, picture, sentences
+from fastslow.core.tables import table_html
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import rules_of
@@ -38,6 +39,7 @@ from fastslow_placement.staged import Staged
 from fastslow_programs.program.user_program import Source
 
 TABLE, DECISION = "comparison.csv", "decision.json"
+PAGE = "placement.html"
 PLACEMENT, DEVICE_TABLE, WORDS = "placement.csv", "devices.csv", "explanation.txt"
 POLICY, SEARCHED, REGIONS = "GO", "GO, then search", "annealing of regions"
 LEARNED = "learned list scheduler"
@@ -55,6 +57,7 @@ class Placed(Shown):
         program: The JAX function, if it is one.
     """
 
+    kind = "Placement on several devices"
     problem: Problem
     found: dict[str, Found]
     seconds: dict[str, float]
@@ -94,6 +97,35 @@ class Placed(Shown):
         """Return the best decision, the memory over time, and the searches."""
         return [plot(self) for plot in (plot_decision, plot_memory, plot_learning)]
 
+    def verdict(self) -> str:
+        """Return in one line what the best decision gains."""
+        return " ".join(self.words()[:2])
+
+    def numbers(self) -> list[Number]:
+        """Return the best cost, against the default's, and against the lower bound."""
+        best = self.found[self.best]
+        ratio = best.cost / self.problem.baseline
+        change = f"{100 * abs(1 - ratio):.2g} % {'below' if ratio <= 1 else 'above'} the default"
+        numbers = [
+            Number("runtime by the cost model", f"{1e3 * best.cost:.3g} ms", f"by {self.best}; nothing ran"),
+            Number("best decision", change, f"of {len(self.found)} methods"),
+        ]
+        if self.problem.bound:
+            over = f"{best.cost / self.problem.bound:.3g} times"
+            numbers.append(Number("over the lower bound", over, "which no decision can be below"))
+        return numbers
+
+    def sections(self) -> list[Section]:
+        """Return the methods, the figures, and the words folded."""
+        questions = ("When does each device work?", "Does the memory suffice?", "What did each method find?")
+        shown = self.table.assign(cost=1e3 * self.table["cost"]).rename(columns={"cost": "cost, ms"})
+        parts = [Section("Methods, the best first", table_html(shown))]
+        parts += [
+            Section(question, picture(figure))
+            for question, figure in zip(questions, self.figures(), strict=True)
+        ]
+        return [*parts, Section("All sentences", sentences(self.words()), folded=True)]
+
     def staged(self, method: str = "") -> Staged:
         """Return the function in the placement of a method, by default the best: it runs.
 
@@ -121,8 +153,8 @@ def read_function(settings: PlaceSettings) -> JaxProgram | None:
     if not settings.function:
         return None
     source = Source.of(f"{settings.path}:{settings.function}")
-    function, arguments = source.function_and_arguments()
-    return JaxProgram(function, arguments, settings.name)
+    function, arguments, keywords = source.call_of_function()
+    return JaxProgram(function, arguments, settings.name, keywords)
 
 
 def read_problem(settings: PlaceSettings, program: JaxProgram | None = None) -> Problem:
@@ -215,7 +247,7 @@ def place_and_write(settings: PlaceSettings) -> Placed:
 
 
 def write_placed(placed: Placed, settings: PlaceSettings) -> None:
-    """Write the table, the best decision and the figures."""
+    """Write the table, the best decision, the figures and a page with all of them."""
     problem = placed.problem
     program = placed.program
     source = settings.source
@@ -246,6 +278,8 @@ def write_placed(placed: Placed, settings: PlaceSettings) -> None:
         }
         decision = {"best": placed.best, "units": problem.unit_names(), "methods": methods}
         write_json(artifact.folder / DECISION, decision | {"gain": placed.gain})
+        with atomic_path(artifact.folder / PAGE) as temporary:
+            temporary.write_text(placed.page(problem.name))
         for name, figure in zip(("decision", "memory", "learning"), placed.figures(), strict=True):
             save_figure(figure, artifact.folder / f"{name}.png")
         summary = {"program": problem.name, "task": problem.task, "units": len(problem.choices)}
@@ -253,13 +287,19 @@ def write_placed(placed: Placed, settings: PlaceSettings) -> None:
         artifact.finish(summary=summary, decision=best.tolist())
 
 
-def load_placed(folder: str | Path, function: Callable | None = None, *arguments: Any) -> Staged:
+def load_placed(
+    folder: str | Path,
+    function: Callable | None = None,
+    *arguments: Any,
+    keywords: Mapping[str, Any] | None = None,
+) -> Staged:
     """Return a placed function that was written to a folder; it runs.
 
     Args:
         folder: Folder of a placement (``OUT/NAME-placement-DEVICES``).
         function: The function that was placed; not needed where that was ``model.py:make``.
         *arguments: Its arguments, as for :func:`fastslow.place`.
+        keywords: Its keyword arguments.
 
     Raises:
         SettingsError: JAX is not installed.
@@ -267,7 +307,9 @@ def load_placed(folder: str | Path, function: Callable | None = None, *arguments
     """
     manifest = read_manifest(folder := Path(folder).expanduser(), "Place it again with out=")
     settings = PlaceSettings.from_record(manifest["settings"])
-    program = JaxProgram(function, arguments, settings.source) if function else read_function(settings)
+    program = read_function(settings)
+    if function:
+        program = JaxProgram(function, arguments, settings.source, keywords)
     if program is None or program.digest != manifest["inputs"]["source"]:
         problem = f"belongs to {settings.source}, whose operators and shapes differ from the given ones"
         raise DataError(folder, problem, "Give the function that was placed, and its arguments")

@@ -7,17 +7,18 @@ order of their first operators. JAX does not wait for a stage, so stages of diff
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastslow.core.errors import SettingsError
-from fastslow_placement.jax_program import JaxProgram, Operator, shape_of
+from fastslow_placement.jax_program import JaxProgram, Operator
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.fusion import ordered_clusters, single_consumer_clusters
 from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.schedule import Timeline
+from fastslow_programs.compiler.signature import CallError
+from fastslow_programs.compiler.tracing import Leaves
 
 
 class Stage(NamedTuple):
@@ -83,16 +84,17 @@ class Staged:
         moved = sum(to != device for device, value in made for to in self._targets.get(value, ()))
         return f"{self.program.name}: {len(self.stages)} stages, {self.devices} devices, {moved} values sent"
 
-    def __call__(self, *arguments: Any, devices: Sequence[Any] | None = None) -> Any:
+    def __call__(self, *arguments: Any, devices: Sequence[Any] | None = None, **keywords: Any) -> Any:
         """Run the program.
 
         Args:
             *arguments: As of the function, with the structure, shapes and types that it was placed for.
             devices: JAX devices; by default the first ones of ``jax.devices()``.
+            **keywords: As of the function.
 
         Raises:
             SettingsError: There are fewer devices than the placement has.
-            TypeError: An argument has another structure, shape or type, or is traced.
+            CallError: An argument has another structure, shape, type or static value, or is traced.
         """
         import jax
 
@@ -103,12 +105,12 @@ class Staged:
                 f"{len(chosen)} are here, {self.devices} wanted. Place it on devices={len(chosen)},"
                 f" or try a CPU with XLA_FLAGS=--xla_force_host_platform_device_count={self.devices}",
             )
-        self._check(arguments)
+        leaves = self._leaves(arguments, keywords)
         if not self._functions:
             self._functions = [jax.jit(partial(stage.run, self.program.constants)) for stage in self.stages]
         if self._constants[0] != chosen:
             self._constants = (chosen, self._sent(self.program.constants, chosen))
-        home: dict[int, Any] = dict(zip(self.program.arguments, jax.tree.leaves(arguments), strict=True))
+        home: dict[int, Any] = dict(zip(self.program.arguments, leaves.arrays.values(), strict=True))
         held = self._constants[1] | self._sent(home, chosen)
         for number, (stage, function) in enumerate(zip(self.stages, self._functions, strict=True)):
             with jax.default_device(chosen[stage.device]):
@@ -122,7 +124,7 @@ class Staged:
             home |= {value: array for value, array in made.items() if value in self._results}
         home = self.program.constants | home
         results = [jax.numpy.asarray(home[value]) for value in self.program.results]
-        return jax.tree.unflatten(self.program.tree, results)
+        return self.program.signature.results_of(results, leaves, wrap=False)
 
     def _sent(self, made: Mapping[int, Any], devices: Sequence[Any], source: int = -1) -> dict:
         """Return values on the devices that need them, by number and device; ``source`` has them already."""
@@ -134,17 +136,13 @@ class Staged:
         held = {(value, target): made[value] for value, target in pairs if target == source}
         return held | dict(zip(moved, arrays, strict=True))
 
-    def _check(self, arguments: tuple) -> None:
+    def _leaves(self, arguments: tuple, keywords: Mapping[str, Any]) -> Leaves:
         import jax
 
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments)):
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((arguments, keywords))):
             remedy = "place the function that jax.jit, jax.grad or jax.vmap gives"
-            raise TypeError(f"an argument is traced, but a placed function runs on its own: {remedy}")
-        trees = [jax.tree.map(shape_of, arguments), self.program.wanted]
-        for given, wanted in zip_longest(*map(jax.tree.leaves_with_path, trees)):
-            if given != wanted:
-                told = [f"{jax.tree_util.keystr(o[0])} {o[1]}" if o else "none" for o in (given, wanted)]
-                raise TypeError(f"argument {told[0]} is given, but {told[1]} was placed")
+            raise CallError(f"an argument is traced, but a placed function runs on its own: {remedy}")
+        return self.program.signature.bind(arguments, keywords, "placed")
 
 
 def stage_numbers(timeline: Timeline, graph: CostGraph) -> np.ndarray:

@@ -5,7 +5,7 @@ which relative paths start. ``docs/api.md`` has examples.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from fastslow.core.settings import find_typed
 from fastslow.core.shown import Shown
 from fastslow.evaluation.leaderboard import Leaderboard, LeaderboardSettings
 from fastslow.evaluation.leaderboard import leaderboard as read_leaderboard
-from fastslow_programs.compiler.device import load_tuned as load_tuned  # of the interface
+from fastslow_programs.compiler.tuned import load_tuned as load_tuned  # of the interface
 from fastslow_programs.program.convert import ConvertedProgram, make_program, summarise, write_conversion
 from fastslow_programs.program.graph_picture import plot_graph
 from fastslow_programs.program.program_settings import ConvertSettings
@@ -25,13 +25,16 @@ from fastslow_programs.ranking.models import Models, read_models
 from fastslow_programs.ranking.rank import rank_source, write_ranking
 from fastslow_programs.ranking.result import Ranking
 from fastslow_programs.ranking.settings import RankSettings
+from fastslow_programs.tuning.decorator import tuned as tuned  # of the interface
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
     from matplotlib.figure import Figure
 
     from fastslow.evaluation.compare import Comparison
     from fastslow.workflow.data_quality import LabelReport
+    from fastslow_programs.tuning.measurement import Measurement
     from fastslow_programs.tuning.tune import Study
 
 AnySource = str | Path | Callable
@@ -182,9 +185,43 @@ def submit(**settings: Any) -> Leaderboard:
     return leaderboard()
 
 
+def blend(
+    *csvs: str | Path,
+    weights: Sequence[float] = (),
+    out: str | Path | None = None,
+    data_root: str | Path = "",
+) -> "dict[str, np.ndarray]":
+    """Blend submissions by the weighted mean of the places that they give each configuration.
+
+    Args:
+        *csvs: Two submissions or more with the same rows, your own or others'.
+        weights: A weight above 0 for each; equal ones if empty.
+        out: CSV to write, checked and recorded for the leaderboard; by default nothing is written.
+        data_root: Folder with the test files to check ``out`` against; by default the one that a submission
+            was made from, as its record has it.
+
+    Returns:
+        Configurations by row ID, fastest first.
+
+    Raises:
+        SettingsError: A setting is wrong, or ``out`` is a submission that is no blend.
+        DataError: A submission is missing or broken, or does not fit the others or the test files.
+    """
+    from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_blend
+
+    given = {"out": str(out)} if out else {}
+    names = [str(csv) for csv in csvs]
+    settings = BlendSettings(csvs=names, weights=[*weights], data_root=str(data_root), **given)
+    blended = blend_submissions(settings.paths(), settings.weights)
+    if out:
+        write_blend(settings, blended)
+    return blended
+
+
 def rank(
     source: AnySource,
     *arguments: Any,
+    keywords: Mapping[str, Any] | None = None,
     known: "pd.DataFrame | str | Path | None" = None,
     models: Models | str | Path | None = None,
     out: str | Path | None = None,
@@ -195,6 +232,7 @@ def rank(
     Args:
         source: A competition file (npz), an HLO file, ``model.py:make``, or a function for ``jax.jit``.
         *arguments: Arguments of the function: arrays or ``jax.ShapeDtypeStruct``; nothing is computed.
+        keywords: Its keyword arguments.
         known: Runtimes that you measured: a table or a CSV file with the columns ``id`` (of the ranking's
             table; for an npz also ``config``, the position from 0) and ``runtime``; repeated rows are
             repeated measurements.
@@ -217,19 +255,26 @@ def rank(
             settings["known"] = str(find_typed(str(known)))
         else:
             measured = known
-        own = _settings(RankSettings, source, arguments, data_root=data_root, **settings)
+        own = _settings(RankSettings, source, arguments, keywords, data_root=data_root, **settings)
         ranking = rank_source(own, models if isinstance(models, Models) else load_models(models), measured)
         if out:
             write_ranking(ranking, own)
     return ranking
 
 
-def convert(source: AnySource, *arguments: Any, out: str | Path | None = None, **settings: Any) -> Converted:
+def convert(
+    source: AnySource,
+    *arguments: Any,
+    keywords: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> Converted:
     """Convert a program to the arrays of a competition file, with configurations drawn at random.
 
     Args:
         source: As for :func:`rank`, but no npz.
         *arguments: As for :func:`rank`.
+        keywords: As for :func:`rank`.
         out: Folder to write the npz, a picture and a table to; by default nothing is written.
         **settings: Settings of ``fastslow convert``, such as ``configs=200``.
 
@@ -241,7 +286,7 @@ def convert(source: AnySource, *arguments: Any, out: str | Path | None = None, *
         DataError: The source is missing or broken, or the competition's format cannot represent it.
     """
     with _data_root(out) as data_root:
-        own = _settings(ConvertSettings, source, arguments, data_root=data_root, **settings)
+        own = _settings(ConvertSettings, source, arguments, keywords, data_root=data_root, **settings)
         own.require_read()
         return Converted(write_conversion(own) if out else make_program(own))
 
@@ -249,6 +294,7 @@ def convert(source: AnySource, *arguments: Any, out: str | Path | None = None, *
 def tune(
     source: AnySource,
     *arguments: Any,
+    keywords: Mapping[str, Any] | None = None,
     models: Models | str | Path | None = None,
     out: str | Path | None = None,
     **settings: Any,
@@ -259,6 +305,7 @@ def tune(
         source: As for :func:`rank`, or a space of yours (``space.json``).
         *arguments: As for :func:`rank`; with ``evaluator="device"`` the function runs on them, and a
             ``jax.ShapeDtypeStruct`` is replaced by random values.
+        keywords: As for :func:`rank`.
         models: As returned by :func:`load_models`, or their path; ``"none"`` for no guide.
         out: Folder of the study, which is resumed where it is there; by default nothing is kept.
         **settings: Settings of ``fastslow tune``, such as ``evaluations=200`` or ``evaluator="command"``.
@@ -283,6 +330,7 @@ def tune(
             TuneSettings,
             source,
             arguments,
+            keywords,
             data_root=data_root,
             run="" if models is None else run,
             **settings,
@@ -291,6 +339,40 @@ def tune(
         if out:
             write_result(study)
     return Tuned(study)
+
+
+def measure(
+    source: AnySource,
+    *arguments: Any,
+    keywords: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> "Measurement":
+    """Measure configurations of a program on this machine: CPU, GPU or TPU through JAX.
+
+    Args:
+        source: As for :func:`convert`. A function is measured as it is lowered for this machine.
+        *arguments: As for :func:`tune`.
+        keywords: As for :func:`rank`.
+        out: Folder to write the table to, and of a function the HLO to rank with it; by default nothing is
+            written.
+        **settings: Settings of ``fastslow measure``, such as ``configs=40``.
+
+    Returns:
+        The times: ``table`` (one row per configuration and round), ``words()``.
+
+    Raises:
+        SettingsError: A setting is wrong, JAX is not installed, or the program does not run here.
+        DataError: The source is missing or broken, or no configuration runs.
+    """
+    from fastslow_programs.tuning.measurement import measure_source, write_measurement
+
+    with _data_root(out) as data_root:
+        chosen = _settings(ConvertSettings, source, arguments, keywords, data_root=data_root, **settings)
+        measurement = measure_source(chosen)
+        if out:
+            write_measurement(measurement, chosen)
+    return measurement
 
 
 def _refuse_run(settings: dict[str, Any]) -> None:
@@ -309,10 +391,12 @@ def _data_root(out: str | Path | None) -> Iterator[str]:
         yield folder
 
 
-def _settings(kind: type, source: AnySource, arguments: tuple, **settings: Any) -> Any:
+def _settings(
+    kind: type, source: AnySource, arguments: tuple, keywords: Mapping[str, Any] | None, **settings: Any
+) -> Any:
     """Return the settings of a command for a source."""
     if callable(source) or type(source).__module__.partition(".")[0] == "jax":
-        return kind(**settings).of(FunctionSource.of_function(source, arguments))
-    if arguments:
-        raise SettingsError("arguments", f"{len(arguments)} given, but {source} is no function")
+        return kind(**settings).of(FunctionSource.of_function(source, arguments, keywords))
+    if count := len(arguments) + len(keywords or {}):
+        raise SettingsError("arguments", f"{count} given, but {source} is no function")
     return kind(source=find_source(str(source)), **settings)

@@ -2,6 +2,7 @@
 
 import random
 from argparse import Namespace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,11 +11,13 @@ import label_truth
 from common.binding_rules import COMMITTED, BoundProgram
 from common.measured_runs import Measured, choose_on_half, disagreements, effects, name_groups, signs
 from fastslow.competition.metrics import kendall_tau
+from fastslow.core.files import read_json
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.layout_choices import draw_configuration, layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import configurable_nodes, encode
+from fastslow_programs.ranking.advice import ESTIMATES, describe_estimates
 from helpers.competition_files import npz_program, write_npz
 from helpers.dot_module import small_module
 
@@ -110,3 +113,11 @@ def test_a_rule_is_scored_on_programs_that_did_not_choose_it():
     found = choose_on_half({"outputs": partial, COMMITTED: -runtime}, classes, runtime, draws)
     assert (found["programs"], found["configurations"]) == (16, 64), "those that every rule knows"
     assert found["chosen"] == {"outputs": draws} and found["interval"][1] < 0
+
+
+def test_what_rank_says_of_the_estimates_is_in_the_table():
+    """The package's file of figures is made with the table."""
+    said = read_json(ESTIMATES)
+    page = (Path(label_truth.__file__).parent / "tables" / "label_truth.md").read_text()
+    assert "Tau {tau:.3f} [{low:.3f}, {high:.3f}]".format(**said) in page
+    assert describe_estimates() == "{tau:.2f} on AlexNet, between {low:.2f} and {high:.2f}".format(**said)

@@ -1,11 +1,14 @@
 """The command ``measure``: its table is one that ``rank known=`` reads."""
 
+import shlex
+
 import numpy as np
 import pandas as pd
 import pytest
 
 pytest.importorskip("jax", reason="jax is not installed (pip install -e '.[test]')")
 
+import fastslow  # noqa: E402
 from fastslow.core.errors import SettingsError  # noqa: E402
 from fastslow_programs.commands.measure import measure_program  # noqa: E402
 from fastslow_programs.program.convert import make_program  # noqa: E402
@@ -25,6 +28,15 @@ ENTRY e {
   ROOT r = f32[4,4,4,4,64] reshape(t)
 }
 """
+MODEL = """
+import jax, jax.numpy as jnp
+def make():
+    def step(weights, x):
+        return jnp.tanh(x @ weights["first"]).reshape(4, 4, -1)
+    shape = jax.ShapeDtypeStruct
+    return step, ({"first": shape((8, 16), jnp.float32)}, shape((16, 8), jnp.float32))
+"""
+X, W = np.ones((16, 8), np.float32), np.ones((8, 16), np.float32)
 
 
 def test_runtimes_are_known_to_a_ranking_of_a_larger_draw(tmp_path):
@@ -53,7 +65,22 @@ def test_what_a_measurement_does_not_read_is_refused(tmp_path, setting):
         )
 
 
-def test_a_function_is_no_hlo_file(tmp_path):
-    (tmp_path / "model.py").write_text("")
-    with pytest.raises(SettingsError, match=r"source: .*model.py:make' is no HLO file; write jax.jit"):
-        measure_program(ConvertSettings(source=f"{tmp_path}/model.py:make"))
+def test_a_function_is_measured_and_ranked_as_the_hlo_that_ran_here(tmp_path):
+    (tmp_path / "model.py").write_text(MODEL)
+    settings = ConvertSettings(source=f"{tmp_path}/model.py:make", configs=3, data_root=str(tmp_path))
+    facts = measure_program(settings)
+    *_, hlo, known = shlex.split(facts["to rank with it"])
+    program = make_program(ConvertSettings(source=hlo, configs=3, data_root=str(tmp_path)))
+    found = read_known(known.removeprefix("known="), len(program.runtime), identify(program), of_file=False)
+    assert {*found["config"]} == {0, 1, 2}
+
+
+def test_a_function_in_memory_is_measured_and_nothing_is_written(tmp_path, monkeypatch):
+    import jax
+
+    monkeypatch.chdir(tmp_path)
+    found = fastslow.measure(lambda x, *, w: (x @ w).reshape(4, 4, 16), X, keywords={"w": W}, configs=2)
+    assert found.table.groupby("id").size().tolist() == [ROUNDS] * 2
+    assert "configurations: 2" in found.words() and not [*tmp_path.iterdir()]
+    with pytest.raises(SettingsError, match="cannot be traced"):
+        fastslow.measure(jax.jit(lambda x: x @ x), X)

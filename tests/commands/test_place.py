@@ -17,9 +17,21 @@ def test_a_program_is_placed_where_the_command_runs(tmp_path, monkeypatch, capfd
     (tmp_path / "small.hlo.pb").write_bytes(proto.SerializeToString())
     words = ["place", "small.hlo.pb", "devices=2", "updates=2", "search=20", "out=placed", "--json"]
     assert cli.main(words) == 0
-    result = json.loads(capfd.readouterr().out)
+    printed = capfd.readouterr()
+    assert printed.err.startswith("place assigns whole operators to devices and splits none")
+    result = json.loads(printed.out)
     files = {path.name: path for path in map(Path, result["files"])}
     assert {path.parent.parent for path in files.values()} == {tmp_path / "placed"}
     assert {"placement.csv", "decision.json", "notebook.ipynb"} <= files.keys()
     assert all(path.is_file() for path in files.values())
     assert {"one device", "human"} <= {row["method"] for row in result["table"]} and result["found"]
+
+
+def test_a_file_that_is_no_program_is_refused_before_a_notebook_is_started(tmp_path, monkeypatch, capfd):
+    for name, value in environment(tmp_path / "home").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.hlo").write_text("a program to place\n")
+    assert cli.main(["place", "notes.hlo", "out=placed"]) == 1
+    assert "notes.hlo: is not HLO" in capfd.readouterr().err
+    assert not (tmp_path / "placed").exists()

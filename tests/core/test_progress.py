@@ -1,8 +1,24 @@
-"""A progress bar does not flood a log."""
+"""A progress bar does not flood a log, and is shown while its first step takes long."""
 
-from fastslow.core.progress import progress
+import io
+import time
+
+from fastslow.core import progress as module
+from fastslow.core.progress import progress, ticking
 
 
 def test_a_log_gets_few_lines(capsys):
     assert list(progress(range(2_000), desc="graphs")) == list(range(2_000))
     assert 1 <= capsys.readouterr().err.count("graphs") <= 3
+
+
+def test_a_bar_is_shown_again_before_its_first_step_ends(monkeypatch):
+    monkeypatch.setattr(module, "TICK_SECONDS", 0.05)
+    shown = io.StringIO()
+    with progress(total=2, desc="compile", file=shown) as bar, ticking(bar):
+        before = shown.getvalue().count("compile")
+        time.sleep(0.5)
+        assert shown.getvalue().count("compile") >= before + 3
+        bar.update()
+    with progress(total=1, file=io.StringIO(), disable=True) as bar, ticking(bar):
+        time.sleep(0.12)

@@ -6,6 +6,7 @@ from pathlib import Path
 import fastslow
 from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import choices_of, kind_of
+from fastslow.rankers.libraries import LIBRARIES
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings
 from fastslow.steps.network_settings import TrainSettings
@@ -14,11 +15,11 @@ from fastslow.steps.submission import SubmissionSettings
 from helpers.cases import cases
 
 UNKEYED = {
-    "FeatureSettings": "data_root folder workers hlo_folder skip_valid",  # the files are in `inputs`
+    "FeatureSettings": "data_root folder workers hlo_folder skip_valid train valid_configs",  # in `inputs`
     "RankerSettings": "features folder runs num_threads hours",
     "MachineSettings": "device processes hours configs_together",  # type and precision of the device count
-    "TrainSettings": "features runs folder",
-    "EnsembleSettings": "features folder",
+    "TrainSettings": "features runs folder init logger",  # its fingerprint is in `inputs`
+    "EnsembleSettings": "features trained folder",  # its fingerprint is in `inputs`
     "SubmissionSettings": "data_root folder",
     "ViolationSettings": "features",
     "ExplainSettings": "run features",
@@ -49,6 +50,8 @@ READ = {  # what some fields need beside them to be read, or a value that the cl
     "convolution": {"convolution": "gcn"},
     "csv": {"csv": "submissions/other.csv"},
     "evaluate_every": {"early_stopping_rounds": 9},
+    "folds": {"folds": 2},
+    "library": {"library": "another"},
     "head_epochs": {"segment_training": "gst+ef"},
     "input_attention": {"block": "residual"},
     "joins_nodes": {"kind": "tile", "block": "residual"},
@@ -78,7 +81,8 @@ def others(settings, name):
 
 
 @cases("made", [FeatureSettings, TrainSettings, RankerSettings, EnsembleSettings, SubmissionSettings])
-def test_every_other_setting_is_part_of_the_identity(made):
+def test_every_other_setting_is_part_of_the_identity(made, monkeypatch):
+    monkeypatch.setitem(LIBRARIES, "another", LIBRARIES["lightgbm"])
     unkeyed = {name for owner in made.__mro__ for name in UNKEYED.get(owner.__name__, "").split()}
     for name in made.model_fields.keys() - unkeyed:
         given = {own: value for own, value in READ.get(name, {}).items() if own != name}

@@ -13,6 +13,7 @@ from fastslow.evaluation.compare import (
     compare_runs,
     mean_difference,
     paired_difference,
+    plot_differences,
     verdict,
 )
 from fastslow.runs.predictions import read_predictions
@@ -76,6 +77,7 @@ def test_two_runs_are_compared_by_collection(features, tmp_path, monkeypatch, ca
     shutil.copytree(tmp_path / "runs" / "one" / "ensemble-layout-xla-random", other)
     named = runs | {"one": "one", "other": "two"}
     assert [*compare_runs(CompareSettings(**named))] == ["ensemble-layout-xla-random"]
+    assert (tmp_path / "runs" / "comparisons" / "one--two--competition-valid-differences.png").is_file()
     said = capsys.readouterr().out
     assert "one is better" in said or "no difference beyond chance" in said
     assert "not compared: layout:nlp:random (only one has it)" in said
@@ -135,3 +137,18 @@ def test_every_metric_is_computed_for_every_graph():
     one, both = mean_metrics({"a": truth["a"]}, predictions), mean_metrics(truth, predictions)
     other = dict(zip(ALL_METRICS, [1, 1, 1, 0, 0, 0, 0], strict=True))
     assert both == pytest.approx({name: (one[name] + other[name]) / 2 for name in ALL_METRICS})
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_differences_of_all_collections_are_drawn_with_their_errors(count):
+    rows = [
+        {"collection": f"c{i}", "mean": 0.1 * i, "standard_error": 0.02 if i else np.nan, "programs": 9}
+        for i in range(count)
+    ]
+    figure = plot_differences(rows, ("a" * 80, "b"), "a is better")
+    (axes,) = figure.axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == [row["collection"] for row in rows] + [f"mean of {count}"] * (count > 1)
+    told = [text.get_text() for text in axes.texts]
+    assert told[0] == "+0.0000" and (count == 1 or told[1] == "+0.1000 ± 0.0200")
+    assert figure.get_suptitle() == "a is better" and "±" in axes.get_xlabel()

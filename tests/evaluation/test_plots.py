@@ -3,8 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from fastslow.competition.catalog import COLLECTIONS
+from fastslow.core.figures import label_ends
 from fastslow.evaluation import plots
 from helpers.cases import cases
 
@@ -15,18 +17,42 @@ def test_training_of_a_network():
     np.testing.assert_array_equal(left.lines[0].get_xydata(), history[["epoch", "loss"]])
     np.testing.assert_array_equal(right.lines[0].get_xydata(), history[["epoch", "valid"]])
     history["layout-xla-random"] = [0.2, 0.4, 0.3]
-    _, right = plots.plot_training(history, "gnn").axes
-    assert [line.get_label() for line in right.lines] == ["mean", "layout-xla-random"]
-    np.testing.assert_array_equal(right.lines[1].get_ydata(), history["layout-xla-random"])
-    assert left.get_title() == "gnn: loss" and right.get_xlabel() == "epoch"
+    history["layout-nlp-default"] = [0.5, 0.4, 0.6]
+    kept = {
+        "layout-xla-random": {"mean": 0.4, "weights": "epoch 4"},
+        "layout-nlp-default": {"mean": 0.61, "weights": "average of the last 2 evaluations"},
+    }
+    _, right = plots.plot_training(history, "gnn", kept).axes
+    lines = {line.get_label(): line for line in right.lines if not line.get_label().startswith("_")}
+    assert [*lines] == ["mean", "layout:xla:random", "layout:nlp:default"]
+    np.testing.assert_array_equal(lines["layout:xla:random"].get_ydata(), history["layout-xla-random"])
+    assert len({line.get_color() for line in lines.values()}) == 3, "each has a colour of its own"
+    rings = [line.get_xydata().tolist() for line in right.lines if line.get_label().startswith("_")]
+    assert rings == [[[4, 0.4]], [[6, 0.61]]], "the kept models are marked"
+    told = [text.get_text() for text in right.texts]
+    assert {*told} == {"mean 0.200", "xla:random 0.400, epoch 4", "nlp:default 0.610, average"}
+    assert left.get_title("left") == "gnn: loss 1 on train" and right.get_xlabel() == "epoch"
 
 
-def test_training_of_a_ranker():
-    objectives = ["regression"] * 3 + ["pairwise"] * 2
-    history = pd.DataFrame({"objective": objectives, "round": [1, 2, 3, 1, 2], "valid": [1.0, 2, 3, 4, 5]})
+def test_training_of_a_ranker_shows_the_score_of_its_own_collection():
+    history = pd.DataFrame({"objective": "pairwise", "round": [1, 2, 3], "valid": [0.1, 0.2, 0.3]})
     (axes,) = plots.plot_training(history, "ranker").axes
-    assert [line.get_label() for line in axes.lines] == ["regression", "pairwise"]
-    np.testing.assert_array_equal(axes.lines[1].get_xydata(), [[1, 4], [2, 5]])
+    np.testing.assert_array_equal(axes.lines[0].get_xydata(), history[["round", "valid"]])
+    history["layout-nlp-random"] = [0.5, 0.7, 0.6]
+    history["tau"] = [np.nan, 0.7, np.nan]
+    (axes,) = plots.plot_training(history, "ranker").axes
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.5, 0.7, 0.6])
+    assert [text.get_text() for text in axes.texts] == ["nlp:random 0.700, 2 rounds"]
+
+
+def test_names_at_the_ends_of_lines_do_not_overlap_and_keep_their_order():
+    axes = Figure().subplots()
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    heights = {f"n{i}": 0.5 + 0.001 * i for i in range(8)}
+    label_ends(axes, {name: (1, y, "black") for name, y in heights.items()}, gap=0.06)
+    places = [text.xy[1] for text in axes.texts]
+    assert [text.get_text() for text in axes.texts] == [*heights]
+    assert min(np.diff(places)) >= 0.06 - 1e-9 and max(places) <= 1
 
 
 @cases("count", [1, 3, 200])
@@ -38,26 +64,35 @@ def test_scores_by_graph_worst_first(count):
     assert axes.lines[0].get_label() == f"mean of all {np.mean(list(scores.values())):.3f}"
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == sorted(scores, key=scores.get)[: len(widths)], "every bar has its name"
-    assert (f"worst {len(widths)} of {count}" in axes.get_title()) == (len(widths) < count)
+    assert (f"worst {len(widths)} of {count}" in axes.get_title("left")) == (len(widths) < count)
 
 
 @cases("splits", [("valid",), ("valid", "test")])
 def test_results_by_collection(splits):
     rows = []
+    models = ("best single feature", "gnn", "ensemble")
     for number, c in enumerate(COLLECTIONS):
-        for model in ("gnn", "ensemble"):
+        for place, model in enumerate(models):
             row = {"collection": c.name, "model": model, "weight": 1.0}
             for split in splits:
-                row |= {split: number / 10, f"{split}_min": -0.1, f"{split}_max": 0.9}
+                score = 0.6 + number / 50 + place / 100 - (3.0 if number == 0 and place == 0 else 0)
+                row |= {split: score, f"{split}_spread": 0.01, f"{split}_min": -3.5, f"{split}_max": 0.9}
             rows.append(row)
     figure = plots.plot_results(pd.DataFrame(rows))
-    assert [axes.get_title("left") for axes in figure.axes] == [f"{split} programs" for split in splits]
-    for axes in figure.axes:
-        assert [bar.get_height() for bar in axes.patches] == pytest.approx([n / 10 for n in range(5)] * 2)
-        assert len({round(bar.get_x(), 6) for bar in axes.patches}) == 10, "no bar hides another"
-    labels = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
-    assert labels == [c.name for c in COLLECTIONS]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["gnn", "ensemble"]
+    assert [axes.get_title("left").split(": ")[0] for axes in figure.axes] == [c.name for c in COLLECTIONS]
+    assert "ahead of the best trivial rule on " + splits[-1] in figure.get_suptitle()
+    layouts = figure.axes[1:]
+    assert len({axes.get_xlim() for axes in layouts}) == 1, "layouts share their axis"
+    for axes, number in zip(layouts, range(1, 5), strict=True):
+        names = [label.get_text() for label in axes.get_yticklabels()]
+        assert names == ["best single feature", "network", "ensemble"]
+        dots = [line.get_xdata()[0] for line in axes.lines if line.get_marker() in "osD^"]
+        assert dots == pytest.approx([0.6 + number / 50 + place / 100 for place in range(3)])
+        low, high = axes.get_xlim()
+        assert low < min(dots) and max(dots) < high
+    arrow = figure.axes[0].texts[0]
+    assert arrow.get_text() == "◀ -2.400", "a score that the axis does not reach is told"
+    assert figure.axes[0].get_xlim()[0] > 0, "and does not flatten the others"
 
 
 def test_weights_per_model_and_scores_per_run():

@@ -118,7 +118,7 @@ def test_a_second_call_redoes_nothing(settings):
 
 
 def test_an_interrupted_build_goes_on_where_it_stopped(settings, monkeypatch):
-    build = fastslow.steps.features.build_graph
+    build = fastslow.steps.features.graph_of
     built = []
 
     def stop_after_two(program, *options):
@@ -127,14 +127,14 @@ def test_an_interrupted_build_goes_on_where_it_stopped(settings, monkeypatch):
         built.append(program.name)
         return build(program, *options)
 
-    monkeypatch.setattr(fastslow.steps.features, "build_graph", stop_after_two)
+    monkeypatch.setattr(fastslow.steps.features, "graph_of", stop_after_two)
     with pytest.raises(KeyboardInterrupt):
         build_features(settings)
     with pytest.raises(DataError, match="not finished"):
         Features(settings.folder)
     before = stamps(settings)
     assert before.keys() == graph_files("train/a", "train/b")
-    monkeypatch.setattr(fastslow.steps.features, "build_graph", build)
+    monkeypatch.setattr(fastslow.steps.features, "graph_of", build)
     build_features(settings)
     assert rewritten(settings, before) == graph_files("valid/v", "test/t")
     fresh = settings.replace(folder=settings.folder + " 2")

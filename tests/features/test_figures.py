@@ -38,13 +38,13 @@ def test_nodes_before_and_after_pruning(settings):
     dots = axes.collections[0].get_offsets()
     np.testing.assert_array_equal(dots, table[["in_file", "kept"]])
     assert len(axes.collections) == (2 if settings.kind == "layout" else 1)
-    assert f"{table['kept'].sum() / table['in_file'].sum():.0%}" in axes.get_title()
+    assert f"{table['kept'].sum() / table['in_file'].sum():.0%}" in axes.get_title("left")
 
 
 @pytest.mark.parametrize("name", ["", "a"])
 def test_the_configurations_of_a_graph_fastest_first(settings, name):
     top, heat, _ = plot_configurations(settings, name).axes
-    graph = Features(settings.folder).graph("train", top.get_title())
+    graph = Features(settings.folder).graph("train", top.get_title("left"))
     assert not name or graph.name == name
     runtime = top.lines[0].get_ydata()
     np.testing.assert_allclose(runtime, np.sort(graph.runtime) / graph.runtime.min())
@@ -76,14 +76,14 @@ def test_a_panel_a_graph(features, panels, monkeypatch):
     figure = plot_violation(settings)
     shown = [axes for axes in figure.axes if axes.axison]
     names = features.names("train")[:panels]
-    assert [axes.get_title().split("\n")[0] for axes in shown] == names
+    assert [axes.get_title("left").split("\n")[0] for axes in shown] == names
     position = features.config_columns.index("violation_ratio")
     for axes, name in zip(shown, names, strict=True):
         graph = features.graph("train", name)
         wanted = np.stack([graph.config_feat[:, position], graph.runtime / min(graph.runtime)], 1)
         np.testing.assert_allclose(axes.collections[0].get_offsets(), wanted)
         tau = kendalltau(graph.runtime, graph.config_feat[:, position]).statistic
-        assert axes.get_title().endswith(f"tau {0 if np.isnan(tau) else tau:+.2f}")
+        assert axes.get_title("left").endswith(f"tau {0 if np.isnan(tau) else tau:+.2f}")
         assert axes.get_xlabel() == "violation ratio"
 
 

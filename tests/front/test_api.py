@@ -10,6 +10,7 @@ import pytest
 import fastslow
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.hlo.reader import read_hlo
+from fastslow_programs.compiler.tracing import Call
 from fastslow_programs.program.user_program import FunctionSource
 from helpers.competition_files import ROOT
 from helpers.dot_module import varied_module
@@ -45,7 +46,7 @@ def test_a_folder_that_is_named_gets_what_the_command_writes(folder):
     fastslow.convert("program.pb", out="mine", configs=20)
     assert (folder / "mine" / "programs" / "program" / "graph.png").is_file()
     html = ranking._repr_html_()
-    assert html.count("data:image/png;base64,") == 2 and "<li>to change: " in html
+    assert html.count("data:image/png;base64,") == 3 and "<li>to change: " in html
 
 
 def test_a_function_in_memory_is_ranked_under_its_name(folder, monkeypatch):
@@ -61,7 +62,7 @@ def test_a_function_in_memory_is_ranked_under_its_name(folder, monkeypatch):
         return x + y
 
     ranking = fastslow.rank(step, 1.0, 2.0, configs=20)
-    assert ranking.program == "step" and asked == [(step, (1.0, 2.0))]
+    assert ranking.program == "step" and asked == [Call(step, (1.0, 2.0), {})]
     same = fastslow.rank("program.pb", configs=20)
     pd.testing.assert_frame_equal(ranking.table, same.table)
 

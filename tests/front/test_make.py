@@ -97,10 +97,10 @@ def test_a_place_is_never_run(tmp_path):
 
 def test_settings_reach_the_command_as_typed(called):
     typed = ("DATA=/my data/of today", "NAME=two words", "PRESET=kaggle", "SEEDS=2", "JOBS=3")
-    typed += ("CLUSTER=tcp://a:1",)
+    typed += ("CLUSTER=tcp://a:1", "MODELS=runs/my run", "INIT=package")
     settings = ["gnn.layout.epochs=3", "ranker.num_iterations=5"]
     options = ["data=/my data/of today", "preset=kaggle", "name=two words", "seeds=2", "jobs=3"]
-    options += ["cluster=tcp://a:1", *settings]
+    options += ["predict_with=runs/my run", "init=package", "cluster=tcp://a:1", *settings]
     for target in ("submit", "submission", "features", "train", "ensemble", "smoke"):
         command = ["-m", "fastslow", target]
         assert called(target) == command
@@ -109,6 +109,7 @@ def test_settings_reach_the_command_as_typed(called):
 
 CALLS = {  # what is typed, and what Python is called with; a list where a value holds a space
     ("data", "SET=source=google"): "-m fastslow data source=google",
+    ("kaggle", "NAME=two", "HOURS=4", "SET=gnn.epochs=3"): "-m fastslow kaggle name=two hours=4 gnn.epochs=3",
     ("leaderboard", "SET=sort=test csv=a.csv"): "-m fastslow leaderboard sort=test csv=a.csv",
     ("figures",): "-m common.readme_figures",
     ("test",): "-m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0",
@@ -263,7 +264,8 @@ def test_clean_removes_only_what_was_made(tmp_path):
 
 
 def test_clean_of_one_run_removes_that_run_and_says_what(tmp_path):
-    removed = ["features/mine", "runs/mine", "submissions/mine.csv", "submissions/mine.json"]
+    files = [f"submissions/mine.{ending}" for ending in ("csv", "json", "png", "html")]
+    removed = ["features/mine", "runs/mine", *files]
     kept = ["features/mine2/a.npz", "runs/sample/run.json", "submissions/mine2.csv"]
     write_all(tmp_path, [*kept, *removed[2:], "features/mine/tile-xla/a.npz", "runs/mine/run.json"])
     assert make("clean", "NAME=../mine", folder=tmp_path).returncode

@@ -22,7 +22,7 @@ from fastslow.steps.ranker_settings import RankerSettings
 
 COLLECTIONS = [get_collection(name) for name in ("layout:xla:default", "layout:xla:random")]
 PROGRAMS = {"train": 5, "valid": 2, "test": 2}
-FILES, NETWORK_FILES, LINES = 45, 15, 9000
+FILES, NETWORK_FILES, LINES = 45, 15, 9100
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import fastslow_placement
 import fastslow_programs
 from fastslow.core.settings import Settings
 
-MOST = 180
+MOST = 190
 
 
 def every_class(base=Settings):

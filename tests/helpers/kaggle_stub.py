@@ -5,6 +5,8 @@ The real, unmodified kaggle package reaches it with ``KAGGLE_API_ENVIRONMENT=LOC
 Plain files are served with Range, whole or cut off on purpose.
 """
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -16,8 +18,10 @@ from urllib.parse import urlsplit
 
 DROP = "drop"
 _API = re.compile(
-    r"/api/v1/(?:competitions\.CompetitionApiService|security\.OAuthService|users\.AccountService)/(\w+)"
+    r"/api/v1/(?:competitions\.CompetitionApiService|security\.OAuthService|users\.AccountService"
+    r"|datasets\.DatasetApiService|blobs\.BlobApiService|kernels\.KernelsApiService)/(\w+)"
 )
+_LOG = "/api/v1/kernels/logs/stream/"
 _LAST_MODIFIED = "Wed, 01 Nov 2023 00:00:00 GMT"
 
 
@@ -31,14 +35,17 @@ def clean_environment(monkeypatch, home) -> None:
     monkeypatch.setenv("HOME", str(home))
 
 
-def call_here(function, *arguments, **_):
+def call_here(function, *arguments, hear=None, **_):
     """Call what imports kaggle here, each time anew: a process of its own takes most of a second."""
     for name in [name for name in sys.modules if name.split(".")[0] == "kaggle"]:
         del sys.modules[name]
     before = dict(os.environ)
     try:
-        return function(*arguments)
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            return function(*arguments)
     finally:
+        for piece in said.getvalue().splitlines(keepends=True) if hear else ():
+            hear(piece)
         os.environ.clear()
         os.environ.update(before)
 
@@ -60,6 +67,16 @@ class KaggleStub:
         uploads: Bodies that were uploaded.
         calls: Number of requests per API call or path.
         ranges: Range header of each GET of a file, None where there was none.
+        hours: GPU hours of the account: used, and allowed a week.
+        dataset: Number of the newest version of the dataset; 0 where there is none.
+        packed: Names of the files of each version of the dataset.
+        pushed: What was pushed as a notebook, the newest last.
+        states: States of the notebook, one for each time that it is asked for; the last one stays. None where
+            there is no notebook.
+        failure: Why the notebook failed.
+        log: Pieces of the notebook's log.
+        output: Content of the files that the notebook left, by name.
+        refusal: Why a notebook is not taken.
         parts: How many requests for a file were answered with a part (206).
         authorization: Every Authorization header that was sent.
     """
@@ -70,6 +87,9 @@ class KaggleStub:
         self.submissions, self.uploads, self.ranges, self.calls = [], [], [], Counter()
         self.authorization, self.parts = set(), 0
         self.scored, self._opened = None, {}
+        self.hours, self.dataset, self.packed = (2, 30), 0, []
+        self.pushed, self.states, self.failure, self.refusal = [], None, None, None
+        self.log, self.output = [], {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"stub": self}))
 
     def __enter__(self):
@@ -112,6 +132,8 @@ class KaggleStub:
             return {"token": "KGAT_refreshed-1", "expiresIn": 3600}
         if name == "IntrospectToken":
             return {"active": True, "username": "me"}
+        if name in _OF_KERNELS:
+            return _OF_KERNELS[name](self, request)
         assert name == "ListSubmissions", name
         if self.scored:
             status = self.progress.pop(0) if len(self.progress) > 1 else self.progress[0]
@@ -125,6 +147,60 @@ class KaggleStub:
         row = {"ref": 101 + len(self.submissions), "fileName": file_name, "description": message}
         self.submissions.append(row | {"status": status, "date": "2023-11-01T00:00:00Z"} | scores)
         return self.submissions[-1]
+
+
+def _start_blob(stub, request):
+    token = f"blob-{len(stub._opened)}"
+    stub._opened[token] = request
+    return {"token": token, "createUrl": f"http://localhost/upload/{token}"}
+
+
+def _make_dataset(stub, request):
+    files = request.get("body", request)["files"]
+    stub.packed.append([stub._opened[file["token"]]["name"] for file in files])
+    stub.dataset += 1
+    return {"status": "ok", "url": "http://localhost/dataset", "error": ""}
+
+
+def _quota(stub, _):
+    times = [f"{hours * 3600}s" for hours in stub.hours]
+    quota = {"timeUsed": times[0], "totalTimeAllowed": times[1]}
+    return {"quotaRefreshTime": "2026-12-05T00:00:00Z", "gpuQuota": quota}
+
+
+def _save_kernel(stub, request):
+    if stub.refusal:
+        return {"error": stub.refusal}
+    stub.pushed.append(request)
+    stub.states = stub.states or ["COMPLETE"]
+    return {"ref": request["slug"], "url": "http://localhost/code", "versionNumber": 1, "error": ""}
+
+
+def _kernel_status(stub, _):
+    if stub.states is None:
+        return 404
+    state = stub.states.pop(0) if len(stub.states) > 1 else stub.states[0]
+    return {"status": state, "failureMessage": stub.failure if state == "ERROR" else None}
+
+
+def _list_output(stub, _):
+    stub.files |= {f"/output/{name}": content for name, content in stub.output.items()}
+    files = [{"fileName": name, "url": f"{stub.url}/output/{name}"} for name in stub.output]
+    return {"files": files, "log": ""}
+
+
+_OF_KERNELS = {
+    "StartBlobUpload": _start_blob,
+    "GetDatasetStatus": lambda stub, _: {"status": "READY"} if stub.dataset else 404,
+    "GetDataset": lambda stub, _: {"currentVersionNumber": stub.dataset},
+    "CreateDataset": _make_dataset,
+    "CreateDatasetVersion": _make_dataset,
+    "GetAcceleratorQuotaStatistics": _quota,
+    "SaveKernel": _save_kernel,
+    "GetKernelSessionStatus": _kernel_status,
+    "ListKernelSessionOutput": _list_output,
+}
+"""Answers about datasets and notebooks, by the name of the call: JSON, or a status."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -147,7 +223,13 @@ class _Handler(BaseHTTPRequestHandler):
         elif name == "DownloadDataFiles":
             self._reply(302, b"", {"Location": "http://localhost/data/competition.zip"})
         elif call:
-            self._json(200, self.stub.api(name, json.loads(body)))
+            answer = self.stub.api(name, json.loads(body))
+            if isinstance(answer, int):
+                self._reply(answer, b"")
+            else:
+                self._json(200, answer)
+        elif path.startswith(_LOG):
+            self._json(200, [{"stream_name": "stdout", "data": line} for line in self.stub.log])
         elif path in self.stub.files:
             self._file(path)
         else:

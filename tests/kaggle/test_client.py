@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fastslow.core.errors import DataError
 from fastslow.evaluation.submission_record import SubmissionResult
 from fastslow.kaggle import api_process, client, credentials
-from fastslow.kaggle.api_process import CallError, call
+from fastslow.kaggle.api_process import CallError, call, print_to_stderr
 from fastslow.kaggle.client import KaggleError
 from helpers.cases import cases
 from helpers.kaggle_stub import DROP, KaggleStub, call_here, clean_environment
@@ -187,9 +187,18 @@ def test_a_refused_refresh_of_a_login_is_named(here, status, monkeypatch):
 
 def test_no_network(here, csv, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    with pytest.raises(KaggleError, match="could not be reached") as caught:
+    with pytest.raises(KaggleError) as caught:
         client.submit(csv, "m")
     assert caught.value.transient
+    said = "Kaggle cannot be reached (the proxy 127.0.0.1:9 refuses the connection)."
+    assert str(caught.value) == f"{said} Check the network and proxy and run it again"
+
+
+def test_a_download_without_a_way_to_kaggle_ends_at_once(here, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with pytest.raises(KaggleError, match="cannot be reached"):
+        client.download_archive(tmp_path)
+    assert "Trying again" not in capsys.readouterr().err
 
 
 def test_without_a_file_or_credentials_nothing_is_asked(stub, csv, monkeypatch):
@@ -247,11 +256,11 @@ def test_download_resumes_within_kaggle_and_by_running_it_again(stub, tmp_path, 
 
 def test_nothing_shown_holds_a_credential(stub, monkeypatch, capfd):
     monkeypatch.setenv("VERBOSE", "true")
-    assert call("competition_submissions", echo=True, competition="a") == []
+    assert call("competition_submissions", hear=print_to_stderr, competition="a") == []
     assert "".join(capfd.readouterr()) == "", "kaggle must not print its requests"
     assert stub.authorization == {BASIC}, "the stub must have seen the credentials, or this tests nothing"
     monkeypatch.setattr(api_process, "_NOISY", ())
-    assert call("competition_submissions", echo=True, competition="a") == []
+    assert call("competition_submissions", hear=print_to_stderr, competition="a") == []
     shown = "".join(capfd.readouterr())
     assert "Authorization: Basic [secret]" in shown, "kaggle must have printed its requests"
     stub.answers["ListSubmissions"] = [(400, {"code": 400, "message": f"no {BASIC} 0123456789abcdef-secret"})]
@@ -352,7 +361,7 @@ def test_a_silent_call_is_stopped_and_its_echo_is_scrubbed(package, monkeypatch,
     package("time.sleep(60)")
     monkeypatch.setattr(api_process, "_IDLE_S", 2.0)
     with pytest.raises(CallError, match="timed out: it printed nothing for 2 s") as caught:
-        call("run", echo=True)
+        call("run", hear=print_to_stderr)
     assert caught.value.kind == "network"
     assert capfd.readouterr().err == "begun with [secret]\n"
 

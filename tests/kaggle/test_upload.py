@@ -185,3 +185,14 @@ def test_a_submission_of_another_release_than_the_data_is_not_uploaded(stub, csv
     with pytest.raises(DataError, match=r"smoke\.csv: was made from layout test files of another row order"):
         upload(csv, raw, unproven_order=True)
     assert not stub.uploads
+
+
+def test_a_blend_is_uploaded_and_its_score_recorded(stub, csv, monkeypatch):
+    monkeypatch.chdir(csv.parent)
+    (csv.parent / "theirs.csv").write_bytes(csv.read_bytes())
+    blend = ("blend", csv.name, "theirs.csv", "out=both.csv", "upload=True")
+    assert cli.main([*blend, f"data_root={csv.parents[1] / 'data' / 'raw'}"]) == 0
+    both = csv.with_name("both.csv")
+    assert stub.uploads == [both.read_bytes()] and both.read_bytes() == csv.read_bytes()
+    assert read_submission_record(both)["kaggle"] == {"public": 0.694, "private": 0.705}
+    assert stub.submissions[0]["description"].startswith("fastslow both ")

@@ -109,6 +109,19 @@ def test_a_gpu_that_torch_cannot_use_is_left_alone_and_said_so_once(p100, capsys
             pick_device(name)
 
 
+def test_a_notebook_on_kaggle_refuses_a_p100_and_names_the_accelerator_to_choose(p100):
+    with pytest.raises(SettingsError, match="^accelerator: torch .*P100.*choose the accelerator GPU T4 x2"):
+        devices.usable_gpus()
+
+
+def test_the_usable_gpus_are_named(gpus, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: f"Tesla T4 of slot {index}")
+    gpus(T4, T4)
+    assert devices.usable_gpus() == ["Tesla T4 of slot 0", "Tesla T4 of slot 1"]
+    gpus()
+    assert devices.usable_gpus() == []
+
+
 def test_a_plan_gives_no_step_to_a_gpu_that_torch_cannot_use(p100, monkeypatch):
     monkeypatch.setattr(job_plan.os.path, "exists", lambda path: True)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")

@@ -5,8 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 
 from fastslow_placement.explain import ONE_DEVICE, decision_table, device_table, explain, gains
-from fastslow_placement.figures import plot_memory
+from fastslow_placement.figures import plot_learning, plot_memory
+from fastslow_placement.place import Placed
 from fastslow_placement.programs.problems import PlacementProblem
+from helpers.browser import check_page, open_page
 from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
 
@@ -22,7 +24,7 @@ def placed(memory):
 @cases("memory", [400.0, 1e9])
 def test_the_limit_of_a_device_is_drawn_or_named(memory):
     (axes,) = plot_memory(placed(memory)).axes
-    *_, last = axes.get_legend().get_texts()
+    *_, last = axes.figure.legends[0].get_texts()
     lines = [line.get_ydata() for line in axes.lines if "limit" in line.get_label()]
     assert "limit of a device" in last.get_text() and len(lines) == 1
     if len(lines[0]):
@@ -58,3 +60,47 @@ def test_what_is_gained_over_one_device_and_a_simple_split_is_said(alone, human,
         placing.found[name] = SimpleNamespace(cost=times * cost)
     assert said.format(ms=1005 * cost) in explain(placing)
     assert gains(placing)["human"] == (None if np.isinf(human) else 1 - 1 / human)
+
+
+def found_by(cost, evaluations, history, decision):
+    return SimpleNamespace(cost=cost, evaluations=evaluations, history=history, decision=decision)
+
+
+def test_a_search_after_the_policy_begins_where_the_policy_ends_and_every_method_is_told_once():
+    placing = placed(1e9)
+    problem, decision = placing.problem, placing.problem.default
+    cost = problem.baseline
+    placing.found.update(
+        {
+            "GO": found_by(0.8 * cost, 48, [(1, cost), (30, 0.8 * cost)], decision),
+            "GO, then search": found_by(0.5 * cost, 100, [(1, 0.8 * cost), (60, 0.5 * cost)], decision),
+            "bad": found_by(9 * cost, 1, (), decision),
+            "impossible": found_by(np.inf, 1, (), decision),
+        }
+    )
+    placing.best = "GO, then search"
+    upper, lower = plot_learning(placing).axes
+    lines = {line.get_label(): line for line in upper.lines if not line.get_label().startswith("_")}
+    assert lines["GO, then search"].get_xdata().tolist() == [49, 108, 148]
+    assert len({line.get_color() for line in lines.values()}) == len(lines) == 3
+    assert upper.get_title("left") == "GO, then search is best: 50 % below the default's cost"
+    names = [label.get_text() for label in lower.get_yticklabels()]
+    assert sorted(names) == sorted({*placing.found} - {"bad", "impossible"})
+    assert "not drawn: bad, impossible" in lower.get_xlabel()
+
+
+def test_a_placement_has_a_page(tmp_path):
+    problem = PlacementProblem(random_graph(3, count=6), 2, DEVICE, memory=1e9)
+    methods = {
+        name: found_by(
+            problem.baseline * share, 1 + 9 * (share < 1), [(1, problem.baseline)], problem.default
+        )
+        for name, share in ((ONE_DEVICE, 1.0), ("GO", 0.9))
+    }
+    shown = Placed(problem, methods, dict.fromkeys(methods, 0.0))
+    path = tmp_path / "placement.html"
+    path.write_text(shown.page("<img src=x onerror=alert(1)>"))
+    page = check_page(path)
+    assert page.text[2] == "<img src=x onerror=alert(1)>" and page.text[3].startswith("GO takes ")
+    assert "10 % below the default" in page.text and "What did each method find?" in page.text
+    open_page(path)

@@ -22,6 +22,7 @@ from helpers.cost_graphs import DEVICE, random_graph
 
 jax = pytest.importorskip("jax")
 from helpers.jax_functions import arguments, loops, network  # noqa: E402
+from helpers.training_steps import STEPS  # noqa: E402
 
 RUN = """
 import sys, jax, numpy as np, fastslow
@@ -95,19 +96,22 @@ def test_stages_are_runs_of_a_device_that_send_at_their_end(seed):
 def test_what_cannot_be_placed_or_run_is_refused_with_the_remedy(tmp_path):
     weights, x = arguments()
     for function, given, said in (
-        (lambda x: 1 if x > 0 else 2, (1.0,), "JAX cannot trace it .*functools.partial"),
-        (lambda x: x, (), "JAX cannot trace it .*missing 1 required"),
         (lambda x: jax.debug.print("{}", x) or x + 1, (x,), "has side effects .*Leave out jax.debug"),
         (lambda x: x, (x,), "holds no operator that takes time"),
     ):
         with pytest.raises(DataError, match=said):
             fastslow.place(function, *given)
+    with pytest.raises(SettingsError, match="source: <lambda> cannot be traced .*static_argnums"):
+        fastslow.place(lambda x: 1 if x > 0 else 2, 1.0)
     placed = fastslow.place(network, weights, x, devices=3, search=0, out=tmp_path)
     staged = placed.staged()
     with pytest.raises(SettingsError, match="devices: 1 are here, 3 wanted.*XLA_FLAGS"):
         staged(weights, x, devices=jax.devices()[:1])
     three = jax.devices()[:1] * 3
-    for given, said in (((weights,), "none is given"), ((weights, x[0]), r"\[1\] Shape.* was placed")):
+    for given, said in (
+        ((weights,), r"\[1\] is missing, but"),
+        ((weights, x[0]), r"\[1\] is .* was placed"),
+    ):
         with pytest.raises(TypeError, match=said):
             staged(*given, devices=three)
     with pytest.raises(TypeError, match="runs on its own: place the function that jax.jit"):
@@ -120,3 +124,27 @@ def test_what_cannot_be_placed_or_run_is_refused_with_the_remedy(tmp_path):
         fastslow.load_placed(tmp_path / "network-placement-3", loops, weights, x)
     with pytest.raises(SettingsError, match="arguments: 1 given"):
         fastslow.place("zoo:inception_b32", 3)
+
+
+@cases("name", STEPS)
+def test_a_placed_training_step_takes_and_returns_what_the_step_does(name):
+    step, state, batch = STEPS[name]()
+    staged = fastslow.place(step, *state, *batch, devices=1, search=0).staged()
+    *found, loss = staged(*state, *batch)
+    *wanted, wanted_loss = step(*state, *batch)
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    np.testing.assert_allclose(loss, wanted_loss, rtol=1e-5)
+
+
+def test_static_and_keyword_arguments_of_a_placed_function():
+    def power(x, times, *, scale):
+        for _ in range(times):
+            x = x @ x
+        return x * scale
+
+    matrix = np.eye(8, dtype=np.float32)
+    function = jax.jit(power, static_argnums=1, donate_argnums=0)
+    staged = fastslow.place(function, matrix, 2, keywords={"scale": 3.0}, devices=1, search=0).staged()
+    np.testing.assert_allclose(staged(matrix, 2, scale=3.0), 3 * matrix)
+    with pytest.raises(TypeError, match=r"arguments\[1\] is 3, but 2 was placed"):
+        staged(matrix, 3, scale=3.0)

@@ -286,7 +286,7 @@ def model(tmp_path, monkeypatch):
 def test_what_jax_made_of_a_function_is_the_same_program(model):
     pytest.importorskip("jax")
     names = ("make", "traced", "lowered", "exported")
-    codes = [lower(*Source.of(f"{model}:{name}").function_and_arguments()) for name in names]
+    codes = [lower(*Source.of(f"{model}:{name}").call_of_function()) for name in names]
     found = [
         [i.opcode for c in Module.FromString(code).computations for i in c.instructions] for code in codes
     ]

@@ -5,7 +5,8 @@ import math
 import lightgbm
 import numpy as np
 
-from fastslow.rankers.fit import boost, booster_predictions, kept_trees
+from fastslow.rankers.fit import boost, kept_trees, predict_trees
+from fastslow.rankers.lightgbm_trees import LightGBMTrees
 from fastslow.rankers.options import RankerOptions
 from fastslow.rankers.table import Table
 from helpers.cases import cases
@@ -74,6 +75,7 @@ def test_trees_by_iteration_add_up():
     data = lightgbm.Dataset(rows, rows[:, 0], params={"min_data_in_leaf": 2, "verbosity": -1})
     booster = lightgbm.train({"num_threads": 1, "min_data_in_leaf": 2, "verbosity": -1}, data, 5)
     table = Table(["g", "none"], [rows, rows[:0]], [rows[:, 0], rows[:0, 0]], booster.feature_name())
-    parts = [booster_predictions("regression", booster, table, *part) for part in ((0, 2), (2, 0), (2, 3))]
+    trees = LightGBMTrees(booster)
+    parts = [predict_trees("regression", trees, table, *part) for part in ((0, 2), (2, 0), (2, 3))]
     np.testing.assert_allclose(sum(part["g"] for part in parts), booster.predict(rows))
     assert not parts[1]["g"].any() and parts[0]["none"].shape == (0,)

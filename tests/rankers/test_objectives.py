@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from fastslow.features.scaling import log_labels, unit_ranks
 from fastslow.rankers import objectives
-from fastslow.rankers.objectives import distinct_by_hash, draw_pairs, hash_rows, predict_table, table_dataset
+from fastslow.rankers.objectives import distinct_by_hash, draw_pairs, hash_rows, predict_table, sample_table
 from fastslow.rankers.table import Table
 
 runtimes = st.lists(st.integers(1, 2**40), min_size=1, max_size=60).map(np.array)
@@ -47,7 +47,7 @@ def test_runtimes_that_float32_would_merge_keep_their_order():
 
 
 def test_every_graph_weighs_the_same():
-    weight = table_dataset(toy([35, 5, 8]), "regression").construct().get_weight()
+    weight = sample_table(toy([35, 5, 8]), "regression").weights
     assert [w.sum() for w in np.split(weight, [35, 40])] == pytest.approx([1, 1, 1])
 
 
@@ -61,16 +61,17 @@ def test_pairs_are_of_different_runtime(runtime, per_config):
 def test_pairs_of_a_graph_depend_on_its_name_and_the_seed_alone():
     table = toy([6, 5, 4])
     alone = Table(table.names[1:2], table.rows[1:2], table.runtimes[1:2], table.columns)
-    both = table_dataset(table, "pairwise", seed=3).construct().get_label()
-    own = table_dataset(alone, "pairwise", seed=3).construct().get_label()
+    both = sample_table(table, "pairwise", seed=3).labels
+    own = sample_table(alone, "pairwise", seed=3).labels
     assert own.tolist() in [both[i : i + len(own)].tolist() for i in range(len(both) - len(own) + 1)]
 
 
 def test_a_graph_of_one_runtime_forms_no_pairs():
     table = toy([6, 5])
     table.runtimes[0] = np.ones(6)
-    data = table_dataset(table, "pairwise").construct()
-    assert data.num_data() <= 5 * 16 and data.get_weight().sum() == pytest.approx(1)
+    sample = sample_table(table, "pairwise")
+    assert not len(sample.rows[0]) and len(sample.labels) <= 5 * 16
+    assert sample.weights.sum() == pytest.approx(1)
 
 
 @given(arrays(np.float32, st.tuples(st.integers(0, 4), st.integers(1, 5))))

@@ -188,6 +188,9 @@ def test_one_training_writes_what_a_training_of_each_search_writes(both_searches
             assert manifest[key] == wanted[key], (search, key)
         for name in (train.MODEL, "predictions.npz", "metrics.jsonl", "importance.csv"):
             assert (own / name).read_bytes() == (alone / name).read_bytes(), (search, name)
+        history = pd.read_json(own / "metrics.jsonl", lines=True)
+        kept = history[history["tau"].notna()].iloc[-1]
+        assert kept[f"layout-xla-{search}"] == pytest.approx(manifest["valid"]["mean"]), "of its own programs"
     (both_searches / "random" / train.MODEL).write_text("")
     assert not both.replace(**folders).artifact().is_current()
 

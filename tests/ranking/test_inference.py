@@ -15,12 +15,12 @@ from fastslow.evaluation.run_record import record_run
 from fastslow.features.configs.default_layouts import default_file
 from fastslow.features.scaling import read_scaler
 from fastslow.runs.features_folder import SCALERS, Features
-from fastslow.runs.predictions import read_predictions, write_run
+from fastslow.runs.predictions import find_run, read_predictions, write_run
 from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import UnseenGraphs, read_unseen
 from fastslow.workflow.steps import MODELS
-from fastslow_programs.ranking.inference import FinishedRun
-from fastslow_programs.ranking.runs import find_run, newest_run
+from fastslow_programs.ranking.runs import newest_run
 from helpers.good_artifacts import change_json, reseal
 
 

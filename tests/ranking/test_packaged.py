@@ -11,10 +11,10 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import read_arrays
 from fastslow.core.settings import resolve
+from fastslow.runs import packaged
 from fastslow.runs.predictions import read_predictions
+from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import read_unseen
-from fastslow_programs.ranking import packaged
-from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.models import read_models
 from fastslow_programs.ranking.runs import runs_folder
 from fastslow_programs.ranking.trust import Seen

@@ -38,6 +38,8 @@ CHANGED = {
     "data_root": "other",
     "seed": 5,
     "collection": "layout:nlp:random",
+    "options": "auto",
+    "space": "options",
 }
 KINDS = ("replay", "command", "command on a space", "device", "device on a space")
 KERNEL = """

@@ -16,10 +16,18 @@ from fastslow.hlo.reader import read_hlo
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.tuning import evaluators
 from fastslow_programs.tuning import target as target_module
-from fastslow_programs.tuning.result import list_evaluations, plot_curve, summarise_study, write_result
+from fastslow_programs.tuning.result import (
+    _against,
+    _ratio,
+    list_evaluations,
+    plot_curve,
+    summarise_study,
+    write_result,
+)
 from fastslow_programs.tuning.settings import STRATEGIES, UNREAD, TuneSettings
 from fastslow_programs.tuning.target import read_target
 from fastslow_programs.tuning.tune import complete_study
+from helpers.browser import check_page
 from helpers.cases import cases
 from helpers.competition_files import layout_arrays, tile_arrays, write_npz
 from helpers.dot_module import add, measured_module, varied_module
@@ -128,6 +136,8 @@ def test_a_setting_that_the_evaluator_does_not_read_is_refused(evaluator, settin
         "repeats": 5,
         "seconds": 5.0,
         "attempts": 7,
+        "options": "auto",
+        "space": "both",
     }
     with pytest.raises(SettingsError, match=rf"{setting}: .* has no effect with evaluator={evaluator}"):
         TuneSettings(evaluator=evaluator, **{setting: values[setting]})
@@ -344,3 +354,18 @@ def test_models_that_were_read_guide_as_their_path_does(home):
         for models in (read, home / "runs" / "smoke")
     ]
     assert tables[0]["configuration"].tolist() == tables[1]["configuration"].tolist()
+
+
+def test_a_study_has_a_page_with_units_and_enough_digits(npz, tmp_path):
+    study = complete_study(settings_of(npz, tmp_path, evaluations=6))
+    page = check_page(write_result(study) / "tune.html")
+    facts = summarise_study(study)
+    assert page.text[3] == f"{facts['result'][:1].upper()}{facts['result'][1:]}."
+    assert " ns (of the sample: cycles)" in facts["best"]
+    assert "e+" not in " ".join(map(str, facts.drop("configuration")))
+
+
+@cases("ratio, words", [(1.0, "1.0000"), (0.5, "0.5000"), (0.99999, "0.9999900"), (1.00001, "1.0000100")])
+def test_a_ratio_that_is_not_1_does_not_read_as_1(ratio, words):
+    assert _ratio(ratio) == words
+    assert (_against(ratio) == "equal to the default") == (ratio == 1)

@@ -19,7 +19,7 @@ def test_three_small_figures_with_the_same_bytes(home):
     for path in [*paths, *(PROJECT / "docs" / "figures" / name for name in NAMES)]:
         assert path.stat().st_size <= LIMIT
         with Image.open(path) as image:
-            assert image.format == "PNG" and 1190 <= image.width <= 1210
+            assert image.format == "PNG" and 990 <= image.width <= 1020
 
 
 def test_a_run_that_is_not_there_is_refused(home):

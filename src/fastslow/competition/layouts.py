@@ -23,13 +23,13 @@ LEFT_TO_COMPILER = "compiler"
 
 
 def num_elements(dims: np.ndarray) -> np.ndarray:
-    """Return the number of elements ``(...)`` of tensors of sizes (..., 6); 1 where all sizes are 0."""
+    """Return the number of elements ``(...)`` of tensors of sizes ``(..., 6)``; 1 where all sizes are 0."""
     count: np.ndarray = np.where(dims > 0, dims, 1).prod(-1)
     return count
 
 
 def tensor_bytes(dims: np.ndarray, element_bytes: np.ndarray) -> np.ndarray:
-    """Return the bytes ``(...)`` of tensors of sizes (..., 6), without padding to the TPU's tiles.
+    """Return the bytes ``(...)`` of tensors of sizes ``(..., 6)``, without padding to the TPU's tiles.
 
     A scalar, which has no layout to choose, and no tensor have 0.
     """

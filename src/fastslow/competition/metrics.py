@@ -150,7 +150,15 @@ def ordered_pair_accuracy(runtime: ArrayLike, prediction: ArrayLike, ties: str =
     minus half the share of the pairs tied only in prediction where these are wrong.
 
     A pair tied in prediction counts ``half`` or, as in TensorFlow Ranking's OPAMetric, by which the baselines
-    of TpuGraphs (arXiv 2308.13490) are validated, as ``wrong``. Returns 0.5 where no two runtimes differ.
+    of TpuGraphs (arXiv 2308.13490) are validated, as ``wrong``.
+
+    Args:
+        runtime: ``(C,)`` runtimes.
+        prediction: ``(C,)``, lower = predicted faster.
+        ties: ``half`` or ``wrong``.
+
+    Returns:
+        0 to 1; 0.5 where no two runtimes differ.
 
     Examples:
         >>> ordered_pair_accuracy([10, 20, 30, 30], [1, 2, 4, 3])
@@ -186,6 +194,11 @@ def slowdown(runtime: ArrayLike, prediction: ArrayLike, k: int = TOP_K) -> float
     ``min(runtime of the k lowest predictions) / min(runtime) - 1`` (TpuGraphs, arXiv 2308.13490): 0 (the
     fastest is among them) or more; 0.1 = 10 % slower. Equal predictions rank in the order of configurations;
     of fewer than ``k`` all are tried.
+
+    Args:
+        runtime: ``(C,)`` runtimes, above 0.
+        prediction: ``(C,)``, lower = predicted faster.
+        k: Number of configurations that are tried, 1 or more.
 
     Raises:
         ValueError: A runtime is not above 0, or ``k`` is below 1.

@@ -7,7 +7,7 @@ chunks of configurations and becomes one small number per group of tied tensors.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,16 @@ class Program:
     def collection(self) -> Collection:
         """The collection that it belongs to."""
         return self.file.collection
+
+    def take(self, rows: np.ndarray | slice) -> "Program":
+        """Return the program with some of its configurations, given their positions in the file."""
+        return replace(
+            self,
+            runtime=self.runtime[rows],
+            choices=None if self.choices is None else self.choices.take(rows),
+            config_feat=None if self.config_feat is None else self.config_feat[rows],
+            normalizers=None if self.normalizers is None else self.normalizers[rows],
+        )
 
 
 def config_groups(program: Program) -> tuple[np.ndarray, np.ndarray]:
@@ -171,6 +181,9 @@ def read_checked(path: Path, kind: str, keys: Iterable[str]) -> dict[str, np.nda
         path: The npz file.
         kind: ``layout`` or ``tile``.
         keys: Names of the arrays.
+
+    Returns:
+        The arrays by name, of the shapes in ``competition/schema.py``.
 
     Raises:
         DataError: The file is broken, or an array is missing or has another type or shape. Values are not

@@ -1,24 +1,177 @@
-"""Figures as PNG files."""
+"""Figures: the style that all of them share, and PNG files.
 
+A colour has one meaning everywhere. The palette is Okabe and Ito's, which colour-blind people can read.
+A figure is ``WIDTH`` inches wide with letters of ten points, so that a page of 500 or 1,000 pixels shows it
+whole and legible. Its background is white on a dark page too.
+"""
+
+import functools
 import io
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from fastslow.core.files import atomic_path
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from PIL.Image import Image
+
+WIDTH = 7.0
+"""Inches of a figure."""
+DPI = 144
+"""Pixels of an inch: 1,008 of a figure."""
+
+NETWORK, TREES, ENSEMBLE = "#0072b2", "#e69f00", "#222222"
+RULE = "#8c8c8c"
+"""A trivial rule, which a model has to beat."""
+DEFAULT = "#d55e00"
+"""The compiler's own choice, or the cost without any decision."""
+KNOWN = "#009e73"
+"""What was measured, and what learned from it."""
+FURTHER = ("#cc79a7", "#56b4e9", "#f0e442")
+"""Further series, in this order."""
+CEILING = "#555555"
+"""The best that the noise of labels leaves possible; drawn dashed."""
+FAINT = "#c8c8c8"
+"""Single configurations behind a curve."""
+
+COLLECTION_COLOURS = {
+    "tile:xla": RULE,
+    "layout:xla:default": NETWORK,
+    "layout:xla:random": "#56b4e9",
+    "layout:nlp:default": DEFAULT,
+    "layout:nlp:random": "#e69f00",
+}
+"""Colours of collections: blue for xla, orange for nlp, the pale ones for random configurations."""
+
+STYLE: Mapping[str, Any] = {
+    "font.size": 10,
+    "axes.titlesize": 10.5,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.labelsize": 9.5,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#777777",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.8,
+    "lines.linewidth": 1.8,
+    "lines.solid_capstyle": "round",
+    "text.parse_math": False,  # a name with a dollar sign is no formula
+}
+
+_Arguments = ParamSpec("_Arguments")
+_Drawn = TypeVar("_Drawn")
 
 
-def save_figure(figure: "Figure", path: Path, dpi: int = 120, colours: int | None = None) -> None:
+def in_style(draw: Callable[_Arguments, _Drawn]) -> Callable[_Arguments, _Drawn]:
+    """Let a function draw in the style."""
+
+    @functools.wraps(draw)
+    def drawn(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Drawn:
+        from matplotlib import rc_context  # half a second
+
+        with rc_context(dict(STYLE)):  # type: ignore[arg-type]
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def label_ends(axes: "Axes", ends: Mapping[str, tuple[float, float, str]], gap: float = 0.06) -> None:
+    """Write names at the right ends of lines, in their colours, moved apart where they would overlap.
+
+    Args:
+        axes: The axes, whose limits are final.
+        ends: By name, the place of the last point (x and y of the data) and the colour.
+        gap: Least distance of two names, as a share of the height of the axes.
+    """
+    to_share = axes.transData + axes.transAxes.inverted()
+    heights = {name: to_share.transform((x, y))[1] for name, (x, y, _) in ends.items()}
+    order = sorted(ends, key=heights.__getitem__)
+    for one, following in zip(order, order[1:], strict=False):
+        heights[following] = max(heights[following], heights[one] + gap)
+    too_high = max(0.0, heights[order[-1]] - 1) if order else 0.0
+    for name in order:
+        axes.annotate(
+            name,
+            (1.01, heights[name] - too_high),
+            xycoords="axes fraction",
+            color=ends[name][2],
+            va="center",
+            fontsize=9,
+            weight="bold",
+            annotation_clip=False,
+        )
+
+
+@in_style
+def save_figure(
+    figure: "Figure", path: Path, dpi: float = DPI, colours: int | None = None, source: str = ""
+) -> None:
     """Write a figure as PNG, atomically; one version of matplotlib always writes the same bytes.
 
-    With ``colours``, 256 or fewer, the file has a third of the size.
+    Args:
+        figure: The figure.
+        path: The file.
+        dpi: Pixels of an inch.
+        colours: Number of colours, 256 or fewer, with which the file has a third of the size; None for all.
+        source: Text that is kept in the file; :func:`source_of` reads it.
     """
+    from PIL.PngImagePlugin import PngInfo
+
+    facts = PngInfo()
+    if source:
+        facts.add_text(_SOURCE, source)
+    image = _raster(figure, dpi, colours)
+    with atomic_path(path) as temporary:
+        image.save(temporary, format="png", optimize=True, pnginfo=facts)
+
+
+def source_of(path: Path) -> str:
+    """Return the ``source`` that :func:`save_figure` wrote into a PNG; empty if there is none."""
+    from PIL import Image
+
+    with Image.open(path) as image:
+        return str(image.info.get(_SOURCE, ""))
+
+
+@in_style
+def png_bytes(figure: "Figure", dpi: float = DPI, colours: int | None = 256) -> bytes:
+    """Return a figure as the bytes of a PNG."""
+    buffer = io.BytesIO()
+    _raster(figure, dpi, colours).save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many characters: the end of a longer one becomes the character …."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def in_words(figure: "Figure") -> str:
+    """Return the titles of a figure and of its axes, for a reader who cannot see it."""
+    titles = [figure.get_suptitle()]
+    for axes in figure.axes:
+        titles += [axes.get_title(loc) for loc in ("left", "center", "right")]
+    return ". ".join(" ".join(title.split()) for title in titles if title)
+
+
+_SOURCE = "Source"
+
+
+def _raster(figure: "Figure", dpi: float, colours: int | None) -> "Image":
     from PIL import Image
 
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi)
-    with Image.open(buffer) as image, atomic_path(path) as temporary:
-        kept = image.convert("RGB").quantize(colours, dither=Image.Dither.NONE) if colours else image
-        kept.save(temporary, optimize=True)
+    with Image.open(buffer) as image:
+        image.load()
+        return image.convert("RGB").quantize(colours, dither=Image.Dither.NONE) if colours else image.copy()

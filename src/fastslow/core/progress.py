@@ -1,15 +1,36 @@
 """Progress bars that stay readable in a terminal, a notebook and a log file."""
 
+import contextlib
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tqdm import tqdm
 
 LOG_SECONDS = 10.0  # a file gets a line this often, a terminal four times a second
+TICK_SECONDS = 5.0
 
 
 def progress(iterable: Iterable[Any] | None = None, **options: Any) -> tqdm:
     """Return a tqdm bar with the options of ``tqdm`` that does not flood a log."""
     interval = 0.25 if sys.stderr.isatty() else LOG_SECONDS
     return tqdm(iterable, mininterval=interval, maxinterval=interval, dynamic_ncols=True, **options)
+
+
+@contextlib.contextmanager
+def ticking(bar: tqdm) -> Iterator[tqdm]:
+    """Show a bar every few seconds, with the time so far, also while its first step takes minutes."""
+    ended = threading.Event()
+
+    def tick() -> None:
+        while not ended.wait(TICK_SECONDS):
+            bar.refresh()
+
+    thread = threading.Thread(target=tick, daemon=True)
+    thread.start()
+    try:
+        yield bar
+    finally:
+        ended.set()
+        thread.join()

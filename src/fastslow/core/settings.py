@@ -260,7 +260,8 @@ class Settings(BaseModel):
             texts: Each ``NAME=VALUE``, the value a Python literal (``1e-3``, ``True``) or a string. Those
                 with a dotted name are settings of steps and are collected in the field ``set``.
             fixed: Settings that are given already; giving one again is an error.
-            first: Fields whose values may come first without their names, separated by spaces.
+            first: Fields whose values may come first without their names, separated by spaces; ``FIELD...``
+                is a list of any length.
             dashed: The texts that were given as options (``--NAME VALUE``): they are never such a value.
 
         Raises:
@@ -268,6 +269,12 @@ class Settings(BaseModel):
         """
         settings = dict(fixed or {})
         dotted = []
+        if first.endswith("..."):
+            named = [text.partition("=")[0] in cls.model_fields for text in texts]
+            count = named.index(True) if True in named else len(texts)
+            settings |= {first.removesuffix("..."): [*texts[:count]]} if count else {}
+            texts = texts[count:]
+            first = ""
         for place, text in enumerate(texts):
             name, equals, value = text.partition("=")
             unknown = name not in cls.model_fields and "." not in name

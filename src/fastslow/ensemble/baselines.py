@@ -54,7 +54,7 @@ class Columns:
     sign: int  # 1 where low values are predicted faster, -1 where high ones are
 
     def predict(self, config_feat: np.ndarray) -> np.ndarray:
-        """See :class:`Baseline`."""
+        """Return the sum ``(C,)`` of its columns of ``config_feat`` ``(C, V)``, times the sign."""
         return self.sign * np.asarray(config_feat[:, self.positions], np.float64).sum(1)
 
     def describe(self, columns: Sequence[str]) -> str:
@@ -75,7 +75,7 @@ class Linear:
     alpha: float  # the penalty with which they were fitted
 
     def predict(self, config_feat: np.ndarray) -> np.ndarray:
-        """See :class:`Baseline`."""
+        """Return the linear function ``(C,)`` of ``config_feat`` ``(C, V)``, standardised."""
         return standardise(config_feat) @ self.coefficients
 
     def describe(self, columns: Sequence[str]) -> str:

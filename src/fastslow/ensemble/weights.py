@@ -18,7 +18,7 @@ def min_max(prediction: np.ndarray) -> np.ndarray:
 
 
 def raw(prediction: np.ndarray) -> np.ndarray:
-    """Return predictions unchanged."""
+    """Return predictions ``(C,)`` unchanged."""
     return prediction
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, get_collectio
 from fastslow.competition.metrics import ALL_METRICS, tile_score
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import SettingsError
-from fastslow.core.figures import save_figure
+from fastslow.core.figures import DEFAULT, ENSEMBLE, FAINT, FURTHER, WIDTH, in_style, save_figure, shortened
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.core.tables import table_text
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MAX_LABELS = 60  # of graphs; more would overlap
+_NAME, _TITLE = 40, 72  # characters of a name, and of a line of a title
 
 
 class CompareSettings(Settings):
@@ -168,6 +170,7 @@ def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataF
     return table.assign(difference=table["one"] - table["other"]).sort_values("difference")
 
 
+@in_style
 def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> "Figure":
     """Plot both scores of each graph, joined by a line.
 
@@ -178,17 +181,59 @@ def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> 
     """
     from matplotlib.figure import Figure  # half a second
 
-    figure = Figure(figsize=(8, 1.8 + 0.22 * min(len(table), _MAX_LABELS)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 1.9 + 0.2 * min(len(table), _MAX_LABELS)), layout="constrained")
     axes = figure.subplots()
     places = np.arange(len(table))
-    axes.hlines(places, table["one"], table["other"], color="0.7", linewidth=1)
-    axes.plot(table["other"], places, "o", color="#e69f00", label=names[1])
-    axes.plot(table["one"], places, "o", color="#0072b2", label=names[0])
+    axes.hlines(places, table["one"], table["other"], color=FAINT, linewidth=1.5)
+    axes.plot(table["other"], places, "o", color=FURTHER[1], label=names[1])
+    axes.plot(table["one"], places, "o", color=ENSEMBLE, label=names[0])
     if len(table) <= _MAX_LABELS:
-        axes.set_yticks(places, table.index, fontsize=7)
-    axes.set(title=title, xlabel="score")
-    axes.grid(axis="x", alpha=0.3)
-    figure.legend(loc="outside lower right", ncols=2, frameon=False, fontsize=8)
+        axes.set_yticks(places, [shortened(str(name), _NAME) for name in table.index], fontsize=7)
+    axes.set(xlabel="score")
+    figure.suptitle(fill(title, _TITLE), fontsize=10, weight="bold")
+    axes.grid(axis="y", visible=False)
+    figure.legend(loc="outside lower right", ncols=1 if max(map(len, names)) > _NAME else 2)
+    return figure
+
+
+@in_style
+def plot_differences(rows: Sequence[Mapping], named: tuple[str, str], found: str) -> "Figure":
+    """Plot the paired difference of two runs on each collection, and on the mean of several.
+
+    Args:
+        rows: :func:`paired_difference` of each collection, with its name as ``collection``.
+        named: Names of the two.
+        found: The sentence that names the better one, as the title.
+    """
+    from matplotlib.figure import Figure  # half a second
+
+    lines = list(rows)
+    if len(rows) > 1:
+        lines.append({"collection": f"mean of {len(rows)}", **mean_difference(rows)})
+    figure = Figure(figsize=(WIDTH, 1.5 + 0.36 * len(lines)), layout="constrained")
+    axes = figure.subplots()
+    for place, line in enumerate(lines):
+        error = line["standard_error"]
+        spread = None if math.isnan(error) else error
+        bold = place == len(rows)
+        axes.errorbar(
+            line["mean"], place, xerr=spread, fmt="D" if bold else "o", color=ENSEMBLE, markersize=6
+        )
+        axes.annotate(
+            _plus_minus(line),
+            (line["mean"], place),
+            (0, 7),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
+    axes.axvline(0, color=DEFAULT, linestyle="--", linewidth=1.2)
+    axes.set_yticks(range(len(lines)), [line["collection"] for line in lines])
+    axes.set_ylim(len(lines) - 0.4, -0.7)
+    axes.grid(axis="y", visible=False)
+    one, other = (shortened(name, _NAME) for name in named)
+    axes.set_xlabel(fill(f"{one} minus {other}; lines: ± standard error over the programs", _TITLE))
+    figure.suptitle(fill(found, _TITLE), fontsize=10.5, weight="bold")
     return figure
 
 
@@ -200,11 +245,13 @@ class Comparison(Shown):
         table: A row per collection and, of several, their mean, as texts.
         sentences: The verdict first, then what was not compared.
         programs: A row per program, worst for the first of the two first, by the folder name of its model.
+        rows: :func:`paired_row` of each collection.
     """
 
     table: pd.DataFrame
     sentences: list[str]
     programs: dict[str, pd.DataFrame]
+    rows: list[dict]
 
     def words(self) -> list[str]:
         """Return the verdict, and what was not compared."""
@@ -232,13 +279,14 @@ def compare_models(settings: CompareSettings) -> Comparison:
     sentences = [f"{settings.metric} on {settings.split}: {better}"]
     if left_out := collections_of_one(settings):
         sentences.append(f"not compared: {left_out}")
-    return Comparison(comparison_table(rows, named), sentences, tables)
+    return Comparison(comparison_table(rows, named), sentences, tables, rows)
 
 
 def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
     """Print :func:`compare_models`, and draw each pair.
 
-    Plots are in ``runs/comparisons``, named by both, by the metric and by the split.
+    Plots are in ``runs/comparisons``, named by both, by the metric and by the split; the one that ends in
+    ``differences`` has all collections.
 
     Returns:
         :func:`compare_table` of each pair, by the folder name of the first one.
@@ -257,11 +305,15 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
         path = resolve(f"runs/{PICTURES}/{file}--{settings.metric}-{settings.split}.png")
         path.parent.mkdir(parents=True, exist_ok=True)
         difference = _plus_minus(paired_difference(table))
-        title = f"{names[0]} - {names[1]}, {settings.metric}, {settings.split}: {difference}"
+        title = f"difference {difference}, {settings.metric}, {settings.split}: {names[0]} - {names[1]}"
         save_figure(plot_comparison(table, names, title), path)
         if settings.all:
             print(f"{title}\n\n{table_text(table)}\n\nplot: {path}\n")
     print_comparison(comparison)
+    both = "--".join(folder.name for folder in settings.folders())
+    path = resolve(f"runs/{PICTURES}/{both}--{settings.metric}-{settings.split}-differences.png")
+    named = settings.one, settings.other
+    save_figure(plot_differences(comparison.rows, named, comparison.words()[0]), path)
     print(f"plots: {resolve(f'runs/{PICTURES}')}; a row for each program: --all")
     return comparison.programs
 

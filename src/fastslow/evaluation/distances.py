@@ -21,8 +21,10 @@ def nearest_train(stores: Sequence[Features], split: str) -> dict[str, dict[str,
         split: ``valid`` or ``test``.
 
     Returns:
-        Distance by graph of each collection, see :func:`fastslow.competition.opcodes.distance`.
+        Distance by graph of each collection, see :func:`fastslow.competition.opcodes.distance`. Features
+        without train graphs are left out.
     """
+    stores = [features for features in stores if features.has_train]
     train: dict[str, list[np.ndarray]] = {}
     for features in stores:
         train.setdefault(features.collection.kind, []).append(_opcode_shares(features, TRAIN))

@@ -19,6 +19,7 @@ from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.evaluation.run_record import PICTURES, read_run_record
 from fastslow.evaluation.scores import as_submitted, runtimes_of, solution_of
+from fastslow.evaluation.standing import TEAMS, standing_of
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.evaluation.training_files import notebook_seconds
 from fastslow.runs.predictions import RUN_FILES, models_of, read_predictions, read_run_manifest
@@ -51,9 +52,10 @@ class Leaderboard(Shown):
             run, one after the other. ``valid COLLECTION`` and
             ``test COLLECTION`` are the mean over programs of Kendall's tau or 1 - slowdown of the top 5.
             ``valid`` and ``test`` are the mean of the five, ``valid_error`` and ``test_error`` its standard
-            error over programs. ``public`` and ``private`` are Kaggle's scores of the run's CSV. What is not
-            known is NaN. Scores of two rows compare where ``programs`` is equal, a mark of the programs that
-            they are a mean over.
+            error over programs. ``public`` and ``private`` are Kaggle's scores of the run's CSV, ``place``
+            and ``medal`` where the private one would have stood on the final board. A blend of submissions
+            has a row of its own, with the model ``blend``. What is not known is NaN. Scores of two rows
+            compare where ``programs`` is equal, a mark of the programs that they are a mean over.
         left_out: Why folders are not in it, a sentence each.
         settings: How it is sorted and printed.
     """
@@ -73,6 +75,10 @@ class Leaderboard(Shown):
         for rows in self._others():
             runs = ", ".join(dict.fromkeys(rows["run"]))
             words.append(f"{runs}: other programs were scored than above, so scores do not compare")
+        words += [
+            f"{run}: place {place} of the {TEAMS} on the final board, {medal}"
+            for run, place, medal in self.table[["run", "place", "medal"]].dropna().itertuples(index=False)
+        ]
         return [*words, *(f"left out: {reason}" for reason in self.left_out)]
 
     def _others(self) -> list[pd.DataFrame]:
@@ -103,6 +109,7 @@ class Leaderboard(Shown):
             shown[split] = _means(rows, split)
         for name in _KAGGLE:
             shown[name] = _texts(rows[name])
+        shown["place"] = rows["place"].fillna("").str.replace(" to ", "-")
         shown = shown.replace("nan", "")
         shown = shown.loc[:, (shown != "").any()]
         whole = rows["run"].where(rows["model"] == "ensemble", rows["run"] + "/" + rows["model"])
@@ -123,6 +130,7 @@ class Leaderboard(Shown):
         shown["mean of five"] = _means(table, VALID) + " / " + _means(table, TEST)
         for name in _KAGGLE:
             shown[name] = _texts(table[name])
+        shown["place"] = table["place"].fillna("").str.replace(" to ", "-")
         shown = shown.replace({"nan / nan": "", " / nan": "", " / $": "", "^nan$": ""}, regex=True)
         return shown.loc[:, (shown != "").any()]
 
@@ -160,16 +168,27 @@ def leaderboard(settings: LeaderboardSettings) -> Leaderboard:
     scores = [f"{split} {name}" for split in (VALID, TEST) for name in _NAMES]
     means = [f"{split}{what}" for split in (VALID, TEST) for what in ("", "_error")]
     numbers = ["hours", *scores, *means, *_KAGGLE]
-    columns = ["run", "model", "seeds", "settings", "created", *numbers, "programs"]
-    table = pd.DataFrame([row for run in runs for row in run.rows()], columns=columns)
-    table = table.astype(dict.fromkeys(numbers, float))
+    columns = ["run", "model", "seeds", "settings", "created", *numbers, "place", "medal", "programs"]
+    blends = _Blends(resolve("submissions"), {folder.name for folder in folders})
+    listed: list[_Run | _Blends] = [*runs, blends]
+    rows = [row for source in listed for row in source.rows()]
+    table = pd.DataFrame([row | _standing(row) for row in rows], columns=columns)
+    table = table.astype(dict.fromkeys(numbers, float)).astype({"place": object, "medal": object})
     table = _sort(table, settings.sort)
     if settings.csv:
         with atomic_path(resolve(settings.csv)) as temporary:
             table.to_csv(temporary, index=False)
-    for run in runs:
-        left_out += run.left_out
+    for source in listed:
+        left_out += source.left_out
     return Leaderboard(table, left_out, settings)
+
+
+def _standing(row: dict) -> dict[str, str]:
+    """Return place and medal of a row that has a private score."""
+    if (private := row.get("private")) is None:
+        return {}
+    standing = standing_of(private)
+    return {"place": standing.place, "medal": standing.medal}
 
 
 def _sort(table: pd.DataFrame, sort: str) -> pd.DataFrame:
@@ -218,6 +237,43 @@ def model_means(run: Path) -> Iterator[str]:
             if not np.isnan(scores).any():
                 means.append(f"{split} {np.mean(scores):.3f}")
         yield f"{row['model']}, mean over {len(predicted)} of the five collections: {', '.join(means)}"
+
+
+class _Blends:
+    """The blends of submissions, which have no run.
+
+    Args:
+        folder: Folder of submissions.
+        runs: Names of runs, whose submissions are no blends.
+
+    Attributes:
+        left_out: Why something was left out, a sentence each.
+    """
+
+    def __init__(self, folder: Path, runs: set[str]):
+        self.folder, self._runs = folder, runs
+        self.left_out: list[str] = []
+
+    def rows(self) -> Iterator[dict]:
+        """Yield a row for each blend, see :class:`Leaderboard`."""
+        for path in sorted(self.folder.glob("*.json")):
+            if path.stem in self._runs or not path.is_file() or b'"blend"' not in path.read_bytes():
+                continue
+            try:
+                record = read_submission_record(path)
+            except DataError as error:
+                self.left_out.append(str(error))
+                continue
+            if "blend" in record:
+                yield self._row(path, record)
+
+    def _row(self, path: Path, record: dict) -> dict:
+        members = [f"{name}*{weight:g}" for name, weight in record["blend"].items()]
+        row = {"run": printable(path.stem), "model": "blend", "seeds": 1, "settings": " ".join(members)}
+        row |= {"created": record["created"], TEST: record.get("test_mean")}
+        row |= {f"{TEST} {name}": score for name, score in record.get("test", {}).items()}
+        row["programs"] = {f"{TEST} {name}": names for name, names in record.get("programs", {}).items()}
+        return row | {name: record.get("kaggle", {}).get(name) for name in _KAGGLE}
 
 
 class _Run:

@@ -1,59 +1,119 @@
 """Plots of trainings, scores and weights for notebooks and reports; each function returns a figure."""
 
-import itertools
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fastslow.competition.catalog import PREDICTED_SPLITS
+from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, TEST
 from fastslow.competition.metrics import ALL_METRICS
+from fastslow.core import figures
+from fastslow.core.figures import (
+    DEFAULT,
+    ENSEMBLE,
+    FURTHER,
+    NETWORK,
+    RULE,
+    TREES,
+    WIDTH,
+    in_style,
+    label_ends,
+)
 from fastslow.ensemble.baselines import BASELINES
 
-_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")  # for the colour-blind too
-_ENSEMBLE = "0.2"
-_BASELINES = ("0.55", "0.72", "0.87")  # greys, in the order of BASELINES
-_LEGEND_COLUMNS = 4
-_LABEL = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 9, "weight": "bold"}
-_LABEL_HEIGHT = 0.12  # of a bar that has room for its label
-_BELOW_BARS = 0.3  # of a panel's axis, below 0 and its lowest bar
+_MODELS = {"ensemble": ENSEMBLE, "gnn": NETWORK, "ranker": TREES, **dict.fromkeys(BASELINES, RULE)}
+_WORDS = {"gnn": "network", "ranker": "trees"}
+_MARKERS = dict(zip(BASELINES, ("s", "D", "^"), strict=True))
 _MAX_LABELS = 40  # of graphs; a page has room for these
 _MARKS = {"marker": "o", "markersize": 3}  # a curve of one evaluation is a point
+_ROW = 0.21  # inches of a model's row
+_CLOSE = 0.2  # below the best score of a collection, a score is an arrow
 
 
-def plot_training(history: pd.DataFrame, title: str) -> Figure:
+@in_style
+def plot_training(history: pd.DataFrame, title: str, kept: Mapping[str, Mapping] | None = None) -> Figure:
     """Plot loss and valid score over the epochs of a network, or valid score over the rounds of a ranker.
 
+    Each collection has a line of its own, with its name and its score at the end; where there are several,
+    their mean is drawn too. A ring is the model that is kept: of a network's average of several epochs it is
+    at the last one.
+
     Args:
-        history: Rows of a training's ``metrics.jsonl``; a network's has a column per collection. Columns of
-            :data:`ALL_METRICS` are not drawn.
+        history: Rows of a training's ``metrics.jsonl``, with a column per collection, by its slug. Columns of
+            :data:`ALL_METRICS` are not drawn; of a ranker they say which row is kept.
         title: Name of the run.
+        kept: ``valid`` of the manifest of each run of a network, by slug: ``mean`` and ``weights``.
     """
     ranker = "objective" in history
-    figure = Figure(figsize=(7 if ranker else 9, 3.5), layout="constrained")
+    axis = "round" if ranker else "epoch"
+    figure = Figure(figsize=(WIDTH, 3.4 if ranker else 5.6), layout="constrained")
     if ranker:
         axes = figure.subplots()
-        for objective, rows in history.groupby("objective", sort=False):
-            axes.plot(rows["round"], rows["valid"], label=objective, **_MARKS)
-        axes.set(title=title, xlabel="boosting round", ylabel="valid score")
-        axes.legend()
-        return figure
-    left, right = figure.subplots(1, 2)
-    left.plot(history["epoch"], history["loss"], **_MARKS)
-    left.set(title=f"{title}: loss", xlabel="epoch", ylabel="train loss")
-    right.plot(history["epoch"], history["valid"], color="tab:green", label="mean", **_MARKS)
-    for collection in history.columns.drop(["epoch", "loss", "valid", *ALL_METRICS], errors="ignore"):
-        dashed = {"linewidth": 1, "linestyle": "--", **_MARKS}
-        right.plot(history["epoch"], history[collection], label=collection, **dashed)
-    right.legend(fontsize="small")
-    right.set(title="score on valid", xlabel="epoch", ylabel="Kendall tau or 1 - slowdown")
-    for axes in (left, right):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    else:
+        upper, axes = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
+        upper.plot(history[axis], history["loss"], color=NETWORK, **_MARKS)
+        upper.set(title=f"{title}: loss {history['loss'].iloc[-1]:.3g} on train", ylabel="train loss")
+    slugs = _collections_of(history)
+    rings = {}
+    if kept:
+        rings = {slug: _kept_epoch(valid, history) for slug, valid in kept.items() if slug in slugs}
+    elif ranker and "tau" in history:
+        row = history[history["tau"].notna()].iloc[-1]
+        rings = {slug: (row[axis], row[slug], f"{row[axis]:.0f} rounds") for slug in slugs}
+    _draw_scores(axes, history, axis, rings)
+    objective = f", {history['objective'].iloc[0]}" if ranker else ""
+    axes.set_title(f"{title}{objective}: score on valid" + (" (ring: kept)" if rings else ""))
+    axes.set(xlabel="boosting round" if ranker else "epoch", ylabel="Kendall tau or 1 - slowdown")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
 
 
+def _collections_of(history: pd.DataFrame) -> list[str]:
+    """Return the slugs of the collections that a history has scores of."""
+    told = ["epoch", "round", "objective", "loss", "valid", *ALL_METRICS]
+    return [column for column in history.columns if column not in told]
+
+
+def _kept_epoch(valid: Mapping, history: pd.DataFrame) -> tuple[float, float, str]:
+    """Return where a network's kept weights are in its plot, and which they are."""
+    number = valid["weights"].removeprefix("epoch ")
+    if number.isdecimal():
+        return float(number), valid["mean"], valid["weights"]
+    return float(history["epoch"].iloc[-1]), valid["mean"], "average"
+
+
+def _draw_scores(
+    axes: Axes, history: pd.DataFrame, axis: str, rings: Mapping[str, tuple[float, float, str]]
+) -> None:
+    """Draw a line for each collection and, of several, for their mean; names stand at the right ends."""
+    slugs = _collections_of(history)
+    names = {collection.slug: collection.name for collection in COLLECTIONS}
+    ends = {}
+    for column in slugs if len(slugs) == 1 else ["valid", *slugs]:
+        name = "valid"
+        colour = ENSEMBLE
+        width = 2.4
+        if column in slugs:
+            name = names.get(column, column)
+            colour = figures.COLLECTION_COLOURS.get(name, DEFAULT)
+            width = 1.5
+        elif slugs:
+            name = "mean"
+        axes.plot(history[axis], history[column], color=colour, label=name, linewidth=width, **_MARKS)
+        last = float(history[column].iloc[-1])
+        told = f"{last:.3f}"
+        if column in rings:
+            place, score, words = rings[column]
+            axes.plot(place, score, "o", markersize=9, markerfacecolor="none", color=colour)
+            told = f"{score:.3f}, {words}"
+        ends[f"{name.removeprefix('layout:')} {told}"] = (history[axis].iloc[-1], last, colour)
+    label_ends(axes, ends)
+
+
+@in_style
 def plot_per_graph(per_graph: Mapping[str, float], title: str) -> Figure:
     """Plot the score of each graph, worst first, and the mean of all.
 
@@ -66,17 +126,19 @@ def plot_per_graph(per_graph: Mapping[str, float], title: str) -> Figure:
     mean = np.mean(list(per_graph.values()))
     if len(shown) < len(names):
         title += f": the worst {len(shown)} of {len(names)} graphs"
-    figure = Figure(figsize=(8, 1.2 + 0.16 * len(shown)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 1.2 + 0.17 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    axes.barh(range(len(shown)), [per_graph[name] for name in shown], color="tab:blue")
+    axes.barh(range(len(shown)), [per_graph[name] for name in shown], color=NETWORK)
     axes.axvline(mean, color="black", linestyle="--", label=f"mean of all {mean:.3f}")
-    axes.set_yticks(range(len(shown)), shown, fontsize=7)
+    axes.set_yticks(range(len(shown)), [figures.shortened(name, 44) for name in shown], fontsize=7)
     axes.set_ylim(len(shown) - 0.4, -0.6)  # the worst on top
+    axes.grid(axis="y", visible=False)
     axes.set(title=title, xlabel="score")
-    axes.legend(loc="upper right")
+    figure.legend(loc="outside lower right")
     return figure
 
 
+@in_style
 def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping] | None = None) -> Figure:
     """Plot the weight of each model in an ensemble and the valid score of each of its runs.
 
@@ -86,70 +148,104 @@ def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping
     """
     table = pd.DataFrame.from_dict(dict(members), orient="index")
     weights = table.groupby("model", sort=False)["weight"].sum()[::-1]
-    figure = Figure(figsize=(8, 1.6 + 0.4 * len(weights)), layout="constrained")
+    colours = [_model_colours(list(weights.index))[model] for model in weights.index]
+    figure = Figure(figsize=(WIDTH, 1.7 + 0.4 * len(weights)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    left.bar_label(left.barh(weights.index, weights, color=_COLOURS[0]), fmt="%.2f", padding=3)
-    left.set(title="weight of each model", xlabel="weight (sum over seeds)", xlim=(0, 1.15))
-    right.plot(table["valid"], table["model"], "o", color=_COLOURS[1], markeredgecolor="0.2", alpha=0.8)
-    right.set(title="each run by itself", xlabel="score on valid")
-    right.grid(axis="x", alpha=0.3)
+    left.bar_label(left.barh(weights.index, weights, color=colours), fmt="%.2f", padding=3)
+    left.set(title="Weight of each model", xlabel="weight (sum over seeds)", xlim=(0, 1.2))
+    left.grid(axis="y", visible=False)
+    right.plot(table["valid"], table["model"], "o", color=FURTHER[0], markeredgecolor="0.2", alpha=0.8)
+    right.set(title="Each run by itself", xlabel="score on valid")
     for (name, baseline), dashes in zip((baselines or {}).items(), ("-", "--", ":"), strict=False):
-        right.axvline(baseline["valid"], color=_BASELINES[0], linestyle=dashes, label=name)
+        right.axvline(
+            baseline["valid"], color=RULE, linestyle=dashes, label=f"{name} {baseline['valid']:.3f}"
+        )
     if baselines:
-        figure.legend(loc="outside lower right", ncols=len(baselines), frameon=False, fontsize=9)
+        figure.legend(loc="outside lower right", ncols=min(len(baselines), 2))
     return figure
 
 
-def _bar_centre(table: pd.DataFrame, models: list[str], collection: str, model: str, width: float) -> float:
-    """Return the position of a model's bar: bars of a collection are side by side around its number."""
-    present = set(table.loc[table["collection"] == collection, "model"])
-    shown = [name for name in models if name in present]
-    number = list(table["collection"].unique()).index(collection)
-    return number + (shown.index(model) - (len(shown) - 1) / 2) * width
-
-
 def _model_colours(models: list[str]) -> dict[str, str]:
-    """Return a colour by model: greys for the baselines and the ensemble, the others apart."""
-    grey = {**dict(zip(BASELINES, _BASELINES, strict=True)), "ensemble": _ENSEMBLE}
-    others = [model for model in models if model not in grey]
-    colours = dict(zip(others, itertools.cycle(_COLOURS), strict=False))
-    return {model: grey.get(model) or colours[model] for model in models}
+    """Return a colour by model: its own where it has one, others of the further colours."""
+    others = [model for model in models if model not in _MODELS]
+    return {m: _MODELS.get(m) or FURTHER[others.index(m) % len(FURTHER)] for m in models}
 
 
+@in_style
 def plot_results(table: pd.DataFrame) -> Figure:
-    """Plot the score of every model per collection, one panel per split.
+    """Plot the score of every model per collection: a row each, a panel per collection and kind of score.
 
-    Bars are means over seeds; the thin line runs from the lowest to the highest graph of any seed, and leaves
-    the panel where it is far below the bars: 1 - slowdown has no lower limit.
+    A dot is the mean over seeds, the line beside it runs from the lowest to the highest seed. The rules are
+    grey. The axes of all layouts are the same; they start below the worst score that is near the best ones,
+    and a score before their start is an arrow with its number.
 
     Args:
         table: As returned by :func:`fastslow.evaluation.score_tables.pool_seeds`.
     """
-    splits = [split for split in PREDICTED_SPLITS if split in table]
+    split = TEST if TEST in table else [s for s in PREDICTED_SPLITS if s in table][-1]
     collections = list(dict.fromkeys(table["collection"]))
     # baselines first and the ensemble last, also where its first collection lacks a model
     models = sorted(dict.fromkeys(table["model"]), key=lambda m: (m == "ensemble") - (m in BASELINES))
-    figure = Figure(figsize=(10, 0.5 + 3.1 * len(splits)), layout="constrained")
-    panels = np.atleast_1d(figure.subplots(len(splits), 1, sharex=True))
-    for axes, split in zip(panels, splits, strict=True):
-        width = 0.84 / len(models)
-        for model, colour in _model_colours(models).items():
-            rows = table[table["model"] == model]
-            x = [_bar_centre(table, models, c, model, width) for c in rows["collection"]]
-            axes.bar(x, rows[split], 0.9 * width, color=colour, label=model)
-            axes.vlines(x, rows[f"{split}_min"], rows[f"{split}_max"], color="0.55", linewidth=1)
-            for place, value in zip(x, rows[split], strict=True):
-                inside = "white" if value > _LABEL_HEIGHT and colour not in _BASELINES[1:] else "0.25"
-                axes.text(place, 0.02, f"{value:.2f}", color=inside, **_LABEL)
-        axes.axhline(0, color="black", linewidth=0.8)
-        axes.set_ylim(max(axes.get_ylim()[0], min(0, table[split].min()) - _BELOW_BARS), 1.05)
-        axes.set_xticks(range(len(collections)), collections)
-        axes.set_title(f"{split} programs", loc="left", fontsize=11)
-        axes.set_ylabel("Kendall's tau\n(tile: 1 - slowdown)")
-        axes.grid(axis="y", alpha=0.3)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-    columns = min(len(models), _LEGEND_COLUMNS)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=columns, frameon=False)
-    figure.supxlabel("bars: mean over seeds; thin lines: lowest to highest program", fontsize=9, color="0.35")
+    height = 0.55 + len(collections) * (0.5 + _ROW * len(models))
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(len(collections), 1))
+    colours = _model_colours(models)
+    for axes, collection in zip(panels, collections, strict=True):
+        kind = collection.split(":")[0]
+        alike = table[table["collection"].str.startswith(kind)]
+        rows = alike[alike["collection"] == collection].set_index("model")
+        present = [model for model in models if model in rows.index]
+        _draw_models(axes, rows.loc[present], split, colours, _range(alike, split))
+        metric = "1 - slowdown of the first five" if kind == "tile" else "Kendall's tau"
+        axes.set_title(f"{collection}: {metric}", fontsize=10)
+    figure.suptitle(_found(table, split), fontsize=10.5, weight="bold")
     return figure
+
+
+def _range(table: pd.DataFrame, split: str) -> tuple[float, float]:
+    """Return the ends of the axis of the collections of a kind."""
+    best = table.groupby("collection")[split].transform("max")
+    near = table[table[split] > best - _CLOSE][split]
+    width = near.max() - near.min() + 0.01
+    return near.min() - 0.1 * width, near.max() + 0.2 * width
+
+
+def _draw_models(
+    axes: Axes, rows: pd.DataFrame, split: str, colours: Mapping[str, str], ends: tuple[float, float]
+) -> None:
+    """Draw a row for each model of a collection, the best on top."""
+    rows = rows.sort_values(split)
+    half = rows[f"{split}_spread"] / 2 if f"{split}_spread" in rows else 0 * rows[split]
+    for place, (model, score) in enumerate(rows[split].items()):
+        colour = colours[model]
+        words = {"color": colour, "va": "center", "fontsize": 9, "weight": "bold"}
+        if score < ends[0]:
+            axes.annotate(f"◀ {score:.3f}", (ends[0], place), **words)
+            continue
+        axes.plot([ends[0], score], [place, place], color="#e4e4e4", linewidth=1.5, zorder=1)
+        spread = [score - half[model], score + half[model]]
+        axes.plot(spread, [place, place], color=colour, linewidth=4, alpha=0.4)
+        axes.plot(score, place, _MARKERS.get(model, "o"), color=colour)
+        axes.annotate(f"{score:.3f}", (spread[1], place), (7, 0), textcoords="offset points", **words)
+    names = [_WORDS.get(model, model) for model in rows.index]
+    axes.set_yticks(range(len(names)), names)
+    for label, model in zip(axes.get_yticklabels(), rows.index, strict=True):
+        label.set_color(colours[model])
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    axes.set_xlim(*ends)
+    axes.grid(axis="y", visible=False)
+
+
+def _found(table: pd.DataFrame, split: str) -> str:
+    """Return what the scores of a run say, as a title."""
+    means = table.groupby("model")[split].mean()
+    rules = [model for model in means.index if model in BASELINES]
+    many = table["collection"].nunique()
+    if "ensemble" not in means or not rules:
+        return f"Scores on {split} programs; lines: half the range over seeds"
+    whole = [m for m in rules if (table["model"] == m).sum() == many] or rules
+    rule = means[whole].max()
+    ahead = means["ensemble"] - rule
+    mean = f"mean of {many} collections" if many > 1 else table["collection"].iloc[0]
+    said = f"The ensemble is {abs(ahead):.3f} {'ahead of' if ahead >= 0 else 'behind'} the best trivial rule"
+    return f"{said} on {split} ({mean})"

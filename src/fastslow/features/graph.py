@@ -168,7 +168,7 @@ class GraphSet:
         return {name: self.read_labels(split, name, array) for name in self.names(split)}
 
     def read_labels(self, split: str, name: str, array: str) -> np.ndarray:
-        """Return the array ``runtime`` or ``file_runtime`` of a labelled graph."""
+        """Return the array ``runtime`` ``(C,)`` or ``file_runtime`` ``(C_file,)`` of a labelled graph."""
         return getattr(self.graph(split, name), array)
 
     def scaler(self, name: str) -> Scaler:
@@ -231,6 +231,9 @@ def draw_graphs(
         names: Graphs to read, ``<prefix>/<graph>`` or ``<graph>``.
         max_configs: Maximum configurations of a graph; ``None`` takes all.
         seed: Seed of the samples.
+
+    Yields:
+        The graph, the rows ``(n,)`` that were drawn, and their runtimes ``(n,)``.
     """
     for name in names:
         prefix, _, stem = name.rpartition("/")
@@ -241,7 +244,7 @@ def draw_graphs(
 def draw_rows(
     graph: Graph, split: str, name: str, max_configs: int | None, seed: int
 ) -> tuple[np.ndarray | slice, np.ndarray]:
-    """Return rows and runtimes of a random sample of a graph's configurations, see :func:`draw_graphs`.
+    """Return rows ``(n,)`` and runtimes ``(n,)`` of a sample of configurations, see :func:`draw_graphs`.
 
     Of a train graph the distinct configurations with their mean runtimes are sampled; of a valid or test
     graph the configurations of the competition file, in which a row may occur more than once.

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import sys
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,6 +36,7 @@ MEANINGS = {  # by kind of failure: the problem and the remedy
         "Kaggle could not be reached or did not answer in full",
         "Check the network and proxy and run it again",
     ),
+    "unreachable": ("Kaggle cannot be reached", "Check the network and proxy and run it again"),
     "missing": (
         f"Kaggle finds no competition {COMPETITION!r}, or not what was asked of it",
         f"Look whether {PAGE} is there, and run it again",
@@ -45,6 +48,10 @@ MEANINGS = {  # by kind of failure: the problem and the remedy
     "access": (
         f"Kaggle gives no access to the competition {COMPETITION!r}",
         f"Accept the rules at {PAGE}/rules as the owner of the credentials, and check the name",
+    ),
+    "denied": (
+        "Kaggle gives no access to the notebook",
+        f"Look whether it is there under https://www.kaggle.com/work/code. {HOW_TO_AUTHENTICATE}",
     ),
     "request": (
         "Kaggle refused the request",
@@ -98,17 +105,42 @@ class CallError(KaggleError):
         problem, remedy = MEANINGS[kind]
         problem = problem.format(place or credentials())
         shown = f"{request}: {said}" if request else said
-        super().__init__(f"{problem} ({scrub(shown).rstrip('.')})", remedy, transient=kind == "network")
+        super().__init__(
+            f"{problem} ({scrub(shown).rstrip('.')})", remedy, transient=kind in ("network", "unreachable")
+        )
         self.kind = kind
         self.said = said
         self.request = request
 
 
-def call(method: str, echo: bool = False, **arguments: Any) -> Any:
+def why_unreachable(error: BaseException | str) -> str:
+    """Return in words why a host cannot be reached; empty for any other error of the network."""
+    text = str(error)
+    hosts = re.findall(r"host='([^']+)', port=(\d+)", text)
+    host, port = hosts[-1] if hosts else ("the server", "")
+    if "proxy" in text.lower():
+        host = f"the proxy {host}"
+    if "Connection refused" in text:
+        return f"{host}:{port} refuses the connection"
+    if "Failed to resolve" in text:
+        return f"{host} cannot be found: this machine has no network"
+    return ""
+
+
+def print_to_stderr(piece: str) -> None:
+    """Print a piece of what kaggle prints, such as its progress bar, to stderr."""
+    print(piece, end="", file=sys.stderr, flush=True)
+
+
+def call(method: str, hear: Callable[[str], None] | None = None, **arguments: Any) -> Any:
     """Call a method of ``kaggle.api.kaggle_api_extended.KaggleApi``, such as ``competition_submissions``.
 
-    A call that prints nothing for ten minutes is stopped. With ``echo``, what kaggle prints (a progress bar)
-    goes to stderr, without credentials.
+    A call that prints nothing for ten minutes is stopped.
+
+    Args:
+        method: Its name.
+        hear: Receives what kaggle prints, without credentials, in pieces of a line at most.
+        **arguments: Its arguments.
 
     Returns:
         The result as JSON values; an object of kaggle's as a dict with the service's own keys.
@@ -121,12 +153,12 @@ def call(method: str, echo: bool = False, **arguments: Any) -> Any:
     if not sys.stderr.isatty():  # kaggle's own bar would flood a log
         variables |= {"TQDM_MININTERVAL": f"{LOG_SECONDS}", "TQDM_MAXINTERVAL": f"{LOG_SECONDS}"}
 
-    def hear(piece: str) -> None:
-        if echo:
-            print(scrub(piece), end="", file=sys.stderr, flush=True)
+    def pass_on(piece: str) -> None:
+        if hear:
+            hear(scrub(piece))
 
     try:
-        outcome = call_isolated(_call, method, arguments, variables, place, hear=hear, silence=_IDLE_S)
+        outcome = call_isolated(_call, method, arguments, variables, place, hear=pass_on, silence=_IDLE_S)
     except Killed as error:
         raise CallError("network" if error.kind == TIMED_OUT else "other", f"{error.kind}: {error}") from None
     kind, request, answer = outcome
@@ -166,6 +198,9 @@ def _call(
             kind = "credentials"  # a refused refresh of a token says nothing of the competition
         if isinstance(error, SystemExit):
             return kind, _SIGN_IN.get(place or "", "IntrospectToken"), "Kaggle does not accept it"
+        reason = why_unreachable(error) if kind == "network" else ""
+        if reason:
+            return "unreachable", "", reason
         return kind, _request_of(error), f"{type(error).__name__}: {error}"
 
 
@@ -212,6 +247,8 @@ def _kind_of_status(status: int) -> str:
 
 def _kind(error: BaseException) -> str:
     """Return the kind of failure, as :data:`MEANINGS` lists it."""
+    if isinstance(error, ValueError) and "was denied" in str(error):  # kaggle's word for 401 and 403
+        return "denied"
     status = _status(getattr(error, "response", None))
     if status is not None:
         return _kind_of_status(status)

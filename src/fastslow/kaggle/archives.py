@@ -17,6 +17,7 @@ from tqdm import tqdm
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import is_there
 from fastslow.core.progress import progress
+from fastslow.kaggle.api_process import why_unreachable
 from fastslow.kaggle.credentials import scrub
 
 T = TypeVar("T")
@@ -143,9 +144,11 @@ def _persist(url: str, attempt: Callable[[], T], received: Callable[[], int]) ->
                 raise DataError(_shown(url), said, "Check the address") from None
             if isinstance(error, ValueError):  # requests' errors for a malformed address
                 raise DataError(_shown(url), said, "Check the address") from None
-            if "Failed to resolve" in str(error) and not received():
-                problem = f"{urlsplit(url).hostname} cannot be found: this machine has no network"
-                raise DataError(_shown(url), problem, "Connect it, or set https_proxy to its proxy") from None
+            if reason := why_unreachable(error):
+                said = reason
+                if not received():
+                    remedy = "Check the network and the proxy (https_proxy), and run it again"
+                    raise DataError(_shown(url), reason, remedy) from None
             size = received()
             failures = 1 if size > most else failures + 1
             most = max(most, size)

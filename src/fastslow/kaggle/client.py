@@ -19,7 +19,15 @@ from fastslow.core.errors import DataError
 from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
 from fastslow.core.records import Record
 from fastslow.evaluation.submission_record import SubmissionResult
-from fastslow.kaggle.api_process import HOW_TO_AUTHENTICATE, PAGE, UPLOAD, CallError, KaggleError, call
+from fastslow.kaggle.api_process import (
+    HOW_TO_AUTHENTICATE,
+    PAGE,
+    UPLOAD,
+    CallError,
+    KaggleError,
+    call,
+    print_to_stderr,
+)
 from fastslow.kaggle.credentials import credentials, unusable
 
 SUCCESS = "Successfully submitted"
@@ -122,7 +130,7 @@ def _send(csv: Path, message: str) -> None:
 
 def submissions() -> list[Submission]:
     """Return the latest submissions of your team, newest first; errors as :func:`submit`."""
-    _require_credentials()
+    require_credentials()
     rows = call("competition_submissions", competition=COMPETITION) or []
     return [_read_row(row) for row in rows]
 
@@ -267,24 +275,34 @@ def download_archive(folder: Path) -> Path:
 
     The kaggle package resumes a part that is there, from this run or an earlier one.
     """
-    _require_credentials()
+    require_credentials()
     archive = Path(folder).resolve() / f"{COMPETITION}.zip"
     target = {"competition": COMPETITION, "path": str(archive.parent)}
-    for pause_s in (*_PAUSES_S, None):
-        try:
-            call("competition_download_files", echo=True, quiet=False, **target)
-            break
-        except KaggleError as error:
-            if pause_s is None or not error.transient or "Failed to resolve" in str(error):  # no network
-                raise
-            print(f"{error}. Trying again in {pause_s:.0f} s", file=sys.stderr, flush=True)
-        time.sleep(pause_s)
+    persistent_call("competition_download_files", hear=print_to_stderr, quiet=False, **target)
     if not archive.is_file():
         raise CallError("other", f"{archive} was not written")
     return archive
 
 
-def _require_credentials() -> None:
+def persistent_call(method: str, **arguments: Any) -> Any:
+    """Call a method as :func:`~fastslow.kaggle.api_process.call` does, again after a connection was lost.
+
+    Raises:
+        CallError: As ``call``; a connection was lost six times, or there is no way to Kaggle at all.
+    """
+    for pause_s in _PAUSES_S:
+        try:
+            return call(method, **arguments)
+        except CallError as error:
+            if error.kind != "network":
+                raise
+            print(f"{error}. Trying again in {pause_s:.0f} s", file=sys.stderr, flush=True)
+        time.sleep(pause_s)
+    return call(method, **arguments)
+
+
+def require_credentials() -> None:
+    """Refuse to call Kaggle without credentials; the KaggleError names how to make them."""
     if credentials() is None:
         reasons = unusable()
         problem = f"no Kaggle credentials found; {reasons}" if reasons else "no Kaggle credentials found"

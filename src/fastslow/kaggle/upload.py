@@ -7,13 +7,13 @@ from typing import Any
 from fastslow.competition.submission_csv import check_submission
 from fastslow.core.artifacts import commit
 from fastslow.core.files import writer_lock
-from fastslow.evaluation.submission_record import SubmissionResult, read_submission_record, update_record
+from fastslow.evaluation.submission_record import SubmissionResult, update_record
 from fastslow.kaggle.api_process import PAGE, KaggleError
 from fastslow.kaggle.client import ERROR, find_settled, submit, wait_for_score
 from fastslow.kaggle.provenance import check_release
 
 
-def upload(csv: Path, data_root: Path, unproven_order: bool = False) -> None:
+def upload(csv: Path, data_root: Path | None, unproven_order: bool = False) -> None:
     """Check a submission once more, send it to Kaggle and wait for its score.
 
     A file that Kaggle lists is not sent again, even where a kill left only the record of the attempt: its
@@ -21,7 +21,7 @@ def upload(csv: Path, data_root: Path, unproven_order: bool = False) -> None:
 
     Args:
         csv: The submission.
-        data_root: The data that it was made from.
+        data_root: The data that it was made from; None for a CSV that was made and checked on Kaggle itself.
         unproven_order: Whether data are accepted whose row order is not known to be the scored one.
 
     Raises:
@@ -35,14 +35,17 @@ def upload(csv: Path, data_root: Path, unproven_order: bool = False) -> None:
         _upload(csv, data_root, unproven_order)
 
 
-def _upload(csv: Path, data_root: Path, unproven_order: bool) -> None:
-    check_submission(csv, data_root)
-    read_submission_record(csv, "valid_mean")
+def _upload(csv: Path, data_root: Path | None, unproven_order: bool) -> None:
+    if data_root:
+        check_submission(csv, data_root)
     record = update_record(csv)
-    check_release(csv, record, data_root, unproven_order)
+    if data_root:
+        check_release(csv, record, data_root, unproven_order)
     result = _uploaded_before(csv, record)
     if result is None:
-        message = f"fastslow {record['name']} {commit()}, valid mean {record['valid_mean']:.4f}"
+        message = f"fastslow {record['name']} {commit()}"
+        if "valid_mean" in record:  # a blend has none
+            message += f", valid mean {record['valid_mean']:.4f}"
         result = submit(csv, message, begin=lambda begun: update_record(csv, attempt=begun.model_dump()))
         update_record(csv, upload=result.model_dump())
         print(f"{csv.name}: uploaded; waiting for its score")

@@ -11,16 +11,13 @@
 
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from fastslow.rankers.options import OBJECTIVES
+from fastslow.rankers.samples import Sample
 from fastslow.rankers.table import Table
-
-if TYPE_CHECKING:
-    import lightgbm
 
 OPPONENTS = 16
 """Configurations that each predicted one is compared with (``pairwise``)."""
@@ -63,13 +60,7 @@ def pair_features(first: np.ndarray, second: np.ndarray, shared: np.ndarray) -> 
     return result
 
 
-def table_dataset(
-    table: Table,
-    objective: str,
-    seed: int = 0,
-    pairs_per_config: int = 16,
-    reference: "lightgbm.Dataset | None" = None,
-) -> "lightgbm.Dataset":
+def sample_table(table: Table, objective: str, seed: int = 0, pairs_per_config: int = 16) -> Sample:
     """Combine a table with an objective's labels, with the same total weight for every graph.
 
     The pairs sampled for a graph depend only on the seed and its name.
@@ -79,11 +70,8 @@ def table_dataset(
         objective: One of ``OBJECTIVES``.
         seed: Seed of sampling pairs.
         pairs_per_config: Configurations that each one is compared with (``pairwise``).
-        reference: Dataset whose feature bins are used.
     """
-    import lightgbm  # with scikit-learn a second, which no settings need
-
-    label = OBJECTIVES[objective].label
+    label = OBJECTIVES[objective]
     rows, labels, weights = [], [], []
     for name, configs, runtime in zip(table.names, table.rows, table.runtimes, strict=True):
         if label is None:
@@ -95,14 +83,8 @@ def table_dataset(
             rows.append(configs)
             labels.append(label(runtime))
         weights.append(np.full(len(rows[-1]), 1 / max(1, len(rows[-1]))))
-    return lightgbm.Dataset(
-        [part for part in rows if len(part)],
-        np.concatenate(labels).astype(np.float32),
-        weight=np.concatenate(weights),
-        feature_name=table.columns,
-        reference=reference,
-        params={"feature_pre_filter": False, "verbosity": -1},
-    )
+    together = np.concatenate(labels).astype(np.float32)
+    return Sample(rows, together, np.concatenate(weights), table.columns, label is None)
 
 
 def distinct_by_hash(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -156,7 +138,7 @@ def predict_table(
     Returns:
         ``(C,)`` or ``(C, outputs)`` float64 per graph; lower = predicted faster.
     """
-    if OBJECTIVES[objective].label is not None:
+    if OBJECTIVES[objective] is not None:
         return {name: raw_output(rows) for name, rows in zip(table.names, table.rows, strict=True)}
     predictions = {}
     for name, rows in zip(table.names, table.rows, strict=True):

@@ -9,21 +9,12 @@ from annotated_types import Ge, Gt, Le
 
 from fastslow.features.scaling import log_labels
 
-
-@dataclass(frozen=True)
-class Objective:
-    """One way to fit a table; the output of its trees is lower where a configuration is faster.
-
-    Args:
-        lightgbm: LightGBM's name of the objective.
-        label: Computes the labels of a graph from its runtimes; None: the pairs have labels.
-    """
-
-    lightgbm: str
-    label: Callable[[np.ndarray], np.ndarray] | None
-
-
-OBJECTIVES = {"regression": Objective("regression", log_labels), "pairwise": Objective("binary", None)}
+OBJECTIVES: dict[str, Callable[[np.ndarray], np.ndarray] | None] = {
+    "regression": log_labels,
+    "pairwise": None,
+}
+"""Ways to fit a table, by name: the function that computes the labels of a graph from its runtimes, or None
+where pairs have labels. The output of the trees is lower where a configuration is faster."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +23,9 @@ class RankerOptions:
 
     seed: Annotated[int, Ge(0)] = 0
     """Seed of the sampled rows, columns, configurations and pairs."""
+    folds: Annotated[int, Ge(0), Le(100)] = 0
+    """Split the train programs into so many parts; the training of seed s leaves out part s modulo ``folds``
+    and predicts it, for the ensemble's weights. 0 leaves none out."""
     num_iterations: Annotated[int, Ge(1), Le(100_000)] = 150
     """Maximum number of boosting iterations."""
     early_stopping_rounds: Annotated[int, Ge(0)] = 0
@@ -52,6 +46,8 @@ class RankerOptions:
     valid_configs: Annotated[int, Ge(2), Le(1_000_000)] = 2000
     """Maximum configurations of a valid graph in evaluations during training, to be changed with
     ``early_stopping_rounds`` only; the final score takes all."""
+    library: str = "lightgbm"
+    """Library that grows the trees, one of ``rankers.libraries.LIBRARIES``."""
     objective: Literal[*OBJECTIVES] = "pairwise"
     """``regression`` (z-scored log runtime per graph), or ``pairwise`` (which of two configurations is
     slower, from the difference of their features: the best on the sample and the 11th place's)."""

@@ -43,7 +43,7 @@ class Table:
 
     @property
     def shared(self) -> np.ndarray:
-        """Positions of the columns that describe the graph, equal for all of its configurations."""
+        """Positions ``(H,)`` of the columns that describe the graph, equal for all of its configurations."""
         return np.flatnonzero([name.startswith(CONTEXT) for name in self.columns])
 
     def select(self, columns: Sequence[str]) -> "Table":

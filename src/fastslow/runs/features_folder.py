@@ -18,6 +18,7 @@ import pandas as pd
 from fastslow.competition.catalog import (
     COLLECTIONS,
     SPLITS,
+    TRAIN,
     Collection,
     get_collection,
 )
@@ -161,6 +162,11 @@ class Features(GraphSet):
     def _finished(self, path: Path) -> Path:
         """Return a file of the folder, once it is as it was written."""
         return finished_file(self.folder, path.relative_to(self.folder).as_posix(), _AGAIN, self.manifest)
+
+    @property
+    def has_train(self) -> bool:
+        """Whether train programs are among them: without these nothing can be trained."""
+        return bool((self.index["split"] == TRAIN).any())
 
     @property
     def collection(self) -> Collection:

@@ -48,7 +48,7 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Len
 
-from fastslow.competition.catalog import PREDICTED_SPLITS, VALID
+from fastslow.competition.catalog import PREDICTED_SPLITS, VALID, Collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
 from fastslow.core.errors import DataError, SettingsError
@@ -60,11 +60,16 @@ from fastslow.features.graph import Predictions
 from fastslow.runs.features_folder import CollectionRecord, Features
 
 PREDICTIONS = "predictions.npz"
+HELD_OUT = "held_out.npz"
+"""Predictions of the train programs that ``folds`` left out of a training."""
 RUN_FILES = (MANIFEST, PREDICTIONS)
 _AGAIN = "Train this model again"
 _MAKE = "Make it with `make ensemble` or the notebook that writes it (its `folder`), or name another folder"
 _REWRITE = "Train this model again, or write the run with fastslow.runs.predictions.write_run"
 _COMPLETE = "Give write_run one finite value per configuration, for every valid and test graph"
+
+INIT = "init"
+"""Input of a network that started from trained weights; each seed may start from its own."""
 
 Predictor = Callable[[Features, str], dict[str, np.ndarray]]
 """A finished model: predicts the graphs of a split, ``(C_file,)`` float64 each, lower = faster."""
@@ -172,6 +177,54 @@ def read_run_manifest(folder: Path) -> dict:
     return check_record(Path(folder) / MANIFEST, read_manifest(folder, _MAKE), _Manifest, _REWRITE)
 
 
+def find_members(ensemble: Path, manifest: dict) -> dict[str, Path]:
+    """Return the run folder of each member of an ensemble by name; nothing for a single model.
+
+    Raises:
+        DataError: A member is missing, or was trained again since.
+    """
+    folders = {}
+    for name, member in manifest.get("members", {}).items():
+        recorded = member["folder"]
+        recorded_fingerprint = manifest["inputs"].get(name)
+        for folder in (ensemble.parent / Path(recorded).name, resolve(recorded)):
+            here = name not in folders and (folder / MANIFEST).is_file()
+            if here and read_manifest(folder)["fingerprint"] == recorded_fingerprint:
+                folders[name] = folder
+        if name not in folders:
+            problem = f"its member {recorded} is missing, or was trained again since"
+            raise DataError(ensemble, problem, "Copy the members beside it, or run `make ensemble` again")
+    return folders
+
+
+def find_run(folder: Path, collection: Collection) -> Path:
+    """Return the run folder to predict a collection's programs with.
+
+    Args:
+        folder: A run folder, or the folder of a whole run with an ensemble per collection.
+        collection: The collection.
+
+    Raises:
+        DataError: There is no such folder, it belongs to another collection, or it has no ensemble for this
+            one.
+    """
+    if not folder.is_dir():
+        raise DataError(folder, "no such folder", "Name a folder of runs/, such as runs/sample")
+    run = folder / f"ensemble-{collection.slug}"
+    if not (folder / MANIFEST).is_file() or (run / MANIFEST).is_file():
+        if not (run / MANIFEST).is_file():
+            others = ", ".join(sorted(path.parent.name for path in folder.glob(f"ensemble-*/{MANIFEST}")))
+            problem = f"holds no finished ensemble for {collection.name} ({others or 'nor any other'})"
+            raise DataError(folder, problem, "Train it with `make ensemble`, or choose another collection")
+        return run
+    trained_on = read_run_manifest(folder)["settings"]["collection"]
+    if trained_on != collection.name:
+        remedy = f"Name a run of {collection.name}, or choose its collection: collection={trained_on} for a"
+        remedy += f" program that belongs there, collections={trained_on} for a run"
+        raise DataError(folder, f"a run of {trained_on}, {collection.name} wanted", remedy)
+    return folder
+
+
 def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
     """Group runs, given the manifest of each, that differ only in their seed: they are one model.
 
@@ -183,7 +236,8 @@ def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
     for run, manifest in manifests.items():
         settings = dict(manifest["settings"])
         seed = settings.pop("seed", None)
-        same = run if seed is None else digest([settings, manifest["inputs"]])
+        inputs = {name: mark for name, mark in manifest["inputs"].items() if name != INIT}
+        same = run if seed is None else digest([settings, inputs])
         groups.setdefault(same, []).append(run)
     runs = list(groups.values())
     short = [_model_name(first, manifests[first]["settings"]) for first, *_ in runs]
@@ -246,6 +300,21 @@ def read_predictions(folder: Path) -> Predictions:
         split, _, name = key.partition("/")
         predictions[split][name] = prediction
     return predictions
+
+
+def write_held_out(folder: Path, predictions: Mapping[str, np.ndarray]) -> None:
+    """Write the predictions of the train programs that a training left out, by graph."""
+    arrays = {name: np.asarray(values, np.float64) for name, values in predictions.items()}
+    write_arrays(Path(folder) / HELD_OUT, arrays)
+
+
+def read_held_out(folder: Path) -> dict[str, np.ndarray]:
+    """Read what :func:`write_held_out` wrote.
+
+    Raises:
+        DataError: The run has none, or the file was changed since it was written.
+    """
+    return read_arrays(finished_file(folder, HELD_OUT, _REWRITE), remedy=_AGAIN)
 
 
 def check_predictions(

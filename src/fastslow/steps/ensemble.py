@@ -1,6 +1,7 @@
 """The ensemble of one collection: a weighted mean of its members' normalised predictions.
 
-Each model has a weight, divided among its seeds, that is searched on the valid programs.
+Each model has a weight, divided among its seeds, that is searched on the valid programs; where all were
+trained with ``folds``, on the train programs, each predicted by the member that left it out.
 ``benchmarks/ensemble.py`` compares this rule with equal weights on left-out valid programs. On the sample
 the two are level. With a weak model among the members, as one of your own may be, the search is ahead.
 """
@@ -13,20 +14,22 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Le
 
-from fastslow.competition.catalog import PREDICTED_SPLITS, VALID
+from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.settings import Names, Positive, Settings, resolve, unkeyed
+from fastslow.core.settings import Names, Positive, Settings, Unread, resolve, unkeyed
 from fastslow.ensemble.baselines import RIDGE, fit_baselines, predict_configs
 from fastslow.ensemble.weights import NORMALISATIONS, combine, equal_weights, search_weights
-from fastslow.features.graph import Predictions
+from fastslow.features.folds import HELD_OUT_CONFIGS
+from fastslow.features.graph import Predictions, draw_configs
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import (
     PREDICTIONS,
     RUN_FILES,
     check_predictions,
     models_of,
+    read_held_out,
     read_predictions,
     read_run_manifest,
     write_predictions,
@@ -49,6 +52,9 @@ class EnsembleSettings(Settings):
     extra: Names = []
     """Models of your own that are members too: patterns of run folders, such as ``runs/mine/*``. Of these the
     runs of this collection take part."""
+    trained: str = unkeyed("")
+    """Folder of a finished ensemble or model of this collection that predicts in place of ``runs``, with its
+    own members and weights: nothing is searched. Empty for none."""
     folder: str = unkeyed("runs/play/ensemble")
     """Folder to write; it is a run folder like its members' folders."""
     normalisation: Literal[*NORMALISATIONS] = "min_max"
@@ -60,6 +66,12 @@ class EnsembleSettings(Settings):
         """Check ranges."""
         folders = [resolve(run).resolve() for run in self.runs]
         self.require(len(set(folders)) == len(folders), "runs", "a list without repetition")
+        self.require(not (self.runs and self.trained), "runs", "empty: trained has members of its own")
+
+    def unread(self) -> Unread:
+        """Return the fields that only a search of weights reads, where ``trained`` has its own."""
+        names = ("extra", "normalisation", "max_models") if self.trained else ()
+        return dict.fromkeys(names, ("with trained", "leave trained empty"))
 
     def members(self) -> dict[str, str]:
         """Return the run folder of each member by name: its last part, or the whole where two share it.
@@ -131,7 +143,9 @@ class EnsembleSettings(Settings):
         """Return the ensemble's folder; it depends on :meth:`read_inputs`, called here by default."""
         features, manifests = inputs or self.read_inputs()
         members = {name: manifest["fingerprint"] for name, manifest in manifests.items()}
-        settings = {**self.identity(), "runs": sorted(members)}
+        if self.trained:
+            members["trained"] = read_run_manifest(resolve(self.trained))["fingerprint"]
+        settings = {**self.identity(), "runs": sorted(manifests)}
         settings |= {"model": "ensemble", "collection": features.collection.name}
         inputs = {"data": features.data, "features": features.fingerprint, **members}
         return Artifact(resolve(self.folder), settings, inputs, ENSEMBLE_ENTRY)
@@ -170,7 +184,11 @@ def build_ensemble(settings: EnsembleSettings) -> dict:
     features, manifests = settings.read_inputs()
     artifact = settings.artifact((features, manifests))
     with artifact.building() as needed:
-        if needed:
+        if needed and settings.trained:
+            from fastslow.steps.trained_ensemble import write_trained  # torch takes seconds
+
+            write_trained(resolve(settings.trained), features, artifact, f"{settings.folder}/members")
+        elif needed:
             baselines = write_baselines(features, f"{settings.folder}/baselines")
             folders = settings.members()
             if not folders:
@@ -195,22 +213,63 @@ def _ensemble(
         return collection_score(kind, labels, predictions)["mean"]
 
     normalisation = settings.normalisation
-    weights = search_weights(members, normalisation, settings.max_models, valid_score, models.values())
+    folded = all(manifest["settings"].get("folds") for manifest in manifests.values())
+    if folded:
+        weights = _weights_of_folds(settings, features, models, folders)
+    else:
+        weights = search_weights(members, normalisation, settings.max_models, valid_score, models.values())
     alone = [combine(members, VALID, normalisation, equal_weights([runs])) for runs in models.values()]
     combined = {split: combine(members, split, normalisation, weights) for split in PREDICTED_SPLITS}
     valid = collection_score(kind, labels, combined[VALID])
     model_of = {run: model for model, runs in models.items() for run in runs}
+    used = sum(weight > 0 for weight in weights.values())
+    chosen_on = ", chosen on left-out train programs" if folded else ""
     facts: dict[str, dict] = {}
     for run, predictions in members.items():
         facts[run] = {"valid": valid_score(predictions[VALID]), "weight": weights[run]}
         facts[run] |= {"folder": folders[run], "model": model_of[run]}
     return combined, {
-        "valid": {**valid, "weights": f"{sum(w > 0 for w in weights.values())} of {len(weights)} members"},
+        "valid": {**valid, "weights": f"{used} of {len(weights)} members{chosen_on}"},
         "members": facts,
         "features": features.recipe,
         "gain": valid["mean"] - max(map(valid_score, alone)),
         "normalisation": normalisation,
     }
+
+
+def _weights_of_folds(
+    settings: EnsembleSettings,
+    features: Features,
+    models: Mapping[str, list[str]],
+    folders: Mapping[str, str],
+) -> dict[str, float]:
+    """Search weights on the train programs, each predicted by the member of a model that left it out.
+
+    The valid programs choose no weight then. Programs that no member of some model left out do not count.
+    """
+    held_out: dict[str, dict[str, np.ndarray]] = {}
+    for model, runs in models.items():
+        held_out[model] = {}
+        for run in runs:
+            held_out[model] |= read_held_out(resolve(folders[run]))
+    names = set.intersection(*({*predictions} for predictions in held_out.values()))
+    labels = {}
+    for name in sorted(names):
+        runtime = features.read_labels(TRAIN, name, "runtime")
+        labels[name] = runtime[draw_configs(len(runtime), HELD_OUT_CONFIGS, 0, name)]
+    if not labels:
+        remedy = "Train as many seeds as folds (folds= of a run does)"
+        raise DataError(settings.folder, "no train program was left out by every model", remedy)
+    kind = features.collection.kind
+
+    def score(predictions: dict[str, np.ndarray]) -> float:
+        return collection_score(kind, labels, predictions)["mean"]
+
+    # as of a split: search_weights reads the split valid
+    parts = {model: {VALID: {name: held_out[model][name] for name in labels}} for model in models}
+    single = [[model] for model in models]
+    weights = search_weights(parts, settings.normalisation, settings.max_models, score, single)
+    return {run: weights[model] / len(runs) for model, runs in models.items() for run in runs}
 
 
 def write_baselines(features: Features, folder: str) -> dict[str, dict]:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import (
+    LABELLED_SPLITS,
     SPLITS,
     TEST,
     TRAIN,
@@ -18,7 +19,7 @@ from fastslow.competition.catalog import (
     get_collection,
     list_programs,
 )
-from fastslow.competition.reader import file_fingerprint
+from fastslow.competition.reader import file_fingerprint, read_npz
 from fastslow.competition.row_order import row_order
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
@@ -26,13 +27,13 @@ from fastslow.core.files import atomic_path, digest, file_digest
 from fastslow.core.isolated import end_with_parent
 from fastslow.core.memory import step_cores, step_memory
 from fastslow.core.progress import progress
-from fastslow.core.settings import Names, Settings, Threads, Unread, find_data, resolve, unkeyed
+from fastslow.core.settings import Names, NonNegative, Settings, Threads, Unread, find_data, resolve, unkeyed
 from fastslow.core.source import source_digest
-from fastslow.features.build import GraphOptions, build_graph
+from fastslow.features.build import GraphOptions, build_graph, graph_of
 from fastslow.features.configs.default_layouts import default_file
-from fastslow.features.graph import expand_nodes
+from fastslow.features.graph import draw_configs, fit_scalers
 from fastslow.features.nodes.protobuf import find_protobuf, require_protobufs
-from fastslow.features.scaling import NODE_BLOCKS, ScalerFit, write_scalers
+from fastslow.features.scaling import write_scalers
 from fastslow.runs.features_folder import (
     INDEX,
     SCALERS,
@@ -86,6 +87,10 @@ class FeatureSettings(KindSettings, GraphOptions):
     skip_valid: Names = unkeyed([])
     """Valid programs that are left out, so that no model is selected on them: patterns of their IDs
     (``layout:xla:default:*unet*``; ``*`` any letters), separated by commas."""
+    train: bool = unkeyed(True)
+    """Whether train programs are built too; trained models predict without them."""
+    valid_configs: NonNegative = unkeyed(0)
+    """Maximum configurations of a valid program; of a larger one that many are drawn. 0 takes all."""
 
     @property
     def kind(self) -> str:
@@ -93,9 +98,11 @@ class FeatureSettings(KindSettings, GraphOptions):
         return get_collection(self.collection).kind
 
     def programs(self) -> list[ProgramFile]:
-        """Return the programs of all splits, without the programs of ``skip_valid``."""
+        """Return the programs of all splits, or without ``train``; not the programs of ``skip_valid``."""
         collection = get_collection(self.collection)
-        every = [p for split in SPLITS for p in list_programs(find_data(self.data_root), collection, split)]
+        root = find_data(self.data_root)
+        splits = [split for split in SPLITS if self.train or split != TRAIN]
+        every = [program for split in splits for program in list_programs(root, collection, split)]
         kept = [program for program in every if not self._skips(program)]
         validates = any(program.split == VALID for program in kept)
         if not validates:
@@ -123,11 +130,16 @@ class FeatureSettings(KindSettings, GraphOptions):
         return Artifact(resolve(self.folder), settings, {"data": digest(sources)}, FEATURES_ENTRY)
 
     def sources(self, program: ProgramFile) -> list[str]:
-        """Return the fingerprint of each file that a program's features are built from."""
+        """Return the fingerprint of each file that a program's features are built from, and what is drawn."""
         protobuf = self.protobuf(program)
         other = default_file(program) if self.kind == "layout" and self.compiler_defaults else None
         files = [file_fingerprint(path) for path in (program.path, other) if path]
-        return files + ([file_digest(protobuf)] if protobuf else [])
+        drawn = [f"{self.valid_configs} drawn"] if self.draws(program) else []
+        return files + ([file_digest(protobuf)] if protobuf else []) + drawn
+
+    def draws(self, program: ProgramFile) -> bool:
+        """Return whether ``valid_configs`` may leave out configurations of a program."""
+        return self.valid_configs > 0 and program.split == VALID
 
     def protobuf(self, program: ProgramFile) -> Path | None:
         """Return the path of a program's protobuf; None where there is none or none is wanted."""
@@ -140,7 +152,10 @@ def _build_one(program: ProgramFile, settings: FeatureSettings) -> list[str] | N
     mark = digest([source_digest(FEATURES_ENTRY), settings.identity(), *settings.sources(program)])
     if is_written(folder, program.split, program.name, mark):
         return None
-    graph, names = build_graph(program, settings, settings.protobuf(program))
+    read = read_npz(program, program.split in LABELLED_SPLITS)
+    if settings.draws(program):
+        read = read.take(draw_configs(len(read.runtime), settings.valid_configs, 0, program.name))
+    graph, names = graph_of(read, settings, settings.protobuf(program))
     write_graph(folder, program.split, graph, mark)
     return names
 
@@ -163,8 +178,8 @@ def build_features(settings: FeatureSettings) -> pd.DataFrame:
             programs = settings.programs()
             _drop_foreign_graphs(artifact.folder, programs)
             names = _build_all(programs, settings)
-            _summarise(programs, settings)
-            files = [INDEX, SCALERS, *graph_files(artifact.folder)]
+            summary = _summarise(programs, settings)
+            files = [*summary, *graph_files(artifact.folder)]
             layout = get_collection(settings.collection).kind == "layout"
             ranked = [program for program in programs if layout and program.split == TEST]
             orders = {program.name: row_order(program.path).order for program in ranked}
@@ -190,31 +205,35 @@ def _drop_foreign_graphs(folder: Path, programs: list[ProgramFile]) -> None:
         path.unlink()
 
 
-def _summarise(programs: list[ProgramFile], settings: FeatureSettings) -> None:
-    """Write the index and the scalers; every graph is read once for both."""
+def _summarise(programs: list[ProgramFile], settings: FeatureSettings) -> list[str]:
+    """Write the index and, where there are train graphs, the scalers; return the names of these files."""
     folder = resolve(settings.folder)
-    rows = []
-    nodes = ScalerFit(*NODE_BLOCKS)
-    configs = ScalerFit()
-    for program in progress(programs, desc="index and scalers", unit="graph"):
-        graph = read_graph(folder, program.split, program.name)
-        known = graph.runtime.min() > 0
-        rows.append(
-            {
-                "split": program.split,
-                "name": program.name,
-                "nodes": graph.num_nodes,
-                "edges": len(graph.edge_index),
-                "configurable": len(graph.config_index),
-                "configs": graph.num_configs,
-                "merged": len(graph.config_row) - graph.num_configs,
-                "spread": graph.runtime.max() / graph.runtime.min() if known else np.nan,
-                "exact": settings.protobuf(program) is not None,
-            }
-        )
-        if program.split == TRAIN:
-            nodes.add(expand_nodes(graph))
-            configs.add(graph.config_feat)
+    rows = [_index_row(program, settings) for program in progress(programs, desc="index", unit="graph")]
     with atomic_path(folder / INDEX) as temporary:
         pd.DataFrame(rows).to_csv(temporary, index=False)
-    write_scalers(folder / SCALERS, node=nodes.scaler(), config=configs.scaler())
+    train = [program for program in programs if program.split == TRAIN]
+    if not train:
+        (folder / SCALERS).unlink(missing_ok=True)
+        return [INDEX]
+    graphs = (read_graph(folder, TRAIN, program.name) for program in train)
+    write_scalers(
+        folder / SCALERS, **fit_scalers(progress(graphs, total=len(train), desc="scalers", unit="graph"))
+    )
+    return [INDEX, SCALERS]
+
+
+def _index_row(program: ProgramFile, settings: FeatureSettings) -> dict[str, Any]:
+    """Return the index's row of a program's graph, see :func:`build_features`."""
+    graph = read_graph(resolve(settings.folder), program.split, program.name)
+    known = graph.runtime.min() > 0
+    return {
+        "split": program.split,
+        "name": program.name,
+        "nodes": graph.num_nodes,
+        "edges": len(graph.edge_index),
+        "configurable": len(graph.config_index),
+        "configs": graph.num_configs,
+        "merged": len(graph.config_row) - graph.num_configs,
+        "spread": graph.runtime.max() / graph.runtime.min() if known else np.nan,
+        "exact": settings.protobuf(program) is not None,
+    }

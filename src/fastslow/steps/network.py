@@ -4,27 +4,31 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from fastslow.core.artifacts import Artifact, read_manifest
+from fastslow.core.artifacts import Artifact, finished_file, read_manifest
+from fastslow.core.errors import SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.memory import step_memory
 from fastslow.core.progress import progress
+from fastslow.core.settings import resolve
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.graph import GraphSet
-from fastslow.features.scaling import Scaler, write_scalers
+from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, read_scaler, write_scalers
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import explain_memory
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import pool_scores
 from fastslow.runs.features_folder import SCALERS, Features
-from fastslow.runs.predictions import PREDICTIONS, write_predictions
-from fastslow.runs.tensors import read_checkpoint, write_tensors
+from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
+from fastslow.runs.tensors import load_weights, read_checkpoint, write_tensors
+from fastslow.steps.loggers import opened_logger
 from fastslow.steps.network_processes import building, joined, launch
-from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.network_settings import AGAIN, TrainSettings
 
 CHECKPOINT = "checkpoint.pt"
 PLOT = "training.png"
@@ -61,8 +65,12 @@ def train_gnn(settings: TrainSettings, on_metrics: Callable[[dict], None] | None
         artifact = settings.artifact()
         with building(artifact) as needed:
             if needed:
-                training = Training(settings, read_graphs(settings))
-                run_training(training, artifact, settings.hours, on_metrics)
+                training = begin_training(settings)
+                name = "" if distributed.rank() else settings.logger
+                title = "-".join(artifact.folder.parts[-2:])
+                with opened_logger(name, title, settings.asdict()) as log:
+                    hooks = [on_metrics, log] if on_metrics else [log]
+                    run_training(training, artifact, settings.hours, hooks)
                 write_runs(artifact, training)
             return distributed.from_first(lambda: read_manifest(artifact.folder))
 
@@ -80,11 +88,38 @@ def read_graphs(settings: TrainSettings) -> GraphDataset:
     return graphs_of(settings, settings.sources())
 
 
+def read_scalers(folder: Path) -> tuple[Scaler, Scaler]:
+    """Read the scalers of nodes and of configurations of a finished network's run folder."""
+    file = finished_file(folder, SCALERS, AGAIN)
+    return read_scaler(file, "node", EXPANDED_NODE_FEATURES), read_scaler(file, "config")
+
+
+def begin_training(settings: TrainSettings) -> Training:
+    """Return a training at its start: with drawn weights, or with weights and scalers of ``init``.
+
+    Raises:
+        SettingsError: The network of ``init`` has another architecture, or read other features.
+        DataError: It is not finished or damaged, or the features are missing.
+    """
+    if not settings.init:
+        return Training(settings, read_graphs(settings))
+    settings.check_init()
+    start = resolve(settings.init)
+    sources = settings.sources()
+    columns = read_manifest(start)["features"]["config_columns"]
+    if columns != sources[0].config_columns:
+        problem = f"{settings.init} reads other columns than {sources[0].folder} has"
+        raise SettingsError("init", f"{problem}. Build the features with its settings, or do without init")
+    training = Training(settings, graphs_of(settings, sources, read_scalers(start)))
+    load_weights(training.network, finished_file(start, WEIGHTS, AGAIN), AGAIN)
+    return training
+
+
 def run_training(
     training: Training,
     artifact: Artifact,
     hours: float = 0.0,
-    on_metrics: Callable[[dict], None] | None = None,
+    hooks: Sequence[Callable[[dict], Any]] = (),
 ) -> None:
     """Run a training to the end, with a progress bar and a checkpoint after every evaluation.
 
@@ -94,7 +129,7 @@ def run_training(
         training: The training.
         artifact: Its folder.
         hours: Hours after which no further epoch begins; 0 has no limit.
-        on_metrics: Called with every row of metrics; of several processes in the first one.
+        hooks: Each is called with every row of metrics; of several processes in the first one.
 
     Raises:
         Diverged: It did so before the first evaluation.
@@ -106,11 +141,14 @@ def run_training(
     epochs = {"total": training.options.epochs, "initial": training.epoch, "unit": "epoch"}
     with progress(**epochs, desc=folder.name, disable=quiet) as bar:
 
+        def show(row: dict) -> None:
+            bar.set_postfix(loss=f"{row['loss']:.3f}", valid=f"{row['valid']:.3f}", refresh=False)
+
         def keep(row: dict) -> None:
             save_checkpoint(training, folder, artifact.fingerprint)
-            bar.set_postfix(loss=f"{row['loss']:.3f}", valid=f"{row['valid']:.3f}", refresh=False)
-            if on_metrics and not quiet:
-                on_metrics(row)
+            for hook in (show, *hooks):
+                if not quiet:
+                    hook(row)
 
         training.run(3600 * hours or math.inf, lambda _: bar.update(), keep)
     for warning in training.warnings:
@@ -134,18 +172,23 @@ def write_runs(artifact: Artifact, training: Training) -> None:
     for (slug, source), run_artifact in zip(dataset.sources.items(), artifact.parts, strict=True):
         assert isinstance(source, Features)
         valid[slug], predictions = training.predict(slug)
+        held_out = training.predict_held_out(slug)
         if writes:
             folder = run_artifact.folder
             write_tensors(folder / WEIGHTS, training.network.state_dict())
             write_scalers(folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
             problems = write_predictions(folder, predictions)
+            outputs = OUTPUTS
+            if training.options.folds:
+                write_held_out(folder, held_out)
+                outputs = (*OUTPUTS, HELD_OUT)
             facts = {"epochs": training.epoch, "features": source.recipe}
-            run_artifact.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*training.warnings, *problems])
+            run_artifact.finish(outputs, valid=valid[slug], **facts, warnings=[*training.warnings, *problems])
             warnings += [f"{slug}: {warning}" for warning in problems]
     if writes:
         from fastslow.evaluation.plots import plot_training  # matplotlib, at the end of a training
 
-        figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
+        figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name, valid)
         save_figure(figure, artifact.folder / PLOT)
         facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
         artifact.finish((METRICS, PLOT), **facts)

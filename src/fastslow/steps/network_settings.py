@@ -1,25 +1,52 @@
 """Settings of the step that trains networks."""
 
 import re
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Le
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import SettingsError
+from fastslow.core.artifacts import MANIFEST, Artifact, read_manifest
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import AtLeastTwo, NonNegativeFloat, Positive, Settings, Unread, resolve, unkeyed
 from fastslow.networks.settings.inputs import input_columns, parse_readout
-from fastslow.networks.settings.options import SEGMENT_FIELDS, NetworkOptions
+from fastslow.networks.settings.options import SEGMENT_FIELDS, ArchitectureOptions, NetworkOptions
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import run_artifact
+from fastslow.runs.predictions import INIT, run_artifact
 from fastslow.steps.features import KindSettings
+from fastslow.steps.loggers import require_logger
 from fastslow.steps.network_checks import check_layers, check_segments, unread_layers, unread_segments
 
 GNN_ENTRY = "fastslow.steps.network:train_gnn"
+AGAIN = "Train this model again"
+_BESIDE = ("model", "collection", "device_type", "precision")  # recorded beside the settings
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvmap")  # without one torch finds no GPU
+
+
+def recorded_settings(folder: Path) -> "TrainSettings":
+    """Return the settings that the network of a run folder was trained with.
+
+    Raises:
+        DataError: The folder is not finished, holds no network, or one that this code cannot make.
+    """
+    recorded = read_manifest(folder)["settings"]
+    if recorded.get("model") != "gnn":
+        problem = f"a run of {recorded.get('model')!r}, not of a network"
+        raise DataError(folder, problem, "Name a network's run folder, such as runs/sample/gnn-tile-xla-s0")
+    try:
+        return TrainSettings.from_record({n: v for n, v in recorded.items() if n not in _BESIDE})
+    except SettingsError as error:
+        raise DataError(Path(folder) / MANIFEST, f"settings.{error}", AGAIN) from None
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any], names: Iterable[str]) -> str:
+    """Return in words which of some settings differ between two; empty where none does."""
+    differing = [name for name in names if there.get(name) != here.get(name)]
+    return "; ".join(f"{name}={there.get(name)!r} there, {here.get(name)!r} here" for name in differing)
 
 
 class MachineSettings(Settings):
@@ -66,6 +93,12 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
     member for its ensemble. If empty, each is called ``folder``, a hyphen and the features folder's name."""
     folder: str = unkeyed("runs/play/gnn")
     """Folder of the training: its history, and a checkpoint while it runs."""
+    init: str = unkeyed("")
+    """Run folder of a trained network of the same architecture and features, whose weights and scaling of the
+    inputs the training starts from. Few epochs then suffice. Empty: weights are drawn."""
+    logger: str = unkeyed("")
+    """What else takes every row of metrics: ``wandb``, ``trackio``, or a function of yours as
+    ``module:function``, which takes a dict. Empty for none."""
 
     def check(self) -> None:
         """Check that the fields fit together.
@@ -75,6 +108,8 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
                 remedy.
         """
         super().check()
+        require_logger(self.logger)
+        self.require(self.folds != 1, "folds", "0, or 2 and more")
         known = bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device))
         self.require(known, "device", "one of auto, cpu, cuda, cuda:N (N the number of a GPU)")
         for field, paths in (("features", self.features), ("runs", self.run_folders())):
@@ -150,9 +185,26 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
             for run, source in zip(self.run_folders(), sources, strict=True)
         )
         inputs = {source.collection.slug: source.fingerprint for source in sources}
+        if self.init:
+            start = {INIT: read_manifest(resolve(self.init))["fingerprint"]}
+            inputs |= start
+            parts = tuple(replace(part, inputs={**part.inputs, **start}) for part in parts)
         return Artifact(
             resolve(self.folder), {"model": "gnn", **self.identity()}, inputs, GNN_ENTRY, parts=parts
         )
+
+    def check_init(self) -> None:
+        """Refuse ``init`` where its network has another architecture; it needs no features.
+
+        Raises:
+            SettingsError: It has; each setting that differs is named.
+            DataError: It is no finished network.
+        """
+        start = recorded_settings(resolve(self.init))
+        names = ["kind", *(field.name for field in fields(ArchitectureOptions) if field.name != "dropout")]
+        if values := differences(start.identity(), self.identity(), names):
+            remedy = "Give these settings the values there, or do without init"
+            raise SettingsError("init", f"{self.init} is another network: {values}. {remedy}")
 
     def sources(self) -> list[Features]:
         """Return the features to train on.

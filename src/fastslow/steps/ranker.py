@@ -4,10 +4,11 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, VALID, get_collection
@@ -21,13 +22,11 @@ from fastslow.core.records import Record, check_record
 from fastslow.core.settings import NonNegative, resolve
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
-from fastslow.rankers.fit import Fitted, RankerTables, Report, fit, read_training
-from fastslow.rankers.options import OBJECTIVES
-from fastslow.runs.predictions import PREDICTIONS, write_predictions
+from fastslow.rankers.fit import Fitted, RankerTables, Report, fit, predict_trees, read_training
+from fastslow.rankers.libraries import LIBRARIES, Trees
+from fastslow.rankers.options import OBJECTIVES, RankerOptions
+from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
 from fastslow.steps.ranker_settings import RankerSettings
-
-if TYPE_CHECKING:
-    import lightgbm
 
 MODEL = "model.txt"
 USED = "used.json"
@@ -73,6 +72,7 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
             bar.set_postfix(valid=f"{valid:.3f}", refresh=False)
 
         fitted = fit_within_hours(settings, training, report)
+    history = score_by_collection(fitted, training)
     grown, most = fitted.history[-1][0], settings.num_iterations
     late = [f"{grown} of {most} trees (hours={settings.hours:g})"] if settings.hours and grown < most else []
     for run in (*artifact.parts, artifact):  # the folder that stands for all comes last
@@ -80,10 +80,17 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
         predictions = {split: fitted.predict_split(source, split) for split in PREDICTED_SPLITS}
         labels = source.labels(VALID)
         valid = predictions[VALID]
-        write_trees(run.folder, fitted, mean_metrics(labels, valid))
+        slug = source.collection.slug
+        write_trees(run.folder, fitted, mean_metrics(labels, valid), {slug: history[slug]})
         warnings = write_predictions(run.folder, predictions)
+        outputs = RUN_OUTPUTS
+        if settings.folds:
+            prefix = f"{source.collection.slug}/"
+            names = [name.removeprefix(prefix) for name in training.held_out if name.startswith(prefix)]
+            write_held_out(run.folder, fitted.predict_held_out(source, names))
+            outputs = (*RUN_OUTPUTS, HELD_OUT)
         run.finish(
-            RUN_OUTPUTS,
+            outputs,
             valid={
                 **collection_score(source.collection.kind, labels, valid),
                 "weights": f"{fitted.objective}, {fitted.num_trees} rounds",
@@ -137,42 +144,56 @@ def _mark(settings: RankerSettings) -> str:
     return digest([settings.identity(), settings.hours])
 
 
-def write_trees(folder: Path, fitted: Fitted, metrics: Mapping[str, float]) -> None:
+def score_by_collection(fitted: Fitted, training: RankerTables) -> dict[str, list[float]]:
+    """Return the valid score of every evaluation of trees that were fitted on several collections.
+
+    Args:
+        fitted: The boosted trees, whose history has the mean over all graphs.
+        training: The tables of these collections.
+
+    Returns:
+        A score per entry of the history, by the slug of each collection.
+    """
+    labels: dict[str, dict[str, np.ndarray]] = {}
+    for graph, runtime in training.valid.labels().items():
+        labels.setdefault(graph.rpartition("/")[0], {})[graph] = runtime
+    scores: dict[str, list[float]] = {slug: [] for slug in labels}
+    predictions = {graph: np.zeros(len(runtime)) for graph, runtime in training.valid.labels().items()}
+    evaluated = 0
+    for grown, _ in fitted.history:
+        part = predict_trees(fitted.objective, fitted.trees, training.valid, evaluated, grown - evaluated)
+        for graph, values in part.items():
+            predictions[graph] += values
+        evaluated = grown
+        for slug, runtimes in labels.items():
+            chosen = {graph: predictions[graph] for graph in runtimes}
+            scores[slug].append(collection_score(training.kind, runtimes, chosen)["mean"])
+    return scores
+
+
+def write_trees(
+    folder: Path, fitted: Fitted, metrics: Mapping[str, float], history: Mapping[str, Sequence[float]]
+) -> None:
     """Write the trees of a run, their importances, and the history as a file and as a plot.
 
     Args:
         folder: Run folder.
         fitted: The boosted trees.
         metrics: Every metric on valid of the trees that are used.
+        history: Score of every evaluation on the run's collection, by its slug.
     """
-    rows = [
-        {"objective": fitted.objective, "round": iteration, "valid": score}
-        | (metrics if iteration == fitted.num_trees else {})
-        for iteration, score in fitted.history
-    ]
+    rows = []
+    for number, (iteration, score) in enumerate(fitted.history):
+        row = {"objective": fitted.objective, "round": iteration, "valid": score}
+        row |= {slug: scores[number] for slug, scores in history.items()}
+        rows.append(row | (metrics if iteration == fitted.num_trees else {}))
     save_figure(plot_training(pd.DataFrame(rows), folder.name), folder / TRAINING_PLOT)
     with atomic_path(folder / METRICS) as temporary:
         temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with atomic_path(folder / MODEL) as temporary:
-        fitted.booster.save_model(temporary, num_iteration=fitted.num_trees)
+        fitted.trees.save(temporary, fitted.num_trees)
     with atomic_path(folder / IMPORTANCE) as temporary:
-        importance(fitted.booster, fitted.num_trees).to_csv(temporary, index=False)
-
-
-def read_booster(folder: Path) -> "lightgbm.Booster":
-    """Read the trees of a finished run.
-
-    Raises:
-        DataError: The run is not finished, or its trees were changed: LightGBM would end or never return.
-    """
-    import lightgbm  # with scikit-learn a second
-
-    path = finished_file(folder, MODEL, _AGAIN)
-    try:
-        return lightgbm.Booster(model_file=path)
-    except lightgbm.basic.LightGBMError as error:
-        problem = f"cannot be read ({' '.join(str(error).split())[:200]})"
-        raise DataError(path, problem, _AGAIN) from None
+        importance(fitted.trees, fitted.num_trees).to_csv(temporary, index=False)
 
 
 def read_ranker(folder: Path) -> Fitted:
@@ -189,11 +210,16 @@ def read_ranker(folder: Path) -> Fitted:
         problem = f"a run of a {model}, a ranker wanted"
         raise DataError(folder, problem, "Name a folder that the ranker notebook wrote")
     check_record(Path(folder) / MANIFEST, manifest, _Manifest, _AGAIN)
-    return Fitted(manifest["objective"], read_booster(folder), manifest["trees"], [])
+    library = manifest["settings"].get("library", RankerOptions.library)
+    if library not in LIBRARIES:
+        problem = f"{library!r} grew its trees; this code has {', '.join(LIBRARIES)}"
+        raise DataError(folder, problem, "Register the library (rankers/libraries.py), or name another run")
+    # an edited file would end LightGBM, or never return
+    trees = LIBRARIES[library].read(finished_file(folder, MODEL, _AGAIN))
+    return Fitted(manifest["objective"], trees, manifest["trees"], [])
 
 
-def importance(booster: "lightgbm.Booster", num_iteration: int) -> pd.DataFrame:
+def importance(trees: Trees, count: int) -> pd.DataFrame:
     """Return the total gain of the first trees' splits per column, largest first: ``column``, ``gain``."""
-    gain = booster.feature_importance("gain", iteration=num_iteration)
-    table = pd.DataFrame({"column": booster.feature_name(), "gain": gain})
+    table = pd.DataFrame({"column": trees.columns, "gain": trees.gain(count)})
     return table.sort_values("gain", ascending=False, kind="stable", ignore_index=True)

@@ -6,7 +6,9 @@ from typing import ClassVar, Literal
 from fastslow.competition.catalog import COLLECTIONS, TRAIN_ON, trained_together
 from fastslow.core.artifacts import MANIFEST, Artifact
 from fastslow.core.errors import DataError
+from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import NonNegativeFloat, Settings, Threads, Unread, resolve, unkeyed
+from fastslow.rankers.libraries import LIBRARIES
 from fastslow.rankers.options import RankerOptions
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import run_artifact
@@ -30,7 +32,7 @@ class RankerSettings(Settings, RankerOptions):
     """Run folders of the other collections that ``train_on`` names, to be written from the same trees, in the
     order xla:default, xla:random, nlp:default, nlp:random; if empty, ``folder`` alone is written."""
     num_threads: Threads = unkeyed(0)
-    """Threads of LightGBM; 0 takes OMP_NUM_THREADS or, where that is not set, every core."""
+    """Threads of the library; 0 takes OMP_NUM_THREADS or, where that is not set, every core."""
     hours: NonNegativeFloat = unkeyed(0.0)
     """Stop after this many hours of growing trees, and keep them; 0 has no limit. A run with a budget sets
     it."""
@@ -38,6 +40,12 @@ class RankerSettings(Settings, RankerOptions):
     """Collections whose train graphs are learned from: only the ``collection``, both searches of its
     ``source`` (xla or nlp), or every ``layout`` collection. The trees are the same whichever of them is
     predicted. The features folders of the others are expected beside its own; layout only."""
+
+    def check(self) -> None:
+        """Refuse a library that is not registered, and a single fold, which leaves out all train programs."""
+        known = f"one of {', '.join(LIBRARIES)}{nearest(self.library, LIBRARIES)}"
+        self.require(self.library in LIBRARIES, "library", known)
+        self.require(self.folds != 1, "folds", "0, or 2 and more")
 
     def unread(self) -> Unread:
         """Return the fields that the objective does not read, and without early stopping its fields."""

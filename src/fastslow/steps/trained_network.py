@@ -4,19 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.artifacts import finished_file
 from fastslow.features.graph import GraphSet
-from fastslow.features.scaling import EXPANDED_NODE_FEATURES, read_scaler
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.training.train import make_network
-from fastslow.runs.features_folder import SCALERS
 from fastslow.runs.tensors import load_weights
-from fastslow.steps.network import WEIGHTS, graphs_of
-from fastslow.steps.network_settings import TrainSettings
-
-_AGAIN = "Train this model again"
-_BESIDE = ("model", "collection", "device_type", "precision")  # recorded beside the settings
+from fastslow.steps.network import WEIGHTS, graphs_of, read_scalers
+from fastslow.steps.network_settings import AGAIN, recorded_settings
 
 
 class TrainedNetwork:
@@ -24,6 +18,7 @@ class TrainedNetwork:
 
     Attributes:
         settings: Settings that it was trained with.
+        scalers: Scalers of nodes and of configurations.
         network: The network.
 
     Raises:
@@ -31,21 +26,14 @@ class TrainedNetwork:
     """
 
     def __init__(self, folder: Path):
-        recorded = read_manifest(folder)["settings"]
-        try:
-            self.settings = TrainSettings.from_record(
-                {name: value for name, value in recorded.items() if name not in _BESIDE}
-            )
-        except SettingsError as error:
-            raise DataError(Path(folder) / MANIFEST, f"settings.{error}", _AGAIN) from None
-        file = finished_file(folder, SCALERS, _AGAIN)
-        self._scalers = read_scaler(file, "node", EXPANDED_NODE_FEATURES), read_scaler(file, "config")
+        self.settings = recorded_settings(folder)
+        self.scalers = read_scalers(folder)
         self.network = make_network(self.settings, self.dataset())
-        load_weights(self.network, finished_file(folder, WEIGHTS, _AGAIN), _AGAIN)
+        load_weights(self.network, finished_file(folder, WEIGHTS, AGAIN), AGAIN)
 
     def dataset(self, *sources: GraphSet) -> GraphDataset:
         """Return graphs as the network reads them, scaled as those that it learned from."""
-        return graphs_of(self.settings, sources, self._scalers)
+        return graphs_of(self.settings, sources, self.scalers)
 
     def __call__(self, features: GraphSet, split: str) -> dict[str, np.ndarray]:
         """Predict the graphs of a split, ``(C_file,)`` float64 each, lower = predicted faster."""

@@ -19,14 +19,15 @@ class UnseenGraphs(GraphSet):
     """Graphs, each with its own name, as the test split of the features that a run learned from.
 
     Whatever predicts a test split predicts these graphs, exactly as if they had been among the features. The
-    folder is the run's, whose manifest keeps how its features were built, or the features' own.
+    folder is the run's, whose manifest keeps how its features were built, or the features' own; ``recipe`` is
+    what :func:`read_recipe` returned of it, where it was read before.
 
     Raises:
         DataError: The folder is not finished, or does not keep how features are built.
     """
 
-    def __init__(self, folder: Path, graphs: Iterable[Graph]):
-        self.recipe = read_recipe(folder)
+    def __init__(self, folder: Path, graphs: Iterable[Graph], recipe: dict | None = None):
+        self.recipe = recipe or read_recipe(folder)
         collection = get_collection(self.recipe["settings"]["collection"])
         super().__init__(collection, {TEST: graphs}, self.recipe["config_columns"])
         self.folder = Path(folder)
@@ -44,6 +45,18 @@ def read_recipe(folder: Path) -> dict:
         raise DataError(folder, "does not keep how its features were built", _AGAIN)
     check_features_manifest(Path(folder) / MANIFEST, recipe, _AGAIN)
     return recipe
+
+
+def recipe_settings(folder: Path) -> FeatureSettings:
+    """Return the settings that build further features as a run, or a folder, has them.
+
+    Raises:
+        DataError: As of :func:`read_recipe`, or this code cannot build such features.
+    """
+    try:
+        return FeatureSettings.from_record(read_recipe(folder)["settings"])
+    except SettingsError as error:
+        raise DataError(Path(folder) / MANIFEST, f"features.settings: {error}", _AGAIN) from None
 
 
 def read_unseen(folder: Path, paths: Iterable[Path], hlo_folder: str = "") -> UnseenGraphs:
@@ -72,10 +85,7 @@ def build_unseen(folder: Path, programs: Iterable[Program], hlo_folder: str = ""
             learned from.
     """
     unseen = UnseenGraphs(folder, [])
-    try:
-        settings = FeatureSettings.from_record(unseen.recipe["settings"] | {"hlo_folder": hlo_folder})
-    except SettingsError as error:
-        raise DataError(Path(folder) / MANIFEST, f"features.settings: {error}", _AGAIN) from None
+    settings = recipe_settings(folder).replace(hlo_folder=hlo_folder)
     graphs = []
     for program in programs:
         graph, columns = graph_of(program, settings, settings.protobuf(program.file))

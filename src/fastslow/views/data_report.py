@@ -12,12 +12,11 @@ from fastslow.competition.layouts import LAYOUT_WIDTH, LEFT_TO_COMPILER, ROLES, 
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import Program, config_groups, read_npz
 from fastslow.competition.schema import check_schema
+from fastslow.core.figures import COLLECTION_COLOURS, NETWORK, RULE, WIDTH, in_style, shortened
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
 from fastslow.core.settings import NonNegative, Settings, find_data
 from fastslow.features.configs.config_tensors import config_tensors
-
-_DOTS = "#0072b2"
 
 
 class DataReportSettings(Settings):
@@ -145,21 +144,27 @@ def _in_words(order: list[int], sizes: np.ndarray) -> str:
     return f"dimension {named[0]} is contiguous in memory" + "".join(f", then {name}" for name in named[1:])
 
 
+@in_style
 def plot_survey(files: pd.DataFrame) -> Figure:
     """Plot nodes against configurations of every file of :func:`survey`, one colour per collection."""
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 4.5), layout="constrained")
     axes = figure.subplots()
     for collection, rows in files.groupby("collection", sort=False):
         ring = collection.endswith("default")  # both searches hold the same programs: a ring around a dot
-        colour = f"C{len(axes.collections)}"
+        colour = COLLECTION_COLOURS.get(collection, RULE)
         ink = {"facecolors": "none" if ring else colour, "edgecolors": colour, "alpha": 0.6}
         size = {"s": 45, "linewidths": 0.8} if ring else {"s": 12, "linewidths": 0}
         axes.scatter(rows["nodes"], rows["configs"], label=collection, **ink, **size)
-    axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="configurations", title="one dot per file")
-    axes.legend()
+    axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="configurations")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:,.0f}")
+    most = files["nodes"].max()
+    axes.set_title(f"{len(files):,} files, up to {most:,} nodes (ring: configurations of a search)")
+    figure.legend(loc="outside lower center", ncols=3)
     return figure
 
 
+@in_style
 def plot_runtimes(program: Program) -> Figure:
     """Plot the histogram of the runtimes of a labelled file, as multiples of the fastest."""
     runtime, _ = config_groups(program)
@@ -167,14 +172,14 @@ def plot_runtimes(program: Program) -> Figure:
     fastest = f"{program.runtime.min():,} in the unit of the file"
     if program.normalizers is not None:
         fastest = f"{runtime.min():.2f} of the compiler's default"
-    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
     axes = figure.subplots()
-    axes.hist(relative, bins=60, color=_DOTS)
+    axes.hist(relative, bins=60, color=NETWORK)
     median = np.median(relative)
     axes.axvline(median, color="black", linestyle="--", label=f"median {median:.2f}")
     sizes = f"{len(relative):,} configurations, slowest / fastest {relative.max():.2f}"
     axes.set(
-        title=f"{program.path.stem}: {sizes}",
+        title=f"{shortened(program.path.stem, 30)}: {sizes}",
         xlabel=f"runtime / fastest (1 = {fastest})",
         ylabel="configurations",
     )

@@ -7,12 +7,13 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from fastslow.competition.catalog import TRAIN
+from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.competition.layouts import ROLES, format_layout
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.schema import check_schema
 from fastslow.core.errors import SettingsError
+from fastslow.core.figures import KNOWN, NETWORK, RULE, WIDTH, in_style
 from fastslow.core.npz_io import read_headers
 from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.features.graph import Graph
@@ -44,16 +45,17 @@ def count_nodes(settings: FeatureSettings) -> pd.DataFrame:
     return table
 
 
+@in_style
 def plot_pruning(settings: FeatureSettings) -> Figure:
     """Draw kept and configurable nodes of every graph of finished features against the nodes of its file."""
     table = count_nodes(settings)
     ends = [table["in_file"].min(), table["in_file"].max()]
-    figure = Figure(figsize=(6, 4.5), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 4.5), layout="constrained")
     axes = figure.subplots()
-    axes.plot(ends, ends, color="0.7", linewidth=1, label="nothing pruned")
-    axes.scatter(table["in_file"], table["kept"], s=14, label="kept")
+    axes.plot(ends, ends, color=RULE, linewidth=1, label="nothing pruned")
+    axes.scatter(table["in_file"], table["kept"], s=14, color=NETWORK, label="kept")
     if settings.kind == "layout":
-        axes.scatter(table["in_file"], table["configurable"], s=14, label="configurable")
+        axes.scatter(table["in_file"], table["configurable"], s=14, color=KNOWN, label="configurable")
     share = table["kept"].sum() / table["in_file"].sum()
     axes.set(xscale="log", yscale="log", xlabel="nodes in the file", ylabel="nodes in the features")
     for axis in (axes.xaxis, axes.yaxis):
@@ -65,24 +67,26 @@ def plot_pruning(settings: FeatureSettings) -> Figure:
     return figure
 
 
+@in_style
 def plot_configurations(settings: FeatureSettings, graph: str = "") -> Figure:
-    """Draw the configurations of one train graph, fastest left, below their runtimes.
+    """Draw the configurations of one train graph (without any, of a valid one), fastest left.
 
     Layout: a row per tensor whose layout varies, coloured by layout. Tile: a row per feature that varies,
     coloured by its value, standardised over the configurations.
 
     Args:
         settings: Settings of finished features.
-        graph: Name of a train graph; empty for the one with the most configurations.
+        graph: Name of such a graph; empty for the one with the most configurations.
 
     Raises:
-        SettingsError: There is no such train graph.
+        SettingsError: There is no such graph.
     """
     features, shown = _read(settings, graph)
     order = np.argsort(shown.runtime, kind="stable")
     order = order[np.linspace(0, len(order) - 1, min(_COLUMNS, len(order))).astype(int)]
-    figure = Figure(figsize=(10, 6.5), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 6.5), layout="constrained")
     top, axes = figure.subplots(2, 1, sharex=True, height_ratios=(1, 4))
+    axes.grid(visible=False)
     top.plot(shown.runtime[order] / shown.runtime.min(), color="black")
     top.set(title=shown.name, ylabel="runtime / fastest")
     draw = _draw_layouts if settings.kind == "layout" else _draw_values
@@ -93,10 +97,11 @@ def plot_configurations(settings: FeatureSettings, graph: str = "") -> Figure:
 
 def _read(settings: FeatureSettings, name: str) -> tuple[Features, Graph]:
     features = Features(resolve(settings.folder))
-    sizes = features.num_configs(TRAIN)
+    split = TRAIN if features.has_train else VALID
+    sizes = features.num_configs(split)
     if name and name not in sizes:
-        raise SettingsError("graph", f"{name!r} is none of the train graphs {', '.join(sizes)}")
-    return features, features.graph(TRAIN, name or max(sizes, key=sizes.get))
+        raise SettingsError("graph", f"{name!r} is none of the {split} graphs {', '.join(sizes)}")
+    return features, features.graph(split, name or max(sizes, key=sizes.get))
 
 
 def _first(varying: np.ndarray) -> np.ndarray:
@@ -179,6 +184,7 @@ def correlate(settings: ViolationSettings) -> pd.DataFrame:
     return pd.DataFrame(rows).T
 
 
+@in_style
 def plot_violation(settings: ViolationSettings) -> Figure:
     """Plot a configuration feature against runtime, one panel per graph, with Kendall's tau of the two.
 
@@ -202,7 +208,7 @@ def plot_violation(settings: ViolationSettings) -> Figure:
         graph = features.graph(TRAIN, name)
         values = np.asarray(graph.config_feat[:, position])
         runtime = graph.runtime
-        axes.scatter(values, runtime / runtime.min(), s=8, alpha=0.5)
+        axes.scatter(values, runtime / runtime.min(), s=8, alpha=0.5, color=NETWORK)
         axes.set_title(f"{name[:28]}\ntau {kendall_tau(runtime, values):+.2f}", fontsize=9)
         axes.set(xlabel=settings.column.replace("_", " "), ylabel="runtime / fastest")
     return figure

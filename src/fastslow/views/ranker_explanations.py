@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
+from fastslow.core.figures import KNOWN, TREES, in_style
 from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.rankers.fit import Fitted
 from fastslow.rankers.table import ABOVE_LEAST, CONTEXT, Table, read_table
@@ -52,7 +53,7 @@ class Explanation:
     @cached_property
     def gain(self) -> pd.DataFrame:
         """Share of each column in the total gain of the splits, largest first: ``column``, ``gain``."""
-        table = importance(self.fitted.booster, self.fitted.num_trees)
+        table = importance(self.fitted.trees, self.fitted.num_trees)
         return table.assign(gain=table["gain"] / max(table["gain"].sum(), 1e-300))
 
     def permutation(self) -> pd.DataFrame:
@@ -122,11 +123,10 @@ class Explanation:
 def _bars(axes, names, values, colour, **options) -> None:
     axes.barh(range(len(names)), values, color=colour, height=0.7, **options)
     axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.grid(axis="x", alpha=0.3)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", visible=False)
 
 
+@in_style
 def plot_importances(explanation: Explanation) -> Figure:
     """Plot each column's share of the gain, and the drop of the valid score when a feature is shuffled."""
     top = _COLUMNS
@@ -134,15 +134,16 @@ def plot_importances(explanation: Explanation) -> Figure:
     drop = explanation.permutation().head(top)[::-1]
     figure = Figure(figsize=(12, 1.5 + 0.27 * max(len(gain), len(drop))), layout="constrained")
     left, right = figure.subplots(1, 2)
-    _bars(left, gain["column"], 100 * gain["gain"], "#e08214")
+    _bars(left, gain["column"], 100 * gain["gain"], TREES)
     left.set(title="what the trees split on", xlabel="share of the total gain, %")
-    _bars(right, drop["column"], drop["drop"], "#35978f", xerr=drop["spread"], ecolor="0.4", capsize=2)
+    _bars(right, drop["column"], drop["drop"], KNOWN, xerr=drop["spread"], ecolor="0.4", capsize=2)
     right.axvline(0, color="black", linewidth=0.8)
     right.set(title="what the valid score needs", xlabel="drop of the valid score when shuffled")
     figure.suptitle(f"{explanation.fitted.objective} ranker of {explanation.features.collection.name}")
     return figure
 
 
+@in_style
 def plot_contributions(explanation: Explanation) -> Figure:
     """Plot the SHAP values of one graph: a dot per configuration, slower to the right, coloured by value."""
     table = explanation.contributions.iloc[:, :_COLUMNS]
@@ -158,8 +159,7 @@ def plot_contributions(explanation: Explanation) -> Figure:
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_yticks(range(table.shape[1]), table.columns[::-1], fontsize=8)
     axes.set_ylim(-0.6, table.shape[1] - 0.4)
-    axes.grid(axis="x", alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", visible=False)
     axes.set(title=explanation.name, xlabel="← faster     contribution to the prediction     slower →")
     bar = figure.colorbar(ScalarMappable(Normalize(0, 1), "viridis"), ax=axes, ticks=[0, 1], pad=0.01)
     bar.ax.set_yticklabels(["low", "high"])

@@ -25,6 +25,7 @@ from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.evaluation.training_files import METRICS, NOTEBOOK
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings
+from fastslow.views.submission_page import write_submission_page
 from fastslow.workflow.job_plan import PlannedKernel, StepPool
 from fastslow.workflow.outlook import look
 from fastslow.workflow.step_pools import step_pool
@@ -172,7 +173,9 @@ def report(plan: Plan) -> None:
     csv = resolve(plan.csv)
     record = read_submission_record(csv, "table", "distances", "valid_mean", "test_mean")
     table = pd.DataFrame(record["table"])
-    print(format_table(table), format_overview(table), format_distances(record["distances"]), sep="\n\n")
+    print(format_table(table), format_overview(table), sep="\n\n")
+    if record["distances"]:  # to train programs, which given models need none of
+        print(f"\n{format_distances(record['distances'])}")
     test = f", test {record['test_mean']:.3f}" if record["test_mean"] is not None else ""
     print(f"\nensemble, mean of the five collections: valid {record['valid_mean']:.3f}{test}")
     checked = check_submission(csv, find_data(plan.data_root))
@@ -184,6 +187,8 @@ def report(plan: Plan) -> None:
     if doubtful := read_submission_record(csv).get("doubtful"):
         print("doubtful labels (fastslow data-quality shows more):")
         print("\n".join(f"  {name}: {doubts}" for name, doubts in doubtful.items()))
+    steps = {step.name: resolve(step.settings.folder) for step in plan.steps()}
+    print(f"page: {write_submission_page(csv, resolve(f'runs/{plan.name}'), steps)}")
 
 
 def print_skipped(steps: list[Step]) -> None:

@@ -15,6 +15,7 @@ from fastslow.competition.catalog import TRAIN
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_cores, machine_memory
 from fastslow.core.settings import resolve
 from fastslow.runs.features_folder import Features
+from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
@@ -24,6 +25,7 @@ from fastslow.workflow.steps import Step
 _GB = 1 << 30
 _BASE = _GB // 2  # a kernel with its libraries
 _GPU_BASE = 4 * _GB  # the same with CUDA's
+_PREDICTING = 2 * _GB  # by trained models, which take more where there is more
 _COLUMNS = 256  # of a ranker's table, rounded up
 _STATE_TENSORS = 20  # tensors of a state that a training step keeps for its gradient, per layer together
 _CONFIGS_PER_STATE = 8  # measured on published files: 4 to 12 configurations of a node share a state
@@ -120,6 +122,8 @@ def step_need(step: Step, has_gpu: bool | None = None) -> Need:
         return Need(memory, gpu, long=settings.kind == "layout" and not on_gpu)
     if isinstance(settings, RankerSettings):
         return Need(_BASE + _ranker_bytes(settings))
+    if isinstance(settings, EnsembleSettings) and settings.trained:
+        return Need(_PREDICTING, gpu=True)
     return Need(_BASE)
 
 

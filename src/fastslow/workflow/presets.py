@@ -82,6 +82,7 @@ PRESETS: dict[str, dict[str, dict]] = {
 
 MODELS = {"layout": ("gnn", "ranker"), "tile": ("gnn", "ranker")}
 """Every model, by kind."""
+PACKAGED = "package"  # in place of a folder of trained models: those in the package
 RULES = "rules"  # the choice of no model: ensembles of ridge regressions on the configurations' features
 
 SEEDS = {
@@ -122,9 +123,10 @@ def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:
             "models", f"{chosen!r} names {', '.join(repeated)} more than once; name each once"
         )
     if unknown := [repr(name) for name in names if name not in known]:
-        raise SettingsError(
-            "models", f"preset {preset} has no {', '.join(unknown)}; it has {', '.join(known)}"
-        )
+        problem = f"preset {preset} has no {', '.join(unknown)}; it has {', '.join(known)}"
+        if chosen == PACKAGED or "/" in chosen:
+            problem += f". Trained models predict with predict_with={chosen}"
+        raise SettingsError("models", problem)
     kept = {kind: tuple(model for model in models if model in names) for kind, models in every.items()}
     return {kind: models for kind, models in kept.items() if models}
 

@@ -4,25 +4,35 @@ What takes seconds to import is imported once the settings are checked and writt
 """
 
 import contextlib
+import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from fastslow.competition.catalog import TEST, list_programs
 from fastslow.competition.submission_csv import check_ids
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import remove_abandoned
 from fastslow.core.settings import find_data, resolve
+from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_blend
 from fastslow.evaluation.run_record import record_run
+from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.steps.ensemble import EnsembleSettings
+from fastslow.steps.network_settings import TrainSettings, differences
+from fastslow.steps.unseen import recipe_settings
 from fastslow.workflow.outlook import print_outlook
 from fastslow.workflow.presets import MODELS, RULES
 from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
-from fastslow.workflow.steps import Plan
+from fastslow.workflow.steps import Plan, Step
 
+ON_KAGGLE = "on-kaggle"  # name of a run there
+KAGGLE_HOURS = 8.5  # of the 9 that a session of Kaggle with GPUs certainly has
+_NOT_SENT = {"target", "data", "name", "hours", "set", "cluster", "plan", "unproven_order", "predict_with"}
+"""Settings that the notebook on Kaggle gives itself, or that say nothing there."""
 COUNT_SECONDS = 10.0  # between two records of how much of a budget is used
 
 
@@ -40,7 +50,7 @@ def run(settings: RunSettings) -> None:
     plan, recorded, chosen, used, refused = resume(settings)
     steps = plan.steps(target)
     if settings.plan:
-        print_outlook(steps, plan.preset, refused)
+        print_outlook(steps, "" if plan.predict_with else plan.preset, refused)
         return
     if refused:
         raise SettingsError(refused)
@@ -52,6 +62,8 @@ def run(settings: RunSettings) -> None:
     check_ids(
         find_data(plan.data_root), [*plan.collections, *plan.filled]
     )  # hours of training must not end at a broken CSV
+    _check_trained(plan)
+    _check_init(steps)
     record = partial(record_run, resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
     record(chosen, used)  # before anything that takes seconds: it is there whatever ends this process
 
@@ -81,6 +93,78 @@ def run(settings: RunSettings) -> None:
         print(*model_means(resolve(f"runs/{plan.name}")), sep="\n")
     if settings.target == "submit":
         _submit(plan, settings.unproven_order)
+
+
+def run_on_kaggle(settings: RunSettings) -> None:
+    """Run all stages on Kaggle's own GPUs, fetch the run and its CSV, and upload the CSV.
+
+    Raises:
+        SettingsError: A setting is wrong, or something of that name is here.
+        KaggleError: Kaggle did not take the run, or it failed there.
+    """
+    from fastslow.kaggle.kernel import train_on_kaggle
+    from fastslow.kaggle.upload import upload
+
+    settings = settings.replace(name=settings.name or ON_KAGGLE, hours=settings.hours or KAGGLE_HOURS)
+    make_plan(settings).steps("submission")  # a wrong setting is an error here, before hours on Kaggle
+    given = settings.model_fields_set - _NOT_SENT
+    values = {name: getattr(settings, name) for name in sorted(given)}
+    texts = [f"{n}={','.join(v) if isinstance(v, list) else v}" for n, v in values.items()]
+    csv = train_on_kaggle(settings.name, settings.hours, shlex.join([*texts, *settings.set]))
+    if settings.target == "submit":
+        upload(csv, None)
+
+
+def blend_csvs(settings: BlendSettings) -> None:
+    """Blend submissions into a CSV, and upload it if asked.
+
+    Raises:
+        SettingsError: The CSV to write is a submission that is no blend.
+        DataError: A submission is missing or broken, or does not fit the others or the test files.
+        KaggleError: The upload failed.
+    """
+    csv = write_blend(settings, blend_submissions(settings.paths(), settings.weights))
+    if settings.upload:
+        from fastslow.kaggle.upload import upload
+
+        root = read_submission_record(csv).get("data_root")
+        upload(csv, find_data(root) if root else None)
+
+
+def _check_trained(plan: Plan) -> None:
+    """Refuse trained models that cannot predict, before the features of all programs are built.
+
+    Raises:
+        DataError: They belong to another collection, are not finished or damaged, or read other features.
+    """
+    for collection in plan.collections if plan.predict_with else ():
+        from fastslow.steps.trained_ensemble import check_trained  # torch takes seconds
+
+        programs = list_programs(find_data(plan.data_root), collection, TEST)
+        smallest = min(programs, key=lambda program: program.path.stat().st_size)
+        trained = plan.trained(collection)
+        assert trained
+        check_trained(trained, smallest)
+
+
+def _check_init(steps: Sequence[Step]) -> None:
+    """Refuse networks to start from that have another architecture or read other features.
+
+    Raises:
+        SettingsError: They have, or do.
+        DataError: They are not finished.
+    """
+    features = {step.settings.folder: step.settings for step in steps if step.stage == "features"}
+    for settings in (step.settings for step in steps if isinstance(step.settings, TrainSettings)):
+        if not settings.init:
+            continue
+        settings.check_init()
+        there = recipe_settings(resolve(settings.init)).identity()
+        for folder in settings.features:
+            here = features[folder].identity()
+            if values := differences(there, here, here.keys() - {"collection"}):
+                problem = f"{settings.init} reads features of other settings: {values}"
+                raise SettingsError("init", f"{problem}. Give features these values, or do without init")
 
 
 @contextlib.contextmanager

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from annotated_types import Gt, Le
+from annotated_types import Ge, Gt, Le
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.setting_fields import nearest
-from fastslow.core.settings import Count, Names, Settings, find_data, resolve
+from fastslow.core.settings import Count, Names, Settings, Unread, find_data, resolve
 from fastslow.evaluation.run_record import SMOKE, read_run_record
+from fastslow.steps.loggers import require_logger
 from fastslow.workflow.presets import MODELS, PRESETS, SECTIONS
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import DATA_ROOTS, STAGES, Plan, chosen_collections, parse_overrides
@@ -33,13 +34,18 @@ class RunSettings(Settings):
     on they are published baselines (``docs/baselines.md``): only networks, most of them for one kind."""
     name: str = ""
     """Name of the run: its features, runs and submission are stored under it; if empty, the name of the data
-    or of a published baseline. A run that is named resumes with the settings that it was begun with."""
+    (with ``predict_with`` and of these models) or of a published baseline. A run that is named resumes with
+    the settings that it was begun with."""
     seeds: Count = 0
     """Seeds of each model; 0 for 3, but 1 for tile in the preset ``sample`` and for all in ``smoke``, 5 in
     ``kaggle-full``."""
     models: str = ""
     """Models to train, of ``gnn,ranker``; the preset's if empty. ``rules`` trains none and submits ridge
     regression."""
+    folds: Annotated[int, Ge(0), Le(100)] = 0
+    """Train so many members of each model in place of ``seeds``; each leaves out another part of the train
+    programs, and predicts it. Their predictions of test are averaged. The ensemble's weights are then chosen
+    on the parts left out, and valid chooses only epochs. 0 for seeds that learn from all train programs."""
     hours: Annotated[float, Gt(0), Le(10_000)] = 0.0
     """Hours that the run may take here. Steps are measured; then seeds and epochs are chosen, at most the
     preset's, and networks learn from segments of large graphs where whole ones take too long. Features and a
@@ -51,6 +57,17 @@ class RunSettings(Settings):
     fill: bool = False
     """Submit although some collections have no model: ridge regression on their configurations' features
     fills their rows. A warning names them."""
+    predict_with: str = ""
+    """Trained models that predict, so that nothing is trained: ``package`` for the models in the package, or
+    a folder of runs (``runs/sample``), also of other data. Features are built as these models read them, of
+    test programs and of 1,000 configurations of each valid program. If empty, models are trained."""
+    init: str = ""
+    """Trained models whose networks the networks start from: ``package``, or a folder of runs. Architecture
+    and features must be theirs. With a few epochs networks are better than from nothing. If empty, weights
+    are drawn."""
+    logger: str = ""
+    """What takes every row of metrics of a network's training, beside ``metrics.jsonl``: ``wandb``,
+    ``trackio`` (``pip install`` them), or a function of yours as ``module:function``. Empty for none."""
     jobs: Count = 0
     """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
     cluster: str = ""
@@ -66,6 +83,21 @@ class RunSettings(Settings):
     """Go on with these settings where a run of this name was begun with others, instead of an error."""
     plan: bool = False
     """Print what would run and why, and run nothing."""
+
+    def check(self) -> None:
+        """Refuse a logger that is not there, before anything is computed."""
+        require_logger(self.logger)
+        self.require(self.folds != 1, "folds", "0, or 2 and more")
+
+    def unread(self) -> Unread:
+        """Return the fields that only a training reads, where trained models are given."""
+        if self.predict_with:
+            names = ("models", "seeds", "folds", "hours", "init", "logger")
+            reason = ("with predict_with, which trains nothing", "do without predict_with")
+            return dict.fromkeys(names, reason)
+        if self.folds:
+            return dict.fromkeys(("seeds", "hours"), ("with folds: a member for each", "do without folds"))
+        return {}
 
     @classmethod
     def _hint(cls, name: str) -> str:
@@ -99,6 +131,8 @@ def make_plan(settings: RunSettings) -> Plan:
         name = SMOKE
     elif not settings.name and preset in PUBLISHED:
         name = preset if folder == "sample" else f"{folder}-{preset}"
+    if not settings.name and settings.predict_with:
+        name = f"{name}-{Path(settings.predict_with).name}"
     if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
         raise SettingsError("name", f"{name[:60]!r} is not a plain folder name of at most 100 bytes")
     overrides = parse_overrides(settings.set)
@@ -113,6 +147,10 @@ def make_plan(settings: RunSettings) -> Plan:
         models=settings.models,
         only=only,
         fill=settings.fill,
+        predict_with=settings.predict_with,
+        init=settings.init,
+        logger=settings.logger,
+        folds=settings.folds,
     )
 
 
@@ -184,6 +222,9 @@ def _recorded(settings: RunSettings, plan: Plan) -> dict[str, Any]:
         recorded["hours"] = settings.hours
     if settings.fill:
         recorded["fill"] = True
+    for name in ("predict_with", "init", "folds"):
+        if value := getattr(settings, name):
+            recorded[name] = value
     for section, values in plan.overrides.items():
         keyed = SECTIONS[section.partition(".")[0]].keyed()
         recorded |= {f"{section}.{name}": value for name, value in values.items() if name in keyed}

@@ -116,7 +116,7 @@ def _network_speed(settings: TrainSettings) -> Speed:
 
 
 def _ranker_speed(settings: RankerSettings) -> Speed:
-    import lightgbm  # noqa: F401 imported by the first fit, which is timed
+    import lightgbm  # noqa: F401 the default library, which the first fit would import while it is timed
 
     from fastslow.rankers.fit import fit, read_training
 

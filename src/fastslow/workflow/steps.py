@@ -2,19 +2,25 @@
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fastslow.competition.catalog import COLLECTIONS, TRAIN_ON, Collection, get_collection, training_groups
 from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import nearest
-from fastslow.core.settings import PROJECT, parse_value
+from fastslow.core.settings import PROJECT, parse_value, resolve
+from fastslow.runs.packaged import packaged_models
+from fastslow.runs.predictions import find_members, find_run, read_run_manifest
+from fastslow.steps.ensemble import EnsembleSettings
+from fastslow.steps.features import FeatureSettings
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.steps.submission import SubmissionSettings
+from fastslow.steps.unseen import recipe_settings
 from fastslow.workflow.presets import (
     MODELS,
+    PACKAGED,
     SCOPES,
     SECTIONS,
     preset_seeds,
@@ -24,6 +30,9 @@ from fastslow.workflow.presets import (
 )
 
 STAGES = ("features", "train", "ensemble", "submission")
+VALID_CONFIGS = 1000
+"""Configurations of a valid program that trained models predict: as many as a published test program has. All
+of a published valid program, 56,534 in the mean for nlp, would take most of the time."""
 DATA_ROOTS = {"sample": "data/sample", "kaggle": "data/raw"}
 NOTEBOOKS = {
     "features": "10_features",
@@ -64,6 +73,11 @@ class Plan:
         models: Models to train, separated by commas; empty for the preset's.
         only: Names of the collections to train and predict; empty for all that the preset has.
         fill: Whether a rule fills the rows of the other collections.
+        predict_with: Trained models that predict, so that none is trained: ``package``, or a folder of runs
+            or of one model; empty for none.
+        init: Trained models whose networks the training of networks starts from, named likewise.
+        logger: What takes every row of metrics of the training of networks, see ``TrainSettings``.
+        folds: Parts of the train programs, of which each member leaves out one; 0 for seeds.
     """
 
     data: str
@@ -75,6 +89,10 @@ class Plan:
     models: str = ""
     only: tuple[str, ...] = ()
     fill: bool = False
+    predict_with: str = ""
+    init: str = ""
+    logger: str = ""
+    folds: int = 0
 
     @property
     def data_root(self) -> str:
@@ -107,8 +125,7 @@ class Plan:
                 if name in fixed:
                     problem = "is set by the workflow; run the notebook alone to choose it"
                     raise SettingsError(name, problem)
-            notebook = PROJECT / "notebooks" / f"{NOTEBOOKS[section]}.ipynb"
-            step = Step(stage, notebook, settings(**{**given, **fixed}), f"{section}.{scope}")
+            step = Step(stage, _notebook(section), settings(**{**given, **fixed}), f"{section}.{scope}")
             if isinstance(step.settings, RankerSettings):
                 step.settings.require_kind(scope.partition("-")[0])
         return step
@@ -148,12 +165,13 @@ class Plan:
         every = [c for c in COLLECTIONS if c in (*collections, *filled)]
         long = sorted(every[::-1], key=lambda c: c.kind == "layout" and c.slug != "layout-nlp-random")
         steps = [self._feature_step(c) for c in long]  # what takes longest starts first, as with models
-        for model in ("gnn", "ranker"):  # the longest first: networks, then the ranker of tile
-            trainings: list[Step] = []
-            for kind in models:
-                if model in models[kind]:
-                    trainings += self._trainings(model, kind)
-            steps += trainings if model == "gnn" else trainings[::-1]
+        if not self.predict_with:
+            for model in ("gnn", "ranker"):  # the longest first: networks, then the ranker of tile
+                trainings: list[Step] = []
+                for kind in models:
+                    if model in models[kind]:
+                        trainings += self._trainings(model, kind)
+                steps += trainings if model == "gnn" else trainings[::-1]
         steps += [self._ensemble_step(c, () if c in filled else models[c.kind]) for c in every]
         if len(every) == len(COLLECTIONS):
             steps.append(self._submission())
@@ -165,9 +183,38 @@ class Plan:
             raise SettingsError(f"{what} alone; {remedy}")
         return [step for step in steps if not last or STAGES.index(step.stage) <= STAGES.index(last)]
 
+    def trained(self, c: Collection) -> Path | None:
+        """Return the folder of the trained ensemble or model that predicts a collection, if one is given.
+
+        Raises:
+            DataError: ``predict_with`` names no such folder, or one without models of the collection.
+        """
+        if not self.predict_with or c in self.filled:
+            return None
+        return _trained_run(self.predict_with, c)
+
+    def _start(self, c: Collection, seed: int) -> str:
+        """Return the run folder of the network that a seed starts from, which learned with that seed."""
+        ensemble = _trained_run(self.init, c)
+        manifest = read_run_manifest(ensemble)
+        networks = [
+            str(folder)
+            for name, folder in find_members(ensemble, manifest).items()
+            if manifest["members"][name]["model"] == "gnn"
+        ]
+        if not networks:
+            raise SettingsError("init", f"{ensemble} has no network among its members; name another run")
+        return networks[seed % len(networks)]
+
     def _feature_step(self, c: Collection) -> Step:
         folders = {"data_root": self.data_root, "folder": self._features(c)}
-        return self._step("features", "features", c.slug, collection=c.name, **folders)
+        step = self._step("features", "features", c.slug, collection=c.name, **folders)
+        if trained := self.trained(c):
+            keyed = recipe_settings(trained).asdict()
+            recipe = {name: keyed[name] for name in FeatureSettings.keyed()}
+            drawn = step.settings.valid_configs or VALID_CONFIGS
+            return replace(step, settings=step.settings.replace(**recipe, train=False, valid_configs=drawn))
+        return step
 
     def _groups(self, model: str, kind: str) -> tuple[str, dict[str, list[Collection]]]:
         """Return the collections that one model learns from together, by the name that they share.
@@ -198,15 +245,24 @@ class Plan:
                 if model == "gnn":
                     folder = f"runs/{self.name}/training-{name}-s{seed}"
                     fixed = {"kind": kind, "features": features, "folder": folder, "runs": runs}
+                    if self.init:
+                        fixed["init"] = self._start(group[0], seed)
+                    if self.logger:
+                        fixed["logger"] = self.logger
                 else:
                     fixed = {"features": features[0], "folder": runs[0], "runs": runs[1:]}
                     fixed["train_on"] = train_on
+                if self.folds:
+                    fixed["folds"] = self.folds
                 steps.append(self._step("train", model, _scope(name, group), seed=seed, **fixed))
         return steps
 
     def _ensemble_step(self, c: Collection, models: tuple[str, ...]) -> Step:
-        runs = [self._run(model, c, seed) for model in models for seed in self._seeds(c.kind)]
         folders = {"features": self._features(c), "folder": self._ensemble(c)}
+        if trained := self.trained(c):
+            settings = EnsembleSettings(trained=str(trained), runs=[], **folders)
+            return Step("ensemble", _notebook("ensemble"), settings, f"ensemble.{c.slug}")
+        runs = [self._run(model, c, seed) for model in models for seed in self._seeds(c.kind)]
         return self._step("ensemble", "ensemble", c.slug, runs=runs, **folders)
 
     def _submission(self) -> Step:
@@ -223,6 +279,9 @@ class Plan:
         """Refuse settings of what is not trained, or of a part of what is trained together."""
         for section, given in self.overrides.items():
             step, _, scope = section.partition(".")
+            if self.predict_with and (step != "features" or {*given} & {*FeatureSettings.keyed()}):
+                problem = "is decided by the trained models; leave it out, or do without predict_with"
+                raise SettingsError(f"{section}.{next(iter(given))}", problem)
             kind = scope.partition("-")[0]
             trains = step in MODELS["layout"]
             collections = self.collections if trains else [*self.collections, *self.filled]
@@ -248,7 +307,7 @@ class Plan:
         return ", ".join(collection.name for collection in self.collections)
 
     def _seeds(self, kind: str) -> range:
-        return range(self.seeds or preset_seeds(self.preset, kind))
+        return range(self.folds or self.seeds or preset_seeds(self.preset, kind))
 
     def _features(self, collection: Collection) -> str:
         return f"features/{self.name}/{collection.slug}"
@@ -258,6 +317,15 @@ class Plan:
 
     def _ensemble(self, collection: Collection) -> str:
         return f"runs/{self.name}/ensemble-{collection.slug}"
+
+
+def _trained_run(named: str, c: Collection) -> Path:
+    """Return the folder of the ensemble or model of a collection in the package or in a folder of runs."""
+    return find_run(packaged_models() if named == PACKAGED else resolve(named), c)
+
+
+def _notebook(section: str) -> Path:
+    return PROJECT / "notebooks" / f"{NOTEBOOKS[section]}.ipynb"
 
 
 def _scope(name: str, group: list[Collection]) -> str:

@@ -14,7 +14,8 @@ class NetworkRunSettings(RunSettings):
 
     def unread(self) -> Unread:
         """Return the fields of whole runs."""
-        return {"plan": ("for one network", "plan the run (fastslow train --plan)")}
+        plan = {"plan": ("for one network", "plan the run (fastslow train --plan)")}
+        return {**super().unread(), **plan, "predict_with": ("for one network", "use fastslow submit")}
 
 
 def train_network(settings: NetworkRunSettings) -> None:

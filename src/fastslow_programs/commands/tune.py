@@ -5,11 +5,11 @@ from typing import Any
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.files import read_json
 from fastslow_programs.commands.facts import print_facts
-from fastslow_programs.compiler.device import TUNED
+from fastslow_programs.compiler.tuned import TUNED
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.runs import describe_run
 from fastslow_programs.tuning.fleet import PROGRAMS, tune_fleet, write_fleet
-from fastslow_programs.tuning.result import BEST, CURVE, EVALUATIONS, write_result
+from fastslow_programs.tuning.result import BEST, CURVE, EVALUATIONS, PAGE, write_result
 from fastslow_programs.tuning.settings import NO_RUN, FleetSettings, TuneSettings
 from fastslow_programs.tuning.tune import complete_study
 
@@ -31,7 +31,7 @@ def tune_program(settings: TuneSettings) -> dict[str, Any]:
     folder = write_result(complete_study(settings))
     facts = read_json(folder / MANIFEST)["summary"]
     files = {"best configuration": BEST, "its HLO, to compile": TUNED, "every evaluation": EVALUATIONS}
-    files |= {"curve": CURVE, "study": settings.journal.name}
+    files |= {"page with the curve": PAGE, "curve": CURVE, "study": settings.journal.name}
     facts |= {what: folder / name for what, name in files.items() if (folder / name).exists()}
     print_facts(facts)
     return facts | {"best": read_json(folder / BEST) if (folder / BEST).exists() else None}

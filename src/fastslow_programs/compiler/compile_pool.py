@@ -17,7 +17,7 @@ from pathlib import Path
 from fastslow.core.errors import SettingsError
 from fastslow.core.isolated import OUT_OF_MEMORY, TIMED_OUT, Killed, Workers, own_log
 from fastslow.core.memory import machine_cores
-from fastslow.core.progress import progress
+from fastslow.core.progress import progress, ticking
 from fastslow_programs.compiler.cycle_estimates import estimate
 from fastslow_programs.compiler.label_cache import open_cache
 from fastslow_programs.compiler.libtpu import TOPOLOGIES, Compiler, CompilerError
@@ -170,7 +170,8 @@ class Labeller:
         origin = {"compiler": f"libtpu {self.compiler.version()}", "topology": TOPOLOGIES[self.generation]}
         silent = not modules or not title
         calls = {key: (self.task, module) for key, module in modules.items()}
-        with progress(total=len(modules), desc=title, unit="compile", disable=silent) as bar:
+        shown = progress(total=len(modules), desc=title, unit="compile", disable=silent)
+        with shown as bar, ticking(bar):
             try:
                 for key, record in workers.each(_work, calls, self.seconds, self.attempts):
                     bar.update()

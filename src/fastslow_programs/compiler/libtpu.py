@@ -20,7 +20,7 @@ from fastslow.hlo.forms import to_hlo
 from fastslow.hlo.messages import HloProto, Module, message_classes
 from fastslow_programs.compiler import pjrt
 from fastslow_programs.compiler.layout_space import CONFIGURABLE
-from fastslow_programs.compiler.tracing import is_staged, trace
+from fastslow_programs.compiler.tracing import Call, is_staged, trace
 
 TOPOLOGIES = {
     "v2": "v2:2x2",
@@ -190,7 +190,7 @@ class Compiler:
             if not all(dumps):
                 raise CompilerError("the compiler dumped no module around its pass layout-assignment")
             before, after = (HloProto.FromString(dump[0].read_bytes()).hlo_module for dump in dumps)
-            return _anonymous(before), _layouts(after)
+            return anonymous(before), _layouts(after)
 
 
 def _layouts(module: Module) -> dict[str, list[list[int]]]:
@@ -210,7 +210,7 @@ def _layouts(module: Module) -> dict[str, list[list[int]]]:
     return layouts
 
 
-def _anonymous(module: Module) -> Module:
+def anonymous(module: Module) -> Module:
     """Remove what differs between two runs: the module's id in the process and source locations."""
     module.ClearField("id")
     module.ClearField("stack_frame_index")
@@ -233,12 +233,13 @@ def _compile_options(options: dict[str, str | bool]) -> bytes:
     return message.SerializeToString()
 
 
-def lower(function, arguments) -> bytes:
+def lower(function, arguments, keywords=None) -> bytes:
     """Lower a program to a serialised ``HloModuleProto``, for a TPU where it is not lowered yet.
 
     Args:
         function: A function for ``jax.jit``, or a value of :func:`is_staged`, which has its arguments.
         arguments: The function's arguments, as for ``jax.jit``.
+        keywords: Its keyword arguments.
 
     Raises:
         SettingsError: JAX cannot trace the function with these arguments.
@@ -247,8 +248,16 @@ def lower(function, arguments) -> bytes:
     import jax
     import jax.export
 
-    traced = function if is_staged(function) else trace(function, arguments, within_jit=True)
+    traced = function
+    if not is_staged(function):
+        traced = trace(Call(function, arguments, keywords or {}), within_jit=True).traced
     lowered = traced.lower(lowering_platforms=("tpu",)) if isinstance(traced, jax.stages.Traced) else traced
+    devices = getattr(lowered, "nr_devices", 1)
+    if isinstance(lowered, jax.stages.Lowered):
+        devices = lowered._lowering.compile_args["num_devices"]
+    if devices > 1:
+        remedy = "give function and arguments for one device, without shardings"
+        raise SettingsError("source", f"the program is for a mesh of {devices} devices; {remedy}")
     if threading.current_thread() is threading.main_thread():
         # libtpu, which JAX loads, prints a stack trace when a process such as a notebook's kernel is ended
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
@@ -256,4 +265,4 @@ def lower(function, arguments) -> bytes:
         code = to_hlo(lowered.mlir_module_serialized)
     else:
         code = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
-    return _anonymous(Module.FromString(code)).SerializeToString(deterministic=True)
+    return anonymous(Module.FromString(code)).SerializeToString(deterministic=True)

@@ -1,7 +1,14 @@
-"""Trace a function, with an error of our own where JAX refuses it."""
+"""The call of a user's function as JAX traces it: its arrays, and what is static.
 
-from collections.abc import Callable, Sequence
-from typing import Any
+Static are the arguments that the user's ``jax.jit`` calls static, and of a function that ``jax.jit`` did not
+make all leaves that are no arrays, such as the activation of an equinox module.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from fastslow.core.errors import SettingsError
 
@@ -12,6 +19,101 @@ _REMEDY = (
 _SHOWN = 300  # characters of JAX's message
 
 
+class Call(NamedTuple):
+    """A function and the arguments that it is called with.
+
+    Args:
+        function: A function, or one that the user's ``jax.jit`` made.
+        arguments: Its positional arguments.
+        keywords: Its keyword arguments.
+    """
+
+    function: Callable
+    arguments: Sequence[Any] = ()
+    keywords: Mapping[str, Any] = {}
+
+    @property
+    def static_numbers(self) -> list[int]:
+        """Positions of the arguments that the user's own ``jax.jit`` calls static."""
+        count = len(self.arguments)
+        numbers = getattr(jit_facts(self.function), "static_argnums", ())
+        return sorted({n + count if n < 0 else n for n in numbers} & {*range(count)})
+
+    @property
+    def static_names(self) -> list[str]:
+        """Names of the keyword arguments that it calls static."""
+        return sorted({*getattr(jit_facts(self.function), "static_argnames", ())} & self.keywords.keys())
+
+    def leaves(self) -> "Leaves":
+        """Return the leaves of its arguments."""
+        return Leaves.of(self.arguments, self.keywords, self.static_numbers, self.static_names)
+
+
+@dataclass(frozen=True)
+class Static:
+    """A value that JAX does not look into."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """The leaves of the arguments of a call.
+
+    Args:
+        arrays: Arrays, numbers and ``jax.ShapeDtypeStruct`` by path, such as ``arguments[0]['w']``.
+        static: The others by path.
+        tree: Structure of ``(arguments, keywords)``, in which a static argument is a leaf.
+        order: Path of each leaf of the tree.
+    """
+
+    arrays: dict[str, Any]
+    static: dict[str, Any]
+    tree: Any
+    order: list[str]
+
+    @classmethod
+    def of(
+        cls,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Any],
+        static_numbers: Sequence[int] = (),
+        static_names: Sequence[str] = (),
+    ) -> "Leaves":
+        """Return the leaves of arguments, of which these positions and keywords are static."""
+        import jax
+
+        positional = tuple(Static(a) if n in static_numbers else a for n, a in enumerate(arguments))
+        named = {name: Static(a) if name in static_names else a for name, a in keywords.items()}
+        pairs, tree = jax.tree.flatten_with_path((positional, named))
+        leaves = {_path(keys): leaf for keys, leaf in pairs}
+        arrays = {path: leaf for path, leaf in leaves.items() if is_array(leaf)}
+        static = {
+            path: leaf.value if isinstance(leaf, Static) else leaf
+            for path, leaf in leaves.items()
+            if path not in arrays
+        }
+        return cls(arrays, static, tree, [*leaves])
+
+    def with_arrays(self, arrays: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
+        """Return arguments and keywords with other arrays."""
+        values = self.static | dict(zip(self.arrays, arrays, strict=True))
+        return self.tree.unflatten([values[path] for path in self.order])
+
+
+def _path(keys: tuple) -> str:
+    from jax.tree_util import keystr
+
+    return ("arguments", "keywords")[keys[0].idx] + keystr(keys[1:])
+
+
+def is_array(leaf: Any) -> bool:
+    """Return whether a leaf is an array, a number or the shape and type of an array."""
+    return isinstance(leaf, bool | int | float | complex | np.generic) or (
+        hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+    )
+
+
 def is_staged(value: Any) -> bool:
     """Return whether a value is what JAX made of a function: a Traced, a Lowered or an Exported."""
     import jax
@@ -20,34 +122,77 @@ def is_staged(value: Any) -> bool:
     return isinstance(value, (jax.stages.Traced, jax.stages.Lowered, jax.export.Exported))
 
 
-def static_numbers(function: Callable, arguments: Sequence) -> list[int]:
-    """Return the positions of the arguments that the user's own ``jax.jit`` calls static."""
-    facts = getattr(function, "_jit_info", None)
-    return sorted(number % len(arguments) for number in facts.static_argnums) if facts and arguments else []
+def jit_facts(function: Callable) -> Any:
+    """Return what the user gave to ``jax.jit``, None for a function that it did not make."""
+    return getattr(function, "_jit_info", None)
 
 
-def trace(function: Callable, arguments: Sequence, within_jit: bool = False) -> Any:
-    """Return a function traced by ``jax.jit``, as a ``jax.stages.Traced``.
+@dataclass(frozen=True)
+class TracedCall:
+    """A traced call.
 
     Args:
-        function: A function, or one that the user's ``jax.jit`` made.
-        arguments: Its arguments.
+        traced: The ``jax.stages.Traced``, whose inputs are the arrays of the call in their order.
+        results: Tree of the results: shapes and types, and what is no array as it is.
+    """
+
+    traced: Any
+    results: Any
+
+
+@dataclass(eq=False)
+class _OfArrays:
+    """A function of the arrays of a call. It keeps its results' structure and what is static in them."""
+
+    call: Call
+    leaves: Leaves
+    tree: Any = None
+    static: dict[int, Any] = field(default_factory=dict)
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        import jax
+
+        arguments, keywords = self.leaves.with_arrays(arrays)
+        results, self.tree = jax.tree.flatten(self.call.function(*arguments, **keywords))
+        self.static = {number: leaf for number, leaf in enumerate(results) if not is_array(leaf)}
+        return [leaf for number, leaf in enumerate(results) if number not in self.static]
+
+    def results(self, shapes: Sequence[Any]) -> Any:
+        """Return the tree of the results."""
+        rest = iter(shapes)
+        count = self.tree.num_leaves
+        return self.tree.unflatten([self.static[n] if n in self.static else next(rest) for n in range(count)])
+
+
+def trace(call: Call, within_jit: bool = False) -> TracedCall:
+    """Return a call, traced by ``jax.jit``.
+
+    Args:
+        call: The call.
         within_jit: Trace the user's ``jax.jit`` within another one, which keeps what it would donate or leave
-            out. Static arguments allow no such thing.
+            out. Static arguments and options of the compiler allow no such thing.
 
     Raises:
         SettingsError: JAX cannot trace it with these arguments, or it is compiled already.
     """
     import jax
 
+    function, arguments, keywords = call
     name = getattr(function, "__name__", type(function).__name__)
     if isinstance(function, jax.stages.Compiled):
         raise SettingsError("source", f"{name} is compiled already; give the function, or its .trace(...)")
-    within_jit = within_jit and not static_numbers(function, arguments)
+    facts = jit_facts(function)
     try:
+        leaves = call.leaves()
+        if leaves.static and not facts:
+            of_arrays = _OfArrays(call, leaves)
+            traced = jax.jit(of_arrays).trace(*leaves.arrays.values())
+            return TracedCall(traced, of_arrays.results(traced.out_info))
+        within_jit = within_jit and not leaves.static and not getattr(facts, "compiler_options_kvs", ())
         jitted = function if hasattr(function, "trace") and not within_jit else jax.jit(function)
-        return jitted.trace(*arguments)
+        traced = jitted.trace(*arguments, **keywords)
+        return TracedCall(traced, traced.out_info)
     except Exception as error:  # of JAX, or of the user's function
         said = " ".join(str(error).split())[:_SHOWN]
-        problem = f"source: {name} cannot be traced with {len(arguments)} arguments"
+        problem = f"source: {name} cannot be traced with {len(arguments) + len(keywords)} arguments"
         raise SettingsError(f"{problem} ({type(error).__name__}: {said}). {_REMEDY}") from error

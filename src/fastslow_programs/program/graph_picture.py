@@ -3,29 +3,36 @@
 The arrays of a competition file are all that is needed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from graphlib import TopologicalSorter
+from textwrap import fill
 
 import numpy as np
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy import sparse
 
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE, opcode_name
+from fastslow.core.figures import NETWORK, TREES, in_style, shortened
 from fastslow.features.nodes.pruning import WHOLE_GRAPH, hop_distance
 
 MAX_BOXES = 60  # nodes up to which a graph is drawn as boxes: the text is legible at the width of a page
 MAX_NEIGHBOURS = 30  # nodes of a drawn neighbourhood
+MAX_CHOICES = 18  # nodes of a larger graph that are drawn for the effects of their choices
 # colours that remain distinguishable with colour blindness
 COLOURS = {CONVOLUTION: "#e69f00", DOT: "#56b4e9", RESHAPE: "#2fb892"}
 _INPUTS = [OPCODES["parameter"], OPCODES["constant"], OPCODES["iota"]]
 _CHARACTER, _GAP, _LAYER = 0.066, 0.25, 0.6  # inches: of a label, between boxes, between layers
 _MIN_WIDTH, _AROUND = 5.0, 1.1  # inches: of a figure, of title and legend
 _SWEEPS = 8
+_NAME, _TITLE = 32, 60  # characters of a name in a box and in a title; of a longer one the end is cut
+_PALEST, _MOST = 0.12, 0.75  # of the colour: without an effect, and of the largest one, under black letters
 
 
+@in_style
 def plot_graph(arrays: Mapping[str, np.ndarray], title: str, node: int | None = None) -> Figure:
     """Draw a graph: boxes with opcode, node number, type and shape, operands above their users.
 
@@ -44,7 +51,7 @@ def plot_graph(arrays: Mapping[str, np.ndarray], title: str, node: int | None = 
     if arrays.get("node_config_ids") is None:
         arrays = {**arrays, "node_config_ids": np.zeros(0, np.int64)}
     opcodes, ids = arrays["node_opcode"], arrays["node_config_ids"]
-    title += f": {len(opcodes):,} nodes, {len(ids):,} configurable"
+    title = f"{shortened(title, _TITLE)}: {len(opcodes):,} nodes, {len(ids):,} configurable"
     if node is None and len(opcodes) <= MAX_BOXES:
         return _draw_boxes(arrays, np.arange(len(opcodes)), title)
     if node is None:
@@ -129,12 +136,11 @@ def _label(row: np.ndarray, opcode: int, node: int) -> str:
     return f"{opcode_name(opcode)} #{node}\n{kind}"
 
 
-def _legend(arrays: Mapping[str, np.ndarray], nodes: np.ndarray) -> list[Line2D]:
-    """Return a coloured square for each opcode of configurable nodes, with their number."""
+def _legend(arrays: Mapping[str, np.ndarray], nodes: np.ndarray) -> list[tuple[str, str]]:
+    """Return the colour of each opcode of configurable nodes, and its words with their number."""
     opcode = arrays["node_opcode"][np.intersect1d(nodes, arrays["node_config_ids"])]
-    box = {"linestyle": "", "marker": "s", "markersize": 9, "markeredgecolor": "0.4"}
     return [
-        Line2D([], [], color=colour, label=f"{opcode_name(kind)}, configurable: {count:,}", **box)
+        (colour, f"{opcode_name(kind)}, configurable: {count:,}")
         for kind, colour in COLOURS.items()
         if (count := (opcode == kind).sum())
     ]
@@ -143,12 +149,118 @@ def _legend(arrays: Mapping[str, np.ndarray], nodes: np.ndarray) -> list[Line2D]
 def _draw_boxes(
     arrays: Mapping[str, np.ndarray], nodes: np.ndarray, title: str, marked: int | None = None
 ) -> Figure:
-    """Draw every node as a box, layers from top to bottom."""
+    """Draw every node as a box, coloured by opcode where it is configurable."""
     opcodes = arrays["node_opcode"][nodes].tolist()
     labels = [_label(arrays["node_feat"][n], opcode, n) for n, opcode in zip(nodes, opcodes, strict=True)]
-    width = np.array([_CHARACTER * max(map(len, label.split("\n"))) + _GAP for label in labels])
+    configurable = np.isin(nodes, arrays["node_config_ids"]).tolist()
+    faces = [
+        COLOURS.get(opcode, "white") if chosen else "white"
+        for opcode, chosen in zip(opcodes, configurable, strict=True)
+    ]
+    inks = ["0.5" if opcode in _INPUTS else "0.0" for opcode in opcodes]
+    thick = [2.2 if node == marked else 0.7 for node in nodes.tolist()]
     edges = _edges_between(arrays, nodes)
-    layer = assign_layers(edges, len(nodes))
+    return _draw(labels, edges, faces, inks, thick, title, _legend(arrays, nodes))
+
+
+@in_style
+def plot_effects_on_graph(
+    arrays: Mapping[str, np.ndarray], title: str, effects: Mapping[int, float], names: Mapping[int, str]
+) -> Figure:
+    """Draw a graph with its configurable nodes coloured by the effect of their choices on a ranking.
+
+    Of a graph of over 60 nodes, the first nodes of the choices with the largest effects are drawn, and the
+    title counts them. A line then leads from a node to the next one that is drawn.
+
+    Args:
+        arrays: As for :func:`plot_graph`.
+        title: Name of the program.
+        effects: By node, the effect of the option that moves most, in percent of the ranking; negative where
+            that option is predicted faster than the default's.
+        names: Name of the first node of each choice.
+    """
+    count = len(arrays["node_opcode"])
+    if count <= MAX_BOXES:
+        nodes = np.arange(count)
+        edges = _edges_between(arrays, nodes)
+        words = f"all {count} nodes"
+    else:
+        largest = sorted(names, key=lambda node: (-abs(effects[node]), node))[:MAX_CHOICES]
+        nodes = np.array(sorted(largest), np.int64)
+        edges = contracted_edges(arrays["edge_index"], count, nodes)
+        words = f"{len(nodes)} of {count:,} nodes, with the choices that matter most"
+    strongest = max((abs(effect) for effect in effects.values()), default=0.0) or 1.0
+    labels = []
+    for node in nodes.tolist():
+        opcode = int(arrays["node_opcode"][node])
+        label = _label(arrays["node_feat"][node], opcode, node)
+        if node in effects:
+            named = shortened(names.get(node, f"{opcode_name(opcode)} {node}"), _NAME)
+            label = f"{named}\n{effects[node]:+.0f} %"
+        labels.append(label)
+    faces = [_shade(effects[node], strongest) if node in effects else "white" for node in nodes.tolist()]
+    inks = ["0.0" if node in effects else "0.55" for node in nodes.tolist()]
+    legend = [(_shade(-1, 1), "faster than the default's"), (_shade(1, 1), "slower than the default's")]
+    heading = f"{shortened(title, _TITLE)}: {words}, and the % of all places that the strongest option moves"
+    return _draw(labels, edges, faces, inks, [0.7] * len(nodes), heading, legend)
+
+
+def contracted_edges(edge_index: np.ndarray, num_nodes: int, kept: np.ndarray) -> np.ndarray:
+    """Return edges between some nodes of a graph: each from a node to the next kept ones before it.
+
+    Args:
+        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
+        num_nodes: N.
+        kept: ``(M,)`` the nodes that stay, ascending.
+
+    Returns:
+        ``(E', 2)`` positions in ``kept``: a path of other nodes, or an edge, leads from one to the other.
+    """
+    operands: list[list[int]] = [[] for _ in range(num_nodes)]
+    for user, operand in np.asarray(edge_index).tolist():
+        operands[user].append(operand)
+    position = {node: place for place, node in enumerate(kept.tolist())}
+    nearest = [0] * num_nodes  # the next kept nodes before each node, a bit each
+    edges = []
+    for node in TopologicalSorter(dict(enumerate(operands))).static_order():
+        before = 0
+        for operand in operands[node]:
+            before |= 1 << position[operand] if operand in position else nearest[operand]
+        nearest[node] = before
+        if node in position:
+            edges += [(position[node], place) for place in range(len(kept)) if before >> place & 1]
+    return np.array(sorted(edges), np.int64).reshape(-1, 2)
+
+
+def _shade(effect: float, strongest: float) -> tuple[float, float, float]:
+    """Return the colour of an effect: the paler, the smaller."""
+    red, green, blue = to_rgb(NETWORK if effect < 0 else TREES)
+    share = (_PALEST + (1 - _PALEST) * abs(effect) / strongest) * _MOST
+    return 1 - share * (1 - red), 1 - share * (1 - green), 1 - share * (1 - blue)
+
+
+def _draw(
+    labels: Sequence[str],
+    edges: np.ndarray,
+    faces: Sequence,
+    inks: Sequence[str],
+    thick: Sequence[float],
+    title: str,
+    legend: Sequence[tuple],
+) -> Figure:
+    """Draw boxes, layers from top to bottom.
+
+    Args:
+        labels: Of each box.
+        edges: ``(E, 2)`` positions of boxes; a user and its operand.
+        faces: Colour of each box.
+        inks: Colour of its letters.
+        thick: Width of its border.
+        title: Title of the figure.
+        legend: Colours and their words.
+    """
+    width = np.array([_CHARACTER * max(map(len, label.split("\n"))) + _GAP for label in labels])
+    layer = assign_layers(edges, len(labels))
     x = place(edges, layer, width)
     y = -_LAYER * layer
     left = (x - width / 2).min()
@@ -158,20 +270,20 @@ def _draw_boxes(
     figure = Figure(figsize=(right - left + 2 * room, height + _AROUND))
     axes = figure.add_axes((0, 0.4 / (height + _AROUND), 1, height / (height + _AROUND)), frameon=False)
     axes.set(xticks=[], yticks=[])
-    axes.set_title(title, fontsize=10)
-    handles = _legend(arrays, nodes)
+    characters = int(figure.get_figwidth() / _CHARACTER / 1.5)
+    lines = [fill(line, characters) for line in title.split("\n")]
+    axes.set_title("\n".join(lines), fontsize=10, loc="center")
+    box = {"linestyle": "", "marker": "s", "markersize": 9, "markeredgecolor": "0.4"}
+    handles = [Line2D([], [], color=colour, label=words, **box) for colour, words in legend]
     axes.legend(
         handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=4, fontsize=8, frameon=False
     )
     axes.set(xlim=(left - room, right + room), ylim=(y.min() - _LAYER / 2, _LAYER / 2))
-    lines = np.stack([x[edges], y[edges]], -1)
-    axes.add_collection(LineCollection(lines, colors="0.55", linewidths=0.8, zorder=1))
-    configurable = np.isin(nodes, arrays["node_config_ids"])
-    for i in range(len(nodes)):
-        colour = COLOURS.get(opcodes[i], "white") if configurable[i] else "white"
-        grey = "0.5" if opcodes[i] in _INPUTS else "0.0"
-        thick = 2.2 if nodes[i] == marked else 0.7
-        box = {"boxstyle": "round,pad=0.3", "facecolor": colour, "edgecolor": grey, "linewidth": thick}
-        text = {"ha": "center", "va": "center", "fontsize": 7, "linespacing": 1.15, "color": grey}
-        axes.text(x[i], y[i], labels[i], bbox=box, zorder=3, **text)
+    segments = np.stack([x[edges], y[edges]], -1)
+    axes.add_collection(LineCollection(segments, colors="0.55", linewidths=0.8, zorder=1))
+    text = {"ha": "center", "va": "center", "fontsize": 7, "linespacing": 1.15}
+    for number, label in enumerate(labels):
+        style = {"facecolor": faces[number], "edgecolor": inks[number], "linewidth": thick[number]}
+        bbox = {"boxstyle": "round,pad=0.3", **style}
+        axes.text(x[number], y[number], label, bbox=bbox, zorder=3, color=inks[number], **text)
     return figure

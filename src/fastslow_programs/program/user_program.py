@@ -7,8 +7,9 @@ its arguments. Arguments may be arrays or ``jax.ShapeDtypeStruct``: nothing is c
         image = jax.ShapeDtypeStruct((8, 224, 224, 3), jnp.bfloat16)
         return forward, (parameters, image)
 
-It may also return what JAX made of a function, ``jax.jit(forward).trace(...)``, ``.lower(...)`` or an export,
-or a ``torch.nn.Module`` and the tuple of its tensors.
+A dict as a third value has keyword arguments. It may also return what JAX made of a function,
+``jax.jit(forward).trace(...)``, ``.lower(...)`` or an export, or a ``torch.nn.Module`` and the tuple of its
+tensors.
 """
 
 import base64
@@ -17,21 +18,22 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.input_files import check_regular
 from fastslow.core.settings import find_typed
 from fastslow.hlo.forms import unpacked_name
-from fastslow.hlo.messages import Module
+from fastslow.hlo.messages import Module, message_classes
 from fastslow.hlo.reader import HloProgram, choose_module, read_hlo, read_hlo_modules
 from fastslow.hlo.texts import earliest
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
 from fastslow_programs.compiler.device import require_jax
 from fastslow_programs.compiler.libtpu import lower, require_compiler
-from fastslow_programs.compiler.tracing import is_staged
+from fastslow_programs.compiler.tracing import Call, is_staged
 from fastslow_programs.program.simplify import is_dynamic, simplify
 from fastslow_programs.program.torch_module import as_jax
 
@@ -42,8 +44,18 @@ _DUMP = (
 _OPTIMISED_NAME = re.compile(r"after_(all_)?optimizations|after_layout")
 # custom calls that a backend puts in the place of dots and convolutions
 _OF_A_BACKEND = ("__cublas$", "__cudnn$", "__onednn$", "__cub$")
+_HEADER = 1 << 16  # bytes at the beginning of a file, in which the header of a text is
+_SPLIT = (2, 3)  # types of XLA's OpSharding: a tuple of shardings, or a split one
+_Sharded = message_classes(
+    "fastslow.sharded",
+    "message Sharding { int64 type = 1; } message Inst { string name = 1; Sharding sharding = 40; } "
+    "message Part { repeated Inst instructions = 2; } message Sharded { repeated Part computations = 3; }",
+)["Sharded"]
 _LISTED = 20  # names of dumps in a message
-_WANTED = "Name a function without parameters that returns (function, arguments) for jax.jit"
+_WANTED = (
+    "Name a function without parameters that returns (function, arguments) for jax.jit; "
+    "a dict as a third value has keyword arguments"
+)
 
 
 def find_source(text: str) -> str:
@@ -123,6 +135,7 @@ class Source:
             program = read_hlo(self.path, self.kernel)
             if not program.runs:
                 _refuse_optimised(self.path, program.module)
+                _refuse_sharded(self.path, program.module)
                 program = replace(program, module=_simplified(self.path, program.module))
             if not ask_compiler:
                 return program
@@ -131,7 +144,7 @@ class Source:
             return replace(program, layouts=self._before_layout(code, labeller)["layouts"])
         require_compiler()
         require_jax()
-        record = self._before_layout(lower(*self.function_and_arguments()), labeller)
+        record = self._before_layout(lower(*self.call_of_function()), labeller)
         return HloProgram(Module.FromString(base64.b64decode(record["module"])), {}, record["layouts"])
 
     def _before_layout(self, program: bytes, labeller: Labeller) -> dict:
@@ -141,7 +154,7 @@ class Source:
         refuse_failure(self.path, record)
         return record
 
-    def function_and_arguments(self, **options) -> tuple:
+    def call_of_function(self, **options) -> Call:
         """Return the JAX function and its arguments, made with ``options``.
 
         Raises:
@@ -157,15 +170,10 @@ class Source:
             raise DataError(self.path, f"{self.function} {given} ({error})", _WANTED) from None
         made = make(**options)
         if is_staged(made):
-            return made, ()
-        if (
-            not isinstance(made, tuple)
-            or [*map(type, made)][1:] not in ([tuple], [list])
-            or not callable(made[0])
-        ):
+            return Call(made)
+        if not _is_call(made):
             raise DataError(self.path, f"{self.function} did not return (function, arguments)", _WANTED)
-        _refuse_dynamic(self.path, made[1])
-        return as_jax(*made)
+        return _checked(self.path, Call(*made))
 
 
 @dataclass(frozen=True)
@@ -173,39 +181,40 @@ class FunctionSource(Source):
     """A JAX function in memory.
 
     Args:
-        call: The function and the tuple of its arguments, as for ``jax.jit``.
+        call: The function and its arguments, as for ``jax.jit``.
     """
 
-    call: tuple = ()
+    call: Call = Call(tuple)
 
     @classmethod
-    def of_function(cls, function: Callable, arguments: tuple) -> "FunctionSource":
+    def of_function(
+        cls, function: Callable, arguments: tuple, keywords: Mapping[str, Any] | None = None
+    ) -> "FunctionSource":
         """Return the source of a JAX function.
 
         Args:
             function: As for ``jax.jit``.
             arguments: Its arguments: arrays or ``jax.ShapeDtypeStruct``, or trees of these.
+            keywords: Its keyword arguments, of the same kinds.
 
         Raises:
             SettingsError: Arguments are given to what JAX made of a function, which has its own.
         """
-        if arguments and type(function).__module__.partition(".")[0] == "jax" and is_staged(function):
+        count = len(arguments) + len(keywords or {})
+        if count and type(function).__module__.partition(".")[0] == "jax" and is_staged(function):
             staged = type(function).__name__
-            raise SettingsError(
-                "arguments", f"{len(arguments)} given, but a {staged} has its arguments already"
-            )
+            raise SettingsError("arguments", f"{count} given, but a {staged} has its arguments already")
         name = getattr(function, "__name__", type(function).__name__)
-        return cls(Path(name), name, call=(function, arguments))
+        return cls(Path(name), name, call=Call(function, arguments, keywords or {}))
 
     @property
     def name(self) -> str:
         """Name of the function."""
         return self.function
 
-    def function_and_arguments(self) -> tuple:
+    def call_of_function(self) -> Call:
         """See :class:`Source`."""
-        _refuse_dynamic(self.path, self.call[1])
-        return as_jax(*self.call)
+        return _checked(self.path, self.call)
 
 
 def dump_in(folder: Path) -> Path:
@@ -261,6 +270,21 @@ def _refuse_optimised(path: Path, module: Module) -> None:
         raise DataError(path, problem, _DUMP)
 
 
+def _refuse_sharded(path: Path, module: Module) -> None:
+    """Raise :class:`DataError` if a module is to be split over several devices."""
+    whole = _Sharded.FromString(module.SerializeToString())
+    instructions = [inst for part in whole.computations for inst in part.instructions]
+    split = [inst.name for inst in instructions if inst.sharding.type in _SPLIT]
+    with path.open("rb") as file:
+        header = re.search(rb"\bnum_partitions ?= ?([2-9]|[1-9]\d+)\b", file.read(_HEADER))
+    signs = [f"num_partitions={header[1].decode()}"] if header else []
+    if split:
+        signs.append(f"sharding of {', '.join(split[:3])}")
+    if signs:
+        problem = f"is a program for several devices ({'; '.join(signs)})"
+        raise DataError(path, problem, "Lower the function for one device, without shardings")
+
+
 def _simplified(path: Path, module: Module) -> Module:
     """Return a simplified module, and say where bounds were taken; :class:`DataError` where there is none."""
     simple = simplify(module)
@@ -273,15 +297,25 @@ def _simplified(path: Path, module: Module) -> Module:
     return simple
 
 
-def _refuse_dynamic(path: Path, arguments) -> None:
+def _is_call(made: Any) -> bool:
+    """Return whether a value is (function, arguments) or (function, arguments, keywords)."""
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        return False
+    return callable(made[0]) and type(made[1]) in (tuple, list) and all(type(k) is dict for k in made[2:])
+
+
+def _checked(path: Path, call: Call) -> Call:
+    """Return a call of a JAX function; :class:`DataError` where a shape is dynamic."""
     import jax
 
-    for leaf in jax.tree.leaves(arguments):
+    for leaf in jax.tree.leaves((call.arguments, call.keywords)):
         shape = getattr(leaf, "shape", ())
         if any(map(jax.export.is_symbolic_dim, shape)):
             raise DataError(
                 path, f"an argument has the dynamic shape {shape}", "Give every dimension a fixed size"
             )
+    function, arguments = as_jax(call.function, call.arguments)
+    return Call(function, arguments, call.keywords)
 
 
 def _run_file(path: Path):

@@ -1,18 +1,22 @@
 """What to do with a ranking while no runtime of the program is known, and what that is worth on a device.
 
-The figures are in one file of the package, which ``benchmarks/does_it_help.py --labels device`` writes beside
-its table.
+The figures are in files of the package, which benchmarks write beside their tables.
 """
 
 from fastslow.core.files import read_json
-from fastslow_programs.ranking.packaged import FOLDER
+from fastslow.runs.packaged import FOLDER
 
 FIGURES = FOLDER / "device.json"
 """Means over ``programs`` programs that no model saw, measured on ``device``. A figure is how much slower a
 configuration is than the best one; 0.1 is 10 % slower. ``default``, ``first`` and ``rule`` are the default
 and the first of the ranking and of the trivial rule. With ``measured`` configurations measured,
 ``first_learnt`` is the fastest of these and of the first of the ranking that learnt from them;
-``first_at_random`` takes one more at random instead."""
+``first_at_random`` takes one more at random instead. ``benchmarks/does_it_help.py --labels device`` writes
+them."""
+ESTIMATES = FOLDER / "estimates.json"
+"""Kendall's ``tau`` of the compiler's estimates with measured runs of ``program``, on halves of its programs
+that did not choose the rule of the labels: the mean, and ``low`` and ``high``, the 2.5 and 97.5 percentiles.
+``benchmarks/label_truth.py`` writes it beside its table."""
 ADVISED = 8
 """Number of measurements that are advised."""
 
@@ -39,3 +43,8 @@ def advise(to_measure: str, configurations: int | None = None) -> list[str]:
         "{first:.1%}, the first of the trivial rule {rule:.1%}".format(**figures),
         gain + to_measure,
     ]
+
+
+def describe_estimates() -> str:
+    """Return in words how well the compiler's estimates agree with measured runs."""
+    return "{tau:.2f} on {program}, between {low:.2f} and {high:.2f}".format(**read_json(ESTIMATES))

@@ -6,9 +6,9 @@ from fastslow.competition.catalog import COLLECTIONS, Collection
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError
 from fastslow.core.shown import Shown
-from fastslow.runs.predictions import read_run_manifest
-from fastslow_programs.ranking.inference import FinishedRun
-from fastslow_programs.ranking.runs import describe_run, find_run, runs_folder
+from fastslow.runs.predictions import find_run, read_run_manifest
+from fastslow.steps.finished_run import FinishedRun
+from fastslow_programs.ranking.runs import describe_run, runs_folder
 from fastslow_programs.ranking.trust import Seen
 
 

@@ -25,6 +25,7 @@ class NamedChoice:
         default: The option that others are compared with.
         known: Whether that is the compiler's own option.
         bound: For tile, the dimension whose bound it sets.
+        nodes: Numbers of the nodes that it sets; none for a tile.
     """
 
     node: str
@@ -35,6 +36,7 @@ class NamedChoice:
     default: int
     known: bool = False
     bound: int | None = None
+    nodes: tuple[int, ...] = ()
 
     @property
     def tensor(self) -> str:
@@ -94,8 +96,9 @@ def _layout_choices(program: Program, names: Sequence[str] | None) -> Iterator[N
         tensors = tuple(ROLES[role] for role in roles[rows == first])
         codes = choices.codes[first, roles[rows == first], : choices.options[group]]
         options = tuple(" and ".join(words[code] for code in option) for option in codes.T)
-        tied = len(np.unique(rows)) - 1
-        yield NamedChoice(named, tied, tensors, options, choices.values[:, group].astype(np.int64), 0)
+        nodes = tuple(ids[np.unique(rows)].tolist())
+        values = choices.values[:, group].astype(np.int64)
+        yield NamedChoice(named, len(nodes) - 1, tensors, options, values, 0, nodes=nodes)
 
 
 def _tile_choices(program: Program) -> Iterator[NamedChoice]:

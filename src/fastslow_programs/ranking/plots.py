@@ -1,59 +1,194 @@
-"""Figures of a ranking: the predictions, and the choices that matter."""
+"""Figures of a ranking: slowdown against place, what its members say, and the choices that matter."""
 
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
-_BARS = 20
-_LABEL_WIDTH, _TITLE_WIDTH = 70, 110  # characters of a line
-_BLUE, _ORANGE = "#0072b2", "#e69f00"  # for the colour-blind too
+from fastslow.core.figures import (
+    DEFAULT,
+    ENSEMBLE,
+    FAINT,
+    KNOWN,
+    NETWORK,
+    RULE,
+    TREES,
+    WIDTH,
+    in_style,
+    shortened,
+)
+
+_BARS = 12
+_LABEL_WIDTH, _LONGEST = 46, 120  # characters of a line, and of a label
+_SHOWN_DOTS = 4000  # configurations; of more, that many are drawn
+_USUAL, _LEAST = 5, 1e-3  # percentile of the slowdowns, and percent, from which their axis is logarithmic
+_MEMBER_COLOURS = {"gnn": NETWORK, "ranker": TREES}
+_MEMBER_NAMES = {"gnn": "networks", "ranker": "trees"}
 
 
-def plot_predictions(table: pd.DataFrame, default: int | None, title: str) -> Figure:
-    """Plot the prediction of every configuration, fastest first.
+@in_style
+def plot_slowdown(table: pd.DataFrame, marks: Mapping[str, int], known: Sequence[int] = ()) -> Figure:
+    """Plot how much slower than the fastest each configuration is, against its place in the ranking.
 
     Args:
-        table: Of a :class:`fastslow_programs.ranking.result.Ranking`.
-        default: Position of the configuration that is the default, None where it is not known.
-        title: Title of the figure.
+        table: Of a :class:`fastslow_programs.ranking.result.Ranking`, with a column ``runtime``.
+        marks: Configurations that are marked, by name: ``default`` and ``first of the trivial rule``.
+        known: Configurations whose runtimes were known.
     """
-    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    place = table["rank"].to_numpy()
+    slower = 100 * (table["runtime"].to_numpy() / table["runtime"].min() - 1)
+    best = np.minimum.accumulate(slower)
+    figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
     axes = figure.subplots()
-    axes.plot(table["rank"], table["prediction"], color=_BLUE, drawstyle="steps-mid")
-    if default is not None:
-        row = table[table["config"] == default].iloc[0]
-        axes.plot(
-            row["rank"], row["prediction"], "o", color=_ORANGE, label=f"default (place {row['rank']:.0f})"
-        )
-        axes.legend()
-    figure.suptitle(fill(title, _TITLE_WIDTH), fontsize=10)
-    axes.set(title="lower is predicted faster", xlabel="place in the ranking", ylabel="prediction")
+    drawn = np.unique(np.linspace(0, len(place) - 1, min(_SHOWN_DOTS, len(place))).astype(int))
+    axes.scatter(place[drawn], slower[drawn], s=9, color=FAINT, linewidths=0)
+    axes.step(place, best, where="post", color=ENSEMBLE)
+    if len(known):
+        rows = np.flatnonzero(table["config"].isin(known).to_numpy())
+        axes.scatter(place[rows], slower[rows], s=34, facecolors="none", edgecolors=KNOWN)
+    position = dict(zip(table["config"].tolist(), range(len(table)), strict=True))
+    named = [("dots: a configuration each", "#777777"), ("line: the fastest so far", ENSEMBLE)]
+    if len(known):
+        named.append((f"rings: {len(known)} known runtimes", KNOWN))
+    for name, config in marks.items():
+        row = position[config]
+        colour = RULE if "rule" in name else DEFAULT
+        axes.plot(place[row], slower[row], "D", color=colour, markeredgecolor="white", zorder=4)
+        named.append((f"diamond: {name}, {slower[row]:.3g} % slower", colour))
+    _log_places(axes, len(place))
+    _log_slowdowns(axes, slower)
+    axes.set_xlabel("place in the ranking (1 is predicted the fastest)")
+    axes.set_ylabel("slower than the fastest, %")
+    first = f"The first is {_percent(slower[0])} slower than the fastest of {len(table):,}"
+    axes.set_title(first if slower[0] else f"The first is the fastest of {len(table):,}")
+    _name_in_colours(figure, named)
     return figure
 
 
-def plot_effects(effects: pd.DataFrame) -> Figure:
+@in_style
+def plot_members(
+    table: pd.DataFrame, members: Sequence[str], default: int | None, what: str = "default"
+) -> Figure:
+    """Plot at which place each model puts each configuration, against its place in the ranking.
+
+    Args:
+        table: Of a :class:`fastslow_programs.ranking.result.Ranking`.
+        members: Columns of the models that have a weight.
+        default: Configuration that is the default, None where it is not known.
+        what: What that configuration is called.
+    """
+    size = len(table)
+    place = table["rank"].to_numpy()
+    figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
+    axes = figure.subplots()
+    places = {member: table[member].rank(method="average").to_numpy() for member in members}
+    drawn = np.unique(np.linspace(0, size - 1, min(_SHOWN_DOTS // max(len(members), 1), size)).astype(int))
+    named = [("line: where all would agree", ENSEMBLE)]
+    for member, values in places.items():
+        kind = member.split("-")[0]
+        colour = _MEMBER_COLOURS.get(kind, RULE)
+        axes.scatter(place[drawn], values[drawn], s=10, color=colour, alpha=0.6, linewidths=0)
+        entry = (f"dots: {_MEMBER_NAMES.get(kind, kind)}", colour)
+        if entry not in named:
+            named.append(entry)
+    axes.plot([1, size], [1, size], color=ENSEMBLE, linewidth=1.2)
+    if default is not None:
+        row = table[table["config"] == default].iloc[0]
+        axes.axvline(row["rank"], color=DEFAULT, linewidth=1.5)
+        named.append((f"upright line: {what}, place {row['rank']:,.0f}", DEFAULT))
+    _log_places(axes, size)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("place in the ranking (1 is predicted the fastest)")
+    axes.set_ylabel("place by one model")
+    firsts = [values[0] for values in places.values()]
+    title = f"{len(members)} models place the first between {min(firsts):,.0f} and {max(firsts):,.0f}"
+    axes.set_title(f"{title} of {size:,}")
+    _name_in_colours(figure, named)
+    return figure
+
+
+@in_style
+def plot_effects(effects: pd.DataFrame, base: str = "the default") -> Figure:
     """Draw the options with the largest effects, the largest first.
 
     Args:
         effects: What :func:`fastslow_programs.ranking.effects.effects` returned.
+        base: What options are compared with.
     """
     order = (-effects["effect"].abs()).sort_values(kind="stable").index
     shown = effects.loc[order].head(_BARS)
     labels = [
-        fill(f"{row.where} {row.option} (not {row.default})", _LABEL_WIDTH) for row in shown.itertuples()
+        fill(shortened(f"{row.where} {row.option} (not {row.default})", _LONGEST), _LABEL_WIDTH)
+        for row in shown.itertuples()
     ]
     lines = sum(label.count("\n") + 1 for label in labels)
-    figure = Figure(figsize=(10, 1.2 + 0.15 * max(lines + len(shown), 6)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 1.3 + 0.17 * max(lines + len(shown), 6)), layout="constrained")
     axes = figure.subplots()
     places = np.arange(len(shown))
-    colours = np.where(shown["effect"] < 0, _BLUE, _ORANGE)
+    colours = np.where(shown["effect"] < 0, NETWORK, TREES)
     errors = 2 * shown["standard_error"].fillna(0)
     axes.barh(places, shown["effect"], xerr=errors, color=colours, error_kw={"elinewidth": 1})
     axes.set_yticks(places, labels, fontsize=8)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_ylim(len(shown) - 0.4, -0.6)  # the largest on top
-    axes.set_title("effect of a choice on the ranking")
-    axes.set_xlabel("change of place in percentage points\n± 2 standard errors; left is faster")
+    axes.grid(axis="y", visible=False)
+    faster = int((effects["effect"] + 2 * effects["standard_error"].fillna(np.inf) < 0).sum())
+    figure.suptitle(
+        f"{faster} of {len(effects)} options are surely predicted faster than in {base}",
+        fontsize=10.5,
+        weight="bold",
+    )
+    axes.set_xlabel(
+        "← faster     places, in percent of the ranking     slower →\nlines: ± 2 standard errors",
+        loc="center",
+    )
     return figure
+
+
+def _percent(value: float) -> str:
+    """Return a slowdown in percent with two digits, as text."""
+    return f"{value:.2g} %" if value < 100 else f"{value:,.0f} %"
+
+
+def _log_slowdowns(axes: Axes, slower: np.ndarray) -> None:
+    """Make the axis of slowdowns logarithmic above a small one, and linear from 0 to there."""
+    positive = slower[slower > 0]
+    if not len(positive):
+        axes.set_ylim(-0.05, 1)
+        return
+    smallest = max(float(np.percentile(positive, _USUAL)), _LEAST)
+    start = 10.0 ** np.floor(np.log10(smallest))
+    axes.set_yscale("symlog", linthresh=start, linscale=0.5)
+    axes.set_ylim(-0.12 * start, 1.6 * max(float(positive.max()), start))
+    decades = [start * 10**power for power in range(12) if start * 10**power <= 1.6 * positive.max()]
+    axes.set_yticks([0, *decades])
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _log_places(axes: Axes, size: int) -> None:
+    axes.set_xscale("log")
+    axes.set_xlim(0.9, max(size, 2) * 1.1)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _name_in_colours(figure: Figure, named: Sequence[tuple[str, str]]) -> None:
+    """Write what each colour means below a figure, each in its colour."""
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], linestyle="", label=name) for name, _ in named]
+    legend = figure.legend(
+        handles=handles, loc="outside lower center", ncols=2, handlelength=0, handletextpad=0, fontsize=9
+    )
+    for text, (_, colour) in zip(legend.get_texts(), named, strict=True):
+        text.set_color(colour)
+        text.set_fontweight("bold")

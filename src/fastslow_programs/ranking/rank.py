@@ -21,6 +21,7 @@ from fastslow.core.settings import resolve
 from fastslow.features.configs.default_layouts import knows_default_layouts
 from fastslow.features.graph import Graph
 from fastslow.features.nodes.protobuf import find_protobuf
+from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import UnseenGraphs, build_unseen, read_recipe
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import decode
@@ -29,7 +30,6 @@ from fastslow_programs.program.convert import ConvertedProgram, estimate_cycles,
 from fastslow_programs.program.default import Default, find_default
 from fastslow_programs.program.identity import identify
 from fastslow_programs.ranking.advice import ADVISED, advise
-from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.known_runtimes import Learnt, check_known, configurations_of, learn, read_known
 from fastslow_programs.ranking.models import Models, read_models
 from fastslow_programs.ranking.named_choices import NamedChoice, name_choices
@@ -135,6 +135,7 @@ def rank_source(
         rows=_rows(subject, predicted, prediction, estimates),
         weights=run.weights(predicted.graph),
         choices=predicted.choices,
+        arrays=vars(subject.program),
         compared_with=subject.default,
         default_cycles=estimates.default,
         failures=estimates.failures,
@@ -286,8 +287,8 @@ def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:
     """Write the tables and a page of a ranking.
 
     Returns:
-        The folder: ``ranking.csv``, ``effects.csv``, ``ends.csv``, ``ranking.html`` with sentences and two
-        figures, ``ranking.json``.
+        The folder: ``ranking.csv``, ``effects.csv``, ``ends.csv``, ``ranking.json``, and ``ranking.html``
+        with the verdict, the first configurations and figures.
     """
     folder = resolve(settings.folder)
     tables = {TABLE: ranking.table, EFFECTS: ranking.effects, ENDS: ranking.differences(_DESCRIBED)}

@@ -1,4 +1,4 @@
-"""The result of a ranking: its table, the ends in words, the effects of the choices."""
+"""The result of a ranking: its table, the ends in words, the effects of the choices, and its page."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,11 @@ from fastslow.competition.metrics import (
     ranking_tau,
     tile_score,
 )
-from fastslow.core.shown import Shown
+from fastslow.core.shown import Number, Section, Shown, picture, sentences
+from fastslow.core.tables import number_text, table_html
 from fastslow_programs.program.convert import count_failures
 from fastslow_programs.program.default import Default
+from fastslow_programs.ranking.advice import describe_estimates
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.known_runtimes import Learnt
 from fastslow_programs.ranking.named_choices import NamedChoice, differences
@@ -29,14 +31,14 @@ from fastslow_programs.ranking.trust import TOLD, Trust
 _SENTENCES = 5  # of effects, and of changes
 _SURE = 2  # standard errors
 _FIRST = 1, 5, 10, 100  # configurations whose fastest is compared with the fastest of all
+_ON_PAGE, _DIFFERENCES = 10, 3  # configurations on the page, and differences of each
+_ROWS_OF_EFFECTS = 30
+_LEVEL = 0.8  # of the band that the page shows
+_LIKELY = 0.8  # the least probability of being faster at which a change is advised
 
 
 def _nothing() -> None:
     """Give nothing."""
-
-
-LABEL_TAU = "0.70 on AlexNet, between 0.40 and 0.88"
-"""Kendall's tau of the compiler's estimates with measured runs, see ``benchmarks/label_truth.py``."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,6 +55,7 @@ class Ranking(Shown):
             where the compiler was asked. ``id`` names a configuration in any draw of the program.
         weights: Weight by member.
         choices: What the configurations choose.
+        arrays: Arrays of its competition file, for the picture of its graph; None for none.
         compared_with: The configuration that others are compared with, and whether it is the default.
         default_cycles: The compiler's estimate of its own default, None where it was not asked.
         failures: Why the compiler gave no estimate, an entry for each configuration without one.
@@ -65,6 +68,7 @@ class Ranking(Shown):
         judge: Gives how far to trust the ranking, None where the run's features are not known.
     """
 
+    kind = "Ranking of configurations"
     program: str
     run: str
     models: str
@@ -72,6 +76,7 @@ class Ranking(Shown):
     weights: Mapping[str, float]
     choices: list[NamedChoice]
     compared_with: Default
+    arrays: Mapping[str, Any] | None = None
     default_cycles: int | None = None
     failures: Sequence[str] = ()
     defaults_remedy: str = ""
@@ -133,12 +138,239 @@ class Ranking(Shown):
         return lines + [f"{name}: {fact}" for name, fact in facts.items() if name not in told]
 
     def figures(self) -> list[Figure]:
-        """Return the figures of predictions and of effects."""
-        from fastslow_programs.ranking.plots import plot_effects, plot_predictions
+        """Return slowdown against place, or what the members say; the graph; the effects of the choices."""
+        return list(self._answers().values())
 
-        title = f"{self.program}, ranked by {self.models}"
-        predictions = plot_predictions(self.table, self.default, title)
-        return [predictions, *([plot_effects(self.effects)] if len(self.effects) else [])]
+    def _answers(self) -> dict[str, Figure]:
+        """Return the figures by the question that each answers."""
+        from fastslow_programs.program.graph_picture import plot_effects_on_graph
+        from fastslow_programs.ranking.plots import plot_effects, plot_members
+
+        members = [name for name, weight in self.weights.items() if weight > 0 and name in self.table]
+        answers = {}
+        if "runtime" in self.table:
+            answers["How slow is each place?"] = self._plot_slowdown()
+        elif len(members) > 1 and len(self.table) > 1:
+            figure = plot_members(self.table, members, self.compared_with.config, self._compared)
+            answers["Do the models agree?"] = figure
+        largest, names = self._largest_by_node()
+        if self.arrays is not None and largest:
+            figure = plot_effects_on_graph(self.arrays, self.program, largest, names)
+            answers["Where in the program do choices matter?"] = figure
+        if len(self.effects):
+            answers["Which choices matter?"] = plot_effects(self.effects, self._base)
+        return answers
+
+    def _plot_slowdown(self) -> Figure:
+        from fastslow_programs.ranking.plots import plot_slowdown
+
+        marks = {}
+        if self.compared_with.config is not None:
+            marks[self._compared] = self.compared_with.config
+        if self.rule:
+            marks["first of the trivial rule"] = int(self.rule.prediction.argmin())
+        known = self.table.dropna(subset="known")["config"].tolist() if "known" in self.table else ()
+        return plot_slowdown(self.table, marks, known)
+
+    def _largest_by_node(self) -> tuple[dict[int, float], dict[int, str]]:
+        """Return by node the effect of its strongest option, and the names of the choices' first nodes."""
+        largest: dict[int, float] = {}
+        names: dict[int, str] = {}
+        for row in self.effects.dropna(subset="effect").itertuples():
+            choice = self.choices[row.choice]
+            for node in choice.nodes:
+                if abs(row.effect) > abs(largest.get(node, 0.0)):
+                    largest[node] = row.effect
+                    alike = f" and {choice.tied} alike" if choice.tied else ""
+                    if node == choice.nodes[0]:
+                        names[node] = choice.node + alike
+        return largest, names
+
+    @property
+    def _compared(self) -> str:
+        """What ``compared_with`` is called."""
+        if self.compared_with.known:
+            return "the default"
+        return f"configuration {self.compared_with.config}"
+
+    @property
+    def _base(self) -> str:
+        """What the options of the choices are compared with."""
+        if any(choice.known for choice in self.choices):
+            return "the default"
+        return "the commonest options" if self.compared_with.config is None else self._compared
+
+    def verdict(self) -> str:
+        """Return in one line which configuration to take."""
+        first = int(self.table["config"].iloc[0])
+        if len(self.table) == 1:
+            return "There is one configuration: nothing is left to choose."
+        scores = self.scores()
+        if scores:
+            slower = "the fastest of the file"
+            if scores["top_1_error"]:
+                slower = f"{_two_digits(100 * scores['top_1_error'])} % slower than {slower}"
+            return f"The first of the ranking, configuration {first}, is {slower}{self._default_slower()}."
+        best = self.estimates().head(1)
+        if len(best) and best["vs_default"].iloc[0] < 1:
+            config = int(best["config"].iloc[0])
+            fewer = f"{_two_digits(100 * (1 - best['vs_default'].iloc[0]))} % fewer cycles"
+            return f"Change {self._in_words(config)}: {fewer} by the compiler's estimate."
+        if len(best):
+            return "The compiler's default is the choice to keep: no estimate is below its cycles."
+        if self.learnt:
+            return self._measured_verdict(first)
+        if self.advice:
+            return f"The compiler's default is the choice to keep while no runtime is known. {self._gain()}"
+        return f"Configuration {first} is predicted the fastest of {len(self.table):,}."
+
+    def _measured_verdict(self, first: int) -> str:
+        """Return which configuration to take, or to measure, where some runtimes are known."""
+        known = self.rows.dropna(subset="known")
+        fastest = int(known.loc[known["known"].idxmin(), "config"]) if len(known) else first
+        if first != fastest and first in known["config"].to_numpy():
+            return f"Take configuration {fastest}, the fastest that was measured."
+        if first != fastest:
+            measured = f"the fastest that was measured is configuration {fastest}"
+            return f"Measure configuration {first} next, the first of the ranking; {measured}."
+        default = self.compared_with.config
+        slower = None if default is None else self.faster(first)
+        if slower is None or default == first:
+            return f"Take configuration {first}, the first of the ranking."
+        than = f"faster than {self._compared} with a probability of {1 - slower[default]:.0%}"
+        if 1 - slower[default] >= _LIKELY:
+            return f"Take configuration {first}: it is {than}."
+        return f"Keep {self._compared}, or measure more: configuration {first} is {than}."
+
+    def _gain(self) -> str:
+        gains = [line.removeprefix("to gain: ") for line in self.advice if line.startswith("to gain: ")]
+        return f"To gain, {gains[0].split('. ')[0]}." if gains else ""
+
+    def _default_slower(self) -> str:
+        """Return how much slower than the fastest the default is, as a part of a sentence; or nothing."""
+        config = self.compared_with.config
+        if config is None:
+            return ""
+        runtime = self._judged_by
+        excess = runtime[self.table["config"] == config].iloc[0] / runtime.min() - 1
+        if not excess:
+            return f"; so is {self._compared}"
+        return f"; {self._compared} is {_two_digits(100 * excess)} % slower"
+
+    @property
+    def _judged_by(self) -> pd.Series:
+        """Runtimes of the file, of a tile over the default's."""
+        return self.table["over_default" if "over_default" in self.table else "runtime"]
+
+    def _in_words(self, config: int) -> str:
+        """Return what a configuration changes in the default, the choices that matter most first."""
+        order = self.effects["choice"].drop_duplicates().tolist()
+        chosen = [self.choices[number] for number in order]
+        chosen += [choice for number, choice in enumerate(self.choices) if number not in order]
+        changed = differences(chosen, config)
+        if not changed:
+            return "none"
+        words = [choice.change(int(choice.values[config])) for choice in changed[:_DIFFERENCES]]
+        more = len(changed) - len(words)
+        return "; ".join(words) + (f"; and {more} more" if more else "")
+
+    def numbers(self) -> list[Number]:
+        """Return the first against the default, how far to trust it, and the score to expect or to see."""
+        scores = self.scores()
+        if scores:
+            return self._measured_numbers(scores)
+        return [self._first_against_default(), self._trust_number(), self._expected_number()]
+
+    def _measured_numbers(self, scores: Mapping[str, float]) -> list[Number]:
+        runtime = self._judged_by
+        place = int((runtime < runtime.iloc[0]).sum()) + 1
+        config = self.compared_with.config
+        against = Number("first against the default", "not known", self.compared_with.words)
+        if config is not None:
+            ratio = runtime.iloc[0] / runtime[self.table["config"] == config].iloc[0] - 1
+            value = f"{_two_digits(abs(100 * ratio))} % {'faster' if ratio < 0 else 'slower'}"
+            against = Number(f"first against {self._compared}", value if ratio else "the same")
+        error = scores["top_1_error"]
+        slower = f"{_two_digits(100 * error)} % slower" if error else "the same"
+        by_runtime = f"place {place:,} of {len(runtime):,} by runtime"
+        order = f"1 is the right order, 0 is chance; {scores['opa']:.0%} of all pairs are right"
+        return [
+            against,
+            Number("first against the fastest", slower, by_runtime),
+            Number("Kendall's tau", f"{scores['tau']:.3f}", order),
+        ]
+
+    def _first_against_default(self) -> Number:
+        config = self.compared_with.config
+        first = int(self.table["config"].iloc[0])
+        name = f"first against {self._compared}" if config is not None else "first against the default"
+        slower = None if config is None else self.faster(first)
+        if config == first:
+            return Number(name, "the same", "it is in place 1")
+        if slower is None:
+            return Number(name, "not known", "no probability can be given")
+        assert config is not None
+        note = "probability; equal runtimes count half"
+        return Number(name, f"{1 - slower[config]:.0%} likely faster", note)
+
+    def _trust_number(self) -> Number:
+        if self.learnt:
+            return Number("known runtimes", f"{self.learnt.measurements}", "measured by you")
+        if self.trust is None:
+            return Number("trust", "not known", "what the models were trained on is not known")
+        note = "of its nodes would need another opcode to be as in a train program"
+        return Number("distance to the train programs", f"{self.trust.nearest:.0%}", note)
+
+    def _expected_number(self) -> Number:
+        if self.learnt:
+            tau = self.learnt.stack.expected_tau
+            value = "not known" if tau is None else f"{tau:.2f}"
+            return Number("expected Kendall's tau", value, "on the others, if they are measured as these")
+        if self.trust and self.trust.kind == "tile" and not self.trust.unlike:
+            share = f"{(self.trust.scores == 1).mean():.0%}"
+            note = f"of {len(self.trust.scores)} kernels that no model was trained on"
+            return Number("the fastest is among the first five", share, note)
+        band = self.trust.band(_LEVEL) if self.trust else None
+        if band:
+            low, high = band
+            note = f"of {_LEVEL:.0%} of programs that are as far, by labels as the models learned"
+            return Number("expected Kendall's tau", f"{low:.2f} to {high:.2f}", note)
+        return Number("expected Kendall's tau", "not known", "no program like it was scored")
+
+    def sections(self) -> list[Section]:
+        """Return the first configurations in words, the figures, and everything else folded."""
+        parts = [Section("The first configurations", table_html(self.first_rows()))]
+        parts += [Section(question, picture(figure)) for question, figure in self._answers().items()]
+        details = [
+            Section("All sentences", sentences(self.words()), folded=True),
+            Section("Facts", table_html(self.summary()), folded=True),
+        ]
+        if len(self.effects):
+            shown = self.effects.drop(columns="choice").head(_ROWS_OF_EFFECTS)
+            details.append(Section("Effects of the choices", table_html(shown), folded=True))
+        return [*parts, *details]
+
+    def first_rows(self) -> pd.DataFrame:
+        """Return the first configurations for a reader.
+
+        Returns:
+            Texts and numbers: ``place``, ``config``, ``faster than the default`` (its probability), ``slower
+            than the fastest``, ``known runtime``, ``of the default's cycles`` (each where it is known), and
+            the ``differences from the default`` in words.
+        """
+        rows = self.table.head(_ON_PAGE)
+        columns: dict[str, Any] = {"place": rows["rank"], "config": rows["config"]}
+        if "faster" in rows:
+            columns[f"faster than {self._compared}"] = rows["faster"].map("{:.0%}".format)
+        if self.scores():
+            excess = 100 * (self._judged_by / self._judged_by.min() - 1)
+            columns["slower than the fastest"] = excess.head(_ON_PAGE).map(lambda x: f"{_two_digits(x)} %")
+        if "known" in rows:
+            columns["known runtime"] = rows["known"]
+        if self.default_cycles and "estimated_cycles" in rows:
+            columns["of the default's cycles"] = rows["estimated_cycles"] / self.default_cycles
+        columns[f"differences from {self._base}"] = [self._in_words(int(c)) for c in rows["config"]]
+        return pd.DataFrame(columns)
 
     def changes(self) -> pd.DataFrame:
         """Return the options that are faster than the default's by more than two standard errors.
@@ -288,11 +520,16 @@ class Ranking(Shown):
             best = estimates.iloc[0]
             words = f"configuration {best['config']:.0f}, {best['vs_default']:.3f} of the default's cycles"
             facts["best estimate"] = words
-            facts["the estimate's own tau"] = LABEL_TAU
+            facts["the estimate's own tau"] = describe_estimates()
         if self.failures:
             asked = len(self.failures) + len(estimates)
             facts["the compiler's estimates"] = count_failures(self.failures, asked)
         return pd.Series(facts, name=self.program)
+
+
+def _two_digits(percent: float) -> str:
+    """Return a number of percent with two significant digits, as text."""
+    return f"{percent:.2g}" if percent < 100 else number_text(percent)
 
 
 def _effect_in_words(row: Any) -> str:

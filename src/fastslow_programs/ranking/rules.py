@@ -6,8 +6,8 @@ import numpy as np
 
 from fastslow.competition.catalog import TEST
 from fastslow.ensemble.baselines import Columns, predict_configs
+from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import UnseenGraphs
-from fastslow_programs.ranking.inference import FinishedRun
 
 
 class Rule(NamedTuple):

@@ -5,13 +5,13 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from fastslow.competition.catalog import COLLECTIONS, Collection
-from fastslow.core.artifacts import MANIFEST, read_manifest
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.run_record import is_rehearsal
-from fastslow.runs.predictions import read_run_manifest
-from fastslow_programs.ranking.packaged import describe_packaged, packaged_models
+from fastslow.runs.packaged import describe_packaged, packaged_models
+from fastslow.runs.predictions import find_members, read_run_manifest
 
 _BEHIND = 0.05  # of the mean valid score: repeated trainings of one recipe differ by less
 
@@ -22,26 +22,6 @@ class _Complete(NamedTuple):
     finished: str
     programs: list[list[str]]
     valid: float
-
-
-def find_members(ensemble: Path, manifest: dict) -> dict[str, Path]:
-    """Return the run folder of each member of an ensemble by name; nothing for a single model.
-
-    Raises:
-        DataError: A member is missing, or was trained again since.
-    """
-    folders = {}
-    for name, member in manifest.get("members", {}).items():
-        recorded = member["folder"]
-        recorded_fingerprint = manifest["inputs"].get(name)
-        for folder in (ensemble.parent / Path(recorded).name, resolve(recorded)):
-            here = name not in folders and (folder / MANIFEST).is_file()
-            if here and read_manifest(folder)["fingerprint"] == recorded_fingerprint:
-                folders[name] = folder
-        if name not in folders:
-            problem = f"its member {recorded} is missing, or was trained again since"
-            raise DataError(ensemble, problem, "Copy the members beside it, or run `make ensemble` again")
-    return folders
 
 
 def runs_folder(named: str | Path = "") -> Path:
@@ -118,35 +98,6 @@ def _complete(folder: Path) -> _Complete:
         [sorted(manifest["valid"]["per_graph"]) for manifest in manifests],
         sum(manifest["valid"]["mean"] for manifest in manifests) / len(manifests),
     )
-
-
-def find_run(folder: Path, collection: Collection) -> Path:
-    """Return the run folder to predict a collection's programs with.
-
-    Args:
-        folder: A run folder, or the folder of a whole run with an ensemble per collection.
-        collection: The collection.
-
-    Raises:
-        DataError: There is no such folder, it belongs to another collection, or it has no ensemble for this
-            one.
-    """
-    if not folder.is_dir():
-        raise DataError(folder, "no such folder", "Name a folder of runs/, such as runs/sample")
-    run = folder / f"ensemble-{collection.slug}"
-    if not (folder / MANIFEST).is_file() or (run / MANIFEST).is_file():
-        if not (run / MANIFEST).is_file():
-            others = ", ".join(sorted(path.parent.name for path in folder.glob(f"ensemble-*/{MANIFEST}")))
-            problem = f"holds no finished ensemble for {collection.name} ({others or 'nor any other'})"
-            raise DataError(folder, problem, "Train it with `make ensemble`, or choose another collection")
-        return run
-    trained_on = read_run_manifest(folder)["settings"]["collection"]
-    if trained_on != collection.name:
-        remedy = (
-            f"Name a run of {collection.name}, or set collection={trained_on} if the program belongs there"
-        )
-        raise DataError(folder, f"a run of {trained_on}, {collection.name} wanted", remedy)
-    return folder
 
 
 def describe_run(run: Path) -> str:

@@ -106,7 +106,8 @@ class RankSettings(ProgramSettings):
             DataError: There is none, it is not finished, or it belongs to another collection.
         """
         # imports pandas, which takes most of a second
-        from fastslow_programs.ranking.runs import find_run, runs_folder
+        from fastslow.runs.predictions import find_run
+        from fastslow_programs.ranking.runs import runs_folder
 
         return find_run(runs_folder(self.run), self.find_collection())
 

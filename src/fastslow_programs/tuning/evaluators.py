@@ -21,8 +21,9 @@ import numpy as np
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.isolated import TIMED_OUT, Killed, Workers, run_command
 from fastslow.hlo.messages import HloProto, Module
+from fastslow_programs.compiler.bench import NOISY, Bench
 from fastslow_programs.compiler.compile_pool import Labeller
-from fastslow_programs.compiler.device import NOISY, ROUNDS, Bench, device_identity, device_name
+from fastslow_programs.compiler.device import ROUNDS, device_identity, device_name
 from fastslow_programs.tuning.history import Evaluation, Proposal
 
 CONFIGURATION, PROGRAM = "configuration.json", "program.hlo.pb"
@@ -210,7 +211,7 @@ def _has_failed(outcome: "Evaluation | Killed") -> bool:
 
 
 class DeviceEvaluator(Evaluator):
-    """Measures programs on this machine, see :mod:`fastslow_programs.compiler.device`.
+    """Measures programs on this machine, see :mod:`fastslow_programs.compiler.bench`.
 
     A value is the time over the unconstrained program's, or in a space of the user's, over the default's.
     """

@@ -1,4 +1,4 @@
-"""The result of a study: the best configuration in words and as files, tables, the curve."""
+"""The result of a study: the best configuration in words and as files, tables, the curve, the page."""
 
 from pathlib import Path
 
@@ -8,16 +8,28 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from fastslow.core.artifacts import MANIFEST, commit
-from fastslow.core.figures import save_figure
+from fastslow.core.figures import DEFAULT, ENSEMBLE, FAINT, WIDTH, in_style, save_figure, shortened
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
-from fastslow_programs.compiler.device import TUNED, write_signature
+from fastslow.core.shown import Number, Section, make_page, picture
+from fastslow.core.tables import table_html
+from fastslow_programs.compiler.tuned import TUNED, write_signature
 from fastslow_programs.tuning.confirmation import LEVEL, too_few
 from fastslow_programs.tuning.evaluators import serialised
 from fastslow_programs.tuning.tune import Study
 
 BEST, EVALUATIONS, CURVE = "best.json", "evaluations.csv", "curve.png"
 DEFAULT_PROGRAM = "default.hlo.pb"
+PAGE = "tune.html"
+_ROWS, _NAME = 10, 60  # configurations on the page, and characters of a name in a title
+_NEAR = 5e-4  # of 1, where four decimals do not show a difference
+_COUNTED = 1e9  # configurations; of more the power of ten is told
+_UNITS = {
+    "compiler": " cycles",
+    "replay": " ns (of the sample: cycles)",
+    "device": " of the default's time",
+}
+"""Units of values by evaluator; a command's are what it prints."""
 
 
 def summarise_study(study: Study) -> pd.Series:
@@ -28,7 +40,7 @@ def summarise_study(study: Study) -> pd.Series:
         "result": conclusion(study),
         "value": target.evaluator.name,
         "evaluations": f"{history.spent}, {len(history.failures)} of them failed",
-        "space": f"{float(target.space.size):.3g} configurations of {len(target.space.choices)} choices",
+        "space": f"{_count(target.space.size)} configurations of {len(target.space.choices)} choices",
         "strategy": study.settings.strategy,
     }
     if known := len(history) - history.spent:
@@ -41,16 +53,16 @@ def summarise_study(study: Study) -> pd.Series:
             f"of {target.tied} choices the compiler can be made to take {len(target.space.choices)}"
         )
     if default:
-        facts["default"] = f"{default:.6g}, {target.default_is}"
+        facts["default"] = f"{_value(default, study)}, {target.default_is}"
     if best:
-        facts["best"] = f"{best[1]:.6g}"
+        facts["best"] = _value(best[1], study)
         if not study.plan:
             number = int((history.curve > best[1]).sum()) + 1 - known
             facts["best"] += f", after {number} evaluations" if number > 0 else ", known before"
         facts["proposed by"] = best[0].by
         facts["configuration"] = target.space.in_words(best[0].codes)
     if best and default:
-        facts["best over default"] = f"{best[1] / default:.4f}"
+        facts["best over default"] = _ratio(best[1] / default)
     if target.evaluator.remark:
         facts["machine"] = target.evaluator.remark
     return pd.Series(facts, name=target.name)
@@ -68,7 +80,30 @@ def conclusion(study: Study) -> str:
     if best[1] >= default:
         return "nothing gained: nothing that was evaluated is faster than the default"
     single = ", by single measurements, which confirm=0 believes" if study.target.evaluator.noisy else ""
-    return f"gained: {best[1] / default:.4f} of the default{single}"
+    return f"gained: the best is {_against(best[1] / default)}{single}"
+
+
+def _against(ratio: float) -> str:
+    """Return a ratio to the default's value in percent, with two significant digits."""
+    if ratio == 1:
+        return "equal to the default"
+    return f"{100 * abs(1 - ratio):.2g} % {'below' if ratio < 1 else 'above'} the default"
+
+
+def _ratio(ratio: float) -> str:
+    """Return a ratio with four decimals, or with as many as show that it is not 1."""
+    return f"{ratio:.4f}" if ratio == 1 or abs(1 - ratio) >= _NEAR else f"{ratio:.7f}"
+
+
+def _value(value: float, study: Study) -> str:
+    """Return a value with its unit, as far as the evaluator has one."""
+    number = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{number}{_UNITS.get(study.settings.kind_of_evaluator, '')}"
+
+
+def _count(size: int) -> str:
+    """Return a number of configurations; of a very large one its power of ten."""
+    return f"{size:,}" if size < _COUNTED else f"about 10^{len(str(size)) - 1}"
 
 
 def best_facts(study: Study) -> dict | None:
@@ -113,19 +148,22 @@ def list_evaluations(study: Study) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@in_style
 def plot_curve(study: Study) -> Figure:
     """Plot the best value so far over evaluations, against the default's where it is known."""
     default = study.default
     scale = default or 1.0
-    figure = Figure(figsize=(7, 3.5), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
     axes = figure.subplots()
     numbers = np.arange(1, len(study.history) + 1)
     values = [e.value for _, e in study.history.done]
     shown = [n for n, v in zip(numbers, values, strict=True) if v is not None]
-    axes.scatter(shown, [v / scale for v in values if v is not None], s=12, c="0.6", label="evaluated")
-    axes.step(numbers, study.history.curve / scale, where="post", label="best so far")
+    axes.scatter(
+        shown, [v / scale for v in values if v is not None], s=14, color=FAINT, label="one evaluation"
+    )
+    axes.step(numbers, study.history.curve / scale, where="post", color=ENSEMBLE, label="best so far")
     if default:
-        axes.axhline(1.0, ls=":", c="0.3", label="default")
+        axes.axhline(1.0, linestyle="--", color=DEFAULT, label="default")
     axes.set(xlabel="evaluations", ylabel="value over default" if default else study.target.evaluator.name)
     if shown:
         axes.set(xscale="log", yscale="log")
@@ -134,13 +172,42 @@ def plot_curve(study: Study) -> Figure:
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter(NullFormatter())
-    axes.set_title(study.target.name)
-    axes.legend()
+    name = shortened(study.target.name, _NAME)
+    best = study.candidate
+    axes.set_title(f"{name}: {_against(best[1] / default)}" if best and default else name)
+    figure.legend(loc="outside lower center", ncols=3)
     return figure
 
 
+def study_page(study: Study) -> str:
+    """Return a page of HTML: whether something was gained, the best configurations, and the curve."""
+    facts = summarise_study(study)
+    best, default = study.best, study.default
+    numbers = []
+    if best and default:
+        numbers.append(Number("best against the default", _against(best[1] / default)))
+    numbers.append(Number("evaluations", f"{study.history.spent}", f"by {study.settings.strategy}"))
+    size = study.target.space.size
+    share = f"{len(study.history) / size:.1%} of them were evaluated" if size else ""
+    numbers.append(Number("configurations", _count(size), share))
+    rows = list_evaluations(study).dropna(subset="value").drop_duplicates("options")
+    rows = rows.sort_values("value", kind="stable", ignore_index=True).head(_ROWS)
+    table = pd.DataFrame({"evaluation": rows["evaluation"], "by": rows["by"]})
+    table["value"] = [_value(value, study) for value in rows["value"]]
+    if default:
+        table["against the default"] = [f"{100 * (value / default - 1):+.2g} %" for value in rows["value"]]
+    table["configuration"] = rows["configuration"]
+    verdict = facts["result"][:1].upper() + facts["result"][1:] + "."
+    parts = [
+        Section("The best configurations", table_html(table)),
+        Section("How fast was it found?", picture(plot_curve(study))),
+        Section("Facts", table_html(facts), folded=True),
+    ]
+    return make_page(study.target.name, "Search of a configuration", verdict, numbers, parts)
+
+
 def write_result(study: Study) -> Path:
-    """Write the best configuration, the constrained HLO, the table of evaluations and the curve.
+    """Write the best configuration, the constrained HLO, the table of evaluations, the curve, the page.
 
     Returns:
         The study's folder.
@@ -150,6 +217,8 @@ def write_result(study: Study) -> Path:
     with atomic_path(folder / EVALUATIONS) as temporary:
         list_evaluations(study).to_csv(temporary, index=False)
     save_figure(plot_curve(study), folder / CURVE)
+    with atomic_path(folder / PAGE) as temporary:
+        temporary.write_text(study_page(study))
     if study.best and (best := best_facts(study)):
         proposal, _ = study.best
         facts = {

@@ -32,10 +32,13 @@ from fastslow_programs.tuning.search.strategies import GUIDED
 STRATEGIES = (GUIDED, "random")
 NO_RUN = "none"
 UNREAD = {
-    "replay": ("cache", "confirm", "repeats", "processes", "seconds", "attempts", "generation"),
-    "compiler": ("confirm", "repeats"),
+    "replay": (
+        *("cache", "confirm", "repeats", "processes", "seconds", "attempts", "generation"),
+        *("options", "space"),
+    ),
+    "compiler": ("confirm", "repeats", "options", "space"),
     "device": ("repeats", "processes", "attempts", "generation"),
-    "command": ("cache",),
+    "command": ("cache", "options", "space"),
 }
 """Settings that an evaluator does not read."""
 _FORM = "Give a CSV whose first line is program,weight or program,weight,collection"
@@ -63,7 +66,7 @@ class SearchSettings(Settings):
     """Configurations that are proposed together: guidance is better with few, evaluators that work in
     parallel are faster with many."""
     command: str = ""
-    """Evaluator ``command`` only. Command line to which two paths are appended, the configuration as JSON and
+    """Evaluator ``command`` only. Command line to which two paths are appended: the configuration as JSON and
     (not for a space of yours) the constrained HLO; the last line of its output is the value, lower is
     faster."""
     confirm: FractionBelowOne = 0.5
@@ -108,6 +111,13 @@ class TuneSettings(SearchSettings, SourceSettings):
     """Collection whose models guide; if empty, the folder's collection for an npz in folders as published,
     otherwise ``tile:xla`` for a tile file and ``layout:xla:random`` for a layout. ``nlp`` is for a language
     model."""
+    options: Literal["", "auto", "numerics"] = ""
+    """Evaluator ``device`` only. Options of the compiler to search: ``auto`` for a short list of this kind of
+    device, ``numerics`` for those too that change numerics, such as fast math. Outputs must agree with the
+    default's."""
+    space: Literal["", "layouts", "options", "both"] = ""
+    """What is searched: ``layouts``, ``options`` of the compiler, or ``both``. If empty, options where
+    ``options`` is given, else layouts."""
     name: str = ""
     """Name of the study and of its folder; the source's name if empty. Another name starts another study of
     the same program."""
@@ -116,6 +126,9 @@ class TuneSettings(SearchSettings, SourceSettings):
         """Check what the types of the fields do not express."""
         super().check()
         self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
+        self.require(
+            self.run in ("", NO_RUN) or self.searches_layouts, "run", "read: no models guide among options"
+        )
         if self.is_space:
             self.require(self.run in ("", NO_RUN), "run", "read: no models guide in a space of yours")
             possible = self.kind_of_evaluator in ("command", "device")
@@ -142,8 +155,12 @@ class TuneSettings(SearchSettings, SourceSettings):
         if not self.source:
             return unread
         if self.is_space:
-            of_programs = ("kernel", "collection", "cache", "generation")
+            of_programs = ("kernel", "collection", "cache", "generation", "options", "space")
             return unread | dict.fromkeys(of_programs, ("on a space of yours", "tune a program"))
+        if self.searches_options:
+            unread["cache"] = "where options are searched", "search layouts"
+        if self.space == "layouts":
+            unread["options"] = "where layouts are searched", "set space=both"
         if not self._is_guided and not EVALUATORS[kind].reads_labels:
             unread["collection"] = "where no models guide", f"set strategy={GUIDED} and a run"
         if kind == "command" and not self.is_npz and not self.origin.function:
@@ -151,9 +168,19 @@ class TuneSettings(SearchSettings, SourceSettings):
         return unread
 
     @property
+    def searches_options(self) -> bool:
+        """Whether options of the compiler are searched."""
+        return self.space in ("options", "both") or bool(self.options and not self.space)
+
+    @property
+    def searches_layouts(self) -> bool:
+        """Whether layouts are searched."""
+        return self.space in ("layouts", "both") or not self.searches_options
+
+    @property
     def _is_guided(self) -> bool:
         """Whether models guide, if there are any."""
-        return self.strategy == GUIDED and self.run != NO_RUN
+        return self.strategy == GUIDED and self.run != NO_RUN and self.searches_layouts
 
     def of(self, source: Source) -> Self:
         """See :class:`fastslow_programs.program.program_settings.SourceSettings`."""
@@ -165,8 +192,8 @@ class TuneSettings(SearchSettings, SourceSettings):
     @property
     def kind_of_evaluator(self) -> str:
         """The evaluator; the source's kind has a default one."""
-        if self.evaluator or self.is_space or not self.source:
-            return self.evaluator or ("device" if self.is_space else "compiler")
+        if self.evaluator or self.is_space or not self.source or self.searches_options:
+            return self.evaluator or ("device" if self.is_space or self.searches_options else "compiler")
         labelled = self.is_npz or self.origin.measured == "tile"
         return "replay" if labelled else "compiler"
 

@@ -1,33 +1,43 @@
 """The program of a tuning: its space, its evaluator, and a trained run's predictions for it."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fastslow.competition.catalog import TEST, ProgramFile
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES, format_layout
 from fastslow.competition.reader import Program, file_fingerprint, program_of
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import digest
 from fastslow.core.settings import find_typed, resolve
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram
+from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import build_unseen
-from fastslow_programs.compiler.device import LocalProgram, draw_inputs, lower_function, require_jax
+from fastslow_programs.compiler.device import platform_name, require_jax
 from fastslow_programs.compiler.layout_choices import TiedChoice, encode_defaults, imposable, layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import bind_differences, constrain, taken, taken_here
 from fastslow_programs.compiler.layout_space import ConfigurableNode, Layouts, encode
 from fastslow_programs.compiler.libtpu import require_compiler
+from fastslow_programs.compiler.lowering import (
+    LocalProgram,
+    draw_inputs,
+    lower_function,
+    options_of,
+    with_options,
+)
 from fastslow_programs.compiler.tracing import is_staged
 from fastslow_programs.program.convert import ConvertedProgram, checked_nodes, read_program, write_npz
 from fastslow_programs.program.default import ROW_MAJOR, find_default
 from fastslow_programs.program.measured import Measured
 from fastslow_programs.program.user_program import Source
-from fastslow_programs.ranking.inference import FinishedRun
 from fastslow_programs.ranking.named_choices import name_choices
+from fastslow_programs.tuning.compiler_options import CompilerOption, list_options, refused_options
 from fastslow_programs.tuning.evaluators import EVALUATORS, DeviceEvaluator, Evaluator
 from fastslow_programs.tuning.search.guided import Pretrained
 from fastslow_programs.tuning.search.space import CODE, Choice, Space
@@ -100,7 +110,7 @@ def read_target(settings: TuneSettings) -> Target:
         DataError: The source is missing, broken, unlabelled or has nothing to choose, or no run can guide.
     """
     if settings.is_space:
-        return _of_space(settings)
+        return target_of_space(settings, UserSpace(find_typed(settings.source)))
     run = settings.find_run()  # before a compile, which may take minutes
     finished = FinishedRun(run) if run else None
     if EVALUATORS[settings.kind_of_evaluator].reads_labels:
@@ -146,8 +156,8 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
     return replace(target, evaluator=EVALUATORS[settings.kind_of_evaluator](settings, target))
 
 
-def _of_space(settings: TuneSettings) -> Target:
-    described = UserSpace(find_typed(settings.source))
+def target_of_space(settings: TuneSettings, described: UserSpace) -> Target:
+    """Return the program of a tuning in a space of the user's; errors are as for :func:`read_target`."""
     kind = EVALUATORS[settings.kind_of_evaluator]
     space = described.space
     if space.size < 2:
@@ -193,40 +203,80 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     if kind.compiles:
         require_compiler()
     local = read_local(source, settings.seed) if kind is DeviceEvaluator else None
+    if local:
+        _require_known_options(local)
+        if settings.searches_layouts:
+            local.require_one_device("layouts")
+    options = _options(settings)
     program = HloProgram(local.module, {}) if local else source.read(labeller, ask_compiler=kind.compiles)
     impose = bind_differences if local else constrain
     nodes = checked_nodes(source.path, program)
     tied = imposable(nodes, taken_here if local else taken)
-    free = [g for g, choice in enumerate(tied) if len(choice.options) > 1]
-    if not free:
+    free = [g for g, choice in enumerate(tied) if len(choice.options) > 1 and settings.searches_layouts]
+    if not free and not options:
         problem = "has no convolution, dot or reshape whose output has two layouts"
         raise DataError(source.path, problem, "There is nothing to choose")
     names = [i.name for c in program.module.computations for i in c.instructions]
-    space = Space([_choice(tied[g], names) for g in free])
+    space = Space([*(_choice(tied[g], names) for g in free), *(option.choice for option in options)])
     base = np.array([choice.default for choice in tied])
 
     def layouts(codes: tuple[int, ...]) -> Layouts:
         whole = base.copy()
-        whole[free] = codes
+        whole[free] = codes[: len(free)]
         return layouts_of(tuple(whole.tolist()), tied)
 
+    def values_of(codes: tuple[int, ...]) -> dict[str, Any]:
+        chosen = zip(options, codes[len(free) :], strict=True)
+        return {option.name: option.values[int(code) - 1] for option, code in chosen if code}
+
     def module_of(codes: tuple[int, ...]) -> Module:
-        return impose(program.module, layouts(codes), nodes)
+        return with_options(impose(program.module, layouts(codes), nodes), values_of(codes))
 
     code = program.module.SerializeToString(deterministic=True)
     content = digest([code.hex(), [list(map(list, node.default)) for node in nodes]])
-    pretrained = _pretrained_of_program(run, program.module, nodes, tied, free, space) if run else None
-    every = sum(len(choice.options) > 1 for choice in tie(nodes))
+    pretrained = None
+    if run and free:
+        of_layouts = _pretrained_of_program(run, program.module, nodes, tied, free, space)
+        pretrained = of_layouts if not options else lambda codes: of_layouts(codes[:, : len(free)])
+    every = sum(len(choice.options) > 1 for choice in tie(nodes)) if free else 0
     target = Target(settings.program, content, space, None, pretrained, module_of, tied=every, local=local)
+    if options:
+        target = replace(target, values_of=values_of)
     if not any(node.default for node in nodes):
         target = replace(target, default_is=ROW_MAJOR)
     if local:
         target = replace(target, default_value=1.0, default_is="the unconstrained program")
     evaluator = kind(settings, target, labeller)
     measured = None
-    if settings.cache and kind.kept:
+    if settings.cache and kind.kept and not options:
         measured = Measured(resolve(settings.data_root), program.module, nodes, evaluator.identity, tied)
-    return replace(target, evaluator=evaluator, measured=measured, layouts=layouts, free=free)
+    target = replace(target, evaluator=evaluator, measured=measured, free=free)
+    return replace(target, layouts=layouts) if free else target
+
+
+def _options(settings: TuneSettings) -> list[CompilerOption]:
+    """Return the options of the compiler to search; one that it does not know is named and left out."""
+    if not settings.searches_options:
+        return []
+    platform = platform_name()
+    known, unknown = list_options(platform, settings.options == "numerics")
+    if unknown:
+        print(f"left out, as this compiler does not know them: {', '.join(unknown)}", file=sys.stderr)
+    if not known:
+        raise SettingsError("options", f"no list for a device of the kind {platform}: use a space of yours")
+    return known
+
+
+def _require_known_options(local: LocalProgram) -> None:
+    """Raise :class:`SettingsError` that names the options of a user's ``jax.jit`` that are not known here."""
+    options = [{name: value} for name, value in options_of(local.module.SerializeToString()).items()]
+    if not options:
+        return
+    refused = zip(options, refused_options(options), strict=True)
+    said = [f"{next(iter(option))} ({problem})" for option, problem in refused if problem]
+    if said:
+        problem = f"this machine's compiler refuses compiler_options: {', '.join(said)}"
+        raise SettingsError("source", f"{problem}. Take them out of jax.jit")
 
 
 def read_local(source: Source, seed: int) -> LocalProgram:
@@ -238,12 +288,12 @@ def read_local(source: Source, seed: int) -> LocalProgram:
     """
     require_jax()
     if source.function:
-        function, arguments = source.function_and_arguments()
+        function, arguments, keywords = source.call_of_function()
         if is_staged(function):
             raise DataError(source.path, "gives no function to run", "Return (function, arguments)")
-        return lower_function(function, arguments, seed)
+        return lower_function(function, arguments, seed, keywords)
     module = source.read().module
-    return LocalProgram(module, draw_inputs(module, seed), {})
+    return LocalProgram(module, draw_inputs(module, seed))
 
 
 def _choice(tied: TiedChoice, names: list[str]) -> Choice:
@@ -273,6 +323,7 @@ def _pretrained_of_program(
         table = np.concatenate([encode(option, [nodes[rows[0]]]) for option in options])
         tables.append((rows[:, None], columns, table[:, None, columns]))
     anchors = np.concatenate([space.default[None], space.draw(_ANCHORS - 1, np.random.default_rng(0))])
+    anchors = anchors[:, : len(tables)]  # choices of layouts come first
 
     def pretrained(codes: np.ndarray) -> np.ndarray:
         """Return predictions ``(n,)``, on the scale of the anchors and the configurations."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastslow.core.errors import DataError
-from fastslow.core.progress import progress
+from fastslow.core.progress import progress, ticking
 from fastslow_programs.program.measured import Measured
 from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, Plan, Verdict, verdict
 from fastslow_programs.tuning.evaluators import Evaluate
@@ -104,7 +104,7 @@ def make_strategy(name: str, target: Target) -> Strategy:
     """
     if name != GUIDED:
         return Random()
-    if target.values_of:  # a space of the user's
+    if target.values_of and not target.layouts:  # a space of the user's, or options of the compiler
         return Tpe()
     return Guided(target.space, target.pretrained)
 
@@ -178,6 +178,7 @@ def _search(study: Study) -> None:
         progress(
             total=settings.evaluations, initial=history.spent, desc=settings.program, unit="evaluation"
         ) as bar,
+        ticking(bar),
         study.target.evaluator.running() as evaluate,
     ):
 

@@ -9,6 +9,7 @@ The form follows Kernel Tuner's tunable parameters and restrictions::
 """
 
 import json
+from collections.abc import Callable
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -23,7 +24,8 @@ from pydantic import StringConstraints
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import parse_json, read_text
 from fastslow.core.records import Record, check_record
-from fastslow_programs.compiler.device import LocalProgram, lower_function
+from fastslow_programs.compiler.lowering import LocalProgram, lower_function
+from fastslow_programs.compiler.tracing import Call
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.tuning.search.space import CODE, Choice, Space
 
@@ -41,23 +43,30 @@ class _Space(Record, extra="forbid"):
 
 
 class UserSpace:
-    """A space that a JSON file describes.
+    """A space that a JSON file describes, or a function's own parameters.
 
     Args:
-        path: The file. ``choices`` maps names to lists of numbers, texts or booleans. Each of the
-            ``constraints`` is an expression of the names, as for :meth:`pandas.DataFrame.eval`, that is true
-            for what may be proposed. ``default`` names options; the first of a list is the default otherwise.
-            ``function`` is ``model.py:make``, relative to the file: ``make(tile=32, unroll=4)`` returns a
-            function for ``jax.jit`` and its arguments.
+        path: The file; of a function, its name for messages. ``choices`` maps names to lists of numbers,
+            texts or booleans. Each of the ``constraints`` is an expression of the names, as for
+            :meth:`pandas.DataFrame.eval`, that is true for what may be proposed. ``default`` names options;
+            the first of a list is the default otherwise. ``function`` is ``model.py:make``, relative to the
+            file: ``make(tile=32, unroll=4)`` returns a function for ``jax.jit`` and its arguments.
+        described: The description, where no file has it.
+        call: Makes the call of a configuration from its values; by default ``function`` does.
 
     Raises:
         DataError: The file is missing or has another form, a constraint cannot be evaluated, nothing fulfils
             the constraints, or the default does not.
     """
 
-    def __init__(self, path: Path):
-        given = check_record(path, parse_json(path, read_text(path, _REMEDY), _REMEDY), _Space, _REMEDY)
+    def __init__(
+        self, path: Path, described: dict[str, Any] | None = None, call: Callable[..., Call] | None = None
+    ):
+        if described is None:
+            described = parse_json(path, read_text(path, _REMEDY), _REMEDY)
+        given = check_record(path, described, _Space, _REMEDY)
         self.path = path
+        self._call = call or self._call_of_function
         self.facts = _Space.model_construct(**given)
         choices = self.facts.choices.items()  # numbers in their order, so that neighbours are alike
         self.options = {name: sorted(given) if _are_numbers(given) else given for name, given in choices}
@@ -129,19 +138,23 @@ class UserSpace:
         Raises:
             DataError: There is no function, or it refuses the configuration.
         """
-        name = self.facts.function
         values = self.values(codes)
-        self._require(bool(name), "names no function to measure", 'Add "function", or use evaluator=command')
-        source = Source.of(str(self.path.parent / name))
         try:
-            function, arguments = source.function_and_arguments(**values)
-            return lower_function(function, arguments, seed)
+            function, arguments, keywords = self._call(**values)
+            local = lower_function(function, arguments, seed, keywords)
+            local.require_one_device("a space of yours")
+            return local
         except DataError:
             raise
         except Exception as error:  # of the user's function, in make or in a trace
             cause = error.__cause__ or error
-            problem = f"{source.function} of {values}: {type(cause).__name__}: {cause}"
-            raise DataError(source.path, problem, "Refuse by a constraint what it cannot do") from None
+            problem = f"{self.facts.function} of {values}: {type(cause).__name__}: {cause}"
+            raise DataError(self.path, problem, "Refuse by a constraint what it cannot do") from None
+
+    def _call_of_function(self, **values: Any) -> Call:
+        name = self.facts.function
+        self._require(bool(name), "names no function to measure", 'Add "function", or use evaluator=command')
+        return Source.of(str(self.path.parent / name)).call_of_function(**values)
 
 
 def _shown(option: bool | float | str) -> str:

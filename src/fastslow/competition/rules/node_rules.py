@@ -133,7 +133,7 @@ class Nodes:
         return types
 
     def of(self, opcode: str, degree: int | None = None) -> np.ndarray:
-        """Return the nodes of an opcode, or those with so many operands, and a tensor as output."""
+        """Return the nodes ``(n,)`` of an opcode that give a tensor; with ``degree``, of so many operands."""
         nodes = (self.opcodes == OPCODES[opcode]) & (self.types != _TYPE["tuple"])
         return np.flatnonzero(nodes & (self.degree == degree) if degree is not None else nodes)
 
@@ -149,7 +149,7 @@ class Nodes:
         return window
 
     def list_of(self, nodes: np.ndarray, name: str, width: int) -> np.ndarray:
-        """Return the first values (n, width) of a list."""
+        """Return the first values ``(n, width)`` of a list, by its name, of nodes ``(n,)``."""
         start = _COLUMN[f"{name}_0"]
         values: np.ndarray = self.feat[nodes, start : start + width]
         return values

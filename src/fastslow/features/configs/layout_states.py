@@ -21,6 +21,9 @@ def tensor_positions(nodes: np.ndarray, roles: np.ndarray | int) -> np.ndarray:
     Args:
         nodes: Positions of nodes, of K.
         roles: Their tensors: 0 output, 1 input, 2 kernel; broadcast against ``nodes``.
+
+    Returns:
+        ``(...)`` int64, of the shape of both, 0 to 3 K - 1.
     """
     return np.asarray(nodes) * len(ROLES) + roles
 

@@ -82,6 +82,19 @@ def _warn_of_unusable() -> bool:
     return bool(reason)
 
 
+def usable_gpus() -> list[str]:
+    """Return the names of this machine's GPUs; empty where there is none.
+
+    Raises:
+        SettingsError: torch cannot compute on one of them, such as Kaggle's P100.
+    """
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    for index in range(count):
+        if reason := why_unusable(index):
+            raise SettingsError("accelerator", f"{reason}; {_OTHER_GPU}")
+    return [torch.cuda.get_device_name(index) for index in range(count)]
+
+
 def pick_precision(device: torch.device) -> torch.dtype:
     """Return the type in which a network's matrix products are computed.
 

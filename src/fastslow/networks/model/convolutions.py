@@ -40,7 +40,7 @@ class GcnConv(nn.Module):
         self.linear = nn.Linear(in_channels, out_channels)
 
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
-        """Return the states of ``level`` from the states of the level ``below``."""
+        """Return the states ``(S, D_out)`` of ``level`` from the states ``(S_below, D_in)`` below it."""
         scale, own_scale = (
             torch.rsqrt(each.degrees.sum(1, keepdim=True) + 1)[each.node_ids] for each in (below, level)
         )
@@ -79,7 +79,7 @@ class MlpGcnConv(nn.Module):
         )
 
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
-        """Return the states of ``level`` from the states of the level ``below``."""
+        """Return the states ``(S, D_out)`` of ``level`` from the states ``(S_below, D_in)`` below it."""
         u = functional.leaky_relu(x, self.slope)
         itself = u[level.itself]
         share, own_share = (1 / (each.degrees[:, 1:] + 1)[each.node_ids] for each in (below, level))

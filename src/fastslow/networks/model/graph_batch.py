@@ -148,7 +148,16 @@ class PreparedGraph:
         self._tiling = tiling_features(graph.tensor_sizes[:, :, None], layouts, default)
 
     def states(self, configs: np.ndarray, num_levels: int, edges: np.ndarray | None = None) -> list[Level]:
-        """Return the states of the graph under some of its configurations, see :meth:`batch`."""
+        """Return the states of the graph under some of its configurations.
+
+        Args:
+            configs: ``(C,)`` positions of the configurations.
+            num_levels: Number of layers that pass something between nodes.
+            edges: ``(E',)`` bool, which edges pass; by default all.
+
+        Returns:
+            A level for each layer, and level 0 first.
+        """
         reach = self.reach(num_levels, edges)
         if self.joins_nodes:  # the configuration is one choice, which every node sees
             return reach.states(np.arange(len(configs))[:, None])
@@ -271,7 +280,14 @@ class PreparedGraph:
 def level_tensors(
     level: Level, num_configs: int, degrees: Tensor, differentiable: bool = True
 ) -> LevelTensors:
-    """Return a level, or some nodes of one, as tensors; its links where it has them."""
+    """Return a level, or some nodes of one, as tensors; its links where it has them.
+
+    Args:
+        level: The level, of N nodes.
+        num_configs: C.
+        degrees: ``(N, 2)`` number of operands and of users of each node.
+        differentiable: Whether gradients go through its links.
+    """
     num_nodes = len(level.set_index)
     weight = level.multiplicity / num_configs
     shape = (num_nodes, len(level))

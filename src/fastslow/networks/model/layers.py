@@ -48,7 +48,7 @@ class WeightedInstanceNorm(nn.Module):
         return Moments(level.num_configs, mean, (level.share * (x - mean).square()).sum(0))
 
     def forward(self, x: Tensor, level: LevelTensors, complete: Complete = as_is) -> Tensor:
-        """Return the normalised ``x``."""
+        """Return the normalised ``x``, ``(S, D)``."""
         _, mean, variance = complete(self.moments(x, level))
         return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
 
@@ -82,7 +82,7 @@ class SageConv(nn.Module):
         self.users = nn.Linear(in_channels, out_channels, bias=False)
 
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
-        """Return the states of ``level`` from the states of the level ``below``."""
+        """Return the states ``(S, D_out)`` of ``level`` from the states ``(S_below, D_in)`` below it."""
         y = self.own(x)[level.itself]
         if self.aggregation == "mean":
             return y + level.operands @ self.operands(x) + level.users @ self.users(x)
@@ -91,7 +91,16 @@ class SageConv(nn.Module):
 
 
 def neighbour_sums(operands: Tensor, users: Tensor, level: LevelTensors) -> tuple[Tensor, Tensor]:
-    """Return the sums of two inputs ``(S_below, D)`` over the operands and over the users of each state."""
+    """Sum over the neighbours of each state, in each direction of the edges.
+
+    Args:
+        operands: ``(S_below, D)`` what a state receives from its operands.
+        users: ``(S_below, D)`` what it receives from its users.
+        level: The level of the states.
+
+    Returns:
+        ``(S, D)`` sums over the operands, and over the users.
+    """
     degree = level.degrees[level.node_ids]
     return degree[:, :1] * (level.operands @ operands), degree[:, 1:] * (level.users @ users)
 
@@ -120,7 +129,7 @@ class ChannelAttention(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the gated ``x``."""
+        """Return the gated ``x``, ``(S, D)``."""
         return x * self.gate(x)
 
 
@@ -144,7 +153,7 @@ class CrossConfigAttention(nn.Module):
         self.temperature = nn.Parameter(torch.tensor(0.5))
 
     def forward(self, x: Tensor, level: LevelTensors, complete: Complete = as_is) -> Tensor:
-        """Return ``x`` weighted by its softmax over configurations."""
+        """Return ``x`` weighted by its softmax over configurations, ``(S, D)``."""
         logits = x.float() / self.temperature
         with torch.no_grad():  # the largest logit cancels out; it only prevents overflow
             index = level.node_ids[:, None].expand_as(logits)
@@ -170,7 +179,7 @@ class NodeSum(nn.Module):
     """
 
     def forward(self, x: Tensor, pooling: SparseOperator, level: LevelTensors) -> Tensor:
-        """Return the sum of each configuration.
+        """Return the sum of each configuration, ``(C, D)`` float64.
 
         Args:
             x: ``(S, D)`` states of a level.
@@ -301,7 +310,7 @@ class ConfigNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor, complete: Complete = as_is) -> Tensor:
-        """Return the standardised ``x``."""
+        """Return the standardised ``x``, ``(C, D)``."""
         mean = x.mean(0)
         _, mean, variance = complete(Moments(len(x), mean, (x - mean).square().mean(0)))
         return (x - mean) * torch.rsqrt(variance + self.eps)
@@ -319,7 +328,7 @@ class Float64Linear(nn.Linear):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the product in float64."""
+        """Return the product ``(C, D_out)`` in float64 of ``x`` ``(C, D_in)``."""
         return functional.linear(x.double(), self.weight.double(), self.bias.double())
 
 

@@ -60,6 +60,13 @@ def mse_log(prediction: Tensor, runtime: Tensor) -> Tensor:
     .. math:: \frac{1}{C} \sum_i (s_i - \log y_i)^2
 
     The unit of the runtimes y shifts the logarithm.
+
+    Args:
+        prediction: ``(C,)`` predictions s.
+        runtime: ``(C,)`` runtimes y, above 0.
+
+    Returns:
+        ``()``, 0 or more.
     """
     return (prediction - runtime.log().to(prediction.dtype)).square().mean()
 

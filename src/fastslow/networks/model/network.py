@@ -100,7 +100,7 @@ class Trunk(nn.Module):
         self.blocks = nn.ModuleList(Block(architecture) for _ in range(architecture.num_layers))
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
-        """Return the states of the batch's last level, after as many blocks as it has levels above 0."""
+        """Return the states ``(S, D)`` of the last level, after a block for each level above 0."""
         nodes = batch.numeric, batch.node_layout, batch.opcode
         x, layout_embedding = self.embed(
             *nodes, batch.state_layouts, batch.state_tiling, batch.levels[0].node_ids
@@ -172,7 +172,7 @@ class RankingNetwork(nn.Module):
             self.head = PlainHead(self.trunk.channels, pooled, architecture)
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
-        """Return a prediction per configuration.
+        """Return a prediction per configuration, ``(C,)`` float32; lower is predicted faster.
 
         Args:
             batch: Some configurations of a graph.

@@ -104,7 +104,14 @@ class GraphDataset:
         return self._sizes[split][name]
 
     def batch(self, split: str, name: str, configs: np.ndarray, edges: np.ndarray | None = None) -> Batch:
-        """Return some configurations of a graph, with all or some of its edges, as a batch on the device."""
+        """Return some configurations of a graph as a batch on the device.
+
+        Args:
+            split: ``train``, ``valid`` or ``test``.
+            name: The graph.
+            configs: ``(C,)`` positions among its distinct configurations.
+            edges: ``(E',)`` bool, which edges pass messages; by default all.
+        """
         return self.graph(split, name).batch(configs, self.num_levels, edges).to(self.device)
 
     def shrinking(self, configs_together: int) -> Shrinking:

@@ -48,7 +48,7 @@ class InputAttention(nn.Module):
         self.output = nn.Linear(inner, channels)
 
     def forward(self, x: Tensor, below: LevelTensors, level: LevelTensors) -> Tensor:
-        """Return the states of ``level``, on which every node has one per distinct configuration."""
+        """Return the states ``(S, D)`` of ``level``, where every node has one per distinct configuration."""
         parts = (linear(x).unflatten(1, (HEADS, -1)) for linear in (self.query, self.key, self.value))
         query, key, value = (part.float().transpose(0, 1) for part in parts)  # (H, S, d)
         query = query / math.sqrt(HEAD_CHANNELS)

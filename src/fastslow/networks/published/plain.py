@@ -24,7 +24,7 @@ SLOPE = 0.2
 
 
 def leaky(x: Tensor) -> Tensor:
-    """Return the leaky ReLU that the baselines use."""
+    """Return the leaky ReLU that the baselines use, of the shape ``(...)`` of ``x``."""
     return functional.leaky_relu(x, SLOPE)
 
 
@@ -128,7 +128,7 @@ class PlainTrunk(nn.Module):
         self.channels = widths[-1]
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
-        """Return the states of the last level."""
+        """Return the states ``(S, D)`` of the last level."""
         below, *levels = batch.levels
         layouts = _scaled(batch.state_layouts) * LAYOUT_SCALE
         node = torch.cat([batch.numeric, _scaled(batch.node_layout), self.opcode(batch.opcode)], 1)

@@ -61,7 +61,7 @@ class SegmentedGraph:
         return inside if segment is None else inside & (ends[:, 0] == segment)
 
     def view(self, border: str) -> tuple[Reach, Tensor]:
-        """Return what nodes see, and their degrees, with edges between segments (``halo``) or without.
+        """Return what nodes see, and their degrees ``(N, 2)``, with edges between segments or without.
 
         Both are found once for each border.
         """

@@ -28,7 +28,15 @@ class GraphTable:
 
     @classmethod
     def empty(cls, rows: int, segments: int, channels: int, layers: int, hidden: int) -> "GraphTable":
-        """Return a table in which nothing is known. Rows take no memory before they are written."""
+        """Return a table in which nothing is known. Rows take no memory before they are written.
+
+        Args:
+            rows: Number of states of segments, of all of a graph's configurations.
+            segments: Number of segments.
+            channels: Channels of the readout.
+            layers: Number of norms.
+            hidden: Channels of a norm.
+        """
         return cls(
             np.zeros((rows, channels), np.float32),
             np.zeros(rows, bool),

@@ -151,6 +151,9 @@ class LoopOptions:
 
     seed: Annotated[int, Ge(0)] = 0
     """Seed of weights, order of graphs and choice of configurations."""
+    folds: Annotated[int, Ge(0), Le(100)] = 0
+    """Split the train programs into so many parts; the training of seed s leaves out part s modulo ``folds``
+    and predicts it, for the ensemble's weights. 0 leaves none out."""
     epochs: Annotated[int, Ge(1), Le(1_000_000)] = 20
     """Passes over the train graphs."""
     learning_rate: Annotated[float, Gt(0)] = 1e-3

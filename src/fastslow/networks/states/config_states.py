@@ -73,7 +73,15 @@ class Level:
         return int(self.start[-1])
 
     def state(self, node_ids: np.ndarray, configs: np.ndarray) -> np.ndarray:
-        """Return the states of nodes in configurations, two arrays that broadcast against each other."""
+        """Return the state of each node in each configuration.
+
+        Args:
+            node_ids: ``(...)`` positions of nodes.
+            configs: ``(...)`` positions of configurations; broadcast against ``node_ids``.
+
+        Returns:
+            ``(...)`` int64, of the shape of both.
+        """
         row = self.set_index * self.classes.index.shape[1]  # flat positions: twice as fast as two indices
         return self._offset.take(node_ids) + self.classes.index.ravel().take(row.take(node_ids) + configs)
 

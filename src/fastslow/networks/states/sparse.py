@@ -10,7 +10,7 @@ from torch.nn import functional
 
 
 def move(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor to a device; to a GPU through pinned memory, so that the host does not wait."""
+    """Copy a tensor ``(...)`` to a device; to a GPU through pinned memory, so that the host does not wait."""
     tensor = tensor.pin_memory() if device.type == "cuda" else tensor
     return tensor.to(device, non_blocking=True)
 
@@ -84,7 +84,7 @@ class SparseOperator:
         return moved
 
     def entries(self) -> tuple[Tensor, Tensor]:
-        """Return row and column of each entry that is stored, by row; of an operator of a single factor."""
+        """Return row and column ``(entries,)`` of each entry, by row; of an operator of a single factor."""
         ((matrix, *_),) = self._factors
         rows = torch.arange(self.shape[0], device=matrix.offsets.device)
         return rows.repeat_interleave(matrix.offsets.diff()), matrix.indices

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
-from fastslow.features.graph import GraphSet, Predictions
+from fastslow.features.folds import HELD_OUT_CONFIGS, leave_fold_out
+from fastslow.features.graph import GraphSet, Predictions, draw_configs
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import autocast, loss_scaler, seed_generator
 from fastslow.networks.hardware.memory import AdamW, BoundedCache, FreedMemory, held_bytes, prefetch
@@ -56,6 +57,11 @@ class Training:
             fused=True,  # a seventh of the time on a CPU; a scaled step needs no answer from the GPU
         )
         self.names = dataset.trainable()
+        self.held_out: list[str] = []
+        if options.folds:
+            self.names, self.held_out = leave_fold_out(
+                dataset.sources, self.names, options.folds, options.seed
+            )
         self.validation = Validation(options, dataset, self.network)
         self.stored = ["network", "optimizer", "scaler", "validation"]
         self.segments = None
@@ -95,6 +101,12 @@ class Training:
     def step(self, examples: Iterator[Example], seeds: list[int], size: int, rate: float) -> list:
         """Take one step on ``size`` graphs, of which this process takes an example for each of its ``seeds``.
 
+        Args:
+            examples: Batches with their runtimes; the next ones are taken.
+            seeds: Seed of the dropout of each example.
+            size: Number of graphs of the step, of all processes.
+            rate: Learning rate.
+
         Returns:
             The losses of its examples on the device, without waiting for it.
         """
@@ -115,7 +127,7 @@ class Training:
         return losses
 
     def draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
-        """Draw the configurations of a step, as positions in the graph."""
+        """Draw the configurations of a step, as positions ``(C,)`` in the graph."""
         total = self.dataset.num_configs(TRAIN, name)
         size = self.options.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
@@ -148,7 +160,7 @@ class Training:
         return self.dataset.batch(TRAIN, name, configs, kept), runtime
 
     def graph_loss(self, batch: Batch, runtime: torch.Tensor) -> torch.Tensor:
-        """Return the loss of some configurations of a graph."""
+        """Return the loss ``()`` of some configurations of a graph, whose runtimes are ``(C,)``."""
         with autocast(self.dataset.device):
             prediction = (self.segments or self.network)(batch)
         return self.loss(prediction, runtime)
@@ -214,6 +226,20 @@ class Training:
         rest = {split: predict(self.network, self.dataset, slug, split, together) for split in others}
         return score, {VALID: predictions, **rest}
 
+    def predict_held_out(self, slug: str) -> dict[str, np.ndarray]:
+        """Predict the train graphs of a collection that ``folds`` left out, with the weights that are loaded.
+
+        Returns:
+            By graph, ``(n,)`` of its distinct configurations that :func:`draw_configs` draws.
+        """
+        only = {}
+        for name in self.held_out:
+            prefix, _, stem = name.partition("/")
+            if prefix == slug:
+                graph = self.dataset.sources[slug].graph(TRAIN, stem)
+                only[stem] = graph.config_ids[draw_configs(graph.num_configs, HELD_OUT_CONFIGS, 0, stem)]
+        return predict(self.network, self.dataset, slug, TRAIN, self.dataset.configs_together, only)
+
 
 def train(
     sources: Sequence[GraphSet],
@@ -251,9 +277,13 @@ def learning_rate(options: NetworkOptions, step: int, steps: int) -> float:
 
 
 def scheduled(options: NetworkOptions, epoch: int, position: int, steps: int) -> float:
-    """Return the learning rate of a step of an epoch of ``steps``.
+    """Return the learning rate of a step. Epochs in which the head alone learns have their own schedule.
 
-    Epochs in which the head alone learns have a schedule of their own.
+    Args:
+        options: Options of the training.
+        epoch: Number of the epoch, from 0.
+        position: Number of the step in the epoch, from 0.
+        steps: Number of steps of an epoch.
     """
     last = head_epochs(options)
     epochs = last if epoch in last else range(last.start)

@@ -26,13 +26,12 @@ from fastslow.ensemble.weights import combine, equal_weights
 from fastslow.features.graph import Graph
 from fastslow.features.scaling import Scaler, read_scaler, signed_log1p
 from fastslow.runs.features_folder import SCALERS, Features
-from fastslow.runs.predictions import Predictor, read_run_manifest
+from fastslow.runs.predictions import Predictor, find_members, read_run_manifest
 from fastslow.steps.ranker import read_ranker
 from fastslow.steps.trained_network import TrainedNetwork
-from fastslow_programs.ranking.runs import find_members
 
 _AGAIN = "Train this model again"
-MODELS: dict[str, Callable[[Path], Predictor]] = {
+READERS: dict[str, Callable[[Path], Predictor]] = {
     "gnn": TrainedNetwork,
     "ranker": lambda folder: read_ranker(folder).predict_split,
 }
@@ -72,7 +71,7 @@ class FinishedRun:
 
     @property
     def model(self) -> str | None:
-        """What it is, as its manifest names it: a key of ``MODELS`` or ``ensemble``."""
+        """What it is, as its manifest names it: a key of ``READERS`` or ``ensemble``."""
         return self.manifest["settings"].get("model")
 
     @property
@@ -181,12 +180,12 @@ class FinishedRun:
         """Return whether it learned from these features, or from others that were built alike."""
         recipe = self.manifest.get("features", {})
         alike = [recipe.get(key) == features.recipe[key] for key in ("settings", "config_columns")]
-        return all(alike) or self.manifest["inputs"].get("features") == features.fingerprint
+        return all(alike) or self.manifest["inputs"].get("features") == features.recipe["fingerprint"]
 
     def _read(self) -> Predictor:
-        if self.model not in MODELS:
+        if self.model not in READERS:
             problem = f"a run of {self.model!r}, whose model is not kept"
             raise DataError(
-                self.folder, problem, f"Name a run of {', '.join(MODELS)}, or an ensemble of them"
+                self.folder, problem, f"Name a run of {', '.join(READERS)}, or an ensemble of them"
             )
-        return MODELS[self.model](self.folder)
+        return READERS[self.model](self.folder)

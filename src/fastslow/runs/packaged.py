@@ -17,7 +17,8 @@ from pathlib import Path
 from fastslow.core.errors import DataError, StorageError
 from fastslow.core.files import file_digest
 
-FOLDER = Path(__file__).resolve().parents[1] / "models"
+FOLDER = Path(__file__).resolve().parents[2] / "fastslow_programs" / "models"
+"""Folder of the archive, which the package that ranks programs brings."""
 ARCHIVE = "models.tar.xz"
 _PREFIX = "models-"
 _AGAIN = "Install fastslow again, or name a run of your own (run=, RUN=)"

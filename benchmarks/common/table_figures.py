@@ -1,0 +1,386 @@
+"""The figures that are drawn from the tables of the benchmarks, for the pages of ``docs``.
+
+``make figures`` runs it: ``python -m common.table_figures`` in ``benchmarks``. A figure keeps the digest of
+its tables, and a test compares them: a figure is never older than its tables.
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from fastslow.core.figures import (
+    CEILING,
+    DEFAULT,
+    ENSEMBLE,
+    FAINT,
+    FURTHER,
+    KNOWN,
+    NETWORK,
+    RULE,
+    TREES,
+    WIDTH,
+    in_style,
+    label_ends,
+    save_figure,
+)
+from fastslow.core.files import digest
+from fastslow.core.progress import progress
+from fastslow.core.settings import PROJECT
+from fastslow.evaluation import standing
+
+TABLES = PROJECT / "benchmarks" / "tables"
+FOLDER = PROJECT / "docs" / "figures"
+_COLOURS = 64
+_FAR = 100  # place from which words stand at the left
+_MODELS = {"ensemble": ENSEMBLE, "gnn": NETWORK, "ranker": TREES}
+_NAMES = {"gnn": "networks", "ranker": "trees", "best single feature": "one column", "rule": "trivial rule"}
+_SEARCHES = {
+    "guided": ENSEMBLE,
+    **dict.fromkeys(("random", "order of one column", "order of product of bounds"), RULE),
+}
+_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
+_TITLE = {"fontsize": 10.5, "weight": "bold"}
+_LETTERS = {"fontsize": 8.5, "va": "center", "textcoords": "offset points", "annotation_clip": False}
+
+
+def read_tables(name: str) -> dict[str, list[pd.DataFrame]]:
+    """Return the tables of a benchmark by the heading of their section; cells are texts."""
+    sections: dict[str, list[pd.DataFrame]] = {"": []}
+    heading = ""
+    rows: list[list[str]] = []
+    for line in [*(TABLES / f"{name}.md").read_text().splitlines(), ""]:
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+            continue
+        if rows:
+            sections[heading].append(pd.DataFrame(rows[2:], columns=rows[0]))
+            rows = []
+        if line.startswith("## "):
+            heading = line.removeprefix("## ")
+            sections.setdefault(heading, [])
+    return sections
+
+
+def numbers(cells: pd.Series, position: int = 0) -> np.ndarray:
+    """Return the number at a position of each cell, NaN where it has fewer."""
+    parts = [_NUMBER.findall(cell) for cell in cells]
+    return np.array([float(p[position].replace(",", "")) if len(p) > position else np.nan for p in parts])
+
+
+@in_style
+def plot_gains() -> Figure:
+    """Plot what more programs to train on bring, a paired difference for each collection and model."""
+    (table,) = read_tables("more_programs")["Test"]
+    table = table[table["model"].isin([*_MODELS, "ridge on config features"])]
+    collections = list(dict.fromkeys(table["collection"]))
+    figure = Figure(figsize=(WIDTH, 4.4), layout="constrained")
+    axes = figure.subplots()
+    models = ["ensemble", "ranker", "gnn", "ridge on config features"]
+    for place, model in enumerate(models):
+        rows = table[table["model"] == model].set_index("collection").loc[collections]
+        y = np.arange(len(collections)) + 0.17 * (place - 1.5)
+        style = {"fmt": "o", "color": _MODELS.get(model, RULE), "markersize": 5, "elinewidth": 1.5}
+        name = _NAMES.get(model, model).replace("ridge on config features", "ridge regression (a rule)")
+        axes.errorbar(numbers(rows["gain"]), y, xerr=numbers(rows["gain"], 1), label=name, **style)
+    axes.axvline(0, color="black", linewidth=1)
+    axes.set_yticks(range(len(collections)), collections)
+    axes.set_ylim(len(collections) - 0.5, -0.5)
+    axes.set_xlabel("Kendall's tau with them minus without\nlines: ± standard error over programs")
+    row = table[(table["collection"] == "layout, all") & (table["model"] == "ensemble")]["gain"].iloc[0]
+    axes.set_title(f"61 more programs: {row} on test (ensemble)")
+    figure.legend(loc="outside lower center", ncols=4)
+    return figure
+
+
+@in_style
+def plot_time() -> Figure:
+    """Plot score against training time of the variants of the network."""
+    table = next(t for t in read_tables("models")[""] if "time" in t)
+    rules = next(t for t in read_tables("models")[""] if "rule" in t)
+    time, tau = numbers(table["time"]), numbers(table["tau"])
+    figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
+    axes = figure.subplots()
+    axes.scatter(time, tau, s=26, color=NETWORK, alpha=0.8, linewidths=0)
+    best = int(np.argmax(tau))
+    told = {best, int(np.argmin(tau)), int(np.argmax(time))}
+    for row in sorted(told):
+        end = time[row] > np.sqrt(time.min() * time.max())
+        words = {"ha": "right" if end else "left", "color": NETWORK, **_LETTERS}
+        axes.annotate(table["variant"][row], (time[row], tau[row]), (-6 if end else 6, 7), **words)
+    rule = numbers(rules["tau"]).max()
+    axes.axhline(rule, color=RULE, linestyle="--")
+    words = {"ha": "right", "color": RULE, **_LETTERS}
+    axes.annotate(f"strongest trivial rule {rule:.3f}", (time.max(), rule), (0, 7), **words)
+    axes.set(
+        xscale="log",
+        xlabel="CPU time of a training, times the base's",
+        ylabel="Kendall's tau, mean of layouts",
+    )
+    _plain_log(axes, (1, 1.5, 2, 3, 5, 7))
+    gain = f"{tau[best] - tau[0]:+.3f} over the base"
+    axes.set_title(f"The best of {len(table)} variants: {table['variant'][best]}, {gain}")
+    return figure
+
+
+@in_style
+def plot_distance() -> Figure:
+    """Plot the score of each program against its distance to the train programs, with the means of thirds."""
+    table = _per_program("compiler")
+    distance, tau = numbers(table["distance"]), numbers(table["tau, fastslow rank"])
+    rule = numbers(table["tau, rule"])
+    figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
+    axes = figure.subplots()
+    axes.scatter(distance, rule, s=22, facecolors="none", edgecolors=RULE)
+    axes.scatter(distance, tau, s=22, color=ENSEMBLE, linewidths=0)
+    means = []
+    for part in np.array_split(np.argsort(distance, kind="stable"), 3):
+        ends = [distance[part].min(), distance[part].max()]
+        axes.plot(ends, [rule[part].mean()] * 2, color=RULE, linewidth=2.5)
+        axes.plot(ends, [tau[part].mean()] * 2, color=ENSEMBLE, linewidth=2.5)
+        words = {"ha": "center", "bbox": {"facecolor": "white", "linewidth": 0, "pad": 1}, **_LETTERS}
+        axes.annotate(f"{tau[part].mean():.2f}", (np.mean(ends), tau[part].mean()), (0, 10), **words)
+        means.append(tau[part].mean())
+    axes.set(xlabel="share of nodes that would need another opcode", ylabel="Kendall's tau")
+    axes.set_title(f"Near programs: tau {means[0]:.2f}, far ones: {means[2]:.2f} ({len(table)} programs)")
+    words_below = [("dots: models in the package", ENSEMBLE), ("rings: trivial rule", RULE)]
+    _words_below(figure, [*words_below, ("lines: means of thirds", CEILING)])
+    return figure
+
+
+@in_style
+def plot_measured() -> Figure:
+    """Plot the measured programs as bullets: rule, ranking, 16 known runtimes, and the noise's ceiling."""
+    known = read_tables("few_shot")["Measured programs: mean (minimum to maximum) over draws"][0]
+    known = known[(known["known"] == "16") & (known["ceiling"] != "")].reset_index(drop=True)
+    zero = _per_program("tpu")
+    figure = Figure(figsize=(WIDTH, 0.9 + 0.95 * len(known)), layout="constrained")
+    panels = figure.subplots(len(known), 1, sharex=True)
+    for axes, (_, row) in zip(np.atleast_1d(panels), known.iterrows(), strict=True):
+        match = zero[zero["program"].str.endswith(row["program"])].iloc[0]
+        ceiling = float(row["ceiling"])
+        stack, low, high = map(float, _NUMBER.findall(row["stack"]))
+        axes.barh(0, ceiling, height=0.9, color="#e9e9e9", zorder=0)
+        axes.barh(0, stack, height=0.42, color=KNOWN, zorder=2)
+        axes.plot([low, high], [0, 0], color="black", linewidth=1, zorder=3)
+        for column, colour, mark in (("tau, rule", RULE, "D"), ("tau, fastslow rank", ENSEMBLE, "o")):
+            axes.plot(
+                float(match[column]), 0, mark, color=colour, markersize=9, markeredgecolor="white", zorder=4
+            )
+        axes.annotate(f"ceiling {ceiling:.2f}", (ceiling, 0), (4, 0), color=CEILING, **_LETTERS)
+        axes.set_yticks([0], [row["program"]])
+        axes.set(ylim=(-0.6, 0.6), xlim=(min(0, low) - 0.02, 1))
+        axes.grid(axis="y", visible=False)
+    axes.set_xlabel("Kendall's tau with TpuGraphs' measured runtimes")
+    figure.suptitle("With 16 known runtimes the ranking comes nearer to the ceiling", **_TITLE)
+    words = [("bar: with 16 known (line: draws)", KNOWN), ("dot: nothing known", ENSEMBLE)]
+    words += [("diamond: trivial rule", RULE), ("grey: ceiling by the noise of repeated runs", CEILING)]
+    _words_below(figure, words)
+    return figure
+
+
+@in_style
+def plot_known() -> Figure:
+    """Plot the score on measured programs against the number of known runtimes."""
+    table = read_tables("does_it_help")["Labels: tpu"][1]
+    measured = read_tables("few_shot")["Measured programs: mean (minimum to maximum) over draws"][0]
+    ceilings = numbers(measured["ceiling"])
+    ceiling = np.mean(np.unique(ceilings[~np.isnan(ceilings)]))
+    names = {
+        "fastslow rank": ("fastslow rank", KNOWN),
+        "rule": ("trivial rule", RULE),
+        "column": ("one column, fitted", FURTHER[0]),
+        "ridge": ("ridge, fitted", FURTHER[1]),
+    }
+    figure = Figure(figsize=(WIDTH, 3.8), layout="constrained")
+    axes = figure.subplots()
+    ends = {}
+    for order, (name, colour) in names.items():
+        rows = table[table["order"] == order]
+        x, y = numbers(rows["known"]), numbers(rows["tau"])
+        axes.plot(x, y, "o-", color=colour)
+        ends[f"{name} {y[-1]:.2f}"] = (x[-1], y[-1], colour)
+    axes.axhline(ceiling, color=CEILING, linestyle="--")
+    ends[f"ceiling {ceiling:.2f}"] = (x[-1], ceiling, CEILING)
+    axes.set(
+        xlabel="known runtimes of the program", ylabel="Kendall's tau, mean of 3 programs", ylim=(0, 0.8)
+    )
+    axes.set_xticks(sorted({*numbers(table["known"]).astype(int).tolist()}))
+    ours = table[table["order"] == "fastslow rank"]
+    taus = numbers(ours["tau"])
+    axes.set_title(f"{ours['known'].iloc[-1]} known runtimes raise tau from {taus[0]:.2f} to {taus[-1]:.2f}")
+    label_ends(axes, ends)
+    return figure
+
+
+@in_style
+def plot_searches() -> Figure:
+    """Plot the evaluations until the best is within 1 % of the best, for every strategy."""
+    sections = {"layouts": "Unseen layouts", "tiles": "Unseen kernels, all tiles"}
+    tables = {name: read_tables("tune")[section][0] for name, section in sections.items()}
+    order = list(dict.fromkeys(tables["tiles"]["search"]))[::-1]
+    figure = Figure(figsize=(WIDTH, 1.2 + 0.27 * len(order)), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, (name, table) in zip(panels, tables.items(), strict=True):
+        rows = table.set_index("search").reindex(order)
+        cells = rows["within 1%"].fillna("")
+        mean, error = numbers(cells), numbers(cells, 1)
+        for place, search in enumerate(order):
+            if np.isnan(mean[place]):
+                continue
+            colour = _SEARCHES.get(search, NETWORK)
+            axes.errorbar(mean[place], place, xerr=error[place], fmt="o", color=colour, markersize=5)
+            axes.annotate(f"{mean[place]:.1f}", (mean[place], place), (7, 0), color=colour, **_LETTERS)
+        axes.set(xscale="log", title=f"{name}", xlabel="evaluations (± standard error)")
+        axes.set_xlim(0.85 * np.nanmin(mean), 2.2 * np.nanmax(mean))
+        _plain_log(axes, (1, 2, 5))
+        axes.grid(axis="y", visible=False)
+    panels[0].set_yticks(range(len(order)), order)
+    figure.suptitle("Evaluations until within 1 % of the best: the prediction decides", **_TITLE)
+    return figure
+
+
+@in_style
+def plot_calibration() -> Figure:
+    """Plot how often bands and probabilities hold against the shares that they promise."""
+    (table,) = read_tables("trust")[""]
+    rows = table[table["collection"] == "layout, all"].set_index("part")
+    levels = np.array([50, 80, 90])
+    figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    kinds = {"Bands of a program's tau": "in {}%", "Order of two configurations": "said {}%"}
+    colours = {
+        "nearest third": "#56b4e9",
+        "middle third": NETWORK,
+        "farthest third": DEFAULT,
+        "all": ENSEMBLE,
+    }
+    for axes, (title, column) in zip(panels, kinds.items(), strict=True):
+        axes.plot([45, 100], [45, 100], color=CEILING, linestyle="--", linewidth=1.2)
+        for part, colour in colours.items():
+            shares = [100 * float(rows.loc[part, column.format(level)]) for level in levels]
+            axes.plot(levels, shares, "o-", color=colour, linewidth=2.4 if part == "all" else 1.2, label=part)
+        axes.set(title=title, xlabel="promised, %", xticks=levels, xlim=(45, 95), ylim=(35, 100))
+    panels[0].set_ylabel("held, %")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    held = 100 * float(rows.loc["all", "in 80%"])
+    count = rows.loc["all", "with a band"]
+    figure.suptitle(f"Bands that promise 80 % hold {held:.0f} % of {count} rankings", **_TITLE)
+    return figure
+
+
+@in_style
+def plot_programs() -> Figure:
+    """Plot the score on programs with many reshapes, with and without such programs to train on."""
+    (table,) = read_tables("more_programs")["Unseen"]
+    table = table[table["programs"].str.startswith("layout")]
+    groups = list(dict.fromkeys(table["programs"]))
+    figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
+    axes = figure.subplots()
+    for place, group in enumerate(groups[::-1]):
+        rows = table[table["programs"] == group].set_index("trained on")
+        less, more = (float(rows.loc[run, "ensemble"]) for run in ("sample", "half"))
+        axes.plot([less, more], [place, place], color=FAINT, linewidth=2, zorder=1)
+        axes.plot(less, place, "o", markerfacecolor="white", color=ENSEMBLE)
+        axes.plot(more, place, "o", color=ENSEMBLE)
+        axes.plot(float(rows.loc["half", "rule"]), place, "D", color=RULE, markersize=5)
+    counts = dict(zip(table["programs"], table["number"], strict=True))
+    axes.set_yticks(range(len(groups)), [f"{group} ({counts[group]})" for group in groups[::-1]])
+    axes.set_xlabel("Kendall's tau of the ensemble on programs that no model saw")
+    gain = [np.diff(numbers(table[table["programs"] == group]["ensemble"]))[0] for group in groups]
+    axes.set_title(f"Train programs that resemble them: {min(gain):+.3f} to {max(gain):+.3f}")
+    axes.grid(axis="y", visible=False)
+    words = [("ring: trained on the sample", ENSEMBLE), ("dot: and half of the further programs", ENSEMBLE)]
+    _words_below(figure, [*words, ("diamond: trivial rule", RULE)])
+    return figure
+
+
+@in_style
+def plot_board() -> Figure:
+    """Plot the private board of the competition at the places that are known, with their medals."""
+    places, scores = zip(*standing.PRIVATE, strict=True)
+    figure = Figure(figsize=(WIDTH, 3.4), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(places, scores, "o-", color=RULE, markersize=5)
+    for place, score in standing.PRIVATE:
+        medal = next(name for last, name in standing.MEDALS if place <= last)
+        words = f"place {place}, {medal}: {score:.3f}"
+        left = place > _FAR
+        axes.annotate(
+            words,
+            (place, score),
+            (-14 if left else 6, 0 if left else 8),
+            ha="right" if left else "left",
+            color=CEILING,
+            **_LETTERS,
+        )
+    axes.set(xscale="log", xlim=(0.85, 900), ylim=(0, 0.82), ylabel="private score, mean of five")
+    axes.set_xlabel(f"place of {standing.TEAMS} entries")
+    _plain_log(axes, (1, 2, 5))
+    axes.set_title("Private scores of the competition; no CSV of this code was uploaded yet")
+    return figure
+
+
+BOARD = PROJECT / "src" / "fastslow" / "evaluation" / "standing.py"
+FIGURES: dict[str, tuple[Callable[[], Figure], tuple[Path, ...]]] = {
+    "gains.png": (plot_gains, (TABLES / "more_programs.md",)),
+    "variants.png": (plot_time, (TABLES / "models.md",)),
+    "distance.png": (plot_distance, (TABLES / "does_it_help.md",)),
+    "measured.png": (plot_measured, (TABLES / "few_shot.md", TABLES / "does_it_help.md")),
+    "known.png": (plot_known, (TABLES / "few_shot.md", TABLES / "does_it_help.md")),
+    "searches.png": (plot_searches, (TABLES / "tune.md",)),
+    "calibration.png": (plot_calibration, (TABLES / "trust.md",)),
+    "programs.png": (plot_programs, (TABLES / "more_programs.md",)),
+    "board.png": (plot_board, (BOARD,)),
+}
+"""By file in ``docs/figures``, the function that draws it and the tables that it reads."""
+
+
+def source_digest(paths: tuple[Path, ...]) -> str:
+    """Return the digest of the numbers that a figure was drawn from."""
+    return digest([path.read_text() for path in paths])
+
+
+def draw_tables() -> list[Path]:
+    """Draw every figure, and print their paths."""
+    for file, (draw, tables) in progress(FIGURES.items(), desc="figures", unit="figure"):
+        save_figure(draw(), FOLDER / file, colours=_COLOURS, source=source_digest(tables))
+    paths = [FOLDER / file for file in FIGURES]
+    print(*paths, sep="\n")
+    return paths
+
+
+def _per_program(labels: str) -> pd.DataFrame:
+    """Return the rows of single programs of a kind of label."""
+    return next(t for t in read_tables("does_it_help")[f"Labels: {labels}"] if "tau, rule" in t)
+
+
+def _plain_log(axes: Axes, steps: tuple[float, ...]) -> None:
+    """Name the places of a logarithmic axis by plain numbers."""
+    axes.xaxis.set_major_locator(LogLocator(subs=steps))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _words_below(figure: Figure, words: list[tuple[str, str]]) -> None:
+    """Write what the marks mean below a figure, each in its colour."""
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], linestyle="", label=name) for name, _ in words]
+    legend = figure.legend(
+        handles=handles, loc="outside lower center", ncols=2, handlelength=0, handletextpad=0
+    )
+    for text, (_, colour) in zip(legend.get_texts(), words, strict=True):
+        text.set_color(colour)
+        text.set_fontweight("bold")
+
+
+if __name__ == "__main__":
+    draw_tables()
+    sys.exit(0)

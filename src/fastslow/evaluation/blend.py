@@ -1,0 +1,181 @@
+"""Blend submissions: the weighted mean of the places that they give each configuration of a program."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+from pydantic import BeforeValidator
+
+from fastslow.competition.catalog import TEST
+from fastslow.competition.metrics import competition_score
+from fastslow.competition.submission_csv import HEADER, check_submission, read_any_submission
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.files import atomic_path, file_digest
+from fastslow.core.settings import Settings, find_data, find_typed, resolve
+from fastslow.evaluation.scores import score_submission, solution_of
+from fastslow.evaluation.submission_record import read_submission_record, write_record
+
+_SHOWN = 3  # IDs in a message
+
+
+def _as_floats(value: Any) -> Any:
+    """Return numbers that a command line gives as ``2,1`` as a list."""
+    return [*map(float, value)] if isinstance(value, tuple | list) else value
+
+
+class BlendSettings(Settings):
+    """Settings of a blend of submissions."""
+
+    csvs: list[str] = []
+    """Submissions (CSV), two or more, your own or others'; a plain name may be in ``submissions``."""
+    weights: Annotated[list[float], BeforeValidator(_as_floats)] = []
+    """A weight above 0 for each of them, such as 2,1; equal ones if empty."""
+    out: str = "blend.csv"
+    """CSV to write; a plain name goes into ``submissions``, where the leaderboard finds it."""
+    data_root: str = ""
+    """Folder that holds ``npz_all/`` or ``sample_submission.csv``, to check the rows against; if empty, the
+    data that one of the submissions was made from, as its record has it."""
+    upload: bool = False
+    """Upload the blend to Kaggle, and record its score."""
+
+    def check(self) -> None:
+        """Check that there are several submissions, and a weight for each."""
+        self.require(len(self.csvs) >= 2, "csvs", "two submissions or more: fastslow blend a.csv b.csv")
+        self.require(len({*self.csvs}) == len(self.csvs), "csvs", "different files; use weights instead")
+        known = not self.weights or len(self.weights) == len(self.csvs)
+        self.require(known, "weights", f"{len(self.csvs)} numbers, one for each submission")
+        positive = all(np.isfinite(weight) and weight > 0 for weight in self.weights)
+        self.require(positive, "weights", "finite numbers above 0")
+        self.require(self.out.endswith(".csv"), "out", "a path that ends in .csv")
+
+    def paths(self) -> list[Path]:
+        """Return where the submissions are."""
+        return [_in_submissions(find_typed(name), name) for name in self.csvs]
+
+
+def _in_submissions(path: Path, typed: str) -> Path:
+    plain = Path(typed).name == typed
+    return path if path.exists() or not plain else resolve("submissions") / typed
+
+
+def blend_orders(orders: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
+    """Rank the configurations of a program by the weighted mean of their places.
+
+    Args:
+        orders: For each submission the configurations that it lists, fastest first; all list as many.
+        weights: The weight of each submission.
+
+    Returns:
+        As many configurations, fastest first. One that a submission does not list has the place behind its
+        last one there. Among equal means the order is the first submission's, then the next one's.
+    """
+    candidates = pd.unique(np.concatenate(orders))
+    places = np.empty((len(orders), candidates.max() + 1))
+    for place, order in zip(places, orders, strict=True):
+        place[:] = len(order)
+        place[order] = np.arange(len(order))
+    mean = np.asarray(weights, dtype=float) @ places[:, candidates]
+    return candidates[np.argsort(mean, kind="stable")][: len(orders[0])]
+
+
+def blend_submissions(paths: Sequence[Path], weights: Sequence[float] = ()) -> dict[str, np.ndarray]:
+    """Blend submissions row by row, see :func:`blend_orders`.
+
+    Args:
+        paths: Two CSVs or more, with the same rows.
+        weights: The weight of each; equal ones if empty.
+
+    Returns:
+        The blended configurations by ID, fastest first, in the order of rows of the first CSV.
+
+    Raises:
+        DataError: A CSV is missing or broken, lacks rows that another one has, or has another number of
+            configurations in a row; or two were made from files of another row order.
+    """
+    first, *others = paths
+    submissions = {path: read_any_submission(path) for path in paths}
+    for path in others:
+        _require_same_rows(first, submissions[first], path, submissions[path])
+    _require_one_release(paths)
+    weights = [*weights] or [1.0] * len(paths)
+    rows = {row_id: [rows[row_id] for rows in submissions.values()] for row_id in submissions[first]}
+    return {row_id: blend_orders(orders, weights) for row_id, orders in rows.items()}
+
+
+def _require_same_rows(one: Path, first: Mapping, other: Path, second: Mapping) -> None:
+    for path, rows, full, reference in ((other, second, one, first), (one, first, other, second)):
+        if missing := [row_id for row_id in reference if row_id not in rows]:
+            shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+            problem = f"lacks {len(missing)} of the {len(reference)} rows of {full}: {shown}"
+            raise DataError(path, problem, "Blend submissions of the same programs")
+    for row_id, order in first.items():
+        if len(second[row_id]) != len(order):
+            problem = f"{row_id}: {len(second[row_id])} configurations, but {len(order)} in {one}"
+            raise DataError(other, problem, "Blend submissions that were made from the same test files")
+
+
+def _records(paths: Sequence[Path]) -> dict[Path, dict]:
+    """Return the record of each submission that has one of this very file."""
+    known = {path: read_submission_record(path) for path in paths if path.with_suffix(".json").is_file()}
+    return {path: record for path, record in known.items() if record["sha256"] == file_digest(path)}
+
+
+def _require_one_release(paths: Sequence[Path]) -> None:
+    orders = {path: record.get("row_order", {}) for path, record in _records(paths).items()}
+    for path, order in orders.items():
+        for other, reference in orders.items():
+            if differing := [name for name in order if order[name] != reference.get(name, order[name])]:
+                problem = f"was made from {', '.join(differing)} files of another row order than {other}"
+                raise DataError(path, problem, "Blend submissions that were made from the same release")
+
+
+def write_blend(settings: BlendSettings, blended: Mapping[str, np.ndarray]) -> Path:
+    """Write a blend, checked like every other submission, and record it for the leaderboard.
+
+    Returns:
+        The CSV.
+
+    Raises:
+        SettingsError: ``out`` is a submission that is no blend.
+        DataError: A row does not fit the test files.
+    """
+    paths = settings.paths()
+    plain = Path(settings.out).name == settings.out
+    out = resolve("submissions") / settings.out if plain else Path.cwd() / Path(settings.out).expanduser()
+    _require_replaceable(out)
+    records = _records(paths)
+    recorded = [find_data(record.get("data_root") or "") for record in records.values()]
+    roots = [find_data(settings.data_root)] if settings.data_root else filter(Path.is_dir, recorded)
+    root = next(iter(roots), None)
+    solution = solution_of(root) if root else None
+    lines = [f"{row_id},{';'.join(map(str, order.tolist()))}\n" for row_id, order in blended.items()]
+    with atomic_path(out) as temporary:
+        temporary.write_text("".join([f"{HEADER}\n", *lines]))
+        checked = check_submission(temporary, root) if root else {}
+        scores = score_submission(temporary, solution) if solution else {}
+    test = {name: score["mean"] for name, score in scores.items()}
+    weights = settings.weights or [1.0] * len(paths)
+    facts: dict[str, Any] = {"blend": dict(zip(settings.csvs, weights, strict=True)), "checked": checked}
+    if row_order := next((r["row_order"] for r in records.values() if r.get("row_order")), None):
+        facts["row_order"] = row_order
+    if root:
+        facts["data_root"] = str(root)
+    if test:
+        facts |= {"test": test, "test_mean": competition_score(test)}
+        facts["programs"] = {
+            name: sorted(row_id.removeprefix(f"{name}:") for row_id in score["per_graph"])
+            for name, score in scores.items()
+        }
+    write_record(out, settings.csvs, facts["blend"], {}, **facts)
+    where = f"checked against {root}" if root else "not checked against test files: give data_root=FOLDER"
+    score = f"; mean of the five on {TEST} {facts['test_mean']:.4f}" if test else ""
+    print(f"{out}: {len(blended)} rows of {len(paths)} submissions, {where}{score}")
+    return out
+
+
+def _require_replaceable(out: Path) -> None:
+    record = read_submission_record(out) if out.with_suffix(".json").is_file() else {}
+    if out.exists() and "blend" not in record:
+        raise SettingsError("out", f"{out} is there already and is no blend; give another name")

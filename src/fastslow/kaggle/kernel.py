@@ -1,0 +1,214 @@
+"""Train on Kaggle's own GPUs: push code and notebook, follow the log, fetch what was made.
+
+Tested with the unmodified kaggle package against a loopback stub (``tests/helpers/kaggle_stub.py``). Kaggle
+knows the state of a notebook, so nothing is recorded here: the same command again follows one that runs, and
+fetches one that has finished.
+"""
+
+import json
+import re
+import shutil
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
+
+from fastslow.core.artifacts import commit
+from fastslow.core.errors import SettingsError
+from fastslow.core.files import read_json, write_json
+from fastslow.core.settings import PROJECT, resolve
+from fastslow.kaggle.api_process import PAGE, CallError, KaggleError, call
+from fastslow.kaggle.client import persistent_call, require_credentials
+
+ACCELERATOR = "NvidiaTeslaT4"  # the name of GPU T4 x2
+PUSHED_NOTEBOOK = PROJECT / "notebooks" / "90_on_kaggle.ipynb"
+_METADATA = "kernel-metadata.json"
+_PARTS = ("src", "notebooks", "pyproject.toml", "wheels")  # the last only where it is there
+_POLL_S = 15.0
+_READY_POLLS = 80  # most, until a dataset is ready
+_BEGUN_POLLS = 8  # most, until a notebook is queued
+_GOING = ("QUEUED", "RUNNING", "CANCEL_REQUESTED")
+_LAST_LINES = 15
+_ACCOUNT = "https://www.kaggle.com/settings"
+
+
+def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
+    """Train on two T4 of Kaggle and fetch ``submissions/NAME.csv`` and ``runs/NAME``.
+
+    Args:
+        name: Name of the run, of which nothing may be here yet.
+        hours: Hours that it may take there.
+        settings: Settings of ``fastslow submit`` as typed in a shell.
+
+    Returns:
+        The CSV.
+
+    Raises:
+        SettingsError: Something of that name is here, or the GPU quota has fewer hours left.
+        KaggleError: Kaggle did not take code or notebook, or the notebook failed. What it had made is
+            fetched, and the message has the last lines of its log.
+    """
+    require_credentials()
+    csv = resolve(f"submissions/{name}.csv")
+    for made in (csv, resolve(f"runs/{name}")):
+        if made.exists():
+            remedy = f"Give another NAME, or remove it with `make clean NAME={name}`"
+            raise SettingsError("name", f"{made} is here already. {remedy}")
+    title = re.sub("[^a-z0-9]+", "-", f"fastslow-{name}".lower()).strip("-")
+    user = call("get_config_value", name="username")
+    kernel = f"{user}/{title}"
+    before = _status(kernel)
+    if before in _GOING:
+        print(f"{kernel} is {before.lower()} on Kaggle: following it", flush=True)
+    elif before == "COMPLETE":
+        print(f"{kernel} has finished on Kaggle: fetching it. Another NAME trains anew", flush=True)
+    else:
+        _check_quota(hours)
+        dataset = f"{user}/fastslow-code"
+        _send_code(dataset)
+        _send_notebook({"id": kernel, "title": title, "dataset_sources": [dataset]}, name, hours, settings)
+        _wait(lambda: _status(kernel) in _GOING, _BEGUN_POLLS)  # not for the state of a version before
+    ended, log = _follow(kernel)
+    _fetch(kernel, name)
+    if ended["status"] != "COMPLETE":
+        reason = ended["failureMessage"] or "no reason given"
+        remedy = f"What it had made is here under runs/{name}; all of its log is at {_page(kernel)}"
+        said = "".join(log).rstrip()
+        raise KaggleError(f"{kernel} ended with status {ended['status']} ({reason})", f"{remedy}:\n{said}")
+    if not csv.is_file():
+        raise KaggleError(f"{kernel} left no submissions/{name}.csv", "Give another NAME")
+    return csv
+
+
+def _page(kernel: str) -> str:
+    return f"https://www.kaggle.com/code/{kernel}"
+
+
+def _ask(method: str, **arguments: Any) -> Any:
+    """Return what Kaggle knows of something; None where there is no such thing."""
+    try:
+        return call(method, **arguments)
+    except CallError as error:
+        if error.kind not in ("missing", "access", "denied"):
+            raise
+    return None
+
+
+def _status(kernel: str) -> str:
+    """Return Kaggle's word for the state of a notebook; empty where there is none of that name."""
+    return (_ask("kernels_status", kernel=kernel) or {}).get("status", "")
+
+
+def _wait(is_so: Callable[[], bool], polls: int) -> bool:
+    """Ask some times whether something is so; return whether it is."""
+    for _ in range(polls):
+        if is_so():
+            return True
+        time.sleep(_POLL_S)
+    return False
+
+
+def _check_quota(hours: float) -> None:
+    """Print how many GPU hours are left this week; refuse where they are too few."""
+    said: list[str] = []
+    call("quota_view_cli", hear=said.append, output_format="json")
+    text = "".join(said)
+    rows = json.loads(text) if text.startswith("[") else []
+    gpu = next((row for row in rows if row["resource"] == "GPU"), {"total": "0h"})
+    if float(gpu["total"].rstrip("h")) == 0:
+        raise KaggleError("this account has no GPU hours on Kaggle", f"Verify its phone number at {_ACCOUNT}")
+    print(f"GPU quota: {gpu['remaining']} of {gpu['total']} left until {gpu['refreshAt']}", flush=True)
+    left = float(gpu["remaining"].rstrip("h"))
+    if left < hours:
+        remedy = f"Give HOURS={left:g} or less, or wait for {gpu['refreshAt']}"
+        raise SettingsError("hours", f"{hours:g}, but only {left:g} GPU hours are left this week. {remedy}")
+
+
+def _send_code(dataset: str) -> None:
+    """Make this repository a private dataset, or a new version of it, and wait until notebooks may use it."""
+    with tempfile.TemporaryDirectory() as place:
+        for part in filter(Path.exists, (PROJECT / name for name in _PARTS)):
+            copy = shutil.copytree if part.is_dir() else shutil.copy
+            copy(part, Path(place, part.name))
+        facts = {"id": dataset, "title": "fastslow code", "licenses": [{"name": "other"}]}
+        write_json(Path(place, "dataset-metadata.json"), facts)
+        options = {"folder": place, "dir_mode": "zip", "quiet": True, "ignore_patterns": ["__pycache__/"]}
+        before = _version(dataset)
+        if before:
+            answer = call("dataset_create_version", version_notes=f"commit {commit()}", **options)
+        else:
+            answer = call("dataset_create_new", **options)
+    _require_taken("the code", answer)
+    if not _wait(lambda: _version(dataset, ready=True) > before, _READY_POLLS):
+        raise KaggleError(f"Kaggle has not made the dataset {dataset} ready", "Run it again in some minutes")
+
+
+def _version(dataset: str, ready: bool = False) -> int:
+    """Return the number of the newest version of a dataset; 0 where there is none, or none that is ready."""
+    facts = json.loads(_ask("dataset_status", dataset=dataset, format="json") or "{}")
+    counts = not ready or facts.get("status") == "ready"
+    return facts.get("current_version_number", 0) if counts else 0
+
+
+def _send_notebook(facts: dict[str, Any], name: str, hours: float, settings: str) -> None:
+    parameters = {"name": name, "hours": hours, "settings": settings}
+    with tempfile.TemporaryDirectory() as place:
+        notebook = parameterize_notebook(load_notebook_node(str(PUSHED_NOTEBOOK)), parameters)
+        nbformat.write(notebook, Path(place, PUSHED_NOTEBOOK.name))
+        write_json(Path(place, _METADATA), read_json(PUSHED_NOTEBOOK.with_name(_METADATA)) | facts)
+        answer = call("kernels_push", folder=place, acc=ACCELERATOR)
+    _require_taken("the notebook", answer)
+    if lost := answer["invalidCompetitionSources"] + answer["invalidDatasetSources"]:
+        problem = f"Kaggle started the notebook without its data ({', '.join(lost)})"
+        raise KaggleError(problem, f"Stop it at {_page(facts['id'])}, accept the rules at {PAGE}/rules")
+    print(f"pushed: {_page(facts['id'])}. Ctrl-C ends only the following", flush=True)
+
+
+def _require_taken(what: str, answer: dict[str, Any]) -> None:
+    if answer["error"]:
+        remedy = f"`kaggle quota` shows the hours; GPUs and internet need a verified phone number: {_ACCOUNT}"
+        raise KaggleError(f"Kaggle did not take {what} ({answer['error'].rstrip('.')})", remedy)
+
+
+def _follow(kernel: str) -> tuple[dict[str, Any], deque[str]]:
+    """Print the log of a notebook until it has ended; return Kaggle's last words on it and the last lines."""
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+    printed = 0
+    while True:
+        position = 0
+
+        def hear(piece: str) -> None:
+            nonlocal position, printed
+            position += 1
+            if position > printed:  # Kaggle sends the log from its beginning each time
+                printed = position
+                last.append(piece)
+                print(piece, end="", flush=True)
+
+        try:
+            call("kernels_logs_cli", hear=hear, kernel=kernel, follow=True)
+        except CallError as error:
+            if error.kind in ("credentials", "package"):
+                raise  # the others pass: no log while it is queued, silence, a lost connection
+        state = persistent_call("kernels_status", kernel=kernel)
+        if state["status"] not in _GOING:
+            return state, last
+        time.sleep(_POLL_S)
+
+
+def _fetch(kernel: str, name: str) -> None:
+    """Fetch the run and its submission; each folder and file appears whole."""
+    with tempfile.TemporaryDirectory(prefix=".fetched-", dir=resolve(".")) as place:
+        names = rf"^(runs|submissions)/{re.escape(name)}[./]"
+        persistent_call("kernels_output", kernel=kernel, path=place, file_pattern=names, page_size=200)
+        for path in (*Path(place).glob("submissions/*"), *Path(place).glob("runs/*")):
+            target = resolve(str(path.relative_to(place)))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)
+            print(f"fetched: {target}", flush=True)

@@ -1,0 +1,209 @@
+"""The page of a submission: scores, what changed since the last run, where time went, warnings, notebooks."""
+
+import html
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+import pandas as pd
+
+from fastslow.core.artifacts import MANIFEST, read_manifest
+from fastslow.core.errors import DataError
+from fastslow.core.files import atomic_path
+from fastslow.core.shown import Number, Section, make_page, picture, sentences
+from fastslow.core.tables import table_html
+from fastslow.ensemble.baselines import BASELINES
+from fastslow.evaluation.plots import plot_results
+from fastslow.evaluation.run_record import read_run_record
+from fastslow.evaluation.score_tables import overview, pool_seeds, readable_distances
+from fastslow.evaluation.submission_record import read_submission_record
+from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds
+
+_ENDS = re.compile(r" \[.*\]")  # lowest and highest program, which the record has
+_NOTEBOOK_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>{title}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem;
+  overflow-wrap: anywhere; background: white; color: #1c1e21 }}
+img, svg {{ max-width: 100%; height: auto }}
+pre {{ overflow-x: auto; background: #f2f4f7; padding: .5rem; border-radius: .3rem; font-size: 13px }}
+.prompt, .anchor-link {{ display: none }}
+.output_area, .output_html {{ overflow-x: auto }}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def write_submission_page(csv: Path, runs: Path, steps: Mapping[str, Path]) -> Path:
+    """Write a submission's page beside it, and each step's executed notebook as HTML beside the notebook.
+
+    Args:
+        csv: The submission; its record is beside it.
+        runs: Folder of its run.
+        steps: The folder that each step wrote, by the name of the step.
+
+    Returns:
+        The page.
+
+    Raises:
+        DataError: The record is missing or broken.
+    """
+    record = read_submission_record(csv, "table", "valid_mean", "test_mean")
+    table = pd.DataFrame(record["table"])
+    before = _last_before(csv, record)
+    scores = overview(table).map(lambda text: _ENDS.sub("", text))
+    parts = [
+        Section("Scores", table_html(scores) + picture(plot_results(pool_seeds(table)))),
+        _changes(record, before, runs),
+        _times(steps),
+        _warnings(record, steps),
+        _notebooks(csv, steps),
+    ]
+    if record.get("distances"):
+        parts.insert(1, Section("Scores by distance", table_html(readable_distances(record["distances"]))))
+    path = csv.with_suffix(".html")
+    text = make_page(csv.stem, "Submission", _verdict(record, table), _numbers(record, table, steps), parts)
+    with atomic_path(path) as temporary:
+        temporary.write_text(text)
+    return path
+
+
+def _verdict(record: Mapping, table: pd.DataFrame) -> str:
+    """Return in a line how good the submission is, and whether it is on Kaggle."""
+    score = record["valid_mean"] if record["test_mean"] is None else record["test_mean"]
+    split = "valid" if record["test_mean"] is None else "test"
+    rules = table[table["model"].isin(BASELINES)].groupby("model")[split]
+    means = rules.mean()[rules.size() == table["collection"].nunique()]
+    ahead = ""
+    if len(means):
+        difference = score - means.max()
+        side = "ahead of" if difference >= 0 else "behind"
+        ahead = f", {abs(difference):.3f} {side} the best trivial rule ({means.idxmax()})"
+    scored = record.get("kaggle") or {}
+    if scored.get("private") is not None:
+        return f"Kaggle: {scored['private']:.5f} private. Mean of five on {split}: {score:.3f}{ahead}."
+    return f"Mean of five on {split}: {score:.3f}{ahead}. It has no score from Kaggle."
+
+
+def _numbers(record: Mapping, table: pd.DataFrame, steps: Mapping[str, Path]) -> list[Number]:
+    seconds = [s for folder in steps.values() if (s := notebook_seconds(folder)) is not None]
+    rows = sum(record.get("checked", {}).get("rows", {}).values())
+    test = "no labels" if record["test_mean"] is None else f"{record['test_mean']:.3f}"
+    return [
+        Number("mean of five on test", test, f"valid {record['valid_mean']:.3f}"),
+        Number("rows of the CSV", f"{rows:,}", "read back and checked"),
+        Number("time of all notebooks", _minutes(sum(seconds)), f"{len(seconds)} steps, also parallel ones"),
+    ]
+
+
+def _last_before(csv: Path, record: Mapping) -> dict:
+    """Return the record of the newest earlier submission of the same data; empty if there is none."""
+    earlier = []
+    for path in csv.parent.glob("*.json"):
+        if path.stem == csv.stem:
+            continue
+        try:
+            other = read_submission_record(path)
+        except DataError:
+            continue
+        if other["created"] < record["created"] and other.get("data_root") == record.get("data_root"):
+            earlier.append(other)
+    return max(earlier, key=lambda other: other["created"], default={})
+
+
+def _changes(record: Mapping, before: Mapping, runs: Path) -> Section:
+    heading = "What changed against the last run"
+    if not before:
+        return Section(heading, "<p>There is no earlier submission of these data.</p>\n")
+    split, now, then = "valid", record["scores"], before["scores"]
+    if record.get("test") and before.get("test"):
+        split, now, then = "test", record["test"], before["test"]
+    collections = [name for name in now if name in then]
+    rows = pd.DataFrame(
+        {
+            "collection": collections,
+            record["name"]: [f"{now[name]:.4f}" for name in collections],
+            before["name"]: [f"{then[name]:.4f}" for name in collections],
+            "difference": [f"{now[name] - then[name]:+.4f}" for name in collections],
+        }
+    )
+    settings = [
+        read_run_record(folder).get("settings", {}) for folder in (runs, runs.parent / before["name"])
+    ]
+    names = sorted(settings[0].keys() | settings[1].keys())
+    changed = [
+        f"{name}: {settings[0].get(name, 'default')}, before {settings[1].get(name, 'default')}"
+        for name in names
+        if settings[0].get(name) != settings[1].get(name)
+    ]
+    if record["commit"] != before["commit"]:
+        changed.append(f"commit: {record['commit']}, before {before['commit']}")
+    words = sentences(changed) if changed else "<p>The settings are the same.</p>\n"
+    said = f"<p>Scores on {split}, beside {html.escape(before['name'])}, which was made before:</p>\n"
+    return Section(heading, said + table_html(rows) + words)
+
+
+def _times(steps: Mapping[str, Path]) -> Section:
+    seconds = {name: notebook_seconds(folder) for name, folder in steps.items()}
+    known = {name: value for name, value in seconds.items() if value is not None}
+    total = sum(known.values())
+    order = sorted(known, key=known.__getitem__, reverse=True)
+    share = [f"{known[name] / total:.0%}" if total else "" for name in order]
+    rows = pd.DataFrame({"step": order, "time": [_minutes(known[n]) for n in order], "share": share})
+    return Section("Where time went", table_html(rows))
+
+
+def _minutes(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _warnings(record: Mapping, steps: Mapping[str, Path]) -> Section:
+    lines = []
+    for name, folder in steps.items():
+        if (folder / MANIFEST).is_file():
+            lines += [f"{name}: {warning}" for warning in read_manifest(folder).get("warnings", [])]
+    lines += [f"doubtful labels: {name}: {doubts}" for name, doubts in record.get("doubtful", {}).items()]
+    if constant := record.get("checked", {}).get("file_order"):
+        lines.append(f"{constant} layout rows rank as the file does: a constant prediction")
+    heading = f"Warnings ({len(lines)})"
+    if not lines:
+        return Section(heading, "<p>There are none.</p>\n")
+    return Section(heading, sentences(lines), folded=len(lines) > 5)
+
+
+def _notebooks(csv: Path, steps: Mapping[str, Path]) -> Section:
+    """Render the executed notebooks that are newer than their page, and link all."""
+    items = []
+    for name, folder in steps.items():
+        notebook = folder / NOTEBOOK
+        if notebook.is_file():
+            page = _render(notebook, name)
+            link = quote(os.path.relpath(page, csv.parent))
+            items.append(f'<li><a href="{link}">{html.escape(name)}</a></li>')
+    return Section("Executed notebooks", f"<ul>{''.join(items)}</ul>\n")
+
+
+def _render(notebook: Path, title: str) -> Path:
+    """Write an executed notebook as HTML beside it, unless that is as new; return the page."""
+    page = notebook.with_suffix(".html")
+    if page.is_file() and page.stat().st_mtime_ns >= notebook.stat().st_mtime_ns:
+        return page
+    from nbconvert import HTMLExporter  # seconds
+
+    body, _ = HTMLExporter(template_name="basic").from_filename(str(notebook))
+    with atomic_path(page) as temporary:
+        temporary.write_text(_NOTEBOOK_PAGE.format(title=html.escape(title), body=body))
+    return page

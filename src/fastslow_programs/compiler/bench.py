@@ -1,0 +1,222 @@
+"""Measure configurations on this machine: its own XLA compiles and runs them, on CPU, GPU or TPU through JAX.
+
+A round runs the unconstrained program twice and every candidate once, in random order. A candidate's value
+is the median over rounds of its time over the unconstrained program's time in the same round, so that a
+machine that becomes slower in between changes no value. The second time of the unconstrained program shows
+how far two equal programs differ here. A candidate whose outputs differ from the unconstrained program's is
+disqualified. All of it runs in a process of its own: a compile that aborts fails one configuration.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastslow.core.errors import SettingsError
+from fastslow.core.isolated import Killed, Workers
+from fastslow.hlo.messages import Module
+from fastslow_programs.compiler.lowering import LocalProgram, options_of
+
+LONG_ENOUGH = 0.002  # seconds; shorter programs run several times for one time
+NOISY = 0.1  # two equal programs that differ by more make a machine too noisy
+TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 3e-2, "float16": 1e-2}
+"""Largest difference of an output, as a fraction of its largest absolute value; other types must be equal."""
+_SHOWN = 300  # characters of a message that are kept
+
+
+@dataclass(frozen=True)
+class Times:
+    """Times of a batch of programs.
+
+    Args:
+        seconds: ``(rounds, 2 + n)`` of one execution: the unconstrained program twice, then each candidate;
+            NaN where it was not run.
+        failures: Reason for which a candidate was not executed, empty where it was.
+    """
+
+    seconds: np.ndarray
+    failures: list[str]
+
+    @property
+    def ratios(self) -> np.ndarray:
+        """``(rounds, n)`` time of each candidate over the unconstrained program's in the same round."""
+        return self.seconds[:, 2:] / self.seconds[:, :2].mean(1, keepdims=True)
+
+    @property
+    def noise(self) -> np.ndarray:
+        """``(rounds,)`` difference between the two times of the unconstrained program, as a fraction."""
+        one, other = self.seconds[:, :2].T
+        return np.abs(one - other) / np.minimum(one, other)
+
+
+class Bench:
+    """A process that compiles and times programs.
+
+    Args:
+        program: The unconstrained program and its inputs.
+        rounds: Rounds of one measurement.
+        seconds: Time limit of compiling and executing one candidate; the limit of a batch is the sum.
+    """
+
+    def __init__(self, program: LocalProgram, rounds: int, seconds: float):
+        self._program, self._rounds, self._seconds = program, rounds, seconds
+        self._calls = 0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Callable[[Sequence[Module]], Times]]:
+        """Start the process, and give a function that times candidates in it.
+
+        Yields:
+            A function from constrained modules of the program to their :class:`Times`. A candidate that ends
+            the process or exceeds the time limit is a failure of its own, with the times NaN.
+        """
+
+        def times(modules: Sequence[Module]) -> Times:
+            """Time candidates together; where the process ends, each by itself, to find which ended it."""
+            answer = self._ask(workers, modules)
+            if isinstance(answer, Times):
+                return answer
+            if len(modules) == 1:
+                return Times(np.full((self._rounds, 3), np.nan), [answer])
+            each = [times([module]) for module in modules]
+            ran = [single for single in each if not single.failures[0]] or each
+            first = ran[0].seconds[:, :2]
+            columns = [first, *(single.ratios * first.mean(1, keepdims=True) for single in each)]
+            return Times(np.concatenate(columns, 1), [single.failures[0] for single in each])
+
+        with Workers() as workers:
+            yield times
+
+    def _ask(self, workers: Workers, modules: Sequence[Module]) -> "Times | str":
+        self._calls += 1
+        codes = [m.SerializeToString(deterministic=True) for m in (self._program.module, *modules)]
+        arguments = (codes, self._program.inputs, self._rounds, self._calls, self._program.devices)
+        limit = self._seconds * (1 + len(modules))
+        try:
+            seconds, failures = workers.call(run_rounds, *arguments, seconds=limit)
+        except Killed as error:
+            return f"{error.kind}: {error}"[:_SHOWN]
+        return Times(seconds, failures)
+
+
+def run_rounds(
+    codes: Sequence[bytes], inputs: Sequence[np.ndarray], rounds: int, seed: int, devices: Sequence[int] = ()
+) -> tuple[np.ndarray, list[str]]:
+    """Compile programs, compare their outputs with the first one's, and time them in random order.
+
+    Args:
+        codes: Serialised modules, the unconstrained program first.
+        inputs: Values of the parameters.
+        rounds: Number of rounds.
+        seed: Seed of the order.
+        devices: Numbers of the devices of a mesh; empty for the first device.
+
+    Returns:
+        The fields of :class:`Times`.
+
+    Raises:
+        SettingsError: The unconstrained program cannot be compiled or run.
+    """
+    try:
+        base = LoadedProgram(codes[0], devices)
+        twin = LoadedProgram(codes[0], devices)
+        buffers = base.put(inputs)  # of all programs: copies of their own would be colder in the caches
+        expected = base.outputs(buffers)
+    except Exception as error:
+        raise SettingsError(f"the program does not run on this machine: {str(error)[:_SHOWN]}") from None
+    runs: list[LoadedProgram | None] = [base, twin]
+    failures: list[str] = []
+    for code in codes[1:]:
+        try:
+            candidate = LoadedProgram(code, devices)
+            failures.append(difference(expected, candidate.outputs(buffers)))
+        except Exception as error:  # of the compiler or the device
+            failures.append(f"refused: {str(error)[:_SHOWN]}")
+        runs.append(None if failures[-1] else candidate)
+    began = time.perf_counter()
+    base.run(buffers)
+    repeats = max(1, int(LONG_ENOUGH / max(time.perf_counter() - began, 1e-9)))
+    seconds = np.full((rounds, len(runs)), np.nan)
+    rng = np.random.default_rng(seed)
+    for times in seconds:
+        for place in rng.permutation([n for n, run in enumerate(runs) if run]):
+            began = time.perf_counter()
+            for _ in range(repeats):
+                runs[place].run(buffers)
+            times[place] = (time.perf_counter() - began) / repeats
+    return seconds, failures
+
+
+class LoadedProgram:
+    """A program compiled for the first device of this machine, or for a mesh.
+
+    JAX has no public way to run an HLO module with layout constraints, so this uses the internal interface of
+    the version that ``pyproject.toml`` pins.
+
+    Args:
+        code: A serialised module.
+        devices: Numbers of the devices of the mesh; empty for the first device.
+    """
+
+    def __init__(self, code: bytes, devices: Sequence[int] = ()):
+        import jax
+        from jaxlib import _hlo, _jax, xla_client
+
+        by_number = {device.id: device for device in jax.local_devices()}
+        self._devices = [by_number[number] for number in devices] or jax.local_devices()[:1]
+        program = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(code))
+        options = xla_client.CompileOptions()
+        options.env_option_overrides = list(options_of(code).items())
+        if devices:
+            options.num_partitions = len(devices)
+            build = options.executable_build_options
+            build.num_partitions = len(devices)
+            build.use_spmd_partitioning = build.use_shardy_partitioner = True
+            build.device_assignment = xla_client.DeviceAssignment.create(np.array([devices]))
+        client = self._devices[0].client
+        self._compiled = client.compile_and_load(program, _jax.DeviceList(tuple(self._devices)), options)
+
+    def put(self, inputs: Sequence) -> list:
+        """Return inputs as arrays on the device, or as the program splits them over the mesh."""
+        import jax
+        from jax._src.sharding_impls import GSPMDSharding
+
+        places = [self._devices[0]] * len(inputs)
+        if len(self._devices) > 1:
+            split = self._compiled.get_parameter_shardings()
+            places = [GSPMDSharding(tuple(self._devices), one) for one in split]
+        return [jax.device_put(value, place) for value, place in zip(inputs, places, strict=True)]
+
+    def __call__(self, buffers: list) -> list:
+        """Return the outputs in the order of the flattened results; on a mesh all parts of each."""
+        outputs = self._compiled.execute_sharded(buffers).disassemble_into_single_device_arrays()
+        return [part for parts in outputs for part in parts]
+
+    def outputs(self, buffers: list) -> list[np.ndarray]:
+        """Return the outputs as NumPy arrays."""
+        return [np.asarray(value) for value in self(buffers)]
+
+    def run(self, buffers: list) -> None:
+        """Execute the program on buffers of its parameters, and wait for the end."""
+        for value in self(buffers):
+            value.block_until_ready()
+
+
+def difference(expected: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> str:
+    """Return in words how outputs differ from the expected ones beyond :data:`TOLERANCE`, else ``""``."""
+    for number, (one, other) in enumerate(zip(expected, outputs, strict=True)):
+        tolerance = TOLERANCE.get(one.dtype.name)
+        if tolerance is None:
+            equal = np.array_equal(one, other)
+        else:
+            one = one.astype(np.float64)
+            other = other.astype(np.float64)
+            finite = np.isfinite(one)
+            limit = tolerance * np.abs(one[finite]).max(initial=0.0)
+            equal = np.array_equal(one[~finite], other[~finite], equal_nan=True)
+            equal = equal and bool((np.abs(one[finite] - other[finite]) <= limit).all())
+        if not equal:
+            return f"wrong: output {number} differs from the unconstrained program's"
+    return ""

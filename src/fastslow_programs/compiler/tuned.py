@@ -1,0 +1,146 @@
+"""The tuned program of a study as a JAX function."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastslow.core.errors import DataError
+from fastslow.core.files import atomic_path, read_json, write_json
+from fastslow.core.settings import find_typed
+from fastslow.hlo.messages import Module
+from fastslow.hlo.reader import read_hlo
+from fastslow_programs.compiler.device import require_jax
+from fastslow_programs.compiler.lowering import LocalProgram, entry_shapes, options_of
+from fastslow_programs.compiler.signature import CallError, Signature, as_numbers
+
+TUNED, SIGNATURE, EXPORTED = "best.hlo.pb", "signature.json", "best.jax_export"
+_INSTEAD = "tune the function that computes it, such as {} or the whole step, and load that one"
+
+
+def write_signature(folder: Path, program: LocalProgram) -> None:
+    """Write what :func:`load_tuned` needs beside the tuned program."""
+    if program.exported:
+        with atomic_path(folder / EXPORTED) as temporary:
+            temporary.write_bytes(program.exported)
+    write_json(folder / SIGNATURE, program.signature.as_json() if program.signature else {})
+
+
+def load_tuned(folder: str | Path) -> Callable:
+    """Return the tuned program of a study as a JAX function; its layouts are constraints of the compiler.
+
+    It can be called under ``jax.jit``, alone or within a larger function. It has no gradient and no batching
+    rule: tune the function that computes them, such as ``jax.value_and_grad(loss)`` or a whole training step.
+
+    Args:
+        folder: Folder of a study with ``evaluator=device``. A relative one starts at the working folder, or
+            else where ``fastslow tune`` writes: ``data/converted/tuned/NAME``.
+
+    Returns:
+        A function with the arguments and results of the JAX function that was tuned; of an HLO file, of its
+        parameters, with a list of outputs. It raises :class:`CallError`, a TypeError, where an argument has
+        another structure, shape, type or static value than the one that was tuned, and where JAX asks for a
+        derivative or a batch of it.
+
+    Raises:
+        SettingsError: JAX is not installed.
+        DataError: The folder has no tuned program.
+    """
+    require_jax()
+    path = find_typed(str(folder)) / SIGNATURE
+    module = read_hlo(path.parent / TUNED).module
+    kept = read_json(path)
+    if kept and "result_static" not in kept:
+        raise DataError(
+            path, "was written by an older version", "Run fastslow tune again, which resumes its study"
+        )
+    parameters, results = entry_shapes(module)
+    signature = Signature(**kept) if kept else Signature.of_module(parameters, results)
+    options = options_of(module.SerializeToString())
+    if (exported := path.with_name(EXPORTED)).exists():
+        run = _sharded_function(exported, options)
+    else:
+        run = _jax_function(module, parameters, results, options)
+
+    def tuned(*arguments, **keywords):
+        """Run the tuned program."""
+        leaves = signature.bind(arguments, keywords)
+        outputs = run(*[as_numbers(leaf) for leaf in leaves.arrays.values()])
+        return signature.results_of(outputs, leaves)
+
+    return tuned
+
+
+def _sharded_function(path: Path, options: dict[str, Any]) -> Callable:
+    """Return a function of a mesh as a function of arrays, which are split as it was tuned."""
+    import jax
+
+    exported = jax.export.deserialize(bytearray(path.read_bytes()))
+    devices = jax.devices()
+    if len(devices) < exported.nr_devices:
+        problem = f"was tuned for a mesh of {exported.nr_devices} devices, and {len(devices)} are here"
+        raise DataError(path, problem, "Tune the function again for the devices of this machine")
+    grid = np.array(devices[: exported.nr_devices])
+    mesh = jax.sharding.Mesh(grid, ("devices",))
+    named = [sharding.mesh for sharding in exported._in_named_shardings if sharding is not None]
+    if named:
+        shape = grid.reshape(named[0].axis_sizes)
+        mesh = jax.sharding.Mesh(shape, named[0].axis_names, axis_types=named[0].axis_types)
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    split = [sharding or everywhere for sharding in exported.in_shardings_jax(mesh)]
+    within = jax.jit(_without_derivatives(exported.call))
+    whole = jax.jit(exported.call, in_shardings=tuple(split), compiler_options=options)
+
+    def call(*values):
+        """Call it as it was tuned, or within a larger program, which has options and a mesh of its own."""
+        if any(isinstance(value, jax.core.Tracer) for value in values):
+            return within(*values)
+        return whole(*[jax.device_put(value, place) for value, place in zip(values, split, strict=True)])
+
+    return call
+
+
+def _jax_function(
+    module: Module, parameters: Sequence, results: Sequence, options: dict[str, Any]
+) -> Callable:
+    """Return a module as a function of arrays, which JAX calls as it calls an exported function."""
+    import jax
+    import jax.numpy as jnp
+    from jaxlib import _hlo, _jax
+    from jaxlib.mlir.dialects import stablehlo
+
+    code = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(module.SerializeToString()))
+    frame = jax.jit(lambda *_: [jnp.zeros(r.shape, r.dtype) for r in results], keep_unused=True)
+    portable = _jax.mlir.serialize_portable_artifact(code, stablehlo.get_minimum_version())
+    exported = replace(jax.export.export(frame)(*parameters), mlir_module_serialized=portable, _get_vjp=None)
+    guarded = _without_derivatives(exported.call)
+    within = jax.jit(guarded)
+    if not options:
+        return within
+    alone = jax.jit(guarded, compiler_options=options)
+
+    def call(*values):
+        """Call it with its options of the compiler, or within a larger program, which has its own."""
+        return (within if any(isinstance(value, jax.core.Tracer) for value in values) else alone)(*values)
+
+    return call
+
+
+def _without_derivatives(function: Callable) -> Callable:
+    """Return a function whose derivative and batching rule raise an error with the remedy."""
+    import jax
+
+    batched = jax.custom_batching.custom_vmap(function)
+    guarded = jax.custom_jvp(batched)
+
+    @batched.def_vmap
+    def vmap(*_):
+        raise CallError(f"a tuned function has no batching rule: {_INSTEAD.format('jax.vmap(function)')}")
+
+    @guarded.defjvp
+    def jvp(*_):
+        raise CallError(f"a tuned function has no derivative: {_INSTEAD.format('jax.value_and_grad(loss)')}")
+
+    return guarded

@@ -1,0 +1,140 @@
+"""A decorator that searches the static parameters of a function when it is first called.
+
+The form is tune-jax's. A search belongs to the shapes and types of the arguments, to the code that JAX lowers
+for them, and to the device. What it found is kept as a study, and read again by later processes.
+"""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastslow.core.errors import SettingsError
+from fastslow.core.files import digest, read_json
+from fastslow.core.settings import resolve
+from fastslow_programs.compiler.device import device_identity, require_jax
+from fastslow_programs.compiler.signature import array_text
+from fastslow_programs.compiler.tracing import Call, Leaves, jit_facts
+from fastslow_programs.program.program_settings import clean_name
+from fastslow_programs.program.user_program import FunctionSource
+from fastslow_programs.tuning.result import BEST, write_result
+from fastslow_programs.tuning.settings import TuneSettings
+from fastslow_programs.tuning.target import target_of_space
+from fastslow_programs.tuning.tune import complete_study
+from fastslow_programs.tuning.user_space import UserSpace
+
+SWITCH = "FASTSLOW_TUNE"
+"""Environment variable: ``0`` leaves every decorated function at its default."""
+
+
+def tuned(
+    *,
+    constraints: Sequence[str] = (),
+    evaluations: int = 24,
+    out: str | Path = "data/converted",
+    **choices: Sequence[bool | int | float | str],
+) -> Callable[[Callable], Callable]:
+    """Return a decorator that searches static parameters of a JAX function on this machine.
+
+    At the first call with arguments of given shapes and types it searches, or reads what was found before.
+    Afterwards it runs the function with the best values. It works under ``jax.jit``, ``jax.grad`` and
+    ``jax.vmap``: then the search draws values of the arguments. A call that names one of the parameters has
+    no search. ``FASTSLOW_TUNE=0`` leaves the default::
+
+        @fastslow.tuned(tile=[16, 32, 64], unroll=[1, 2, 4])
+        def product(x, w, tile=32, unroll=1): ...
+
+    Args:
+        constraints: Expressions of the parameters that must be true, such as ``"tile * unroll <= 128"``.
+        evaluations: Configurations that are measured, half of them to confirm the fastest.
+        out: Folder under which the studies are kept.
+        **choices: The options of each parameter. The default is the function's, or else the first option.
+
+    Raises:
+        SettingsError: The function has no such parameter, or its default is no option.
+        DataError: Options or constraints are wrong, or no configuration runs.
+    """
+    require_jax()
+
+    def decorate(function: Callable) -> Callable:
+        parameters = inspect.signature(function).parameters
+        default = {}
+        for name in choices:
+            if name not in parameters:
+                raise SettingsError("choices", f"{function.__name__} has no parameter {name}")
+            if parameters[name].default is not inspect.Parameter.empty:
+                default[name] = parameters[name].default
+        facts = {
+            "choices": {name: list(options) for name, options in choices.items()},
+            "constraints": list(constraints),
+            "default": default,
+            "function": function.__name__,
+        }
+        search = _Search(function, facts, evaluations, Path(out).expanduser())
+
+        @functools.wraps(function, updated=())  # what jax.jit keeps in a function is not this one's
+        def run(*arguments: Any, **keywords: Any) -> Any:
+            return search.run(*arguments, **keywords)
+
+        return run
+
+    return decorate
+
+
+class _Search:
+    """The searches of one function, by shapes and types of its arguments."""
+
+    def __init__(self, function: Callable, facts: dict[str, Any], evaluations: int, out: Path):
+        import jax
+
+        self._jitted = function
+        if not jit_facts(function):
+            self._jitted = jax.jit(function, static_argnames=tuple(facts["choices"]))
+        self._function, self._facts = function, facts
+        self._evaluations, self._out = evaluations, out
+        self._best: dict[str, dict[str, Any]] = {}
+        _ = UserSpace(Path(facts["function"]), facts).space  # refused where it is written
+
+    def run(self, *arguments: Any, **keywords: Any) -> Any:
+        """Call the function with the best values of its parameters."""
+        given = inspect.signature(self._function).bind(*arguments, **keywords).arguments
+        if os.environ.get(SWITCH) == "0" or given.keys() & self._facts["choices"].keys():
+            return self._jitted(*arguments, **keywords)
+        call = Call(self._jitted, arguments, keywords)
+        leaves = call.leaves()
+        arrays = {path: array_text(leaf) for path, leaf in leaves.arrays.items()}
+        key = digest([arrays, {path: repr(value) for path, value in leaves.static.items()}, str(leaves.tree)])
+        if key not in self._best:
+            self._best[key] = self._search(_shapes(leaves))
+        return self._jitted(*arguments, **keywords, **self._best[key])
+
+    def _search(self, call: tuple[tuple, dict[str, Any]]) -> dict[str, Any]:
+        arguments, keywords = call
+
+        def of_values(**values: Any) -> Call:
+            return Call(self._jitted, arguments, keywords | values)
+
+        described = UserSpace(Path(self._facts["function"]), self._facts, of_values)
+        default = described.lower(described.space.default, 0)
+        code = default.module.SerializeToString(deterministic=True).hex()
+        name = f"{clean_name(self._facts['function'])}-{digest([self._facts, code, device_identity()])}"
+        settings = TuneSettings(
+            evaluator="device", evaluations=self._evaluations, run="none", name=name, data_root=str(self._out)
+        ).of(FunctionSource(Path(name), name))
+        best = resolve(settings.folder) / BEST
+        if not best.exists():
+            write_result(complete_study(settings, target_of_space(settings, described)))
+        return read_json(best)["values"]
+
+
+def _shapes(leaves: Leaves) -> tuple[tuple, dict[str, Any]]:
+    """Return arguments and keywords of which the traced arrays are shapes and types."""
+    import jax
+
+    arrays = [
+        jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if isinstance(leaf, jax.core.Tracer) else leaf
+        for leaf in leaves.arrays.values()
+    ]
+    return leaves.with_arrays(arrays)

@@ -1,0 +1,292 @@
+"""A tuned function takes and returns what the function does, under jit too, and refuses all else by name."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from fastslow.core.errors import DataError
+from fastslow_programs.compiler.bench import Bench
+from fastslow_programs.compiler.layout_constraints import bind_differences
+from fastslow_programs.compiler.layout_space import configurable_nodes
+from fastslow_programs.compiler.lowering import draw_inputs, lower_function, options_of
+from fastslow_programs.compiler.signature import CallError
+from fastslow_programs.compiler.tuned import SIGNATURE, TUNED, load_tuned, write_signature
+from fastslow_programs.tuning.evaluators import serialised
+from helpers.cases import cases
+
+jax = pytest.importorskip("jax")
+from helpers.device_programs import example, other_layouts, predict  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def program():
+    """The program as it is lowered here."""
+    return lower_function(predict, example())
+
+
+@pytest.fixture
+def tuned(program, tmp_path):
+    """The program in other layouts, written and loaded again."""
+    (tmp_path / TUNED).write_bytes(serialised(other_layouts(program)[1]))
+    write_signature(tmp_path, program)
+    return load_tuned(tmp_path)
+
+
+def test_a_tuned_program_is_a_function_like_the_one_that_was_tuned(tuned):
+    arguments = example()
+    found, wanted = tuned(*arguments), predict(*arguments)
+    assert found.keys() == wanted.keys()
+    np.testing.assert_allclose(found["scores"], wanted["scores"], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found["sum"], wanted["sum"], rtol=1e-4)
+    with pytest.raises(TypeError, match="was tuned"):
+        tuned(arguments[0])
+
+
+def test_a_tuned_program_lives_in_a_program_and_checks_every_leaf(tuned):
+    arguments = example()
+    inside = jax.jit(lambda *own: tuned(*own)["scores"] * 2)
+    np.testing.assert_allclose(inside(*arguments), 2 * predict(*arguments)["scores"], rtol=1e-4, atol=1e-4)
+    assert inside.lower(*arguments).as_text().count("@LayoutConstraint") == 3
+    leaves, tree = jax.tree.flatten(arguments)
+    for change in (lambda x: x.astype(np.int32), lambda x: x[None], lambda x: x[:1], lambda x: x.T):
+        for number, leaf in enumerate(leaves):
+            if change(leaf).shape != leaf.shape or change(leaf).dtype != leaf.dtype:
+                others = jax.tree.unflatten(tree, [*leaves[:number], change(leaf), *leaves[number + 1 :]])
+                with pytest.raises(TypeError, match=r"arguments\[.* but float32\[.*\] was tuned"):
+                    tuned(*others)
+
+
+def test_a_derivative_and_a_batch_say_what_to_tune_instead(tuned):
+    arguments = example()
+    for within in (tuned, jax.jit(tuned)):
+        for derived in (
+            jax.grad(lambda *given, within=within: within(*given)["scores"].sum()),
+            lambda *given, within=within: jax.jvp(within, given, given),
+            lambda *given, within=within: jax.vjp(within, *given),
+            jax.jacfwd(within),
+        ):
+            with pytest.raises(CallError, match="no derivative: tune the function that computes it, such as"):
+                derived(*arguments)
+        with pytest.raises(CallError, match="no batching rule: tune the function that computes it, such as"):
+            jax.vmap(within)(*jax.tree.map(lambda x: np.stack([x, x]), arguments))
+
+
+def test_an_hlo_file_has_drawn_inputs_and_a_list_of_outputs(program, tmp_path):
+    drawn = draw_inputs(program.module)
+    assert [(v.shape, v.dtype) for v in drawn] == [(v.shape, v.dtype) for v in program.inputs]
+    (tmp_path / TUNED).write_bytes(serialised(program.module))
+    write_signature(tmp_path, type(program)(program.module, drawn))
+    assert len(load_tuned(tmp_path)(*drawn)) == 2
+
+
+class Pair(NamedTuple):
+    """A tree of the user's."""
+
+    weights: object
+    bias: object
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Layer:
+    """Another one, with a fact that is no array."""
+
+    weights: object
+    slope: float = dataclasses.field(metadata={"static": True}, default=0.1)
+
+
+def step(pair, image):
+    """A training step, whose state has the types of its arguments."""
+    return {"state": Pair(pair.weights - (image.T @ image), None), "loss": image.sum()}
+
+
+def of_layer(layer, image):
+    return Layer(image @ layer.weights, layer.slope)
+
+
+def draw(key, image):
+    return image @ jax.random.normal(key, (8, 4)), jax.random.split(key)
+
+
+def repeated(image, weights, times):
+    for _ in range(times):
+        image = image @ weights
+    return image
+
+
+def small_floats(image):
+    return image.astype(np.float32) @ image.astype(np.float32).T, image.reshape(2, 2, 8)
+
+
+IMAGE = np.linspace(-1, 1, 32, dtype=np.float32).reshape(4, 8)
+EIGHT = jax.numpy.eye(8)
+OF_USERS = {
+    "a named tuple": (step, (Pair(EIGHT, None), IMAGE)),
+    "a dataclass": (of_layer, (Layer(EIGHT, 0.3), IMAGE)),
+    "a random key": (draw, (jax.random.key(3), IMAGE)),
+    "static": (jax.jit(repeated, static_argnums=2), (IMAGE, EIGHT * 2, 3)),
+    "donated": (jax.jit(lambda x: x + 1.0, donate_argnums=0), (jax.numpy.ones(3),)),
+    "options": (jax.jit(lambda x: x * 2, compiler_options={"xla_backend_optimization_level": 0}), (IMAGE,)),
+    "float8": (small_floats, (jax.numpy.asarray(IMAGE, jax.numpy.float8_e4m3fn),)),
+    "an argument that is not used": (lambda x, y: x + 1, (IMAGE, EIGHT)),
+}
+
+
+@cases("name", OF_USERS)
+def test_functions_as_users_write_them_run_and_are_loaded_again(name, tmp_path):
+    function, arguments = OF_USERS[name]
+    wanted = function(*jax.tree.map(jax.numpy.copy, arguments) if name == "donated" else arguments)
+    local = lower_function(function, arguments)
+    with Bench(local, rounds=2, seconds=60).running() as times:
+        assert times([local.module]).failures == [""]
+    (tmp_path / TUNED).write_bytes(serialised(local.module))
+    write_signature(tmp_path, local)
+    found = load_tuned(tmp_path)(*arguments)
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        assert one.dtype == other.dtype
+        one, other = (
+            jax.random.key_data(own) if jax.numpy.issubdtype(own.dtype, jax.dtypes.prng_key) else own
+            for own in (one, other)
+        )
+        np.testing.assert_allclose(
+            np.asarray(one, np.float64), np.asarray(other, np.float64), rtol=1e-5, atol=1e-5
+        )
+
+
+def test_what_a_user_gives_otherwise_than_tuned_is_refused(tmp_path):
+    for name, others, said in (
+        ("a named tuple", ((EIGHT, None), IMAGE), r"arguments\[0\]\[0\] is float32.*but nothing was tuned"),
+        ("a dataclass", (Layer(EIGHT, 0.4), IMAGE), r"node Layer \(0.4,\), but Layer \(0.3,\) was tuned"),
+        (
+            "a random key",
+            (np.zeros(2, np.uint32), IMAGE),
+            r"arguments\[0\] is uint32\[2\], but random key threefry2x32\[\] was tuned",
+        ),
+        ("static", (IMAGE, EIGHT, 4), r"arguments\[2\] is 4, but 3 was tuned"),
+    ):
+        local = lower_function(*OF_USERS[name])
+        (tmp_path / TUNED).write_bytes(serialised(local.module))
+        write_signature(tmp_path, local)
+        with pytest.raises(TypeError, match=said):
+            load_tuned(tmp_path)(*others)
+    (tmp_path / SIGNATURE).write_text('{"arguments": "ab", "results": "ab"}')
+    with pytest.raises(DataError, match="older version.*Run fastslow tune again"):
+        load_tuned(tmp_path)
+    image, weights, _ = OF_USERS["static"][1]
+    local = lower_function(*OF_USERS["static"])
+    write_signature(tmp_path, local)
+    (tmp_path / TUNED).write_bytes(serialised(local.module))
+    assert load_tuned(tmp_path)(image, weights).shape == image.shape, "without what is static, as JAX has it"
+
+
+def test_options_of_the_compiler_stay_with_the_module(tmp_path):
+    function, arguments = OF_USERS["options"]
+    local = lower_function(function, arguments)
+    bound = bind_differences(local.module, {}, configurable_nodes(local.module))
+    for module in (local.module, bound):
+        assert options_of(module.SerializeToString()) == {"xla_backend_optimization_level": 0}
+    wrong = jax.jit(lambda x: x * 2, compiler_options={"xla_no_such_option": 1})
+    broken = lower_function(wrong, arguments).module
+    with Bench(local, rounds=1, seconds=60).running() as times:
+        assert times([broken]).failures[0].startswith("refused: ")
+    (tmp_path / TUNED).write_bytes(serialised(local.module))
+    write_signature(tmp_path, local)
+    inside = jax.jit(lambda x: load_tuned(tmp_path)(x) + 1)  # which has options of its own
+    np.testing.assert_allclose(inside(*arguments), 2 * IMAGE + 1)
+
+
+MESH = """
+import sys
+from pathlib import Path
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from fastslow_programs.compiler.bench import Bench, LoadedProgram
+from fastslow_programs.compiler.lowering import lower_function
+from fastslow_programs.compiler.tuned import TUNED, load_tuned, write_signature
+from fastslow_programs.tuning.evaluators import serialised
+
+mesh = Mesh(np.array(jax.devices()), ("d",))
+rows, whole = NamedSharding(mesh, PartitionSpec("d", None)), NamedSharding(mesh, PartitionSpec())
+image = np.arange(64, dtype=np.float32).reshape(8, 8)
+split = jax.device_put(image, rows)
+functions = {
+    "of jit": (jax.jit(lambda x: (x @ x).sum(0), in_shardings=rows), image),
+    "of an array": (lambda x: (x @ x).sum(0), split),
+    "inside": (lambda x: jax.lax.with_sharding_constraint(x @ x, rows).sum(0), image),
+    "of results": (jax.jit(lambda x: x @ x, in_shardings=whole, out_shardings=rows), image),
+}
+for name, (function, given) in functions.items():
+    local = lower_function(function, (given,))
+    assert local.devices == (0, 1, 2, 3), name
+    loaded = LoadedProgram(local.module.SerializeToString(), local.devices)
+    code = loaded._compiled.hlo_modules()[0].to_string()
+    assert "all-reduce" in code or "all-gather" in code or name == "of results", (name, code)
+    with Bench(local, rounds=2, seconds=60).running() as times:
+        assert times([local.module]).failures == [""]
+    folder = Path(sys.argv[1]) / name
+    folder.mkdir()
+    (folder / TUNED).write_bytes(serialised(local.module))
+    write_signature(folder, local)
+    tuned, wanted = load_tuned(folder), jax.jit(function)(given)
+    for found in (tuned(given), tuned(image), jax.jit(lambda x: tuned(x) + 0)(split)):
+        np.testing.assert_allclose(found, wanted)
+    assert tuned(given).sharding.is_equivalent_to(wanted.sharding, wanted.ndim), name
+"""
+
+
+def test_a_function_on_a_mesh_is_compiled_for_it_and_keeps_its_shardings(tmp_path):
+    """In a process of its own, as the number of devices is set before JAX starts."""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    words = [sys.executable, "-c", MESH, str(tmp_path)]
+    done = subprocess.run(words, env=os.environ | flags, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    with pytest.raises(
+        DataError, match="was tuned for a mesh of 4 devices, and 1 are here.*Tune the function"
+    ):
+        load_tuned(tmp_path / "of jit")
+
+
+@cases("content", [None, b"", b"\xff\xff"])
+def test_a_folder_without_a_tuned_program_is_refused(tmp_path, content):
+    if content is not None:
+        (tmp_path / TUNED).write_bytes(content)
+    with pytest.raises(DataError, match=TUNED):
+        load_tuned(tmp_path)
+
+
+def scaled(image, weights, times, *, scale, mode):
+    """A function with static and keyword arguments."""
+    for _ in range(times):
+        image = image @ weights
+    return image * scale if mode == "scaled" else image
+
+
+def test_arguments_by_keyword_static_by_name_and_donated(tmp_path):
+    function = jax.jit(
+        scaled, static_argnums=2, static_argnames="mode", donate_argnums=0, donate_argnames="scale"
+    )
+    keywords = {"scale": np.float32(3.0), "mode": "scaled"}
+    local = lower_function(function, (IMAGE, EIGHT, 2), keywords=keywords)
+    (tmp_path / TUNED).write_bytes(serialised(local.module))
+    write_signature(tmp_path, local)
+    found = load_tuned(tmp_path)
+    np.testing.assert_allclose(found(IMAGE, EIGHT, 2, **keywords), 3 * IMAGE)
+    np.testing.assert_allclose(found(IMAGE, EIGHT, scale=np.float32(3.0)), 3 * IMAGE)
+    for arguments, others, said in (
+        ((IMAGE, EIGHT, 3), keywords, r"arguments\[2\] is 3, but 2 was tuned"),
+        ((IMAGE, EIGHT, 2), keywords | {"mode": "no"}, r"keywords\['mode'\] is 'no', but 'scaled' was tuned"),
+        ((IMAGE, EIGHT, 2), {"mode": "scaled"}, r"keywords\['scale'\] is missing, but float32\[\] was tuned"),
+        (
+            (IMAGE, EIGHT, 2),
+            keywords | {"more": 1},
+            r"keywords\['more'\] is int32\[\], but nothing was tuned",
+        ),
+    ):
+        with pytest.raises(CallError, match=said):
+            found(*arguments, **others)

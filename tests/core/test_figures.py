@@ -1,0 +1,56 @@
+"""The style of figures: it does not leak, names are no formulas, and a file says what it was drawn from."""
+
+import itertools
+
+import matplotlib
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from fastslow.core import figures
+from fastslow.core.figures import in_style, in_words, png_bytes, save_figure, shortened, source_of
+
+
+@in_style
+def draw(title):
+    figure = Figure(figsize=(3, 2))
+    axes = figure.subplots()
+    axes.plot([1, 2], [1, 2])
+    axes.set_title(title)
+    axes.set_yticks([1, 2], [title, "b"])
+    return figure
+
+
+def test_the_style_is_of_the_function_alone():
+    before = dict(matplotlib.rcParams)
+    (axes,) = draw("x").axes
+    assert not axes.spines["top"].get_visible() and axes.get_title("left") == "x"
+    assert dict(matplotlib.rcParams) == before and draw.__name__ == "draw"
+
+
+@pytest.mark.parametrize("name", ["a$b$c", "$\\frac", "{1,0}$", "_^$x^{2"])
+def test_a_name_is_no_formula(name):
+    assert png_bytes(draw(name)).startswith(b"\x89PNG")
+
+
+def test_a_file_keeps_its_source_and_the_same_figure_gives_the_same_bytes(tmp_path):
+    first, second = (tmp_path / f"{number}.png" for number in (1, 2))
+    save_figure(draw("x"), first, colours=32, source="table 1")
+    save_figure(draw("x"), second, colours=32, source="table 1")
+    assert first.read_bytes() == second.read_bytes() and source_of(first) == "table 1"
+    save_figure(draw("x"), second)
+    assert source_of(second) == ""
+
+
+def test_the_words_of_a_figure_are_its_titles():
+    figure = draw("one\nline")
+    figure.suptitle("whole")
+    assert in_words(figure) == "whole. one line"
+    assert shortened("abcdef", 6) == "abcdef" and shortened("abcdefg", 6) == "abcde…"
+
+
+def test_a_colour_has_one_meaning():
+    named = [figures.NETWORK, figures.TREES, figures.ENSEMBLE, figures.RULE, figures.DEFAULT, figures.KNOWN]
+    colours = [to_rgb(colour) for colour in (*named, *figures.FURTHER)]
+    for one, other in itertools.combinations(colours, 2):
+        assert sum(abs(a - b) for a, b in zip(one, other, strict=True)) > 0.25

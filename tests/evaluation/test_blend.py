@@ -1,0 +1,160 @@
+"""Blends of submissions: ranks against plain loops, what does not fit, and their row on the leaderboard."""
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import fastslow
+from fastslow import cli
+from fastslow.competition.submission_csv import check_submission, read_any_submission
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.evaluation.blend import BlendSettings, blend_orders, blend_submissions
+from fastslow.evaluation.leaderboard import LeaderboardSettings, leaderboard
+from fastslow.evaluation.scores import score_submission, solution_of
+from fastslow.evaluation.submission_record import read_submission_record, update_record
+from helpers.cases import cases
+
+
+def slow_blend(orders, weights):
+    """The mean of places by exact fractions, one configuration after the other."""
+    seen = []
+    for order in orders:
+        seen += [config for config in order if config not in seen]
+    means = {}
+    for config in seen:
+        places = [order.index(config) if config in order else len(order) for order in orders]
+        means[config] = sum(Fraction(w) * p for w, p in zip(weights, places, strict=True))
+    return sorted(seen, key=lambda config: (means[config], seen.index(config)))[: len(orders[0])]
+
+
+@pytest.mark.parametrize("trial", range(30))
+def test_ranks_are_those_of_plain_loops(trial):
+    rng = np.random.default_rng(trial)
+    configs = int(rng.integers(1, 60))
+    listed = configs if trial % 2 else min(5, configs)
+    orders = [rng.permutation(configs)[:listed] for _ in range(rng.integers(2, 5))]
+    weights = rng.integers(1, 5, len(orders)).tolist()
+    assert blend_orders(orders, weights).tolist() == slow_blend([o.tolist() for o in orders], weights)
+
+
+def test_a_submission_with_itself_is_itself_and_ties_go_to_the_first():
+    order = np.array([2, 0, 1])
+    assert blend_orders([order, order], [1, 1]).tolist() == [2, 0, 1]
+    assert blend_orders([order, order[::-1]], [1, 1]).tolist() == [2, 0, 1]
+    assert blend_orders([order, order[::-1]], [1, 2]).tolist() == [1, 0, 2]
+
+
+def write(path, rows):
+    """Write a submission from its rows."""
+    path.write_text("ID,TopConfigs\n" + "".join(f"{name},{order}\n" for name, order in rows.items()))
+    return path
+
+
+ROWS = {"layout:xla:random:a": "1;0;2", "layout:nlp:default:b": "0;1", "tile:xla:k": "4;3;2;1;0"}
+
+
+@cases(
+    "changes, said",
+    [
+        ({"layout:xla:random:a": None}, r"b\.csv: lacks 1 of the 3 rows of .*a\.csv: layout:xla:random:a\."),
+        ({"layout:xla:random:z": "0"}, r"a\.csv: lacks 1 of the 4 rows of .*b\.csv: layout:xla:random:z\."),
+        (
+            {"layout:nlp:default:b": "0;1;2"},
+            r"b\.csv: layout:nlp:default:b: 3 configurations, but 2 in .*a\.csv",
+        ),
+        (
+            {"layout:nlp:default:b": "0;0"},
+            r"b\.csv: line 3 \(layout:nlp:default:b\): index 0 occurs more than",
+        ),
+        ({"layout:nlp:default:b": ""}, r"b\.csv: line 3 \(layout:nlp:default:b\): '' is not an index"),
+        ({"mine:c": "0;1"}, r"b\.csv: line 5 \(mine:c\): no test graph has this ID"),
+    ],
+)
+def test_rows_that_do_not_fit_are_an_error_with_their_names(tmp_path, changes, said):
+    other = {name: order for name, order in (ROWS | changes).items() if order is not None}
+    paths = [write(tmp_path / "a.csv", ROWS), write(tmp_path / "b.csv", other)]
+    with pytest.raises(DataError, match=said):
+        blend_submissions(paths)
+
+
+@cases(
+    "texts, said",
+    [
+        (["a.csv"], "csvs: .* two submissions or more: fastslow blend a.csv b.csv"),
+        (["a.csv", "a.csv"], "csvs: .* different files; use weights instead"),
+        (["a.csv", "b.csv", "weights=2,1,1"], "weights: .* 2 numbers, one for each submission"),
+        (["a.csv", "b.csv", "weights=1,0"], "weights: .* finite numbers above 0"),
+        (["a.csv", "b.csv", "out=c.txt"], "out: .* a path that ends in .csv"),
+        (["a.csv", "b.csv", "c"], "no such file"),
+    ],
+)
+def test_a_wrong_setting_is_an_error_with_its_name(tmp_path, monkeypatch, texts, said):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.csv", "b.csv"):
+        write(tmp_path / name, ROWS)
+    with pytest.raises((SettingsError, DataError), match=said):
+        blend_submissions(BlendSettings.from_texts(texts, first="csvs...").paths())
+
+
+@pytest.fixture
+def other(home):
+    """A submission of somebody else for the data of ``home``: the run's, each row reversed."""
+    rows = read_any_submission(home / "submissions" / "smoke.csv")
+    return write(home / "theirs.csv", {name: ";".join(map(str, order[::-1])) for name, order in rows.items()})
+
+
+def test_a_blend_is_checked_recorded_and_on_the_leaderboard(home, other, capsys, monkeypatch):
+    monkeypatch.chdir(home)
+    assert cli.main(["blend", "submissions/smoke.csv", "theirs.csv", "weights=2,1", "out=both.csv"]) == 0
+    csv = home / "submissions" / "both.csv"
+    data = home / "data" / "sample"
+    assert (
+        f"{csv}: 6 rows of 2 submissions, checked against {data}; mean of the five" in capsys.readouterr().out
+    )
+    check_submission(csv, data)
+    mine = read_any_submission(home / "submissions" / "smoke.csv")
+    blended = read_any_submission(csv)
+    layout = [name for name in mine if name.startswith("layout")]
+    assert all(blended[name].tolist() == mine[name].tolist() for name in layout), "2 : 1 against the reverse"
+
+    assert read_submission_record(csv)["blend"] == {"submissions/smoke.csv": 2.0, "theirs.csv": 1.0}
+    update_record(csv, kaggle={"public": 0.7, "private": 0.65})
+    board = leaderboard(LeaderboardSettings(sort="test"))
+    rows = board.table.set_index(["run", "model"])
+    row = rows.loc[("both", "blend")]
+    score = score_submission(csv, solution_of(data))
+    assert row["test tile:xla"] == score["tile:xla"]["mean"]
+    assert (row["place"], row["medal"], row["private"]) == ("12 to 31", "silver", 0.65)
+    assert row["programs"] == rows.loc[("smoke", "ensemble"), "programs"], "so that both are sorted together"
+    assert "theirs.csv*1" in row["settings"] and "| 12-31" in str(board)
+    assert "both: place 12 to 31 of the 617 on the final board, silver" in str(board)
+    assert max(map(len, str(board).splitlines())) <= 80
+
+    assert cli.main(["blend", "submissions/smoke.csv", "theirs.csv", "out=both.csv"]) == 0, (
+        "a blend is replaced"
+    )
+    assert cli.main(["blend", "both.csv", "theirs.csv", "out=smoke.csv"]) == 1
+    assert "smoke.csv is there already and is no blend" in capsys.readouterr().err
+
+
+def test_submissions_of_two_releases_are_an_error(home, monkeypatch):
+    smoke = home / "submissions" / "smoke.csv"
+    (home / "submissions" / "old.csv").write_bytes(smoke.read_bytes())
+    record = json.loads(smoke.with_suffix(".json").read_text())
+    record["row_order"]["layout:xla:random"] = "0" * 16
+    (home / "submissions" / "old.json").write_text(json.dumps(record))
+    said = "was made from layout:xla:random files of another row order than"
+    with pytest.raises(DataError, match=said):
+        fastslow.blend("smoke.csv", "old.csv")
+
+
+def test_in_python_nothing_is_written_without_out(home, other):
+    before = sorted(home.rglob("*"))
+    blended = fastslow.blend(home / "submissions" / "smoke.csv", other, weights=(1, 3))
+    assert blended.keys() == read_any_submission(other).keys() and sorted(home.rglob("*")) == before
+    csv = home / "submissions" / "api.csv"
+    fastslow.blend(home / "submissions" / "smoke.csv", other, weights=(1, 3), out=csv)
+    written = read_any_submission(csv)
+    assert all(written[name].tolist() == order.tolist() for name, order in blended.items())

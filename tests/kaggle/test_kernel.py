@@ -1,0 +1,172 @@
+"""`make kaggle`: the real kaggle package pushes, follows and fetches against a loopback stub."""
+
+import json
+import shutil
+
+import nbformat
+import pytest
+
+from fastslow import cli
+from fastslow.competition.catalog import COMPETITION
+from fastslow.evaluation.leaderboard import LeaderboardSettings, leaderboard
+from fastslow.evaluation.submission_record import read_submission_record
+from fastslow.kaggle import api_process, client, kernel
+from helpers.kaggle_stub import DROP, KaggleStub, call_here, clean_environment
+
+COMMAND = ("kaggle", "name=smoke")
+LOG = [f"line {number}\n" for number in range(30)]
+
+
+@pytest.fixture
+def stub(home, tmp_path, monkeypatch):
+    """Kaggle, whose notebook leaves the finished run ``smoke``; nothing of that name is here."""
+    clean_environment(monkeypatch, tmp_path / "me")
+    (tmp_path / "me").mkdir()
+    with KaggleStub() as server:
+        for place in ("runs", "submissions", "features"):
+            for path in sorted((home / place).rglob("*")):
+                if path.is_file():
+                    server.output[str(path.relative_to(home))] = path.read_bytes()
+            shutil.rmtree(home / place)
+        server.output["submission.csv"] = b"ID,TopConfigs\n"
+        server.log, server.progress = LOG, ["COMPLETE"]
+        for name, value in server.environment(tmp_path / "me").items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(api_process, "call_isolated", call_here)
+        monkeypatch.setattr(kernel, "_POLL_S", 0.0)
+        monkeypatch.setattr(client, "_PAUSES_S", (0.0,))
+        yield server
+
+
+def test_a_run_is_pushed_followed_fetched_and_uploaded(stub, home, capsys):
+    assert cli.main([*COMMAND, "hours=3", "seeds=2", "gnn.layout.epochs=9"]) == 0
+    said = capsys.readouterr().out
+    assert "GPU quota: 28.00h of 30.00h left until 2026-12-05" in said
+    assert "pushed: https://www.kaggle.com/code/me/fastslow-smoke" in said and "".join(LOG) in said
+
+    assert [sorted(names) for names in stub.packed] == [["notebooks.zip", "pyproject.toml", "src.zip"]]
+    (pushed,) = stub.pushed
+    assert (pushed["slug"], pushed["newTitle"]) == ("me/fastslow-smoke", "fastslow-smoke")
+    assert pushed["machineShape"] == "NvidiaTeslaT4" and pushed["enableInternet"] and pushed["isPrivate"]
+    assert pushed["datasetDataSources"] == ["me/fastslow-code"]
+    assert pushed["competitionDataSources"] == [COMPETITION]
+    cells = nbformat.reads(pushed["text"], 4).cells
+    (given,) = [cell.source for cell in cells if "injected-parameters" in cell.metadata.get("tags", [])]
+    values = {}
+    exec(given, {}, values)
+    assert values == {"name": "smoke", "hours": 3.0, "settings": "seeds=2 gnn.layout.epochs=9"}
+
+    csv = home / "submissions" / "smoke.csv"
+    assert stub.uploads[-1] == csv.read_bytes() == stub.output["submissions/smoke.csv"]
+    assert read_submission_record(csv)["kaggle"] == {"public": 0.694, "private": 0.705}
+    table = leaderboard(LeaderboardSettings()).table
+    (row,) = table[table["model"] == "ensemble"].to_dict("records")
+    assert (row["run"], row["private"]) == ("smoke", 0.705)
+    assert {path.name for path in home.iterdir()} == {"data", "runs", "submissions"}, (
+        "nothing else is fetched"
+    )
+
+
+def test_target_submission_stops_before_the_upload(stub):
+    assert cli.main([*COMMAND, "target=submission"]) == 0
+    assert not stub.calls["CreateSubmission"]
+
+
+def test_one_that_runs_is_followed_and_not_pushed_again(stub, home, capsys):
+    stub.states = ["RUNNING", "RUNNING", "COMPLETE"]
+    stub.answers = {
+        "GetKernelSessionStatus": [],
+        "/api/v1/kernels/logs/stream/me/fastslow-smoke": [404, DROP],
+    }
+    assert cli.main([*COMMAND, "target=submission"]) == 0
+    said = capsys.readouterr().out
+    assert "is running on Kaggle: following it" in said and not stub.pushed
+    assert said.count("line 7\n") == 1, "Kaggle sends the log from its beginning each time"
+    assert (home / "runs" / "smoke" / "run.json").is_file()
+
+
+def test_one_that_has_finished_is_fetched(stub, home, capsys):
+    stub.states = ["COMPLETE"]
+    stub.answers = {"/output/submissions/smoke.csv": [DROP]}
+    assert cli.main([*COMMAND, "target=submission"]) == 0
+    assert "has finished on Kaggle: fetching it" in capsys.readouterr().out and not stub.pushed
+    assert (home / "submissions" / "smoke.csv").read_bytes() == stub.output["submissions/smoke.csv"]
+
+
+def test_a_further_run_makes_a_new_version_of_the_code(stub):
+    stub.dataset = 4
+    assert cli.main([*COMMAND, "target=submission"]) == 0
+    assert stub.dataset == 5 and stub.calls["CreateDatasetVersion"] == 1 and not stub.calls["CreateDataset"]
+
+
+@pytest.mark.parametrize("state", ["ERROR", "CANCEL_ACKNOWLEDGED"])
+def test_one_that_fails_shows_its_last_lines_and_loses_nothing(stub, home, capsys, state):
+    stub.states = [state]
+    stub.failure = "Your notebook was stopped because it exceeded the max allowed execution duration"
+    stub.output = {name: text for name, text in stub.output.items() if "ranker-tile" in name}
+    stub.states = ["QUEUED", "RUNNING", state]
+    assert cli.main(COMMAND) == 1
+    said = capsys.readouterr().err
+    assert f"me/fastslow-smoke ended with status {state}" in said and "under runs/smoke" in said
+    assert ("exceeded the max allowed execution duration" in said) == (state == "ERROR")
+    assert said.endswith("".join(LOG[-15:])) and "line 14\n" not in said
+    assert (home / "runs" / "smoke" / "ranker-tile-xla-s0" / "manifest.json").is_file()
+    assert not stub.calls["CreateSubmission"]
+
+
+@pytest.mark.parametrize(
+    "hours, said",
+    [
+        (
+            (25, 30),
+            "hours: 8.5, but only 5 GPU hours are left this week. Give HOURS=5 or less, or wait for 2026",
+        ),
+        ((0, 0), "this account has no GPU hours on Kaggle. Verify its phone number"),
+    ],
+)
+def test_too_small_a_quota_is_an_error_before_anything_is_sent(stub, capsys, hours, said):
+    stub.hours = hours
+    assert cli.main(COMMAND) == 1
+    assert said in capsys.readouterr().err
+    assert not stub.uploads and not stub.pushed
+
+
+def test_a_notebook_that_kaggle_does_not_take_is_an_error_with_its_words(stub, capsys):
+    stub.refusal = "Maximum batch GPU session count of 2 reached."
+    assert cli.main(COMMAND) == 1
+    said = capsys.readouterr().err
+    assert "Kaggle did not take the notebook (Maximum batch GPU session count of 2 reached)" in said
+
+
+def test_an_expired_token_is_an_error_with_the_remedy(stub, capsys):
+    stub.answers = {"GetKernelSessionStatus": [401], "GetAcceleratorQuotaStatistics": [401]}
+    assert cli.main(COMMAND) == 1
+    said = capsys.readouterr().err
+    assert not stub.uploads and "Kaggle refused the credentials of KAGGLE_USERNAME and KAGGLE_KEY" in said
+    assert "Make a token at https://www.kaggle.com/settings/api" in said
+
+
+def test_a_wrong_setting_or_a_name_that_is_here_is_an_error_before_anything_is_sent(stub, home, capsys):
+    assert cli.main([*COMMAND, "gnn.layout.epoch=9"]) == 1
+    assert "gnn.layout.epoch" in capsys.readouterr().err
+    (home / "runs" / "smoke").mkdir(parents=True)
+    assert cli.main(COMMAND) == 1
+    assert "runs/smoke is here already. Give another NAME" in capsys.readouterr().err
+    assert not stub.calls
+
+
+def test_the_metadata_are_those_of_the_notebook():
+    """For who pushes it by hand, with the kaggle command and a name in place of USER."""
+    metadata = json.loads(kernel.PUSHED_NOTEBOOK.with_name("kernel-metadata.json").read_text())
+    assert (
+        metadata["code_file"] == kernel.PUSHED_NOTEBOOK.name
+        and metadata["machine_shape"] == kernel.ACCELERATOR
+    )
+    assert metadata["competition_sources"] == [COMPETITION]
+    assert all(name.startswith("USER/") for name in [metadata["id"], *metadata["dataset_sources"]])
+
+
+def test_a_notebook_that_left_nothing_of_this_name_is_an_error(stub, capsys):
+    stub.output, stub.states = {}, ["COMPLETE"]
+    assert cli.main(COMMAND) == 1
+    assert "me/fastslow-smoke left no submissions/smoke.csv. Give another NAME" in capsys.readouterr().err

@@ -1,0 +1,130 @@
+"""Notebook 90 in folders as Kaggle lays them out, and what it says where something is missing."""
+
+import json
+import shutil
+import subprocess
+
+import papermill
+import pytest
+
+from fastslow.competition.catalog import COMPETITION
+from fastslow.competition.submission_csv import check_submission
+from fastslow.core.errors import FastslowError
+from fastslow.evaluation.leaderboard import LeaderboardSettings, leaderboard
+from fastslow.kaggle import on_kaggle
+from helpers.competition_files import ROOT
+from helpers.workspace import cut_sample, environment
+
+NOTEBOOK = "notebooks/90_on_kaggle.ipynb"
+TINY = "preset=smoke models=rules jobs=2 features.workers=1"
+
+
+@pytest.fixture
+def kaggle(tmp_path):
+    """Kaggle's folder: this repository as a dataset, the competition's data, and an empty working folder."""
+    root = tmp_path / "kaggle"
+    attached = root / "input" / "datasets" / "me" / "fastslow-code"
+    no_caches = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+    for name in ("src", "notebooks"):
+        shutil.copytree(ROOT / name, attached / name, ignore=no_caches)
+    shutil.copy(ROOT / "pyproject.toml", attached)
+    cut_sample(root / "input" / "competitions" / COMPETITION)
+    (root / "working").mkdir()
+    return root
+
+
+def run_notebook(root, out, **parameters):
+    """Run the attached notebook with papermill, as Kaggle does."""
+    (notebook,) = root.glob(f"input/*/*/*/{NOTEBOOK}")
+    return papermill.execute_notebook(
+        notebook, out, {"root": str(root), **parameters}, kernel_name="python3", progress_bar=False
+    )
+
+
+def text_of(notebook):
+    """What the cells of an executed notebook say."""
+    return "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", []))
+
+
+def test_the_notebook_writes_the_csv_where_kaggle_takes_it(kaggle, tmp_path, monkeypatch):
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    before = sorted((kaggle / "input").rglob("*"))
+    done = run_notebook(kaggle, tmp_path / "out.ipynb", hours=0, settings=TINY, name="mine")
+    working = kaggle / "working"
+    data = kaggle / "input" / "competitions" / COMPETITION
+    assert sum(check_submission(working / "submission.csv", data)["rows"].values()) == 6
+    assert "| layout:xla:random" in text_of(done), "the scores stand in the log"
+    assert sorted((kaggle / "input").rglob("*")) == before, "what is attached is read-only"
+    assert {path.name for path in working.iterdir()} >= {"submission.csv", "runs", "submissions"}
+    assert not list(working.glob("features/*"))
+
+    monkeypatch.setenv("FASTSLOW_HOME", str(working))
+    assert {*leaderboard(LeaderboardSettings()).table["run"]} == {"mine"}
+
+
+def test_the_notebook_without_the_repository_says_what_to_attach(kaggle, tmp_path):
+    (kaggle / "input").rename(tmp_path / "elsewhere")
+    cells = json.loads((ROOT / NOTEBOOK).read_text())["cells"]
+    (find,) = ["".join(cell["source"]) for cell in cells if "glob(" in "".join(cell["source"])]
+    with pytest.raises(AssertionError, match="attach this repository as a dataset"):
+        exec(find, {"root": str(kaggle)})
+
+
+def test_without_the_data_it_says_what_to_attach(kaggle):
+    shutil.rmtree(kaggle / "input" / "competitions")
+    with pytest.raises(
+        FastslowError, match=r"no npz_all under .*/input\. Attach the data of the competition"
+    ):
+        on_kaggle.train_here(kaggle, "mine")
+
+
+def test_a_run_that_fails_leaves_the_csv_that_it_had_made(kaggle):
+    made = kaggle / "working" / "submissions" / "mine.csv"
+    made.parent.mkdir()
+    made.write_text("ID,TopConfigs\n")
+    with pytest.raises(FastslowError, match="the run ended with status 1; the lines above name the reason"):
+        on_kaggle.train_here(kaggle, "mine", settings="no_such=1")
+    assert (kaggle / "working" / "submission.csv").read_text() == "ID,TopConfigs\n"
+
+
+@pytest.fixture
+def pip(monkeypatch):
+    """What pip is called with; it fails where ``status`` is set."""
+    calls = []
+
+    def run(command, **_):
+        calls.append(command)
+        said = "ERROR: No matching distribution found for pebble<6,>=5\n" if pip_fails else ""
+        return subprocess.CompletedProcess(command, int(bool(said)), "", said)
+
+    pip_fails = []
+    monkeypatch.setattr(on_kaggle.subprocess, "run", run)
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    return calls, pip_fails
+
+
+def test_attached_wheels_are_installed_without_an_index(kaggle, pip):
+    calls, _ = pip
+    on_kaggle.install(kaggle)
+    assert "--no-index" not in calls[0]
+    wheels = kaggle / "input" / "wheels"
+    wheels.mkdir()
+    (wheels / "pebble-5.1.0-py3-none-any.whl").touch()
+    on_kaggle.install(kaggle)
+    assert calls[1][5:7] == ["--no-index", f"--find-links={wheels}"]
+    assert calls[1][7:] == calls[0][5:] and {"papermill", "nbconvert", "pebble>=5,<6"} <= {*calls[1]}
+    assert not any(word.startswith(("kaggle", "jupyter")) for word in calls[1])
+
+
+def test_packages_that_cannot_be_installed_are_an_error_with_the_remedy(kaggle, pip):
+    calls, fails = pip
+    fails.append(True)
+    (kaggle / "input" / "datasets" / "other-1.0-py3-none-any.whl").touch()
+    with pytest.raises(
+        FastslowError, match="Switch on the internet .*or attach a dataset with the wheels"
+    ) as e:
+        on_kaggle.install(kaggle)
+    assert str(e.value).endswith("No matching distribution found for pebble<6,>=5")
+    assert ["--no-index" in call for call in calls] == [True, False], "the index comes after the wheels"

@@ -1,0 +1,143 @@
+"""The page of a ranking: the verdict first, whole HTML, and names that cannot break it."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from fastslow_programs.program.default import Default
+from fastslow_programs.ranking.advice import advise
+from fastslow_programs.ranking.named_choices import NamedChoice
+from fastslow_programs.ranking.result import Ranking, make_table
+from fastslow_programs.ranking.rules import Rule
+from fastslow_programs.ranking.trust import Trust
+from helpers.browser import check_page, open_page
+from helpers.cases import cases
+from helpers.competition_files import graph_arrays, layout_arrays
+
+IMAGE = "<img src=x onerror=alert(1)>"
+
+
+def ranking(runtime=None, arrays=None, names=("first", "second"), program="mine", count=80, **more):
+    """Return a ranking of all combinations of two choices, the first of which decides."""
+    arrays = layout_arrays(dots=4) if arrays is None else arrays
+    values = np.array([(a, b) for a in (0, 1) for b in (0, 1)] * 20)[:count]
+    prediction = -4.0 * values[:, 0] - values[:, 1] + np.arange(count) / 1000
+    ids = arrays["node_config_ids"].tolist()
+    choices = [
+        NamedChoice(
+            name, 0, ("output",), ("{1,0}", "{0,1}"), values[:, place], 0, known=True, nodes=(ids[place],)
+        )
+        for place, name in enumerate(names)
+    ]
+    members = {"gnn-x-s0": prediction, "ranker-x-s0": np.roll(prediction, 1)}
+    runtime = np.zeros(count) if runtime is None else runtime
+    table = make_table(prediction, members, runtime, {})
+    weights = {"gnn-x-s0": 0.5, "ranker-x-s0": 0.5}
+    rule = Rule("copies, ascending", 0.7, 0.8, -prediction)
+    default = Default(0, "configuration 0")
+    parts = (program, "r", "m", table, weights, choices, default, arrays)
+    return Ranking(*parts, find_rule=lambda: rule, **more)
+
+
+def checked(shown, tmp_path, browser=False):
+    """Return the texts of a ranking's page, which is sound."""
+    path = tmp_path / "ranking.html"
+    path.write_text(shown.page(shown.program))
+    page = check_page(path)
+    if browser:
+        open_page(path)
+    return page.text
+
+
+def test_a_file_with_runtimes_is_told_how_slow_the_first_is(tmp_path):
+    runtime = 100 + np.arange(80) % 7
+    shown = ranking(runtime)
+    first, fastest = runtime[shown.table["config"].iloc[0]], runtime.min()
+    text = checked(shown, tmp_path, browser=True)
+    slower = 100 * (first / fastest - 1)
+    assert text[3].startswith(f"The first of the ranking, configuration {shown.table['config'].iloc[0]}, is ")
+    assert f"{slower:.2g} % slower than the fastest of the file" in text[3]
+    assert "How slow is each place?" in text and "Where in the program do choices matter?" in text
+    place = (runtime < first).sum() + 1
+    assert f"place {place} of 80 by runtime" in text
+    assert "first: output {0,1} instead of {1,0}; second: output {0,1} instead of {1,0}" in text
+
+
+def test_while_nothing_is_known_the_default_is_to_be_kept_and_the_members_are_shown(tmp_path):
+    trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(60, 2.0), [], [], False, False)
+    shown = ranking(advice=advise("How: measure."), judge=lambda: trust)
+    text = checked(shown, tmp_path, browser=True)
+    keep = "The compiler's default is the choice to keep while no runtime is known."
+    assert text[3] == f"{keep} To gain, measure 8 configurations."
+    assert "Do the models agree?" in text and "How slow is each place?" not in text
+    assert "10%" in text and "0.54 to 0.96" in text and "% likely faster" in " ".join(text)
+
+
+def test_a_change_is_advised_where_the_estimates_confirm_it():
+    shown = ranking(default_cycles=1000)
+    rows = shown.rows.assign(estimated_cycles=np.where(shown.rows["rank"] == 1, 981, 1000))
+    better = Ranking(**{**vars_of(shown), "rows": rows})
+    said = "second: output {0,1} instead of {1,0}: 1.9 % fewer cycles by the compiler's estimate."
+    assert better.verdict().startswith("Change first: output {0,1}") and better.verdict().endswith(said)
+    worse = Ranking(**{**vars_of(shown), "rows": rows.assign(estimated_cycles=1001.0)})
+    assert worse.verdict() == "The compiler's default is the choice to keep: no estimate is below its cycles."
+
+
+def vars_of(shown):
+    return {name: getattr(shown, name) for name in Ranking.__dataclass_fields__}
+
+
+@pytest.mark.parametrize("chance", [0.3, 0.9])
+def test_known_runtimes_decide_whether_the_first_is_taken(chance):
+    learnt = SimpleNamespace(
+        words=lambda: "known runtimes: 8",
+        faster=lambda than: np.full(80, 1 - chance),
+        measurements=8,
+        stack=SimpleNamespace(expected_tau=0.4),
+    )
+    shown = ranking(learnt=learnt)
+    shown = Ranking(**{**vars_of(shown), "rows": shown.rows.assign(known=np.nan)})
+    first = shown.table["config"].iloc[0]
+    said = f"onfiguration {first}: it is faster" if chance > 0.8 else f"configuration {first} is faster"
+    assert said in shown.verdict() and shown.verdict().endswith(f"a probability of {chance:.0%}.")
+    assert [number.value for number in shown.numbers()] == [f"{chance:.0%} likely faster", "8", "0.40"]
+
+
+@pytest.mark.parametrize("known", [{9: 1.0, 3: 2.0}, {9: 1.0}])
+def test_what_was_measured_comes_before_what_is_predicted(known):
+    """The first is configuration 3: measured, and slower than 9; or not measured yet."""
+    learnt = SimpleNamespace(words=lambda: "known", faster=lambda than: np.full(80, 0.5))
+    shown = ranking(learnt=learnt)
+    shown = Ranking(**{**vars_of(shown), "rows": shown.rows.assign(known=shown.rows["config"].map(known))})
+    assert shown.table["config"].iloc[0] == 3
+    if 3 in known:
+        assert shown.verdict() == "Take configuration 9, the fastest that was measured."
+    else:
+        assert shown.verdict().startswith(
+            "Measure configuration 3 next, the first of the ranking; the fastest"
+        )
+
+
+@cases("name", [IMAGE, "x" * 300, "a$b^{c}$ & 'd' \"e\"", "-->{}{0}%s"])
+def test_names_do_not_break_the_page(name, tmp_path):
+    runtime = 100 + np.arange(80) % 7
+    text = checked(ranking(runtime, names=(name, "other"), program=name), tmp_path, browser=name == IMAGE)
+    assert text[2] == name and any(name in part for part in text[4:])
+
+
+@cases("count, runtime", [(1, None), (2, None), (80, np.full(80, 5)), (1, np.array([7]))])
+def test_one_configuration_or_equal_runtimes_have_a_page(count, runtime, tmp_path):
+    text = checked(ranking(runtime, count=count), tmp_path)
+    assert (text[3] == "There is one configuration: nothing is left to choose.") == (count == 1)
+
+
+def test_the_graph_of_a_large_program_is_thinned_and_says_so(tmp_path):
+    count = 40_000
+    nodes = [("parameter", (8, 8))] + [("dot", (8, 8)) if n % 2 else ("add", (8, 8)) for n in range(1, count)]
+    edges = [(n, n - 1) for n in range(1, count)]
+    arrays = graph_arrays(nodes, edges) | {"node_config_ids": np.arange(1, count, 2)}
+    shown = ranking(100 + np.arange(80) % 7, arrays=arrays)
+    checked(shown, tmp_path, browser=True)
+    alt = [figure.axes[0].get_title() for figure in shown.figures()]
+    assert "2 of 40,000 nodes, with the choices that matter most" in " ".join(alt[1].split())

@@ -1,0 +1,83 @@
+"""The decorator: one search for shapes and types, kept for later processes; the default where it is off."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import fastslow
+from fastslow.core.errors import DataError, SettingsError
+from fastslow_programs.tuning import decorator
+from helpers.cases import cases
+
+jax = pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
+X, W = np.ones((32, 64), np.float32), np.full((64, 32), 0.5, np.float32)
+CALLS = []
+
+
+def product(x, w, tile=32, unroll=1):
+    """A product in tiles; it counts how often it is traced."""
+    CALLS.append((x.shape, tile, unroll))
+    parts = x.reshape(x.shape[0], -1, tile).transpose(1, 0, 2), w.reshape(-1, tile, w.shape[1])
+    start = jax.numpy.zeros((x.shape[0], w.shape[1]))
+    return jax.lax.scan(lambda c, part: (c + part[0] @ part[1], None), start, parts, unroll=unroll)[0]
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """The names of the studies that were made."""
+    made = []
+    complete = decorator.complete_study
+    monkeypatch.setattr(decorator, "complete_study", lambda s, t: made.append(s.program) or complete(s, t))
+    return made
+
+
+def decorated(out, function=product, **options):
+    return fastslow.tuned(tile=[16, 32, 64], unroll=[1, 2], evaluations=7, out=out, **options)(function)
+
+
+def test_one_search_for_shapes_and_types_is_kept_for_later_processes(tmp_path, searches):
+    function = decorated(tmp_path, constraints=["tile * unroll <= 64"])
+    for _ in range(2):
+        np.testing.assert_allclose(function(X, W), X @ W, rtol=1e-5)
+    assert len(searches) == 1
+    np.testing.assert_allclose(function(X[:16], W), X[:16] @ W, rtol=1e-5)
+    assert len(searches) == 2 and len({*searches}) == 2
+    again = decorated(tmp_path, constraints=["tile * unroll <= 64"])
+    np.testing.assert_allclose(again(X, W), X @ W, rtol=1e-5)
+    assert len(searches) == 2, "a later process reads what was found"
+    assert all(tile * unroll <= 64 for _, tile, unroll in CALLS)
+    assert inspect.signature(function) == inspect.signature(product) and function.__name__ == "product"
+
+
+def test_a_decorated_function_has_derivatives_and_lives_under_jit(tmp_path, searches):
+    function = decorated(tmp_path)
+    gradient = jax.jit(jax.grad(lambda x: function(x, W).sum()))(X)
+    np.testing.assert_allclose(gradient, np.broadcast_to(W.sum(1), X.shape), rtol=1e-5)
+    stacked = jax.vmap(function, (0, None))(np.stack([X, 2 * X]), W)
+    np.testing.assert_allclose(stacked[1], 2 * X @ W, rtol=1e-5)
+    assert len(searches) == 1
+
+
+def test_the_switch_and_a_named_parameter_leave_the_search_out(tmp_path, searches, monkeypatch):
+    CALLS.clear()
+    function = decorated(tmp_path, jax.jit(product, static_argnames=("tile", "unroll")))
+    np.testing.assert_allclose(function(X, W, tile=16), X @ W, rtol=1e-5)
+    monkeypatch.setenv("FASTSLOW_TUNE", "0")
+    np.testing.assert_allclose(function(X, W), X @ W, rtol=1e-5)
+    assert [call[1:] for call in CALLS] == [(16, 1), (32, 1)] and not searches and not [*tmp_path.iterdir()]
+
+
+@cases(
+    "choices, kind, said",
+    [
+        ({"size": [1, 2]}, SettingsError, "product has no parameter size"),
+        ({"tile": [16, 64]}, DataError, "default.tile is 32, no option"),
+        ({"tile": []}, DataError, "choices.tile"),
+        ({"tile": [32, 32]}, DataError, "has an option twice"),
+        ({"tile": [16, 32], "constraints": ["tile > 99"]}, DataError, "nothing fulfils constraint"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_where_it_is_written(choices, kind, said):
+    with pytest.raises(kind, match=said):
+        fastslow.tuned(**choices)(product)
