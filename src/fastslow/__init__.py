@@ -11,7 +11,9 @@ from typing import Any
 __version__ = "0.1.0"
 __all__ = [
     "blend",
+    "compare",
     "convert",
+    "data_quality",
     "leaderboard",
     "load_models",
     "load_placed",
@@ -19,6 +21,7 @@ __all__ = [
     "measure",
     "place",
     "rank",
+    "submit",
     "tune",
     "tuned",
 ]

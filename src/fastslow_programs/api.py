@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from fastslow.evaluation.compare import Comparison
+    from fastslow.workflow.data_quality import LabelReport
     from fastslow_programs.tuning.measurement import Measurement
     from fastslow_programs.tuning.tune import Study
 
@@ -121,6 +123,66 @@ def leaderboard(**settings: Any) -> Leaderboard:
         SettingsError: A setting is wrong.
     """
     return read_leaderboard(LeaderboardSettings(**settings))
+
+
+def compare(one: str, other: str, **settings: Any) -> "Comparison":
+    """Compare two runs, two models or two submissions: which is better, beyond chance?
+
+    Args:
+        one: Run, model or submission, as ``fastslow compare`` takes it.
+        other: Another one of the same sort.
+        **settings: Settings of ``fastslow compare``: ``metric``, ``split``, ``data_root``.
+
+    Returns:
+        The comparison: ``table`` (a row per collection), ``programs``, ``words()`` with the verdict first.
+
+    Raises:
+        SettingsError: A setting is wrong, or the two are not of one sort.
+        DataError: One of them is missing or broken.
+    """
+    from fastslow.workflow.compare import CompareSettings, compare_two
+
+    return compare_two(CompareSettings(one=one, other=other, **settings))
+
+
+def data_quality(**settings: Any) -> "LabelReport":
+    """Measure the labels of a competition; the table is kept in ``features/``.
+
+    Args:
+        **settings: Settings of ``fastslow data-quality``: ``data``, ``collections``, ``splits``.
+
+    Returns:
+        The report: ``table`` (a row per graph), ``words()`` with the doubtful graphs.
+
+    Raises:
+        SettingsError: A setting is wrong.
+        DataError: A file is missing or broken.
+    """
+    from fastslow.workflow.data_quality import LabelReport, QualitySettings, measure_labels
+
+    return LabelReport(measure_labels(QualitySettings(**settings)))
+
+
+def submit(**settings: Any) -> Leaderboard:
+    """Run every stage to a checked CSV, as ``fastslow submit`` does; what is up to date is not run again.
+
+    Args:
+        **settings: Settings of ``fastslow submit``. Settings of steps are a list:
+            ``set=["gnn.layout.epochs=5"]``.
+
+    Returns:
+        The leaderboard, on which the run stands.
+
+    Raises:
+        SettingsError: A setting is wrong, or a run of that name was begun with other ones.
+        DataError: The data are missing or broken.
+        StepError: A notebook failed.
+    """
+    from fastslow.workflow.run import run
+    from fastslow.workflow.run_settings import RunSettings
+
+    run(RunSettings(**settings))
+    return leaderboard()
 
 
 def blend(

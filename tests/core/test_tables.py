@@ -63,6 +63,10 @@ def test_numbers_have_three_digits_and_unknown_values_are_empty():
     assert number_text(float("inf")) == "infinite"
 
 
+def test_a_table_without_columns_is_empty():
+    assert str(show(pd.DataFrame())) == ""
+
+
 def test_counts_with_a_missing_one_stay_counts():
     """A frame turns them into floats where one is missing."""
     text = table_text(pd.DataFrame({"configs": pd.array([3, None, 1000], dtype="Int64")}))

@@ -41,7 +41,8 @@ def settings(features, tmp_path, monkeypatch):
     )
 
 
-def test_two_runs_are_compared_graph_by_graph(settings, features, tmp_path, capsys):
+def test_two_runs_are_compared_graph_by_graph(settings, features, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")  # the names are long paths
     (table,) = compare_runs(settings).values()
     truth = features.labels("valid")
     for column in ("one", "other"):

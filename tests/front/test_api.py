@@ -95,3 +95,33 @@ large = {"torch", "lightgbm", "scipy", "pandas", "numpy", "matplotlib", "pydanti
 assert not large & sys.modules.keys(), large & sys.modules.keys()
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_runs_and_submissions_are_compared_as_by_the_command(home):
+    """Nothing is drawn or printed. Of a CSV against itself every difference is 0."""
+    runs = fastslow.compare("smoke", "smoke", data_root="data/sample")
+    assert runs.words()[0] == "competition on valid: no difference beyond chance"
+    assert len(runs.table) == 6 and len(runs.programs) == 5
+    csv = home / "submissions" / "smoke.csv"
+    both = fastslow.compare(str(csv), str(csv), data_root="data/sample")
+    assert both.words() == ["competition on test: no difference beyond chance"]
+    assert both.table["collection"].tolist()[-1] == "mean of 5"
+    header, *rows = csv.read_text().splitlines(keepends=True)
+    part = home / "part.csv"
+    part.write_text(header + "".join(rows[1:]))
+    lacking = fastslow.compare(str(csv), str(part), data_root="data/sample").words()
+    assert lacking[0].startswith("no verdict: ") and rows[0].split(",")[0] in " ".join(lacking)
+    without = fastslow.compare(str(csv), str(csv), data_root=str(home / "runs"))
+    assert "no solution.csv" in without.words()[0]
+    assert not (home / "runs" / "comparisons").exists()
+
+
+def test_a_run_that_is_up_to_date_is_submitted_again_in_no_time(home, monkeypatch):
+    monkeypatch.setattr("papermill.execute_notebook", None)
+    board = fastslow.submit(name="smoke", target="submission")
+    assert "smoke" in board.table["run"].tolist()
+
+
+def test_labels_are_measured(home):
+    report = fastslow.data_quality(collections=["tile:xla"], splits=["valid"])
+    assert len(report.table) == 2 and report.words()[0].startswith("2 graphs, ")

@@ -224,7 +224,7 @@ def test_the_run_keeps_the_executed_notebooks(finished):
             check_plots(executed)
 
 
-@cases("stem", [path.stem for path in sorted(FOLDER.glob("*.ipynb"))])
+@cases("stem", [path.stem for path in (FROM_SCRATCH, *NOTEBOOKS, OWN_MODEL)])
 def test_a_notebook_runs_untouched_and_cuts_no_cell(own_home, executed, stem):
     """As notebooks/README.md promises. A placement and four networks take most of its seconds."""
     notebook = executed(stem)

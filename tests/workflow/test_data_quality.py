@@ -30,6 +30,7 @@ def root(tmp_path, monkeypatch, rng):
 
 
 def test_the_doubtful_graph_is_named(root, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
     command = ["data-quality", f"data={root}", f"collections={COLLECTION}"]
     assert cli.main(command) == 0
     said = capsys.readouterr().out

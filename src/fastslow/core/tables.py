@@ -243,6 +243,8 @@ def _widths(columns: list[_Column], room: int) -> list[int]:
 def _layout(columns: list[_Column], widths: list[int]) -> str:
     """Return the lines of a table in Markdown's form, with cells over several lines where they are longer."""
     lines = _lines([column.name for column in columns], columns, widths)
+    if not columns:
+        return ""
     rules = ["-" * (width + 1) + (":" if c.right else "-") for c, width in zip(columns, widths, strict=True)]
     lines.append(f"|{'|'.join(rules)}|")
     for cells in zip(*(column.cells for column in columns), strict=True):
@@ -254,7 +256,7 @@ def _lines(cells: list[str], columns: list[_Column], widths: list[int]) -> list[
     """Return the lines of one row."""
     parts = [textwrap.wrap(cell, max(width, 1)) or [""] for cell, width in zip(cells, widths, strict=True)]
     lines = []
-    for number in range(max(map(len, parts))):
+    for number in range(max(map(len, parts), default=0)):
         texts = [part[number] if number < len(part) else "" for part in parts]
         padded = [
             text.rjust(width) if column.right else text.ljust(width)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Literal
@@ -15,6 +16,8 @@ from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import SettingsError
 from fastslow.core.figures import DEFAULT, ENSEMBLE, FAINT, FURTHER, WIDTH, in_style, save_figure, shortened
 from fastslow.core.settings import Settings, find_data, resolve
+from fastslow.core.shown import Shown
+from fastslow.core.tables import table_text
 from fastslow.evaluation.run_record import PICTURES
 from fastslow.evaluation.scores import SOLUTION, solution_of, truth_of
 from fastslow.runs.features_folder import Features
@@ -234,12 +237,56 @@ def plot_differences(rows: Sequence[Mapping], named: tuple[str, str], found: str
     return figure
 
 
-def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
-    """Compare two runs or two models on the same graphs: a table by collection, and one sentence.
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
+    """Two runs, two models or two submissions, compared.
 
-    A pair is called by the folders that hold its models: ``mine/ensemble-tile-xla``. Plots are in
-    ``runs/comparisons``, named by both, by the metric and by the split; the one that ends in ``differences``
-    has all collections.
+    Args:
+        table: A row per collection and, of several, their mean, as texts.
+        sentences: The verdict first, then what was not compared.
+        programs: A row per program, worst for the first of the two first, by the folder name of its model.
+        rows: :func:`paired_row` of each collection.
+    """
+
+    table: pd.DataFrame
+    sentences: list[str]
+    programs: dict[str, pd.DataFrame]
+    rows: list[dict]
+
+    def words(self) -> list[str]:
+        """Return the verdict, and what was not compared."""
+        return self.sentences
+
+
+def compare_models(settings: CompareSettings) -> Comparison:
+    """Compare two runs or two models on the same graphs; write nothing.
+
+    A pair is called by the folders that hold its models: ``mine/ensemble-tile-xla``.
+
+    Raises:
+        SettingsError: One is a run and the other a model, or they have no collection in common.
+        DataError: A model, its features or the solution is missing or broken.
+    """
+    tables: dict[str, pd.DataFrame] = {}
+    rows = []
+    for one, other in pairs_of_models(settings):
+        table = compare_table(settings, one, other)
+        tables[one.name] = table
+        collection = read_run_manifest(one)["settings"]["collection"].removeprefix("layout:")
+        rows.append(paired_row(collection, table))
+    named = settings.one, settings.other
+    better = which_is_better(rows, named, settings.metric)
+    sentences = [f"{settings.metric} on {settings.split}: {better}"]
+    if left_out := collections_of_one(settings):
+        sentences.append(f"not compared: {left_out}")
+    return Comparison(comparison_table(rows, named), sentences, tables, rows)
+
+
+def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
+    """Print :func:`compare_models`, and draw each pair.
+
+    Plots are in ``runs/comparisons``, named by both, by the metric and by the split; the one that ends in
+    ``differences`` has all collections.
 
     Returns:
         :func:`compare_table` of each pair, by the folder name of the first one.
@@ -248,39 +295,40 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
         SettingsError: One is a run and the other a model, or they have no collection in common.
         DataError: A model, its features or the solution is missing or broken.
     """
-    tables: dict[str, pd.DataFrame] = {}
-    rows = []
-    pairs = pairs_of_models(settings)
-    for one, other in pairs:
+    comparison = compare_models(settings)
+    for one, other in pairs_of_models(settings):
         names = (f"{one.parent.name}/{one.name}", f"{other.parent.name}/{other.name}")
         if names[0] == names[1]:
             names = str(one), str(other)
-        table = compare_table(settings, one, other)
-        facts = paired_difference(table)
+        table = comparison.programs[one.name]
         file = "--".join(name.strip("/").replace("/", "-") for name in names)
         path = resolve(f"runs/{PICTURES}/{file}--{settings.metric}-{settings.split}.png")
         path.parent.mkdir(parents=True, exist_ok=True)
-        title = (
-            f"difference {_plus_minus(facts)}, {settings.metric}, {settings.split}: {names[0]} - {names[1]}"
-        )
+        difference = _plus_minus(paired_difference(table))
+        title = f"difference {difference}, {settings.metric}, {settings.split}: {names[0]} - {names[1]}"
         save_figure(plot_comparison(table, names, title), path)
         if settings.all:
-            print(f"{title}\n\n{table.to_markdown(floatfmt='.3f')}\n\nplot: {path}\n")
-        tables[one.name] = table
-        collection = read_run_manifest(one)["settings"]["collection"].removeprefix("layout:")
-        means = {"one": table["one"].mean(), "other": table["other"].mean()}
-        rows.append({"collection": collection, "programs": len(table), **means, **facts})
-    named = settings.one, settings.other
-    print(_overview(rows, named).to_markdown(index=False, disable_numparse=True))
-    sentence = f"{settings.metric} on {settings.split}: {_sentence(rows, named, settings.metric)}"
-    print(f"\n{sentence}")
+            print(f"{title}\n\n{table_text(table)}\n\nplot: {path}\n")
+    print_comparison(comparison)
     both = "--".join(folder.name for folder in settings.folders())
     path = resolve(f"runs/{PICTURES}/{both}--{settings.metric}-{settings.split}-differences.png")
-    save_figure(plot_differences(rows, named, sentence), path)
-    if left_out := collections_of_one(settings):
-        print(f"not compared: {left_out}")
+    named = settings.one, settings.other
+    save_figure(plot_differences(comparison.rows, named, comparison.words()[0]), path)
     print(f"plots: {resolve(f'runs/{PICTURES}')}; a row for each program: --all")
-    return tables
+    return comparison.programs
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Print the table and the sentences of a comparison, as wide as the terminal."""
+    if len(comparison.table):
+        print(table_text(comparison.table), "\n")
+    print(*comparison.words(), sep="\n")
+
+
+def paired_row(collection: str, table: pd.DataFrame) -> dict:
+    """Return the facts of a collection: its name, number of programs, both means and their difference."""
+    means = {"one": table["one"].mean(), "other": table["other"].mean()}
+    return {"collection": collection, "programs": len(table), **means, **paired_difference(table)}
 
 
 def _plus_minus(facts: Mapping[str, float]) -> str:
@@ -288,7 +336,7 @@ def _plus_minus(facts: Mapping[str, float]) -> str:
     return f"{facts['mean']:+.4f}" + ("" if math.isnan(error) else f" ± {error:.4f}")
 
 
-def _overview(rows: Sequence[dict], named: tuple[str, str]) -> pd.DataFrame:
+def comparison_table(rows: Sequence[dict], named: tuple[str, str]) -> pd.DataFrame:
     """Return a line for each collection and, of several, for their mean, as texts."""
     lines = list(rows)
     if len(rows) > 1:
@@ -328,7 +376,14 @@ def mean_difference(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     }
 
 
-def _sentence(rows: Sequence[dict], named: tuple[str, str], metric: str) -> str:
+def which_is_better(rows: Sequence[dict], named: tuple[str, str], metric: str) -> str:
+    """Return :func:`verdict` on the mean difference over collections.
+
+    Args:
+        rows: :func:`paired_row` of each collection.
+        named: Names of the two.
+        metric: The metric; of a ``top_K_error`` lower is better.
+    """
     facts = mean_difference(rows)
     freedom = facts["freedom"]
     graphs = round(freedom) + 1 if math.isfinite(freedom) else min(row["programs"] for row in rows)

@@ -1,28 +1,94 @@
 """The command ``compare``: two runs, two models or two submissions; their files show which."""
 
-from fastslow.core.errors import SettingsError
-from fastslow.evaluation.compare import CompareSettings, compare_runs
+from pathlib import Path
+
+import pandas as pd
+
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.settings import find_data
+from fastslow.core.tables import table_text
+from fastslow.evaluation.compare import (
+    CompareSettings,
+    Comparison,
+    compare_models,
+    compare_runs,
+    comparison_table,
+    paired_row,
+    print_comparison,
+    which_is_better,
+)
+from fastslow.evaluation.scores import SOLUTION, score_submission, solution_of
 
 
 def compare(settings: CompareSettings) -> None:
-    """Print which of two is better (runs, models), or how far they rank alike (submissions).
+    """Print which of two is better, and how far two submissions rank alike.
 
     Raises:
         SettingsError: The two are not of one sort, or belong to different collections.
         DataError: One of them is missing or broken.
     """
+    if not _are_submissions(settings):
+        compare_runs(settings)
+        return
+    from fastslow.kaggle.agreement import agreement, summary
+
     one, other = settings.folders()
-    csv = [path.suffix == ".csv" or path.is_file() for path in (one, other)]
+    print("How far they rank alike, whatever the true runtimes are:\n")
+    print(table_text(summary(agreement(one, other))), "\n")
+    print_comparison(compare_submissions(settings))
+
+
+def compare_two(settings: CompareSettings) -> Comparison:
+    """Compare two runs, two models or two submissions, and write nothing.
+
+    Raises:
+        SettingsError: The two are not of one sort, or belong to different collections.
+        DataError: One of them is missing or broken.
+    """
+    return compare_submissions(settings) if _are_submissions(settings) else compare_models(settings)
+
+
+def _are_submissions(settings: CompareSettings) -> bool:
+    """Return whether both are CSVs, and refuse two of different sorts."""
+    csv = [path.suffix == ".csv" or path.is_file() for path in settings.folders()]
     if csv[0] != csv[1]:
         sorts = ["a submission" if is_csv else "a folder" for is_csv in csv]
         problem = f"{settings.other} is {sorts[1]}, {settings.one} {sorts[0]}; name two of the same sort"
         raise SettingsError("other", problem)
-    if csv[0]:
-        from fastslow.kaggle.agreement import agreement, summary, without_counterpart
+    return csv[0]
 
-        table = summary(agreement(one, other)).round(3).astype(object).fillna("")
-        print(table.to_markdown(disable_numparse=True))
-        for reason in without_counterpart(one, other):
-            print(reason)
-    else:
-        compare_runs(settings)
+
+def compare_submissions(settings: CompareSettings) -> Comparison:
+    """Compare the scores of two submissions where the true runtimes are known, row by row.
+
+    Raises:
+        DataError: A CSV or the solution is missing or broken.
+    """
+    from fastslow.kaggle.agreement import without_counterpart
+
+    one, other = settings.folders()
+    lacking = without_counterpart(one, other)
+    solution = solution_of(find_data(settings.data_root))
+    named = settings.one, settings.other
+    if solution is None:
+        reason = f"no verdict: {settings.data_root} has no {SOLUTION}; give data_root=FOLDER"
+        return Comparison(pd.DataFrame(), [reason, *lacking], {}, [])
+    try:
+        scores = [_scores(path, solution) for path in (one, other)]
+    except DataError as error:
+        return Comparison(pd.DataFrame(), [f"no verdict: {error}", *lacking], {}, [])
+    tables = {}
+    for collection in COLLECTIONS:
+        if collection.name in scores[0]:
+            table = pd.DataFrame({"one": scores[0][collection.name], "other": scores[1][collection.name]})
+            table = table.assign(difference=table["one"] - table["other"])
+            tables[collection.slug] = table.rename_axis("row").sort_values("difference")
+    rows = [paired_row(slug.removeprefix("layout-").replace("-", ":"), t) for slug, t in tables.items()]
+    verdict = f"competition on test: {which_is_better(rows, named, 'competition')}"
+    return Comparison(comparison_table(rows, named), [verdict, *lacking], tables, rows)
+
+
+def _scores(path: Path, solution: dict) -> dict[str, dict[str, float]]:
+    """Return the score of every row, by collection."""
+    return {name: score["per_graph"] for name, score in score_submission(path, solution).items()}

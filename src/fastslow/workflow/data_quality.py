@@ -23,7 +23,9 @@ from fastslow.core.files import atomic_path, digest
 from fastslow.core.memory import step_cores
 from fastslow.core.progress import progress
 from fastslow.core.settings import Names, Settings, find_data, resolve
+from fastslow.core.shown import Shown
 from fastslow.core.source import source_digest
+from fastslow.core.tables import table_text
 from fastslow.workflow.steps import DATA_ROOTS
 
 _ENTRY = "fastslow.competition.data_quality:measure_quality"
@@ -57,8 +59,37 @@ class QualitySettings(Settings):
         return resolve(f"features/data-quality-{self.root.resolve().name}.csv")
 
 
+class LabelReport(Shown):
+    """The quality of the labels of every graph.
+
+    Args:
+        table: As :func:`measure_labels` returns it.
+    """
+
+    def __init__(self, table: pd.DataFrame):
+        self.table = table
+
+    def words(self) -> list[str]:
+        """Return how many graphs were measured, and the doubtful ones."""
+        doubtful = self.table[self.table["doubts"].ne("")]
+        rows = zip(doubtful["collection"], doubtful["name"], doubtful["doubts"], strict=True)
+        counted = f"{len(self.table)} graphs, {len(doubtful)} with doubtful labels"
+        return [counted, *(f"{collection}:{name}: {doubts}" for collection, name, doubts in rows)]
+
+
 def report_quality(settings: QualitySettings) -> pd.DataFrame:
-    """Measure graphs that are not measured yet, write the table, and print a summary.
+    """Print a summary of :func:`measure_labels`, and return its table.
+
+    Raises:
+        DataError: A file is missing or broken, or the CSV is another one.
+    """
+    table = measure_labels(settings)
+    _report(settings, table)
+    return table
+
+
+def measure_labels(settings: QualitySettings) -> pd.DataFrame:
+    """Measure graphs that are not measured yet, and write the table.
 
     Returns:
         A row per graph: ``collection``, ``split``, ``name``, ``file`` (digest of content and code), the
@@ -80,9 +111,7 @@ def report_quality(settings: QualitySettings) -> pd.DataFrame:
         known[row["file"]] = row
         if number % _SAVED_EVERY == 0:
             _write(settings.table, known, marks)
-    table = _write(settings.table, known, marks)
-    _report(settings, table)
-    return table
+    return _write(settings.table, known, marks)
 
 
 def _measure(program: ProgramFile, mark: str) -> dict:
@@ -115,22 +144,23 @@ def _write(path: Path, known: dict[str, dict], marks: list[str]) -> pd.DataFrame
 def _report(settings: QualitySettings, table: pd.DataFrame) -> None:
     known = table["ceiling"].notna()
     by = table.groupby("collection", sort=False)
-    summary = by.agg(
-        graphs=("name", "size"),
-        rows=("configs", "sum"),
-        distinct=("distinct", "sum"),
-        median_noise=("noise", "median"),
-        lowest_ceiling=("ceiling", "min"),
-        median_ceiling=("ceiling", "median"),
-    )
+    columns = {
+        "graphs": ("name", "size"),
+        "rows": ("configs", "sum"),
+        "distinct": ("distinct", "sum"),
+        "median noise": ("noise", "median"),
+        "lowest ceiling": ("ceiling", "min"),
+        "median ceiling": ("ceiling", "median"),
+    }
+    summary = by.agg(**columns)
     summary.insert(3, "noise known", known.groupby(table["collection"], sort=False).sum())
     summary["doubtful"] = table["doubts"].ne("").groupby(table["collection"], sort=False).sum()
-    print(summary.astype(object).to_markdown(floatfmt=".3g"))  # counts in full
+    print(table_text(summary))
     doubtful = table[table["doubts"].ne("")].sort_values("ceiling", na_position="last")
     if len(doubtful):
         print("\nDoubtful labels; a model that learns from them learns noise:\n")
         columns = ["collection", "split", "name", "repeat_tau", "ceiling", "doubts"]
-        print(doubtful[columns].to_markdown(index=False, floatfmt=".2f"))
+        print(table_text(doubtful[columns].reset_index(drop=True), file=str(settings.table)))
     if not known.any():
         print("\nNo graph repeats enough configurations: their noise is not known.")
     orders = "" if settings.data == "sample" else releases_in_words(settings.root)
