@@ -172,7 +172,7 @@ def write_runs(artifact: Artifact, training: Training) -> None:
     for (slug, source), run_artifact in zip(dataset.sources.items(), artifact.parts, strict=True):
         assert isinstance(source, Features)
         valid[slug], predictions = training.predict(slug)
-        held_out = training.predict_held_out(slug)
+        held_out = training.predict_held_out(slug) if training.held_out else {}
         if writes:
             folder = run_artifact.folder
             write_tensors(folder / WEIGHTS, training.network.state_dict())

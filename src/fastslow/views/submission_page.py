@@ -3,7 +3,7 @@
 import html
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -48,6 +48,8 @@ pre {{ overflow-x: auto; background: #f2f4f7; padding: .5rem; border-radius: .3r
 def write_submission_page(csv: Path, runs: Path, steps: Mapping[str, Path]) -> Path:
     """Write a submission's page beside it, and each step's executed notebook as HTML beside the notebook.
 
+    A page that is as new as the submission's record and the notebooks is left as it is.
+
     Args:
         csv: The submission; its record is beside it.
         runs: Folder of its run.
@@ -59,6 +61,9 @@ def write_submission_page(csv: Path, runs: Path, steps: Mapping[str, Path]) -> P
     Raises:
         DataError: The record is missing or broken.
     """
+    path = csv.with_suffix(".html")
+    if _is_current(path, [csv.with_suffix(".json"), *(folder / NOTEBOOK for folder in steps.values())]):
+        return path
     record = read_submission_record(csv, "table", "valid_mean", "test_mean")
     table = pd.DataFrame(record["table"])
     before = _last_before(csv, record)
@@ -72,11 +77,18 @@ def write_submission_page(csv: Path, runs: Path, steps: Mapping[str, Path]) -> P
     ]
     if record.get("distances"):
         parts.insert(1, Section("Scores by distance", table_html(readable_distances(record["distances"]))))
-    path = csv.with_suffix(".html")
     text = make_page(csv.stem, "Submission", _verdict(record, table), _numbers(record, table, steps), parts)
     with atomic_path(path) as temporary:
         temporary.write_text(text)
     return path
+
+
+def _is_current(page: Path, sources: Iterable[Path]) -> bool:
+    """Return whether a page is there, and as new as each of its sources that is there."""
+    if not page.is_file():
+        return False
+    written = page.stat().st_mtime_ns
+    return all(written >= source.stat().st_mtime_ns for source in sources if source.is_file())
 
 
 def _verdict(record: Mapping, table: pd.DataFrame) -> str:
@@ -199,7 +211,7 @@ def _notebooks(csv: Path, steps: Mapping[str, Path]) -> Section:
 def _render(notebook: Path, title: str) -> Path:
     """Write an executed notebook as HTML beside it, unless that is as new; return the page."""
     page = notebook.with_suffix(".html")
-    if page.is_file() and page.stat().st_mtime_ns >= notebook.stat().st_mtime_ns:
+    if _is_current(page, [notebook]):
         return page
     from nbconvert import HTMLExporter  # seconds
 

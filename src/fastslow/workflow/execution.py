@@ -25,7 +25,6 @@ from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.evaluation.training_files import METRICS, NOTEBOOK
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings
-from fastslow.views.submission_page import write_submission_page
 from fastslow.workflow.job_plan import PlannedKernel, StepPool
 from fastslow.workflow.outlook import look
 from fastslow.workflow.step_pools import step_pool
@@ -187,6 +186,8 @@ def report(plan: Plan) -> None:
     if doubtful := read_submission_record(csv).get("doubtful"):
         print("doubtful labels (fastslow data-quality shows more):")
         print("\n".join(f"  {name}: {doubts}" for name, doubts in doubtful.items()))
+    from fastslow.views.submission_page import write_submission_page  # matplotlib, a second
+
     steps = {step.name: resolve(step.settings.folder) for step in plan.steps()}
     print(f"page: {write_submission_page(csv, resolve(f'runs/{plan.name}'), steps)}")
 
