@@ -7,6 +7,7 @@ import pandas as pd
 
 from fastslow.core.files import read_json, remove_abandoned
 from fastslow.core.settings import PROJECT, resolve
+from fastslow.core.tables import table_text
 from fastslow.evaluation.training_files import NOTEBOOK
 from fastslow.workflow.execution import run_step
 from fastslow.workflow.steps import Step
@@ -43,10 +44,10 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     print(WHOLE, flush=True)
     run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", settings))
     table = pd.read_csv(folder / TABLE)
-    print(table.to_string(index=False, float_format=lambda value: f"{value:.6g}"), "\n")
+    print(table_text(table), "\n")
     print((folder / WORDS).read_text())
     if (folder / DEVICE_TABLE).is_file():
-        print(pd.read_csv(folder / DEVICE_TABLE).to_string(index=False), "\n")
+        print(table_text(pd.read_csv(folder / DEVICE_TABLE)), "\n")
     names = (PAGE, TABLE, PLACEMENT, DECISION, "decision.png", "memory.png", "learning.png", NOTEBOOK)
     files = [folder / name for name in names if (folder / name).is_file()]
     print(*files, sep="\n")

@@ -24,7 +24,8 @@ def test_words_are_printed_before_numbers_and_the_models_first(home, dots, capsy
     used = home / "runs" / "smoke" / "ensemble-layout-xla-random"
     assert said.startswith(f"models: {used}: 1 gnn, 1 ranker, for layout:xla:random\n")
     places = [
-        said.index(text) for text in ("\nto change: ", "\neffect: ", "\ntrust: ", " rank  config ", str(csv))
+        said.index(text)
+        for text in ("\nto change: ", "\neffect: ", "\ntrust: ", "| rank | config |", str(csv))
     ]
     assert places == sorted(places)
     assert str(folder / "ranking.html") in said

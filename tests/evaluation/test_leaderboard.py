@@ -45,10 +45,11 @@ def made(tmp_path_factory):
         count = own.num_configs("test")["t"]
         solution += [f"{name}:t,{i},{100 + (7 * i) % count}" for i in range(count)]
     (root / "data" / "solution.csv").write_text("\n".join(solution) + "\n")
-    seconds = {"metadata": {"papermill": {"duration": 1800.0}}}
-    for path in ("features/one/tile-xla", "runs/one/ensemble-tile-xla", "runs/one/gnn-tile-xla-s0"):
+    begun = {"features/one/tile-xla": "10:00", "runs/one/gnn-tile-xla-s0": "10:15"}  # half an hour each
+    for path, time in (begun | {"runs/one/ensemble-tile-xla": "12:00"}).items():
+        facts = {"start_time": f"2026-01-01T{time}:00+00:00", "duration": 1800.0}
         (root / path).mkdir(parents=True, exist_ok=True)
-        (root / path / "notebook.ipynb").write_text(json.dumps(seconds))
+        (root / path / "notebook.ipynb").write_text(json.dumps({"metadata": {"papermill": facts}}))
     csv = root / "submissions" / "two.csv"
     csv.parent.mkdir()
     csv.write_text("ID,TopConfigs\n")
@@ -87,7 +88,7 @@ def test_every_number_is_as_computed_by_hand(home):
     assert [row["valid"], row["test"]] == pytest.approx([np.mean(means["valid"]), np.mean(means["test"])])
     assert row["valid_error"] == pytest.approx(math.sqrt(sum(squares)) / 5)
     assert math.isnan(row["test_error"]), "one program a collection"
-    assert (row["seeds"], row["settings"], row["hours"]) == (2, "sample collections=x,y gnn.dropout=0", 1.5)
+    assert (row["seeds"], row["settings"], row["hours"]) == (2, "sample collections=x,y gnn.dropout=0", 1.25)
     assert table["public"].dropna().to_dict() == {("two", "ensemble"): 0.7} and table["private"].isna().all()
     own, mine = scores["one", "gnn-layout-xla-random-s0"]["valid"], table.loc["mine", "trees"]
     seed_zero = {g: kendall_tau(features[XLA].labels("valid")[g], own[g]) for g in own}
@@ -114,7 +115,7 @@ def test_it_is_sorted_printed_and_written(home, capsys):
     said = capsys.readouterr().out
     assert "| one   | gnn " in said and "nlp:random" in said and "private" not in said and "nan" not in said
     written = pd.read_csv(root / "board.csv", keep_default_na=False, na_values=[""])
-    assert len(written) == 5 and [*written["hours"].dropna()] == [1.5, 1.5]
+    assert len(written) == 5 and [*written["hours"].dropna()] == [1.25, 1.25]
     with pytest.raises(SettingsError, match="sort: 'best' is not one of valid, test, public"):
         fastslow.leaderboard(sort="best")
 

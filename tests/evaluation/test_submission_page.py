@@ -47,9 +47,11 @@ def record(folder, name, shift=0.0, day=1, settings=None, test=True, **extra):
 
 def step(run, name, seconds, text="Hello"):
     """Write the folder of a step with an executed notebook; return it."""
+    day = 1 + len([*run.iterdir()])
     folder = run / name
     folder.mkdir()
-    notebook = nbformat.v4.new_notebook(metadata={"papermill": {"duration": seconds}})
+    facts = {"start_time": f"2026-01-{day:02}T10:00:00+00:00", "duration": seconds}
+    notebook = nbformat.v4.new_notebook(metadata={"papermill": facts})
     notebook.cells = [nbformat.v4.new_markdown_cell(text), nbformat.v4.new_code_cell("1 + 1")]
     nbformat.write(notebook, folder / "notebook.ipynb")
     return folder

@@ -1,13 +1,16 @@
 """What a notebook reads of a training, and the error where that is missing."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fastslow.competition.metrics import ALL_METRICS
 from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError
-from fastslow.evaluation.training_files import read_metrics
+from fastslow.evaluation.training_files import read_metrics, wall_seconds
 from helpers.good_artifacts import reseal
 
 
@@ -31,3 +34,14 @@ def test_metrics_of_the_evaluations_that_have_them(tmp_path, monkeypatch):
     table = read_metrics("runs/mine")
     assert table.index.tolist() == [("regression", 9), ("pairwise", 7)]
     assert table.to_dict("records") == [first, second]
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=6))
+def test_wall_seconds_count_each_second_once(tmp_path_factory, intervals):
+    seconds = {second for begin, length in intervals for second in range(begin, begin + length)}
+    folders = [tmp_path_factory.mktemp("step") for _ in intervals]
+    for folder, (begin, length) in zip(folders, intervals, strict=True):
+        start = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=begin)
+        facts = {"start_time": start.isoformat(), "duration": length}
+        (folder / "notebook.ipynb").write_text(json.dumps({"metadata": {"papermill": facts}}))
+    assert wall_seconds([*folders, tmp_path_factory.getbasetemp()]) == len(seconds)

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tqdm import tqdm
@@ -34,3 +34,10 @@ def ticking(bar: tqdm) -> Iterator[tqdm]:
     finally:
         ended.set()
         thread.join()
+
+
+def name_score(collections: Sequence[str]) -> str:
+    """Return what a valid score of these collections is called in a bar."""
+    if len(collections) == 1:
+        return f"valid {collections[0]}"
+    return f"valid, mean of {len(collections)} collections"

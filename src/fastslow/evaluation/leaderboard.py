@@ -21,7 +21,7 @@ from fastslow.evaluation.run_record import PICTURES, read_run_record
 from fastslow.evaluation.scores import as_submitted, runtimes_of, solution_of
 from fastslow.evaluation.standing import TEAMS, standing_of
 from fastslow.evaluation.submission_record import read_submission_record
-from fastslow.evaluation.training_files import notebook_seconds
+from fastslow.evaluation.training_files import wall_seconds
 from fastslow.runs.predictions import RUN_FILES, models_of, read_predictions, read_run_manifest
 
 _NAMES = tuple(collection.name for collection in COLLECTIONS)
@@ -48,8 +48,8 @@ class Leaderboard(Shown):
 
     Args:
         table: A row per run and model, by the name of its folders, with the number of its ``seeds``.
-            ``settings`` are the preset and what the command changed. ``hours`` count all notebooks of the
-            run, one after the other. ``valid COLLECTION`` and
+            ``settings`` are the preset and what the command changed. ``hours`` are wall
+            hours in which a notebook of the run was executed. ``valid COLLECTION`` and
             ``test COLLECTION`` are the mean over programs of Kendall's tau or 1 - slowdown of the top 5.
             ``valid`` and ``test`` are the mean of the five, ``valid_error`` and ``test_error`` its standard
             error over programs. ``public`` and ``private`` are Kaggle's scores of the run's CSV, ``place``
@@ -294,7 +294,7 @@ class _Run:
         manifests = {path: self._try(read_manifest, path) for path in sorted(made)}
         self.manifests = {path: manifest for path, manifest in manifests.items() if manifest}
         steps = (*folder.glob("*/"), *resolve(f"features/{folder.name}").glob("*/"))
-        self._hours = sum(notebook_seconds(path) or 0.0 for path in steps) / 3600 or None
+        self._hours = wall_seconds(steps) / 3600 or None
 
     def _try(self, read: Callable, *arguments: Any) -> Any:
         """Return what a function reads; None where that is damaged, which is then named."""

@@ -1,6 +1,9 @@
 """Files that a training leaves in its folder for a notebook to show."""
 
 import json
+import math
+from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 
 import pandas as pd
@@ -21,6 +24,26 @@ def notebook_seconds(folder: Path) -> float | None:
     """Return the seconds that the executed notebook of a folder took; None where there is none."""
     try:
         return float(json.loads((folder / NOTEBOOK).read_text())["metadata"]["papermill"]["duration"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def wall_seconds(folders: Iterable[Path]) -> float:
+    """Return the seconds in which at least one of the executed notebooks of some folders ran."""
+    seconds = 0.0
+    until = -math.inf
+    for begin, end in sorted(filter(None, map(_interval, folders))):
+        seconds += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return seconds
+
+
+def _interval(folder: Path) -> tuple[float, float] | None:
+    """Return when the executed notebook of a folder began and ended, in seconds; None where there is none."""
+    try:
+        facts = json.loads((folder / NOTEBOOK).read_text())["metadata"]["papermill"]
+        begin = datetime.fromisoformat(facts["start_time"]).timestamp()
+        return begin, begin + float(facts["duration"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

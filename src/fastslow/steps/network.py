@@ -13,7 +13,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.memory import step_memory
-from fastslow.core.progress import progress
+from fastslow.core.progress import name_score, progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.graph import GraphSet
@@ -138,11 +138,12 @@ def run_training(
     quiet = distributed.rank() > 0
     if load_checkpoint(training, folder, artifact.fingerprint) and not quiet:
         print(f"{folder.name}: resumed after epoch {training.epoch}")
+    scored = name_score(list(training.dataset.sources))
     epochs = {"total": training.options.epochs, "initial": training.epoch, "unit": "epoch"}
     with progress(**epochs, desc=folder.name, disable=quiet) as bar:
 
         def show(row: dict) -> None:
-            bar.set_postfix(loss=f"{row['loss']:.3f}", valid=f"{row['valid']:.3f}", refresh=False)
+            bar.set_postfix({"loss": f"{row['loss']:.3f}", scored: f"{row['valid']:.3f}"}, refresh=False)
 
         def keep(row: dict) -> None:
             save_checkpoint(training, folder, artifact.fingerprint)

@@ -17,7 +17,7 @@ from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_mani
 from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, digest, read_json, write_json
-from fastslow.core.progress import progress
+from fastslow.core.progress import name_score, progress
 from fastslow.core.records import Record, check_record
 from fastslow.core.settings import NonNegative, resolve
 from fastslow.evaluation.plots import plot_training
@@ -65,11 +65,12 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
     sources = settings.sources()
     training = read_training(sources, settings)
     title = f"{artifact.folder.name} {settings.objective}"
+    scored = name_score([source.collection.slug for source in sources.values()])
     with progress(total=settings.num_iterations, desc=title, unit="round") as bar:
 
         def report(_: int, valid: float) -> None:
             bar.update()
-            bar.set_postfix(valid=f"{valid:.3f}", refresh=False)
+            bar.set_postfix({scored: f"{valid:.3f}"}, refresh=False)
 
         fitted = fit_within_hours(settings, training, report)
     history = score_by_collection(fitted, training)

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from fastslow.core.tables import table_text
 from fastslow_programs.commands.facts import print_facts
 from fastslow_programs.ranking.rank import EFFECTS, ENDS, PAGE, TABLE, rank_source, write_ranking
 from fastslow_programs.ranking.runs import describe_run
@@ -32,7 +33,8 @@ def rank_program(settings: RankSettings) -> dict[str, Any]:
     folder = write_ranking(ranking, settings)
     print(*ranking.words()[1:], "", sep="\n")
     table = ranking.table
-    print(table[[name for name in _SHOWN if name in table]].head(_ROWS).to_string(index=False), "\n")
+    shown = table[[name for name in _SHOWN if name in table]]
+    print(table_text(shown.head(_ROWS)), "\n")
     files = {"ranking": TABLE, "effects of the choices": EFFECTS, "fastest and slowest": ENDS}
     files |= {"page with figures": PAGE}
     written = {what: folder / name for what, name in files.items()}
