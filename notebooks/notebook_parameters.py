@@ -18,8 +18,9 @@ from fastslow.core.settings import Settings
 FOLDER = Path(__file__).parent
 FROM_SCRATCH = FOLDER / "01_from_scratch.ipynb"  # it imports nothing of ours and has no settings
 OWN_MODEL = FOLDER / "70_your_own_model.ipynb"  # it fits a model in its cells and has no settings
+SEARCH = FOLDER / "72_search_settings.ipynb"  # it searches in its cells and has no settings
 ON_KAGGLE = FOLDER / "90_on_kaggle.ipynb"  # its first cells make fastslow importable
-NOTEBOOKS = sorted({*FOLDER.glob("*.ipynb")} - {FROM_SCRATCH, OWN_MODEL, ON_KAGGLE})
+NOTEBOOKS = sorted({*FOLDER.glob("*.ipynb")} - {FROM_SCRATCH, OWN_MODEL, SEARCH, ON_KAGGLE})
 _LABELLED = "data/sample/npz_all/npz/layout/xla/random/valid/squeezenet_train_w48_d2_b8.npz"
 EXAMPLES = {
     "50_convert": {"source": "data/placement/transformer_2.pb.xz"},

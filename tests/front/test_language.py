@@ -8,7 +8,7 @@ import inspect
 import re
 
 from helpers.competition_files import ROOT
-from notebook_parameters import FROM_SCRATCH, NOTEBOOKS, ON_KAGGLE, OWN_MODEL, read
+from notebook_parameters import FROM_SCRATCH, NOTEBOOKS, ON_KAGGLE, OWN_MODEL, SEARCH, read
 
 FOLDERS = [
     ".",
@@ -117,7 +117,7 @@ def faults(page):
 
 def test_pages_and_notebooks_are_plain_english():
     texts = [(page, page.read_text()) for page in PAGES]
-    for path in (FROM_SCRATCH, OWN_MODEL, ON_KAGGLE, *NOTEBOOKS):
+    for path in (FROM_SCRATCH, OWN_MODEL, SEARCH, ON_KAGGLE, *NOTEBOOKS):
         texts += [(path, cell.source) for cell in read(path).cells if cell.cell_type == "markdown"]
     found = [f"{path.relative_to(ROOT)}: {fault}" for path, text in texts for fault in faults(text)]
     assert not found, "\n".join(found)

@@ -33,6 +33,7 @@ from notebook_parameters import (
     FROM_SCRATCH,
     NOTEBOOKS,
     OWN_MODEL,
+    SEARCH,
     code_cells,
     python,
     read,
@@ -163,15 +164,16 @@ def own_home(finished, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def executed(own_home):
-    """A function that executes a notebook with papermill, without parameters and once, and returns it."""
+    """A function that executes a notebook with papermill, by default without parameters, and returns it."""
 
     @cache
-    def execute(stem):
+    def execute(stem, **parameters):
         pytest.importorskip(NEEDED.get(stem, "papermill"))
         output = own_home / f"{stem}.ipynb"
         papermill.execute_notebook(
             str(FOLDER / output.name),
             str(output),
+            parameters,
             cwd=str(own_home),
             kernel_name="python3",
             progress_bar=False,
@@ -181,7 +183,7 @@ def executed(own_home):
     return execute
 
 
-NEEDED = {"54_tune": "optuna", "61_place": "numba"}
+NEEDED = {"54_tune": "optuna", "61_place": "numba", "72_search_settings": "optuna"}
 """By notebook, a package of an extra."""
 MADE = {
     "50_convert": ["data/converted/npz_all/npz/layout/xla/random/test/transformer_2.npz"],
@@ -237,6 +239,17 @@ def test_a_notebook_runs_untouched_and_cuts_no_cell(own_home, executed, stem):
     texts = [html.unescape(re.sub("<[^>]+>", "", cell)).strip() for cell in cells]
     assert not [text for text in texts if text.endswith(("...", "…"))]
     assert not [text for text in texts if text in ("NaN", "nan", "None", "NaT") or "**" in text]
+
+
+def test_settings_are_searched_over_folds_of_programs(executed):
+    """The small copy of the sample has two train programs, so two folds."""
+    notebook = executed(SEARCH.stem, folds=2, trials=2, trees=5)
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 1
+    page, _ = HTMLExporter().from_notebook_node(notebook)
+    assert re.search("learned from.*left out.*programs that chose.*valid programs", page, re.S)
+    lines = [line for cell in code_cells(SEARCH) for line in cell.source.splitlines() if line]
+    assert len(lines) <= LINES
 
 
 def test_a_model_of_ones_own_is_fitted_listed_and_submitted(own_home, executed):
