@@ -314,7 +314,7 @@ class Ranking(Shown):
         if slower is None:
             return Number(name, "not known", "no probability can be given")
         assert config is not None
-        note = "probability; equal runtimes count half"
+        note = "by labels like those that the models learned; a device may differ"
         return Number(name, f"{1 - slower[config]:.0%} likely faster", note)
 
     def _trust_number(self) -> Number:
