@@ -138,6 +138,14 @@ def test_a_notebook_that_kaggle_does_not_take_is_an_error_with_its_words(stub, c
     assert "Kaggle did not take the notebook (Maximum batch GPU session count of 2 reached)" in said
 
 
+@pytest.mark.parametrize("answer", [{}, {"status": 7}, "COMPLETE"])
+def test_an_answer_of_another_form_is_an_error_and_not_a_new_notebook(stub, monkeypatch, capsys, answer):
+    monkeypatch.setattr(kernel, "_ask", lambda *_, **__: answer)
+    assert cli.main(COMMAND) == 1
+    assert "it has no status" in capsys.readouterr().err
+    assert not stub.uploads and not stub.pushed
+
+
 def test_an_expired_token_is_an_error_with_the_remedy(stub, capsys):
     stub.answers = {"GetKernelSessionStatus": [401], "GetAcceleratorQuotaStatistics": [401]}
     assert cli.main(COMMAND) == 1

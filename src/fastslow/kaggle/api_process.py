@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from types import UnionType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -111,6 +112,18 @@ class CallError(KaggleError):
         self.kind = kind
         self.said = said
         self.request = request
+
+
+def field_of(answer: Any, key: str, kind: type | UnionType) -> Any:
+    """Return an entry of an answer of Kaggle's.
+
+    Raises:
+        CallError: The answer has another form: it lacks the entry, or the entry has another type.
+    """
+    value = answer.get(key) if isinstance(answer, dict) else None
+    if not isinstance(value, kind):
+        raise CallError("answer", f"it has no {key}: {answer!r:.60}")
+    return value
 
 
 def why_unreachable(error: BaseException | str) -> str:

@@ -26,6 +26,7 @@ from fastslow.kaggle.api_process import (
     CallError,
     KaggleError,
     call,
+    field_of,
     print_to_stderr,
 )
 from fastslow.kaggle.credentials import credentials, unusable
@@ -113,7 +114,7 @@ def _send(csv: Path, message: str) -> None:
     target = {"file_name": str(csv.absolute()), "message": message, "competition": COMPETITION}
     for pause_s in (*_PAUSES_S, None):
         try:
-            answer = _field(call("competition_submit", quiet=False, **target), "message", str)
+            answer = field_of(call("competition_submit", quiet=False, **target), "message", str)
             if answer == _UPLOAD_FAILED:
                 raise CallError("upload", answer, UPLOAD)
             if SUCCESS not in answer:
@@ -161,14 +162,6 @@ def _score(text: str | None) -> float | None:
     if not isfinite(score := float(text)):
         raise ValueError(f"a score is {text!r}")
     return score
-
-
-def _field(answer: Any, key: str, kind: type) -> Any:
-    """Return an entry of an answer; a CallError where the answer has another form."""
-    value = answer.get(key) if isinstance(answer, dict) else None
-    if not isinstance(value, kind):
-        raise CallError("answer", f"it has no {key}: {answer!r:.60}")
-    return value
 
 
 def find_submission(result: SubmissionResult) -> Submission | None:
@@ -313,6 +306,6 @@ def _is_limit() -> bool:
     """Return whether the submission limit is reached; False where Kaggle does not say."""
     try:
         limits = call("competition_get_submission_limits", competition_name=COMPETITION)
-        return bool(_field(limits, "numAllowedNow", int) == 0)
+        return bool(field_of(limits, "numAllowedNow", int) == 0)
     except CallError:
         return False

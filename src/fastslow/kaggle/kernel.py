@@ -23,7 +23,7 @@ from fastslow.core.artifacts import commit
 from fastslow.core.errors import SettingsError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import PROJECT, resolve
-from fastslow.kaggle.api_process import PAGE, CallError, KaggleError, call
+from fastslow.kaggle.api_process import PAGE, CallError, KaggleError, call, field_of
 from fastslow.kaggle.client import persistent_call, require_credentials
 
 ACCELERATOR = "NvidiaTeslaT4"  # the name of GPU T4 x2
@@ -77,7 +77,7 @@ def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
     ended, log = _follow(kernel)
     _fetch(kernel, name)
     if ended["status"] != "COMPLETE":
-        reason = ended["failureMessage"] or "no reason given"
+        reason = field_of(ended, "failureMessage", str | None) or "no reason given"
         remedy = f"What it had made is here under runs/{name}; all of its log is at {_page(kernel)}"
         said = "".join(log).rstrip()
         raise KaggleError(f"{kernel} ended with status {ended['status']} ({reason})", f"{remedy}:\n{said}")
@@ -102,7 +102,8 @@ def _ask(method: str, **arguments: Any) -> Any:
 
 def _status(kernel: str) -> str:
     """Return Kaggle's word for the state of a notebook; empty where there is none of that name."""
-    return (_ask("kernels_status", kernel=kernel) or {}).get("status", "")
+    answer = _ask("kernels_status", kernel=kernel)
+    return "" if answer is None else field_of(answer, "status", str)
 
 
 def _wait(is_so: Callable[[], bool], polls: int) -> bool:
@@ -164,16 +165,17 @@ def _send_notebook(facts: dict[str, Any], name: str, hours: float, settings: str
         write_json(Path(place, _METADATA), read_json(PUSHED_NOTEBOOK.with_name(_METADATA)) | facts)
         answer = call("kernels_push", folder=place, acc=ACCELERATOR)
     _require_taken("the notebook", answer)
-    if lost := answer["invalidCompetitionSources"] + answer["invalidDatasetSources"]:
+    kinds = ("invalidCompetitionSources", "invalidDatasetSources")
+    if lost := [name for kind in kinds for name in field_of(answer, kind, list)]:
         problem = f"Kaggle started the notebook without its data ({', '.join(lost)})"
         raise KaggleError(problem, f"Stop it at {_page(facts['id'])}, accept the rules at {PAGE}/rules")
     print(f"pushed: {_page(facts['id'])}. Ctrl-C ends only the following", flush=True)
 
 
 def _require_taken(what: str, answer: dict[str, Any]) -> None:
-    if answer["error"]:
+    if error := field_of(answer, "error", str | None):
         remedy = f"`kaggle quota` shows the hours; GPUs and internet need a verified phone number: {_ACCOUNT}"
-        raise KaggleError(f"Kaggle did not take {what} ({answer['error'].rstrip('.')})", remedy)
+        raise KaggleError(f"Kaggle did not take {what} ({error.rstrip('.')})", remedy)
 
 
 def _follow(kernel: str) -> tuple[dict[str, Any], deque[str]]:
@@ -197,7 +199,7 @@ def _follow(kernel: str) -> tuple[dict[str, Any], deque[str]]:
             if error.kind in ("credentials", "package"):
                 raise  # the others pass: no log while it is queued, silence, a lost connection
         state = persistent_call("kernels_status", kernel=kernel)
-        if state["status"] not in _GOING:
+        if field_of(state, "status", str) not in _GOING:
             return state, last
         time.sleep(_POLL_S)
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fastslow.core.errors import FastslowError
+from fastslow.core.files import atomic_path
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 _DEPTHS = ("*", "*/*", "*/*/*", "*/*/*/*")  # input/NAME, or since 2026 input/datasets/OWNER/NAME, and in it
@@ -91,9 +92,8 @@ def train_here(root: str | Path, name: str, hours: float = 0.0, settings: str = 
     made = working / "submissions" / f"{name}.csv"
     csv = working / "submission.csv"
     if made.is_file():  # after a failure too: a run with a budget begins with a CSV of ridge regression
-        part = csv.with_suffix(".part")
-        shutil.copy(made, part)
-        os.replace(part, csv)
+        with atomic_path(csv) as temporary:
+            shutil.copy(made, temporary)
     if status:
         raise FastslowError(f"the run ended with status {status}; the lines above name the reason")
     shutil.rmtree(working / "features" / name)  # gigabytes, which Kaggle would keep with the CSV
