@@ -22,9 +22,9 @@ from fastslow.core.figures import (
     FAINT,
     FURTHER,
     KNOWN,
+    MODEL_COLOURS,
     NETWORK,
     RULE,
-    TREES,
     WIDTH,
     in_style,
     label_ends,
@@ -39,7 +39,6 @@ TABLES = PROJECT / "benchmarks" / "tables"
 FOLDER = PROJECT / "docs" / "figures"
 _COLOURS = 64
 _FAR = 100  # place from which words stand at the left
-_MODELS = {"ensemble": ENSEMBLE, "gnn": NETWORK, "ranker": TREES}
 _NAMES = {"gnn": "networks", "ranker": "trees", "best single feature": "one column", "rule": "trivial rule"}
 _SEARCHES = {
     "guided": ENSEMBLE,
@@ -78,7 +77,7 @@ def numbers(cells: pd.Series, position: int = 0) -> np.ndarray:
 def plot_gains() -> Figure:
     """Plot what more programs to train on bring, a paired difference for each collection and model."""
     (table,) = read_tables("more_programs")["Test"]
-    table = table[table["model"].isin([*_MODELS, "ridge on config features"])]
+    table = table[table["model"].isin([*MODEL_COLOURS, "ridge on config features"])]
     collections = list(dict.fromkeys(table["collection"]))
     figure = Figure(figsize=(WIDTH, 4.4), layout="constrained")
     axes = figure.subplots()
@@ -86,7 +85,7 @@ def plot_gains() -> Figure:
     for place, model in enumerate(models):
         rows = table[table["model"] == model].set_index("collection").loc[collections]
         y = np.arange(len(collections)) + 0.17 * (place - 1.5)
-        style = {"fmt": "o", "color": _MODELS.get(model, RULE), "markersize": 5, "elinewidth": 1.5}
+        style = {"fmt": "o", "color": MODEL_COLOURS.get(model, RULE), "markersize": 5, "elinewidth": 1.5}
         name = _NAMES.get(model, model).replace("ridge on config features", "ridge regression (a rule)")
         axes.errorbar(numbers(rows["gain"]), y, xerr=numbers(rows["gain"], 1), label=name, **style)
     axes.axvline(0, color="black", linewidth=1)

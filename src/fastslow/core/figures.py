@@ -30,6 +30,8 @@ DEFAULT = "#d55e00"
 """The compiler's own choice, or the cost without any decision."""
 KNOWN = "#009e73"
 """What was measured, and what learned from it."""
+MODEL_COLOURS = {"ensemble": ENSEMBLE, "gnn": NETWORK, "ranker": TREES}
+"""Colours of models by the names that runs give them."""
 FURTHER = ("#cc79a7", "#56b4e9", "#f0e442")
 """Further series, in this order."""
 CEILING = "#555555"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ROWS = 10
-_PAGE = """<!doctype html>
+_DOCUMENT = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -22,46 +22,49 @@ _PAGE = """<!doctype html>
 <link rel="icon" href="data:,">
 <title>{title}</title>
 <style>
-:root {{ color-scheme: light dark;
-  --text: #1c1e21; --back: #ffffff; --soft: #f2f4f7; --line: #d5d9df; --dim: #555c66; --mark: #0060a0 }}
-@media (prefers-color-scheme: dark) {{ :root {{
-  --text: #e8eaed; --back: #16181c; --soft: #22262c; --line: #3a4048; --dim: #a9b0ba; --mark: #7cc0f4 }} }}
-* {{ box-sizing: border-box }}
-body {{ font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--back); margin: 0;
-  overflow-wrap: anywhere }}
-main {{ max-width: 62rem; margin: 0 auto; padding: 1rem }}
-h1 {{ font-size: 1.5rem; line-height: 1.25; margin: 0 0 .6rem }}
-h2 {{ font-size: 1.15rem; margin: 2rem 0 .5rem }}
-a {{ color: var(--mark) }}
-.kind {{ color: var(--dim); margin: 0 }}
-.verdict {{ font-size: 1.2rem; line-height: 1.4; border-left: 4px solid var(--mark);
-  padding: .1rem 0 .1rem .8rem; margin: 0 0 1rem }}
-.numbers {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr));
-  gap: .7rem; margin: 0 }}
-.numbers div {{ background: var(--soft); border-radius: .5rem; padding: .7rem .9rem }}
-.numbers dt {{ color: var(--dim); font-size: .9rem }}
-.numbers dd {{ margin: 0; font-size: 1.35rem; font-weight: 600; line-height: 1.3 }}
-.numbers dd small {{ display: block; font-size: .85rem; font-weight: 400; color: var(--dim) }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100% }}
-td, th {{ overflow-wrap: break-word; padding: .2rem .5rem !important }}
-td:last-child {{ overflow-wrap: anywhere }}
-@media (max-width: 40rem) {{ table {{ font-size: .85rem }} .numbers dd {{ font-size: 1.15rem }} }}
-figure {{ margin: 0 0 1rem }}
-img {{ max-width: 100%; height: auto; background: #ffffff; border-radius: .4rem }}
-details {{ border: 1px solid var(--line); border-radius: .4rem; padding: .4rem .8rem; margin: .6rem 0 }}
-summary {{ cursor: pointer; font-weight: 600 }}
-li {{ margin: .25rem 0 }}
-</style>
+{style}</style>
 </head>
 <body>
-<main>
-<p class="kind">{kind}</p>
-<h1>{title}</h1>
-<p class="verdict">{verdict}</p>
-{numbers}{sections}</main>
+{body}
 </body>
 </html>
 """
+_STYLE = """\
+:root { color-scheme: light dark;
+  --text: #1c1e21; --back: #ffffff; --soft: #f2f4f7; --line: #d5d9df; --dim: #555c66; --mark: #0060a0 }
+@media (prefers-color-scheme: dark) { :root {
+  --text: #e8eaed; --back: #16181c; --soft: #22262c; --line: #3a4048; --dim: #a9b0ba; --mark: #7cc0f4 } }
+* { box-sizing: border-box }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--back); margin: 0;
+  overflow-wrap: anywhere }
+main { max-width: 62rem; margin: 0 auto; padding: 1rem }
+h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .6rem }
+h2 { font-size: 1.15rem; margin: 2rem 0 .5rem }
+a { color: var(--mark) }
+.kind { color: var(--dim); margin: 0 }
+.verdict { font-size: 1.2rem; line-height: 1.4; border-left: 4px solid var(--mark);
+  padding: .1rem 0 .1rem .8rem; margin: 0 0 1rem }
+.numbers { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr));
+  gap: .7rem; margin: 0 }
+.numbers div { background: var(--soft); border-radius: .5rem; padding: .7rem .9rem }
+.numbers dt { color: var(--dim); font-size: .9rem }
+.numbers dd { margin: 0; font-size: 1.35rem; font-weight: 600; line-height: 1.3 }
+.numbers dd small { display: block; font-size: .85rem; font-weight: 400; color: var(--dim) }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100% }
+td, th { overflow-wrap: break-word; padding: .2rem .5rem !important }
+td:last-child { overflow-wrap: anywhere }
+@media (max-width: 40rem) { table { font-size: .85rem } .numbers dd { font-size: 1.15rem } }
+figure { margin: 0 0 1rem }
+img { max-width: 100%; height: auto; background: #ffffff; border-radius: .4rem }
+details { border: 1px solid var(--line); border-radius: .4rem; padding: .4rem .8rem; margin: .6rem 0 }
+summary { cursor: pointer; font-weight: 600 }
+li { margin: .25rem 0 }
+"""
+_BODY = """<main>
+<p class="kind">{kind}</p>
+<h1>{title}</h1>
+<p class="verdict">{verdict}</p>
+{numbers}{sections}</main>"""
 
 
 @dataclass(frozen=True)
@@ -157,13 +160,25 @@ def make_page(
         parts: Everything else, in order.
     """
     cells = "".join(_number(number) for number in numbers)
-    return _PAGE.format(
+    body = _BODY.format(
         title=html.escape(title),
         kind=html.escape(kind),
         verdict=html.escape(verdict),
         numbers=f'<dl class="numbers">{cells}</dl>\n' if cells else "",
         sections="".join(_section(part) for part in parts),
     )
+    return make_document(title, _STYLE, body)
+
+
+def make_document(title: str, style: str, body: str) -> str:
+    """Return a whole HTML document that fits narrow screens and asks for no other file.
+
+    Args:
+        title: Its title, as text.
+        style: CSS.
+        body: HTML.
+    """
+    return _DOCUMENT.format(title=html.escape(title), style=style, body=body)
 
 
 def sentences(lines: Sequence[str]) -> str:

@@ -15,16 +15,16 @@ from fastslow.core.figures import (
     DEFAULT,
     ENSEMBLE,
     FURTHER,
+    MODEL_COLOURS,
     NETWORK,
     RULE,
-    TREES,
     WIDTH,
     in_style,
     label_ends,
 )
 from fastslow.ensemble.baselines import BASELINES
 
-_MODELS = {"ensemble": ENSEMBLE, "gnn": NETWORK, "ranker": TREES, **dict.fromkeys(BASELINES, RULE)}
+_MODELS = {**MODEL_COLOURS, **dict.fromkeys(BASELINES, RULE)}
 _WORDS = {"gnn": "network", "ranker": "trees"}
 _MARKERS = dict(zip(BASELINES, ("s", "D", "^"), strict=True))
 _MAX_LABELS = 40  # of graphs; a page has room for these

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -22,28 +23,34 @@ _AGAIN = "Train this model again"
 
 def notebook_seconds(folder: Path) -> float | None:
     """Return the seconds that the executed notebook of a folder took; None where there is none."""
-    try:
-        return float(json.loads((folder / NOTEBOOK).read_text())["metadata"]["papermill"]["duration"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    facts = _execution(folder)
+    return None if facts is None else facts.seconds
 
 
 def wall_seconds(folders: Iterable[Path]) -> float:
     """Return the seconds in which at least one of the executed notebooks of some folders ran."""
     seconds = 0.0
     until = -math.inf
-    for begin, end in sorted(filter(None, map(_interval, folders))):
+    for begin, length in sorted(filter(None, map(_execution, folders))):
+        end = begin + length
         seconds += max(0.0, end - max(begin, until))
         until = max(until, end)
     return seconds
 
 
-def _interval(folder: Path) -> tuple[float, float] | None:
-    """Return when the executed notebook of a folder began and ended, in seconds; None where there is none."""
+class _Execution(NamedTuple):
+    """When a notebook was begun, in seconds since 1970, and how many seconds it took."""
+
+    begin: float
+    seconds: float
+
+
+def _execution(folder: Path) -> _Execution | None:
+    """Return what papermill recorded of the executed notebook of a folder; None where there is none."""
     try:
         facts = json.loads((folder / NOTEBOOK).read_text())["metadata"]["papermill"]
         begin = datetime.fromisoformat(facts["start_time"]).timestamp()
-        return begin, begin + float(facts["duration"])
+        return _Execution(begin, float(facts["duration"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -12,7 +12,7 @@ import pandas as pd
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
-from fastslow.core.shown import Number, Section, make_page, picture, sentences
+from fastslow.core.shown import Number, Section, make_document, make_page, picture, sentences
 from fastslow.core.tables import table_html
 from fastslow.ensemble.baselines import BASELINES
 from fastslow.evaluation.plots import plot_results
@@ -22,26 +22,13 @@ from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds, wall_seconds
 
 _ENDS = re.compile(r" \[.*\]")  # lowest and highest program, which the record has
-_NOTEBOOK_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>{title}</title>
-<style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem;
-  overflow-wrap: anywhere; background: white; color: #1c1e21 }}
-img, svg {{ max-width: 100%; height: auto }}
-pre {{ overflow-x: auto; background: #f2f4f7; padding: .5rem; border-radius: .3rem; font-size: 13px }}
-.prompt, .anchor-link {{ display: none }}
-.output_area, .output_html {{ overflow-x: auto }}
-</style>
-</head>
-<body>
-{body}
-</body>
-</html>
+_NOTEBOOK_STYLE = """\
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem;
+  overflow-wrap: anywhere; background: white; color: #1c1e21 }
+img, svg { max-width: 100%; height: auto }
+pre { overflow-x: auto; background: #f2f4f7; padding: .5rem; border-radius: .3rem; font-size: 13px }
+.prompt, .anchor-link { display: none }
+.output_area, .output_html { overflow-x: auto }
 """
 
 
@@ -217,5 +204,5 @@ def _render(notebook: Path, title: str) -> Path:
 
     body, _ = HTMLExporter(template_name="basic").from_filename(str(notebook))
     with atomic_path(page) as temporary:
-        temporary.write_text(_NOTEBOOK_PAGE.format(title=html.escape(title), body=body))
+        temporary.write_text(make_document(title, _NOTEBOOK_STYLE, body))
     return page

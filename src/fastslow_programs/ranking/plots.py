@@ -14,6 +14,7 @@ from fastslow.core.figures import (
     ENSEMBLE,
     FAINT,
     KNOWN,
+    MODEL_COLOURS,
     NETWORK,
     RULE,
     TREES,
@@ -26,7 +27,6 @@ _BARS = 12
 _LABEL_WIDTH, _LONGEST = 46, 120  # characters of a line, and of a label
 _SHOWN_DOTS = 4000  # configurations; of more, that many are drawn
 _USUAL, _LEAST = 5, 1e-3  # percentile of the slowdowns, and percent, from which their axis is logarithmic
-_MEMBER_COLOURS = {"gnn": NETWORK, "ranker": TREES}
 _MEMBER_NAMES = {"gnn": "networks", "ranker": "trees"}
 
 
@@ -90,7 +90,7 @@ def plot_members(
     named = [("line: where all would agree", ENSEMBLE)]
     for member, values in places.items():
         kind = member.split("-")[0]
-        colour = _MEMBER_COLOURS.get(kind, RULE)
+        colour = MODEL_COLOURS.get(kind, RULE)
         axes.scatter(place[drawn], values[drawn], s=10, color=colour, alpha=0.6, linewidths=0)
         entry = (f"dots: {_MEMBER_NAMES.get(kind, kind)}", colour)
         if entry not in named:
