@@ -91,7 +91,7 @@ def test_results_by_collection(splits):
         low, high = axes.get_xlim()
         assert low < min(dots) and max(dots) < high
     arrow = figure.axes[0].texts[0]
-    assert arrow.get_text() == "◀ -2.400", "a score that the axis does not reach is told"
+    assert arrow.get_text() == "◀ -2.400", "an arrow shows a score below the axis"
     assert figure.axes[0].get_xlim()[0] > 0, "and does not flatten the others"
 
 

@@ -23,7 +23,7 @@ DEFAULT_PROGRAM = "default.hlo.pb"
 PAGE = "tune.html"
 _ROWS, _NAME = 10, 60  # configurations on the page, and characters of a name in a title
 _NEAR = 5e-4  # of 1, where four decimals do not show a difference
-_COUNTED = 1e9  # configurations; of more the power of ten is told
+_COUNTED = 1e9  # configurations; a larger count is printed as a power of ten
 _UNITS = {
     "compiler": " cycles",
     "replay": " ns (of the sample: cycles)",
