@@ -246,3 +246,29 @@ def test_a_budget_that_cuts_nothing_is_not_asked_again(tmp_path, monkeypatch):
     record_run(tmp_path / "runs" / "mine", "/far", first.plan.preset, first.recorded, {})
     again = resume(RunSettings.from_texts(["name=mine"]))
     assert again.chosen == {} and again.plan == first.plan and again.recorded["hours"] == 9
+
+
+@pytest.mark.parametrize(
+    "chosen, seeds, logger",
+    [({}, 2, "math:sqrt"), ({"models": "ranker", "seeds": 1}, 1, ""), ({"models": "rules"}, 0, "")],
+)
+def test_what_a_budget_leaves_out_takes_its_settings_along(chosen, seeds, logger):
+    given = ["hours=1", "seeds=2", "logger=math:sqrt", "init=package"]
+    settings = add_chosen(RunSettings.from_texts(given), chosen)
+    assert (settings.seeds, settings.logger) == (seeds, logger)
+    assert settings.init == ("package" if logger else "")
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        (["models=ranker", "logger=math:sqrt"], "logger: 'math:sqrt' has no effect without networks"),
+        (["models=ranker", "init=package"], "init: 'package' has no effect without networks"),
+        (["models=rules", "folds=3"], "folds: 3 has no effect with models=rules"),
+        (["models=rules", "seeds=2"], "seeds: 2 has no effect with models=rules"),
+    ],
+)
+def test_a_setting_of_models_that_are_not_trained_is_refused(given, said):
+    with pytest.raises(SettingsError, match=said):
+        RunSettings.from_texts(given)
+    assert make_plan(RunSettings.from_texts([text.replace("rules", "gnn,ranker") for text in given[:1]]))

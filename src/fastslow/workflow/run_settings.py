@@ -13,11 +13,13 @@ from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import Count, Names, Settings, Unread, find_data, resolve
 from fastslow.evaluation.run_record import SMOKE, read_run_record
 from fastslow.steps.loggers import require_logger
-from fastslow.workflow.presets import MODELS, PRESETS, SECTIONS
+from fastslow.workflow.presets import MODELS, PRESETS, RULES, SECTIONS
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import DATA_ROOTS, STAGES, Plan, chosen_collections, parse_overrides
 
 # that decide what a run makes; steps' too
+_MEMBERS = {"seeds": 0, "folds": 0}  # settings that only a training reads, and their defaults
+_OF_NETWORKS = {"init": "", "logger": ""}  # likewise of networks
 _RECORDED = ("data", "preset", "seeds", "models", "collections")
 _SHOWN = 3  # settings in the message that asks for a name
 
@@ -90,14 +92,21 @@ class RunSettings(Settings):
         self.require(self.folds != 1, "folds", "0, or 2 and more")
 
     def unread(self) -> Unread:
-        """Return the fields that only a training reads, where trained models are given."""
+        """Return the fields that only a training reads, where trained models are given or none is trained."""
         if self.predict_with:
             names = ("models", "seeds", "folds", "hours", "init", "logger")
             reason = ("with predict_with, which trains nothing", "do without predict_with")
             return dict.fromkeys(names, reason)
-        if self.folds:
-            return dict.fromkeys(("seeds", "hours"), ("with folds: a member for each", "do without folds"))
-        return {}
+        names = [name.strip() for name in self.models.split(",")]
+        unread: dict[str, tuple[str, str]] = {}
+        if self.models and "gnn" not in names:
+            unread |= dict.fromkeys(_OF_NETWORKS, ("without networks", "add gnn to models"))
+        if self.models == RULES:
+            trains_nothing = "with models=rules, which trains nothing", "choose models to train"
+            unread |= dict.fromkeys(_MEMBERS, trains_nothing)
+        elif self.folds:
+            unread |= dict.fromkeys(("seeds", "hours"), ("with folds: a member for each", "do without folds"))
+        return unread
 
     @classmethod
     def _hint(cls, name: str) -> str:
@@ -179,6 +188,10 @@ def add_chosen(settings: RunSettings, chosen: Mapping[str, Any]) -> RunSettings:
     gone = {*chosen, *MODELS["layout"]} - {*kept_models}
     kept = [text for text in settings.set if gone.isdisjoint({_name(text), text.partition(".")[0]})]
     whole, steps = _texts(chosen)
+    if "gnn" in gone:
+        whole = _OF_NETWORKS | whole
+    if kept_models == [RULES]:
+        whole = _MEMBERS | whole
     return settings.replace(**whole, set=[*kept, *steps])
 
 
