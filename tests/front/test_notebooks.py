@@ -281,7 +281,7 @@ def test_a_wrong_parameter_is_refused(tmp_path):
 @cases("stem", NEEDED)
 def test_a_missing_extra_is_named_in_the_settings_cell(stem):
     """Before anything is read or written, with the remedy; the first cell says it in words too."""
-    extra = {"54_tune": "tune", "61_place": "placement"}[stem]
+    extra = {"54_tune": "tune", "61_place": "placement", "72_search_settings": "tune"}[stem]
     assert f"[{extra}" in read(FOLDER / f"{stem}.ipynb").cells[0].source
     assert f'require_package("{NEEDED[stem]}", "{extra}")' in code_cells(FOLDER / f"{stem}.ipynb")[1].source
     with pytest.raises(SettingsError, match="no_such_package is not installed: .venv/bin/pip install"):

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 
 from fastslow.competition.catalog import TEST, TRAIN, VALID
-from fastslow.competition.metrics import collection_score
+from fastslow.competition.metrics import collection_score, tile_score
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import resolve
 from fastslow.ensemble.weights import search_weights
 from fastslow.features.folds import HELD_OUT_CONFIGS, leave_fold_out
 from fastslow.features.graph import draw_configs, trainable
+from fastslow.rankers.cross_validation import CrossValidation
+from fastslow.rankers.fit import fit, read_training
+from fastslow.rankers.options import RankerOptions
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import read_held_out, read_predictions, read_run_manifest
 from fastslow.steps.ensemble import build_ensemble
@@ -77,3 +80,26 @@ def test_folds_take_the_place_of_seeds(home):
     for wrong in ({"folds": 1}, {"folds": 5, "seeds": 3}, {"folds": 5, "hours": 1.0}):
         with pytest.raises(SettingsError, match="folds"):
             RunSettings(**wrong)
+
+
+def test_cross_validation_scores_each_program_by_trees_that_did_not_learn_from_it(home):
+    sources = {SLUG: Features(resolve(f"features/smoke/{SLUG}"))}
+    names = trainable(sources)
+    options = RankerOptions(num_iterations=5, min_data_in_leaf=2)
+    validation = CrossValidation(sources, FOLDS)
+    scores = validation.score(options)
+    assert sorted(scores) == sorted(names)
+    for fold in range(FOLDS):
+        kept, held_out = leave_fold_out(sources, names, FOLDS, fold)
+        training = read_training(sources, RankerOptions(folds=FOLDS, seed=fold))
+        assert {*training.train.names} == {*kept}
+        ranker = fit(training, options)
+        for name in held_out:
+            stem = name.partition("/")[2]
+            graph = sources[SLUG].graph(TRAIN, stem)
+            (prediction,) = ranker.predict_held_out(sources[SLUG], [stem]).values()
+            assert scores[name] == pytest.approx(tile_score(graph.runtime, prediction))
+    valid = read_training(sources).valid
+    predictions = fit(read_training(sources), options).predict(valid)
+    expected = collection_score("tile", valid.labels(), predictions)["per_graph"]
+    assert validation.score_valid(options) == expected
