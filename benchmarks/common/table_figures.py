@@ -28,6 +28,7 @@ from fastslow.core.figures import (
     WIDTH,
     in_style,
     label_ends,
+    name_in_colours,
     save_figure,
 )
 from fastslow.core.files import digest
@@ -149,7 +150,7 @@ def plot_distance() -> Figure:
     axes.set(xlabel="share of nodes that would need another opcode", ylabel="Kendall's tau")
     axes.set_title(f"Near programs: tau {means[0]:.2f}, far ones: {means[2]:.2f} ({len(table)} programs)")
     words_below = [("dots: models in the package", ENSEMBLE), ("rings: trivial rule", RULE)]
-    _words_below(figure, [*words_below, ("lines: means of thirds", CEILING)])
+    name_in_colours(figure, [*words_below, ("lines: means of thirds", CEILING)])
     return figure
 
 
@@ -180,7 +181,7 @@ def plot_measured() -> Figure:
     figure.suptitle("With 16 known runtimes the ranking comes nearer to the ceiling", **_TITLE)
     words = [("bar: with 16 known (line: draws)", KNOWN), ("dot: nothing known", ENSEMBLE)]
     words += [("diamond: trivial rule", RULE), ("grey: ceiling by the noise of repeated runs", CEILING)]
-    _words_below(figure, words)
+    name_in_colours(figure, words)
     return figure
 
 
@@ -296,7 +297,7 @@ def plot_programs() -> Figure:
     axes.set_title(f"Train programs that resemble them: {min(gain):+.3f} to {max(gain):+.3f}")
     axes.grid(axis="y", visible=False)
     words = [("ring: trained on the sample", ENSEMBLE), ("dot: and half of the further programs", ENSEMBLE)]
-    _words_below(figure, [*words, ("diamond: trivial rule", RULE)])
+    name_in_colours(figure, [*words, ("diamond: trivial rule", RULE)])
     return figure
 
 
@@ -365,19 +366,6 @@ def _plain_log(axes: Axes, steps: tuple[float, ...]) -> None:
     axes.xaxis.set_major_locator(LogLocator(subs=steps))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _words_below(figure: Figure, words: list[tuple[str, str]]) -> None:
-    """Write what the marks mean below a figure, each in its colour."""
-    from matplotlib.lines import Line2D
-
-    handles = [Line2D([], [], linestyle="", label=name) for name, _ in words]
-    legend = figure.legend(
-        handles=handles, loc="outside lower center", ncols=2, handlelength=0, handletextpad=0
-    )
-    for text, (_, colour) in zip(legend.get_texts(), words, strict=True):
-        text.set_color(colour)
-        text.set_fontweight("bold")
 
 
 if __name__ == "__main__":

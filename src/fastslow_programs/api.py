@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from fastslow.evaluation.compare import Comparison
     from fastslow.workflow.data_quality import LabelReport
-    from fastslow_programs.tuning.measurement import Measurement
+    from fastslow_programs.tuning.measurement_result import Measurement
     from fastslow_programs.tuning.tune import Study
 
 AnySource = str | Path | Callable
@@ -354,12 +354,13 @@ def measure(
         source: As for :func:`convert`. A function is measured as it is lowered for this machine.
         *arguments: As for :func:`tune`.
         keywords: As for :func:`rank`.
-        out: Folder to write the table to, and of a function the HLO to rank with it; by default nothing is
-            written.
+        out: Folder to write the table and the page to, and of a function the HLO to rank with it; by default
+            nothing is written.
         **settings: Settings of ``fastslow measure``, such as ``configs=40``.
 
     Returns:
-        The times: ``table`` (one row per configuration and round), ``words()``.
+        The times: ``table`` (one row per configuration and round), ``verdict()``, ``words()``,
+        ``figures()``.
 
     Raises:
         SettingsError: A setting is wrong, JAX is not installed, or the program does not run here.

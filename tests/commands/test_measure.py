@@ -46,6 +46,7 @@ def test_runtimes_are_known_to_a_ranking_of_a_larger_draw(tmp_path):
     facts = measure_program(settings)
     table = pd.read_csv(facts["table"])
     assert table.groupby("id").size().tolist() == [ROUNDS] * 5 and facts["configurations"] == 5
+    assert facts["result"] in facts["page"].read_text()
     larger = make_program(settings.replace(configs=12))
     known = read_known(facts["table"], len(larger.runtime), identify(larger), of_file=False)
     assert np.array_equal(known["config"], np.repeat(np.arange(5), ROUNDS))

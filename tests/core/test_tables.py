@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,6 +72,15 @@ def test_counts_with_a_missing_one_stay_counts():
     """A frame turns them into floats where one is missing."""
     text = table_text(pd.DataFrame({"configs": pd.array([3, None, 1000], dtype="Int64")}))
     assert [cell.strip("| ") for cell in text.splitlines()[2:]] == ["3", "", "1000"]
+
+
+@pytest.mark.parametrize("columns, length, stacked", [(4, 41, True), (4, 40, False), (3, 200, False)])
+def test_a_narrow_page_stacks_the_cells_of_a_wide_table_with_texts(columns, length, stacked):
+    names = [f"a:{number}" for number in range(columns)]
+    page = table_html(pd.DataFrame({name: ["word " * (length // 5) + "x" * (length % 5)] for name in names}))
+    assert ('class="long"' in page) == stacked and page.count('<td data-name="a:') == columns
+    assert page.count("a:<wbr>") == columns and "nowrap" not in page
+    assert "nowrap" in table_html(pd.DataFrame({"time": ["1.12 ms"]}))
 
 
 def test_html_is_escaped_and_cuts_nothing():

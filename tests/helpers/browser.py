@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-_VOID = {"meta", "link", "img", "br"}
+_VOID = {"meta", "link", "img", "br", "wbr"}
 _PROBE = """<script>addEventListener("load", () => document.documentElement.setAttribute(
 "data-widths", document.documentElement.scrollWidth + " " + window.innerWidth))</script>"""
 _SECONDS = 120

@@ -7,7 +7,7 @@ whole and legible. Its background is white on a dark page too.
 
 import functools
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -112,6 +112,24 @@ def label_ends(axes: "Axes", ends: Mapping[str, tuple[float, float, str]], gap: 
             weight="bold",
             annotation_clip=False,
         )
+
+
+def name_in_colours(figure: "Figure", named: Sequence[tuple[str, str]]) -> None:
+    """Write what marks mean below a figure, each in its colour.
+
+    Args:
+        figure: The figure, whose layout is constrained.
+        named: What a mark means, and its colour.
+    """
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], linestyle="", label=name) for name, _ in named]
+    legend = figure.legend(
+        handles=handles, loc="outside lower center", ncols=2, handlelength=0, handletextpad=0
+    )
+    for text, (_, colour) in zip(legend.get_texts(), named, strict=True):
+        text.set_color(colour)
+        text.set_fontweight("bold")
 
 
 @in_style

@@ -18,6 +18,8 @@ DIGITS = 3
 """Significant digits of a number of middle size in its column."""
 _NARROWEST = 8  # characters of a column of text that is broken into lines
 _LONG_WORD = 24  # characters of a word that is broken only where nothing else gives way
+_SHORT_CELL = 9  # characters of a cell that HTML does not break, such as a number with its unit
+_LONG_TEXT, _MANY_COLUMNS = 40, 4  # a longer text beside as many columns: a narrow page stacks the cells
 _BETWEEN = 3  # characters between two columns
 _PLAIN = 10_000  # smaller counts have no comma, as numbers of configurations and nodes have none in files
 _HUGE = 1e15  # and more is written with an exponent
@@ -102,12 +104,14 @@ def table_markdown(frame: "pd.DataFrame | pd.Series") -> str:
 def table_html(frame: "pd.DataFrame | pd.Series") -> str:
     """Return a table as HTML that needs no style of the page; names and texts are escaped."""
     columns = _columns(_as_frame(frame))
-    head = "".join(_html_cell("th", column.name, column.right) for column in columns)
+    head = "".join(_html_cell("th", column, column.name) for column in columns)
     body = ""
     for cells in zip(*(column.cells for column in columns), strict=True):
-        row = (_html_cell("td", text, column.right) for text, column in zip(cells, columns, strict=True))
+        row = (_html_cell("td", column, text) for text, column in zip(cells, columns, strict=True))
         body += f"<tr>{''.join(row)}</tr>\n"
-    table = f"<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
+    longest = max((len(text) for column in columns for text in column.cells), default=0)
+    kind = ' class="long"' if longest > _LONG_TEXT and len(columns) >= _MANY_COLUMNS else ""
+    table = f"<table{kind}><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
     return f'<div style="overflow-x:auto">{table}</div>'
 
 
@@ -266,9 +270,16 @@ def _lines(cells: list[str], columns: list[_Column], widths: list[int]) -> list[
     return lines
 
 
-def _html_cell(tag: str, text: str, right: bool) -> str:
-    side = "right" if right else "left"
-    return f'<{tag} style="{_CELL};text-align:{side}">{html.escape(text)}</{tag}>'
+def _html_cell(tag: str, column: _Column, text: str) -> str:
+    """Return a cell; one in the body carries the name of its column, and a short one is not broken."""
+    style = f"{_CELL};text-align:{'right' if column.right else 'left'}"
+    if tag == "th":
+        words = html.escape(text).replace(":", ":<wbr>")
+        return f'<th style="{style}">{words}</th>'
+    if len(text) <= _SHORT_CELL:
+        style += ";white-space:nowrap"
+    name = html.escape(column.name, quote=True)
+    return f'<td data-name="{name}" style="{style}">{html.escape(text)}</td>'
 
 
 def _rest(file: str) -> str:

@@ -20,6 +20,7 @@ from fastslow.core.figures import (
     TREES,
     WIDTH,
     in_style,
+    name_in_colours,
     shortened,
 )
 
@@ -65,7 +66,7 @@ def plot_slowdown(table: pd.DataFrame, marks: Mapping[str, int], known: Sequence
     axes.set_ylabel("slower than the fastest, %")
     first = f"The first is {_percent(slower[0])} slower than the fastest of {len(table):,}"
     axes.set_title(first if slower[0] else f"The first is the fastest of {len(table):,}")
-    _name_in_colours(figure, named)
+    name_in_colours(figure, named)
     return figure
 
 
@@ -110,7 +111,7 @@ def plot_members(
     firsts = [values[0] for values in places.values()]
     title = f"{len(members)} models place the first between {min(firsts):,.0f} and {max(firsts):,.0f}"
     axes.set_title(f"{title} of {size:,}")
-    _name_in_colours(figure, named)
+    name_in_colours(figure, named)
     return figure
 
 
@@ -179,16 +180,3 @@ def _log_places(axes: Axes, size: int) -> None:
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _name_in_colours(figure: Figure, named: Sequence[tuple[str, str]]) -> None:
-    """Write what each colour means below a figure, each in its colour."""
-    from matplotlib.lines import Line2D
-
-    handles = [Line2D([], [], linestyle="", label=name) for name, _ in named]
-    legend = figure.legend(
-        handles=handles, loc="outside lower center", ncols=2, handlelength=0, handletextpad=0, fontsize=9
-    )
-    for text, (_, colour) in zip(legend.get_texts(), named, strict=True):
-        text.set_color(colour)
-        text.set_fontweight("bold")

@@ -5,59 +5,34 @@ is kept beside the table: the table belongs to a ranking of that file.
 """
 
 import shlex
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress, ticking
 from fastslow.core.settings import resolve
-from fastslow.core.shown import Shown
-from fastslow_programs.compiler.bench import Bench
+from fastslow.hlo.messages import Module
+from fastslow_programs.compiler.bench import Bench, Times
 from fastslow_programs.compiler.device import ROUNDS, device_identity, device_name
 from fastslow_programs.compiler.layout_constraints import bind_differences
 from fastslow_programs.compiler.layout_space import decode
 from fastslow_programs.program.convert import ConvertedProgram, count_failures, make_program
-from fastslow_programs.program.identity import identify
 from fastslow_programs.program.measured import MEASURED_FOLDER, Measured
 from fastslow_programs.program.program_settings import ConvertSettings
 from fastslow_programs.program.user_program import Source
+from fastslow_programs.tuning.confirmation import FEWEST
 from fastslow_programs.tuning.evaluators import serialised
+from fastslow_programs.tuning.measurement_result import Measurement, fastest_config
 from fastslow_programs.tuning.target import read_local
 
 _UNREAD = dict.fromkeys(
     ("label", "collection", "generation"), ("on what this machine measures", "convert the program")
 )
 _BATCH = 8  # configurations that are compiled and timed together
-
-
-@dataclass(frozen=True)
-class Measurement(Shown):
-    """Times of a program's configurations.
-
-    Args:
-        program: The program with its configurations.
-        source: What to rank with these times: the HLO file.
-        table: A row is a configuration in a round: ``id``, as in a ranking, ``round`` and ``runtime`` in
-            nanoseconds. It is the time over the unconstrained program's in the same round, times the median
-            of the latter, so a machine that becomes slower in between changes no order.
-        ratios: Position of each configuration that ran, and the median of its time over the unconstrained
-            program's.
-        facts: What was measured, in words by name.
-    """
-
-    program: ConvertedProgram
-    source: str
-    table: pd.DataFrame
-    ratios: dict[int, float]
-    facts: dict[str, Any]
-
-    def words(self) -> list[str]:
-        """Return what was measured, one ``name: fact`` each."""
-        return [f"{name}: {fact}" for name, fact in self.facts.items()]
 
 
 def measure_source(settings: ConvertSettings) -> Measurement:
@@ -89,30 +64,51 @@ def measure_source(settings: ConvertSettings) -> Measurement:
     starts = progress(range(0, len(modules), _BATCH), desc="measure", unit="batch")
     with Bench(local, ROUNDS, settings.seconds).running() as times, ticking(starts):
         batches = [times(modules[start : start + _BATCH]) for start in starts]
+        measurement = _join(program, source, batches)
+        fastest = fastest_config(program, measurement.ratios)
+        paired = [] if fastest is None else _compare(modules[fastest], times)
+    return replace(measurement, paired=paired)
+
+
+def _join(program: ConvertedProgram, source: str, batches: Sequence[Times]) -> Measurement:
+    """Return the measurement of all configurations, which were timed in batches."""
     failures = [failure for batch in batches for failure in batch.failures]
     if all(failures):
         raise DataError(source, count_failures(failures, len(failures)), "Measure another program")
-    unconstrained_ns = float(np.nanmedian(np.concatenate([batch.seconds[:, :2] for batch in batches]))) * 1e9
-    ratios = np.concatenate([batch.ratios for batch in batches], 1)
-    runtime = ratios * unconstrained_ns
-    config, number = np.nonzero(~np.isnan(runtime.T))
-    columns = {"id": identify(program)[config], "round": number, "runtime": runtime.T[config, number]}
-    noise = float(np.nanmedian(np.concatenate([batch.noise for batch in batches])))
-    facts = {
-        "device": device_name(),
-        "configurations": len(np.unique(config)),
-        "unconstrained program, ns": round(unconstrained_ns),
-        "two runs of it differ by": f"{noise:.1%}",
-    }
-    if failed := [failure for failure in failures if failure]:
-        facts["failures"] = count_failures(failed, len(failures))
-    medians = np.median(ratios, 0).tolist()
-    sound = {n: medians[n] for n, failure in enumerate(failures) if not failure}
-    return Measurement(program, source, pd.DataFrame(columns), sound, facts)
+    default = np.concatenate([batch.seconds[:, :2] for batch in batches])
+    noise = np.concatenate([batch.noise for batch in batches])
+    return Measurement(
+        program=program,
+        source=source,
+        device=device_name(),
+        default_ns=float(np.nanmedian(default)) * 1e9,
+        noise=float(np.nanmedian(noise)),
+        rounds=np.concatenate([batch.ratios for batch in batches], 1),
+        failures=failures,
+    )
+
+
+def _compare(module: Module, times: Callable[[Sequence[Module]], Times]) -> list[float]:
+    """Return the logarithm of a configuration's time over the default's, both loaded anew for each.
+
+    The fastest of many was chosen by its time, so that time is too low: only what is measured afterwards
+    tells whether it is faster.
+    """
+    logarithms: list[float] = []
+    for _ in range(FEWEST):
+        again = times([module])
+        if again.failures[0]:
+            break
+        logarithms.append(float(np.log(np.median(again.ratios[:, 0]))))
+    return logarithms
 
 
 def write_measurement(measurement: Measurement, settings: ConvertSettings) -> dict[str, Any]:
-    """Write the table, and keep the values for later rankings and searches; return what to show, by name."""
+    """Write the table and the page, and keep the values for later rankings and searches.
+
+    Returns:
+        What to show, by name.
+    """
     program = measurement.program
     kept = Measured(resolve(settings.data_root), program.module, program.nodes, device_identity())
     drawn = program.arrays["node_config_feat"]
@@ -120,5 +116,9 @@ def write_measurement(measurement: Measurement, settings: ConvertSettings) -> di
     path = kept.path.with_name(f"{settings.program}.csv")
     with atomic_path(path) as temporary:
         measurement.table.to_csv(temporary, index=False)
+    page = path.with_suffix(".html")
+    with atomic_path(page) as temporary:
+        temporary.write_text(measurement.page(settings.program))
     ranked = shlex.join(["fastslow", "rank", measurement.source, f"known={path}"])
-    return measurement.facts | {"table": path, "kept for rank and tune": kept.path, "to rank with it": ranked}
+    files = {"table": path, "page": page, "kept for rank and tune": kept.path}
+    return measurement.facts | files | {"to rank with it": ranked}
