@@ -61,7 +61,8 @@ def plot_states(graph: Graph, depth: int = 1) -> Figure:
     _name_nodes(panels[0], graph)
     pairs = graph.num_nodes * graph.num_configs
     title = f"{len(levels[-1]):,} states are computed instead of {pairs:,} pairs of node and configuration"
-    figure.suptitle(f"{title}\none colour in a row is one state; grey: a node with a single one", fontsize=10)
+    meaning = "a colour in a row is a state; grey: a node with a single one; right: their number"
+    figure.suptitle(f"{title}\n{meaning}", fontsize=9.5, weight="bold")
     return figure
 
 
@@ -154,8 +155,8 @@ def _plot_feature(graph: Graph, values: np.ndarray, column: str) -> Figure:
         axes.plot(levels, medians, color=TREES, linewidth=2, label="median")
         axes.legend()
     tau = kendall_tau(graph.runtime, values)
-    axes.set_title(f"One column orders the runtimes by Kendall's tau {tau:+.2f}")
-    axes.set(xlabel=f"{words} of a configuration of {graph.name}", ylabel="runtime / fastest")
+    axes.set_title(f"The {words} alone orders these runtimes with Kendall's tau {tau:.2f}")
+    axes.set(xlabel=f"{words} of a configuration of {graph.name}", ylabel="runtime over the fastest's")
     return figure
 
 

@@ -45,13 +45,18 @@ def plot_decision(placed, method: str = "") -> Figure:
     figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
     axes = figure.add_subplot()
     if isinstance(problem, (PlacementProblem, SchedulingProblem)):
-        rows = _gantt(axes, problem.timeline(decision))
+        timeline = problem.timeline(decision)
+        rows = _gantt(axes, timeline)
         figure.set_figheight(max(3, 1.2 + _ROW * rows))
+        last = timeline.finish.max()
+        share = (timeline.finish - timeline.start).sum() / (last * timeline.devices) if last else 0.0
+        said = f"{timeline.devices} devices work {share:.0%} of {1e3 * last:.3g} ms"
     else:
         counts = np.bincount(decision)
         axes.bar(range(len(counts)), counts, color=_BUSY)
         axes.set(xlabel="option", ylabel="units that take it")
-    axes.set_title(f"{shortened(problem.name, 40)}, {problem.task}: {method}")
+        said = f"{(decision != problem.default).sum()} of {len(decision)} units leave the default"
+    axes.set_title(f"{shortened(problem.name, 30)}, {method}: {said}")
     return figure
 
 
@@ -66,12 +71,12 @@ def _gantt(axes: Axes, timeline: Timeline) -> int:
     for t in timeline.transfers:
         links.setdefault((t.source, t.target), []).append((t.start, t.finish - t.start))
     for (source, target), spans in sorted(links.items()):
-        rows[f"{source} to {target}"] = np.array(spans), {"facecolor": _LINK}
+        rows[f"link {source} to {target}"] = np.array(spans), {"facecolor": _LINK}
     for place, (spans, style) in enumerate(rows.values()):
         axes.broken_barh((spans * 1e3).tolist(), (place - 0.4, 0.8), **style)
     axes.set_yticks(range(len(rows)), [*rows], fontsize=9)
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlabel("ms")
+    axes.set_xlabel("time, ms")
     return len(rows)
 
 
@@ -88,17 +93,19 @@ def plot_memory(placed, method: str = "") -> Figure:
     figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
     axes = figure.add_subplot()
     if isinstance(problem, (PlacementProblem, SchedulingProblem)):
+        peak = 0.0
         for device, (times, sizes) in enumerate(memory_profile(problem.timeline(decision))):
+            peak = max(peak, float(sizes.max(initial=0.0)))
             colour = _DEVICES[device % len(_DEVICES)]
             axes.step(times * 1e3, sizes / 1e6, where="post", label=f"device {device}", color=colour)
-        axes.set(xlabel="ms", ylabel="MB")
+        axes.set(xlabel="time, ms", ylabel="memory in use, MB")
         limit = getattr(problem, "memory", problem.device.memory)
     else:
         axes.text(0.5, 0.5, "the task has no memory over time", ha="center", transform=axes.transAxes)
         return figure
     _draw_limit(axes, limit / 1e6)
     figure.legend(loc="outside lower center", ncols=4, fontsize=8)
-    axes.set_title("Memory in use on each device")
+    axes.set_title(f"A device needs at most {peak / 1e6:,.3g} of {limit / 1e6:,.3g} MB")
     return figure
 
 

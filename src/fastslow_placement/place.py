@@ -99,7 +99,8 @@ class Placed(Shown):
 
     def verdict(self) -> str:
         """Return in one line what the best decision gains."""
-        return " ".join(self.words()[:2])
+        said = " ".join(self.words()[:2])
+        return said[:1].upper() + said[1:]
 
     def numbers(self) -> list[Number]:
         """Return the best cost, against the default's, and against the lower bound."""
@@ -119,6 +120,7 @@ class Placed(Shown):
         """Return the methods, the figures, and the words folded."""
         questions = ("When does each device work?", "Does the memory suffice?", "What did each method find?")
         shown = self.table.assign(cost=1e3 * self.table["cost"]).rename(columns={"cost": "cost, ms"})
+        shown["CPU seconds"] = shown["CPU seconds"].map("{:.2f}".format)
         parts = [Section("Methods, the best first", table_html(shown))]
         parts += [
             Section(question, picture(figure))

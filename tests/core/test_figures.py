@@ -49,6 +49,26 @@ def test_the_words_of_a_figure_are_its_titles():
     assert shortened("abcdef", 6) == "abcdef" and shortened("abcdefg", 6) == "abcde…"
 
 
+@pytest.mark.parametrize("low", [0.01, 0.5, 0.8, 0.97, 1.0])
+@pytest.mark.parametrize("high", [1.02, 1.3, 2.1, 3.2, 9, 500])
+def test_an_axis_of_ratios_has_ticks_and_1_among_them(low, high):
+    axes = Figure().subplots()
+    axes.set(yscale="log", ylim=(low, high))
+    figures.mark_ratios(axes.yaxis, low, high)
+    ticks = [tick for tick in axes.yaxis.get_majorticklocs() if 0.999 * low <= tick <= 1.001 * high]
+    assert 3 <= len(ticks) <= 16 and min(abs(tick - 1) for tick in ticks) < 1e-9
+
+
+def test_words_below_a_figure_have_the_colours_of_the_marks():
+    figure = draw("x")
+    figures.name_in_colours(figure, [("dot", "#ff0000"), ("line", "#00ff00")])
+    texts = figure.legends[0].get_texts()
+    assert [(text.get_text(), text.get_color()) for text in texts] == [
+        ("dot", "#ff0000"),
+        ("line", "#00ff00"),
+    ]
+
+
 def test_a_colour_has_one_meaning():
     named = [figures.NETWORK, figures.TREES, figures.ENSEMBLE, figures.RULE, figures.DEFAULT, figures.KNOWN]
     colours = [to_rgb(colour) for colour in (*named, *figures.FURTHER)]

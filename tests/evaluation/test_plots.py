@@ -1,37 +1,50 @@
 """The plots: what they show, on small inputs."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.core.figures import label_ends
+from fastslow.competition.data_quality import quality_of
+from fastslow.competition.metrics import ranking_tau
+from fastslow.core.figures import RULE, label_ends
+from fastslow.ensemble.baselines import GraphRows
 from fastslow.evaluation import plots
 from helpers.cases import cases
 
 
 def test_training_of_a_network():
     history = pd.DataFrame({"epoch": [2, 4, 6], "loss": [3.0, 2.0, 1.0], "valid": [0.1, 0.3, 0.2]})
-    left, right = plots.plot_training(history, "gnn").axes
-    np.testing.assert_array_equal(left.lines[0].get_xydata(), history[["epoch", "loss"]])
-    np.testing.assert_array_equal(right.lines[0].get_xydata(), history[["epoch", "valid"]])
+    loss, score = plots.plot_training(history, "gnn").axes
+    np.testing.assert_array_equal(loss.lines[0].get_xydata(), history[["epoch", "loss"]])
+    np.testing.assert_array_equal(score.lines[0].get_xydata(), history[["epoch", "valid"]])
     history["layout-xla-random"] = [0.2, 0.4, 0.3]
     history["layout-nlp-default"] = [0.5, 0.4, 0.6]
     kept = {
         "layout-xla-random": {"mean": 0.4, "weights": "epoch 4"},
         "layout-nlp-default": {"mean": 0.61, "weights": "average of the last 2 evaluations"},
     }
-    _, right = plots.plot_training(history, "gnn", kept).axes
-    lines = {line.get_label(): line for line in right.lines if not line.get_label().startswith("_")}
-    assert [*lines] == ["mean", "layout:xla:random", "layout:nlp:default"]
-    np.testing.assert_array_equal(lines["layout:xla:random"].get_ydata(), history["layout-xla-random"])
-    assert len({line.get_color() for line in lines.values()}) == 3, "each has a colour of its own"
-    rings = [line.get_xydata().tolist() for line in right.lines if line.get_label().startswith("_")]
-    assert rings == [[[4, 0.4]], [[6, 0.61]]], "the kept models are marked"
-    told = [text.get_text() for text in right.texts]
-    assert {*told} == {"mean 0.200", "xla:random 0.400, epoch 4", "nlp:default 0.610, average"}
-    assert left.get_title("left") == "gnn: loss 1 on train" and right.get_xlabel() == "epoch"
+    references = {slug: {"rule": 0.25, "ceiling": 0.9} for slug in kept}
+    figure = plots.plot_training(history, "gnn", kept, references)
+    loss, *panels = figure.axes
+    assert loss.get_title("left") == "loss 1 on train" and len(panels) == len(kept)
+    titles = [axes.get_title("left") for axes in panels]
+    assert titles == ["xla:random: 0.400, epoch 4 (ring)", "nlp:default: 0.610, average (ring)"]
+    rings = [[4, 0.4], [6, 0.61]]
+    for axes, slug, ring in zip(panels, kept, rings, strict=True):
+        line, kept_one, rule, ceiling = axes.lines
+        np.testing.assert_array_equal(line.get_xydata(), history[["epoch", slug]])
+        assert kept_one.get_xydata().tolist() == [ring] and kept_one.get_marker() == "o"
+        assert rule.get_ydata()[0] == 0.25 and rule.get_color() == RULE and ceiling.get_ydata()[0] == 0.9
+        told = [text.get_text() for text in axes.texts]
+        assert told == ["trivial rule 0.250", "ceiling by the noise of labels 0.900"]
+        assert axes.get_xlabel() == "epoch" and axes.get_legend() is None
+    assert len({axes.lines[0].get_color() for axes in panels}) == 2, "each has a colour of its own"
+    said = "gnn: 0.505 on valid, mean of 2 collections\n0.255 ahead of the trivial rule"
+    assert figure.get_suptitle() == said
 
 
 def test_training_of_a_ranker_shows_the_score_of_its_own_collection():
@@ -40,9 +53,38 @@ def test_training_of_a_ranker_shows_the_score_of_its_own_collection():
     np.testing.assert_array_equal(axes.lines[0].get_xydata(), history[["round", "valid"]])
     history["layout-nlp-random"] = [0.5, 0.7, 0.6]
     history["tau"] = [np.nan, 0.7, np.nan]
-    (axes,) = plots.plot_training(history, "ranker").axes
+    figure = plots.plot_training(history, "ranker", references={"layout-nlp-random": {"rule": 0.8}})
+    (axes,) = figure.axes
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.5, 0.7, 0.6])
-    assert [text.get_text() for text in axes.texts] == ["nlp:random 0.700, 2 rounds"]
+    assert axes.get_title("left") == "nlp:random: 0.700, 2 rounds (ring)"
+    assert figure.get_suptitle() == "ranker: 0.700 on valid\n0.100 behind the trivial rule"
+
+
+@cases("repeats", [1, 4])
+def test_a_score_is_compared_with_the_rule_and_with_the_ceiling_of_measured_labels(repeats, rng, monkeypatch):
+    """The only column is the runtime, so the rule is perfect; what is measured twice differs by its noise."""
+    values = np.linspace(1, 2, 60)
+    row = np.repeat(np.arange(60, dtype=np.int32), repeats)
+    measured = values[row] * np.exp(0.05 * rng.normal(size=len(row)))
+    runtime = np.bincount(row, measured) / repeats
+    graph = SimpleNamespace(
+        config_feat=runtime[:, None],
+        runtime=runtime,
+        config_row=row,
+        file_runtime=measured,
+        expand=lambda prediction: prediction[row],
+    )
+    features = SimpleNamespace(
+        collection=COLLECTIONS[1],
+        labels=lambda split: {"a": measured},
+        graph=lambda split, name: graph,
+    )
+    monkeypatch.setattr(plots, "read_examples", lambda given: [GraphRows(runtime[:, None], runtime)])
+    references = plots.score_references(features)
+    assert references["rule"] == ranking_tau(measured, runtime[row])
+    assert ("ceiling" in references) == (repeats > 1)
+    if repeats > 1:
+        assert references["ceiling"] == quality_of(measured, row).ceiling < 1
 
 
 def test_names_at_the_ends_of_lines_do_not_overlap_and_keep_their_order():

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 from datetime import UTC, datetime
 
 import nbformat
@@ -55,6 +56,18 @@ def step(run, name, seconds, text="Hello"):
     notebook.cells = [nbformat.v4.new_markdown_cell(text), nbformat.v4.new_code_cell("1 + 1")]
     nbformat.write(notebook, folder / "notebook.ipynb")
     return folder
+
+
+def test_settings_that_are_not_known_or_not_set_are_no_change(tmp_path):
+    _, run = record(tmp_path, "before", day=1, settings={"seeds": 2, "models": "ranker"})
+    csv, mine = record(tmp_path, "mine", day=2, settings={"seeds": 0, "models": "ranker", "folds": []})
+    text = check_page(write_submission_page(csv, mine, {})).text
+    assert "seeds: 0, before 2" in text and not [words for words in text if words.startswith("folds")]
+    shutil.rmtree(run)
+    csv.with_suffix(".html").unlink()
+    text = check_page(write_submission_page(csv, mine, {})).text
+    assert "its settings are not known: the folder of the run before is gone" in text
+    assert not [words for words in text if words.startswith(("seeds", "models"))]
 
 
 def test_it_names_scores_changes_times_and_notebooks(tmp_path):

@@ -17,7 +17,9 @@ README = (ROOT / "README.md").read_text()
 ACTIVATE = "source .venv/bin/activate"
 # A block of a language, such as python, is an empty text: readers type the others.
 BLOCKS = re.findall(r"^```\n(.*?)^```$|^```\w+\n.*?^```$", README, re.S | re.M)
-LINES = [line.split("  #")[0].strip() for block in BLOCKS for line in block.splitlines()]
+JOINED = [block.replace("\\\n", " ") for block in BLOCKS]
+LINES = [line.split("  #")[0].strip() for block in JOINED for line in block.splitlines()]
+WIDEST = 110  # characters of a line of code on a page of 1,000 pixels
 TYPED = [line for line in LINES if line and ACTIVATE not in line]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md", "features/README.md"]
 DOCUMENTS += ["benchmarks/README.md", "src/fastslow/networks/README.md", "src/fastslow_placement/README.md"]
@@ -66,6 +68,10 @@ def test_a_notebook_alone_runs(line, home, tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     assert (tmp_path / "reader" / "out.ipynb").is_file()
     assert (home / "runs" / "play" / "ranker" / "manifest.json").is_file()
+
+
+def test_no_line_of_code_is_wider_than_a_page():
+    assert not [line for block in BLOCKS for line in block.splitlines() if len(line) > WIDEST]
 
 
 def test_jupyter_is_there():

@@ -5,14 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fastslow.core.errors import SettingsError
 from fastslow_programs.compiler.bench import Times
 from fastslow_programs.program.convert import make_program
 from fastslow_programs.program.default import find_default
 from fastslow_programs.program.identity import identify
-from fastslow_programs.program.program_settings import ConvertSettings
+from fastslow_programs.program.program_settings import ConvertSettings, clean_name
+from fastslow_programs.ranking.settings import RankSettings
 from fastslow_programs.tuning.confirmation import FEWEST
 from fastslow_programs.tuning.measurement import _compare
 from fastslow_programs.tuning.measurement_result import Measurement, fastest_config
+from fastslow_programs.tuning.settings import TuneSettings
 from helpers.browser import check_page, open_page
 from helpers.cases import cases
 
@@ -107,6 +110,14 @@ def test_names_do_not_break_the_page(measured, tmp_path, name):
     shown = replace(measured, program=replace(measured.program, module=module))
     text = checked(shown, tmp_path, name, browser=name == IMAGE)
     assert text[2] == name and any(name in part for part in text[4:])
+
+
+def test_a_name_that_no_file_can_have_is_refused_before_anything_is_measured():
+    for kind in (ConvertSettings, RankSettings, TuneSettings):
+        with pytest.raises(SettingsError, match="name: .* is not at most 200 bytes long"):
+            kind(source="small.hlo", name="n" * 201)
+    assert ConvertSettings(source="small.hlo", name="n" * 200).program == "n" * 200
+    assert clean_name("é" * 300) == "é" * 100 and clean_name("<a b>") == "_a_b_"
 
 
 def test_the_table_has_the_time_of_every_round_that_ran(measured):

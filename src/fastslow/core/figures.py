@@ -15,6 +15,7 @@ from fastslow.core.files import atomic_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from PIL.Image import Image
 
@@ -70,6 +71,8 @@ STYLE: Mapping[str, Any] = {
     "text.parse_math": False,  # a name with a dollar sign is no formula
 }
 
+_NARROW, _MIDDLE = 3.0, 8.0  # largest over smallest ratio of an axis
+
 _Arguments = ParamSpec("_Arguments")
 _Drawn = TypeVar("_Drawn")
 
@@ -112,6 +115,25 @@ def label_ends(axes: "Axes", ends: Mapping[str, tuple[float, float, str]], gap: 
             weight="bold",
             annotation_clip=False,
         )
+
+
+def mark_ratios(axis: "Axis", low: float, high: float) -> None:
+    """Set the ticks of a logarithmic axis of ratios, 1 among them; matplotlib has one for each power of ten.
+
+    Args:
+        axis: The axis.
+        low: Its lower end.
+        high: Its upper end.
+    """
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    axis.set_minor_locator(NullLocator())
+    if high < _NARROW * low:
+        axis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
+    elif high < _MIDDLE * low:
+        axis.set_major_locator(LogLocator(base=2, subs=(1, 1.5)))
+    else:
+        axis.set_major_locator(LogLocator(base=2))
 
 
 def name_in_colours(figure: "Figure", named: Sequence[tuple[str, str]]) -> None:

@@ -8,11 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, TEST
-from fastslow.competition.metrics import ALL_METRICS
+from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, TEST, VALID
+from fastslow.competition.data_quality import quality_of
+from fastslow.competition.metrics import ALL_METRICS, collection_score
 from fastslow.core import figures
 from fastslow.core.figures import (
-    DEFAULT,
+    CEILING,
     ENSEMBLE,
     FURTHER,
     MODEL_COLOURS,
@@ -20,9 +21,9 @@ from fastslow.core.figures import (
     RULE,
     WIDTH,
     in_style,
-    label_ends,
 )
-from fastslow.ensemble.baselines import BASELINES
+from fastslow.ensemble.baselines import BASELINES, choose_column, predict_configs, read_examples
+from fastslow.features.graph import GraphSet
 
 _MODELS = {**MODEL_COLOURS, **dict.fromkeys(BASELINES, RULE)}
 _WORDS = {"gnn": "network", "ranker": "trees"}
@@ -30,45 +31,77 @@ _MARKERS = dict(zip(BASELINES, ("s", "D", "^"), strict=True))
 _MAX_LABELS = 40  # of graphs; a page has room for these
 _MARKS = {"marker": "o", "markersize": 3}  # a curve of one evaluation is a point
 _ROW = 0.21  # inches of a model's row
+_ROOM = 0.16  # right of the best score, for its number, as a share of the scores' range
 _CLOSE = 0.2  # below the best score of a collection, a score is an arrow
 
 
 @in_style
-def plot_training(history: pd.DataFrame, title: str, kept: Mapping[str, Mapping] | None = None) -> Figure:
-    """Plot loss and valid score over the epochs of a network, or valid score over the rounds of a ranker.
+def plot_training(
+    history: pd.DataFrame,
+    title: str,
+    kept: Mapping[str, Mapping] | None = None,
+    references: Mapping[str, Mapping[str, float]] | None = None,
+) -> Figure:
+    """Plot the valid score of each collection over the epochs of a network, or the rounds of a ranker.
 
-    Each collection has a line of its own, with its name and its score at the end; where there are several,
-    their mean is drawn too. A ring is the model that is kept: of a network's average of several epochs it is
-    at the last one.
+    Each collection has a panel; above them a network has its loss. A ring is the model that is kept: of a
+    network's average of several epochs it is at the last one.
 
     Args:
         history: Rows of a training's ``metrics.jsonl``, with a column per collection, by its slug. Columns of
             :data:`ALL_METRICS` are not drawn; of a ranker they say which row is kept.
         title: Name of the run.
         kept: ``valid`` of the manifest of each run of a network, by slug: ``mean`` and ``weights``.
+        references: What :func:`score_references` returns, by slug.
     """
     ranker = "objective" in history
     axis = "round" if ranker else "epoch"
-    figure = Figure(figsize=(WIDTH, 3.4 if ranker else 5.6), layout="constrained")
-    if ranker:
-        axes = figure.subplots()
-    else:
-        upper, axes = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
-        upper.plot(history[axis], history["loss"], color=NETWORK, **_MARKS)
-        upper.set(title=f"{title}: loss {history['loss'].iloc[-1]:.3g} on train", ylabel="train loss")
-    slugs = _collections_of(history)
+    columns = _collections_of(history) or ["valid"]
     rings = {}
     if kept:
-        rings = {slug: _kept_epoch(valid, history) for slug, valid in kept.items() if slug in slugs}
+        rings = {slug: _kept_epoch(valid, history) for slug, valid in kept.items() if slug in columns}
     elif ranker and "tau" in history:
         row = history[history["tau"].notna()].iloc[-1]
-        rings = {slug: (row[axis], row[slug], f"{row[axis]:.0f} rounds") for slug in slugs}
-    _draw_scores(axes, history, axis, rings)
-    objective = f", {history['objective'].iloc[0]}" if ranker else ""
-    axes.set_title(f"{title}{objective}: score on valid" + (" (ring: kept)" if rings else ""))
-    axes.set(xlabel="boosting round" if ranker else "epoch", ylabel="Kendall tau or 1 - slowdown")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        rings = {slug: (row[axis], row[slug], f"{row[axis]:.0f} rounds") for slug in columns}
+    wide = min(len(columns), 2)
+    rows = -(-len(columns) // wide)
+    heights = [2.5] * rows if ranker else [2.0] + [2.5] * rows
+    figure = Figure(figsize=(WIDTH, sum(heights) + 0.3), layout="constrained")
+    grid = figure.add_gridspec(len(heights), wide, height_ratios=heights)
+    if not ranker:
+        upper = figure.add_subplot(grid[0, :])
+        upper.plot(history[axis], history["loss"], color=NETWORK, **_MARKS)
+        upper.set(title=f"loss {history['loss'].iloc[-1]:.3g} on train", ylabel="loss", xlabel=axis)
+        upper.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for number, column in enumerate(columns):
+        axes = figure.add_subplot(grid[len(heights) - rows + number // wide, number % wide])
+        _draw_score(axes, history[axis], history[column], rings.get(column), (references or {}).get(column))
+        axes.set_xlabel("boosting round" if ranker else "epoch")
+        axes.set_ylabel("1 - slowdown" if column.startswith("tile") else "Kendall's tau")
+    scores = {column: rings[column][1] if column in rings else history[column].iloc[-1] for column in columns}
+    figure.suptitle(_learned(title, scores, references or {}), fontsize=10.5, weight="bold")
     return figure
+
+
+def score_references(features: GraphSet) -> dict[str, float]:
+    """Return what the valid score of a collection is compared with.
+
+    Returns:
+        ``rule``, the score of the best single feature; and ``ceiling``, the mean Kendall's tau that the noise
+        of measured labels leaves possible, where all valid graphs of a layout collection have repeated
+        measurements that differ.
+    """
+    rule = choose_column(read_examples(features))
+    runtimes = features.labels(VALID)
+    graphs = {name: features.graph(VALID, name) for name in runtimes}
+    predictions = {name: predict_configs(rule, graph) for name, graph in graphs.items()}
+    kind = features.collection.kind
+    references = {"rule": collection_score(kind, runtimes, predictions)["mean"]}
+    if kind == "layout":
+        ceilings = [quality_of(graph.file_runtime, graph.config_row).ceiling for graph in graphs.values()]
+        if np.all(np.less(ceilings, 1)):
+            references["ceiling"] = float(np.mean(ceilings))
+    return references
 
 
 def _collections_of(history: pd.DataFrame) -> list[str]:
@@ -85,32 +118,50 @@ def _kept_epoch(valid: Mapping, history: pd.DataFrame) -> tuple[float, float, st
     return float(history["epoch"].iloc[-1]), valid["mean"], "average"
 
 
-def _draw_scores(
-    axes: Axes, history: pd.DataFrame, axis: str, rings: Mapping[str, tuple[float, float, str]]
+def _draw_score(
+    axes: Axes,
+    places: pd.Series,
+    scores: pd.Series,
+    ring: tuple[float, float, str] | None,
+    references: Mapping[str, float] | None,
 ) -> None:
-    """Draw a line for each collection and, of several, for their mean; names stand at the right ends."""
-    slugs = _collections_of(history)
-    names = {collection.slug: collection.name for collection in COLLECTIONS}
-    ends = {}
-    for column in slugs if len(slugs) == 1 else ["valid", *slugs]:
-        name = "valid"
-        colour = ENSEMBLE
-        width = 2.4
-        if column in slugs:
-            name = names.get(column, column)
-            colour = figures.COLLECTION_COLOURS.get(name, DEFAULT)
-            width = 1.5
-        elif slugs:
-            name = "mean"
-        axes.plot(history[axis], history[column], color=colour, label=name, linewidth=width, **_MARKS)
-        last = float(history[column].iloc[-1])
-        told = f"{last:.3f}"
-        if column in rings:
-            place, score, words = rings[column]
-            axes.plot(place, score, "o", markersize=9, markerfacecolor="none", color=colour)
-            told = f"{score:.3f}, {words}"
-        ends[f"{name.removeprefix('layout:')} {told}"] = (history[axis].iloc[-1], last, colour)
-    label_ends(axes, ends)
+    """Draw the score of a collection over the training, with its references and the model that is kept."""
+    name = {collection.slug: collection.name for collection in COLLECTIONS}.get(scores.name, scores.name)
+    axes.plot(places, scores, color=figures.COLLECTION_COLOURS.get(name, ENSEMBLE), **_MARKS)
+    told = f"{scores.iloc[-1]:.3f}"
+    if ring:
+        axes.plot(*ring[:2], "o", markersize=9, markerfacecolor="none", color="black")
+        told = f"{ring[1]:.3f}, {ring[2]}"
+    axes.set_title(f"{name.removeprefix('layout:')}: {told}" + (" (ring)" if ring else ""), fontsize=10)
+    words = {"rule": ("trivial rule", RULE), "ceiling": ("ceiling by the noise of labels", CEILING)}
+    for kind, score in (references or {}).items():
+        text, colour = words[kind]
+        axes.axhline(score, color=colour, linestyle="--", linewidth=1.3)
+        above = score > scores.iloc[-1]
+        axes.annotate(
+            f"{text} {score:.3f}",
+            (1, score),
+            (0, 3 if above else -3),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            ha="right",
+            va="bottom" if above else "top",
+            color=colour,
+            fontsize=8.5,
+        )
+    axes.margins(y=0.14)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _learned(title: str, scores: Mapping[str, float], references: Mapping[str, Mapping[str, float]]) -> str:
+    """Return what a training reached, as a title."""
+    mean = float(np.mean(list(scores.values())))
+    many = f", mean of {len(scores)} collections" if len(scores) > 1 else ""
+    said = f"{title}: {mean:.3f} on valid{many}"
+    if not references or not references.keys() >= scores.keys():
+        return said
+    ahead = mean - float(np.mean([references[slug]["rule"] for slug in scores]))
+    return f"{said}\n{abs(ahead):.3f} {'ahead of' if ahead >= 0 else 'behind'} the trivial rule"
 
 
 @in_style
@@ -198,6 +249,7 @@ def plot_results(table: pd.DataFrame) -> Figure:
         _draw_models(axes, rows.loc[present], split, colours, _range(alike, split))
         metric = "1 - slowdown of the first five" if kind == "tile" else "Kendall's tau"
         axes.set_title(f"{collection}: {metric}", fontsize=10)
+    panels[-1].set_xlabel("dot: mean over seeds; line beside it: lowest to highest seed")
     figure.suptitle(_found(table, split), fontsize=10.5, weight="bold")
     return figure
 
@@ -207,7 +259,7 @@ def _range(table: pd.DataFrame, split: str) -> tuple[float, float]:
     best = table.groupby("collection")[split].transform("max")
     near = table[table[split] > best - _CLOSE][split]
     width = near.max() - near.min() + 0.01
-    return near.min() - 0.1 * width, near.max() + 0.2 * width
+    return near.min() - 0.1 * width, near.max() + _ROOM * width
 
 
 def _draw_models(
@@ -233,6 +285,9 @@ def _draw_models(
         label.set_color(colours[model])
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.set_xlim(*ends)
+    axes.set_xticks(
+        [tick for tick in axes.get_xticks() if ends[0] <= tick <= min(ends[1], 1)]
+    )  # 1 is the best
     axes.grid(axis="y", visible=False)
 
 

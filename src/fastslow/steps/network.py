@@ -187,9 +187,11 @@ def write_runs(artifact: Artifact, training: Training) -> None:
             run_artifact.finish(outputs, valid=valid[slug], **facts, warnings=[*training.warnings, *problems])
             warnings += [f"{slug}: {warning}" for warning in problems]
     if writes:
-        from fastslow.evaluation.plots import plot_training  # matplotlib, at the end of a training
+        from fastslow.evaluation.plots import plot_training, score_references  # matplotlib, at the end
 
-        figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name, valid)
+        references = {slug: score_references(source) for slug, source in dataset.sources.items()}
+        history = pd.DataFrame(training.validation.history)
+        figure = plot_training(history, artifact.folder.name, valid, references)
         save_figure(figure, artifact.folder / PLOT)
         facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
         artifact.finish((METRICS, PLOT), **facts)

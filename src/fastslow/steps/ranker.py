@@ -20,7 +20,7 @@ from fastslow.core.files import atomic_path, digest, read_json, write_json
 from fastslow.core.progress import name_score, progress
 from fastslow.core.records import Record, check_record
 from fastslow.core.settings import NonNegative, resolve
-from fastslow.evaluation.plots import plot_training
+from fastslow.evaluation.plots import plot_training, score_references
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
 from fastslow.rankers.fit import Fitted, RankerTables, Report, fit, predict_trees, read_training
 from fastslow.rankers.libraries import LIBRARIES, Trees
@@ -82,7 +82,11 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
         labels = source.labels(VALID)
         valid = predictions[VALID]
         slug = source.collection.slug
-        write_trees(run.folder, fitted, mean_metrics(labels, valid), {slug: history[slug]})
+        metrics = mean_metrics(labels, valid)
+        rows = history_rows(fitted, metrics, {slug: history[slug]})
+        write_trees(run.folder, fitted, rows)
+        figure = plot_training(pd.DataFrame(rows), run.folder.name, None, {slug: score_references(source)})
+        save_figure(figure, run.folder / TRAINING_PLOT)
         warnings = write_predictions(run.folder, predictions)
         outputs = RUN_OUTPUTS
         if settings.folds:
@@ -172,13 +176,12 @@ def score_by_collection(fitted: Fitted, training: RankerTables) -> dict[str, lis
     return scores
 
 
-def write_trees(
-    folder: Path, fitted: Fitted, metrics: Mapping[str, float], history: Mapping[str, Sequence[float]]
-) -> None:
-    """Write the trees of a run, their importances, and the history as a file and as a plot.
+def history_rows(
+    fitted: Fitted, metrics: Mapping[str, float], history: Mapping[str, Sequence[float]]
+) -> list[dict]:
+    """Return a row of every evaluation, as ``metrics.jsonl`` holds them.
 
     Args:
-        folder: Run folder.
         fitted: The boosted trees.
         metrics: Every metric on valid of the trees that are used.
         history: Score of every evaluation on the run's collection, by its slug.
@@ -188,7 +191,17 @@ def write_trees(
         row = {"objective": fitted.objective, "round": iteration, "valid": score}
         row |= {slug: scores[number] for slug, scores in history.items()}
         rows.append(row | (metrics if iteration == fitted.num_trees else {}))
-    save_figure(plot_training(pd.DataFrame(rows), folder.name), folder / TRAINING_PLOT)
+    return rows
+
+
+def write_trees(folder: Path, fitted: Fitted, rows: Sequence[Mapping]) -> None:
+    """Write the trees of a run, their importances and the history.
+
+    Args:
+        folder: Run folder.
+        fitted: The boosted trees.
+        rows: As :func:`history_rows` returns them.
+    """
     with atomic_path(folder / METRICS) as temporary:
         temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with atomic_path(folder / MODEL) as temporary:

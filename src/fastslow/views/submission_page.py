@@ -137,20 +137,32 @@ def _changes(record: Mapping, before: Mapping, runs: Path) -> Section:
             "difference": [f"{now[name] - then[name]:+.4f}" for name in collections],
         }
     )
-    settings = [
-        read_run_record(folder).get("settings", {}) for folder in (runs, runs.parent / before["name"])
-    ]
-    names = sorted(settings[0].keys() | settings[1].keys())
-    changed = [
-        f"{name}: {settings[0].get(name, 'default')}, before {settings[1].get(name, 'default')}"
-        for name in names
-        if settings[0].get(name) != settings[1].get(name)
-    ]
+    settings = read_run_record(runs).get("settings", {})
+    earlier = read_run_record(runs.parent / before["name"]).get("settings")
+    changed = [] if earlier is None else _changed_settings(settings, earlier)
     if record["commit"] != before["commit"]:
         changed.append(f"commit: {record['commit']}, before {before['commit']}")
+    if earlier is None:
+        changed.append(f"its settings are not known: the folder of the run {before['name']} is gone")
     words = sentences(changed) if changed else "<p>The settings are the same.</p>\n"
     said = f"<p>Scores on {split}, beside {html.escape(before['name'])}, which was made before:</p>\n"
     return Section(heading, said + table_html(rows) + words)
+
+
+def _changed_settings(settings: Mapping, earlier: Mapping) -> list[str]:
+    """Return the settings of a run that an earlier run had otherwise, a sentence each."""
+    return [
+        f"{name}: {_setting(settings, name)}, before {_setting(earlier, name)}"
+        for name in sorted(settings.keys() | earlier.keys())
+        if (settings.get(name) or None) != (earlier.get(name) or None)  # one that is empty is not set
+    ]
+
+
+def _setting(settings: Mapping, name: str) -> str:
+    """Return the value of a setting as text, which an empty one needs too."""
+    if name not in settings:
+        return "default"
+    return "none" if settings[name] in ("", [], {}, None) else str(settings[name])
 
 
 def _times(steps: Mapping[str, Path]) -> Section:

@@ -22,10 +22,13 @@ from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.libtpu import TOPOLOGIES
 from fastslow_programs.program.user_program import Source
 
+_LONGEST = 200  # bytes of a name; files have 255, suffixes included
+
 
 def clean_name(name: str) -> str:
-    """Return a name as a file may have it."""
-    return re.sub(r"[^\w.-]", "_", name).lstrip(".")
+    """Return a name as a file may have it: of letters, digits and ``_ . -``, and cut where it is too long."""
+    clean = re.sub(r"[^\w.-]", "_", name).lstrip(".")
+    return clean.encode()[:_LONGEST].decode(errors="ignore")
 
 
 MEASURED = 0  # value of the setting ``configs`` that selects the measured configurations of the file
@@ -45,6 +48,11 @@ class SourceSettings(Settings):
     compiler, and keep what is evaluated (in ``measured/`` of the output folder)."""
 
     _given: Source | None = PrivateAttr(None)
+
+    def check_name(self) -> None:
+        """Refuse a name that no file can have."""
+        self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
+        self.require(len(self.name.encode()) <= _LONGEST, "name", f"at most {_LONGEST} bytes long")
 
     def of(self, source: Source) -> Self:
         """Return these settings for a source that no text names, such as a function in memory."""
@@ -95,7 +103,7 @@ class ProgramSettings(SourceSettings):
 
     def check(self) -> None:
         """Check what the types of the fields do not express."""
-        self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
+        self.check_name()
 
     @classmethod
     def _hint(cls, name: str) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from fastslow.core.figures import CEILING, DEFAULT, KNOWN, WIDTH, in_style, name_in_colours
+from fastslow.core.figures import CEILING, DEFAULT, KNOWN, WIDTH, in_style, mark_ratios, name_in_colours
 from fastslow.core.shown import Number, Section, Shown, picture
 from fastslow.core.tables import number_text, table_html
 from fastslow_programs.program.convert import ConvertedProgram, count_failures
@@ -21,7 +21,6 @@ from fastslow_programs.tuning.confirmation import FEWEST, LEVEL, student_interva
 
 _ON_PAGE, _DIFFERENCES = 10, 3  # configurations on the page, and differences of each
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))  # nanoseconds of a unit; below these it is ns
-_WIDE = 3  # times the lowest, from which an axis has a tick for each doubling
 _WHOLE = 9.95  # percent, from which no decimal is shown
 _MARGIN = 1.02  # of the axis beyond the lowest and the highest time
 
@@ -190,9 +189,11 @@ class Measurement(Shown):
     def _in_words(self, config: int) -> str:
         """Return what a configuration changes in the default."""
         changed = differences(self._choices, config)
+        if not changed:
+            return "none"
         words = [choice.change(int(choice.values[config])) for choice in changed[:_DIFFERENCES]]
         more = len(changed) - len(words)
-        return "; ".join(words) + (f"; and {more} more" if more else "") if words else "none"
+        return "; ".join(words) + (f"; and {more} more" if more else "")
 
 
 def fastest_config(program: ConvertedProgram, ratios: dict[int, float]) -> int | None:
@@ -233,8 +234,7 @@ def plot_times(measurement: Measurement) -> Figure:
     bottom = min(low.min(), 1.0) / _MARGIN
     top = max(high.max(), 1.0) * _MARGIN
     axes.set_ylim(bottom, top)
-    axes.yaxis.set_major_locator(LogLocator(base=2) if top > _WIDE * bottom else MaxNLocator(7))
-    axes.yaxis.set_minor_locator(NullLocator())
+    mark_ratios(axes.yaxis, bottom, top)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda ratio, _: _signed(ratio)))
     axes.set_xlim(0.5, len(order) + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -5,10 +5,21 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from fastslow.core.artifacts import MANIFEST, commit
-from fastslow.core.figures import DEFAULT, ENSEMBLE, FAINT, WIDTH, in_style, save_figure, shortened
+from fastslow.core.figures import (
+    CEILING,
+    DEFAULT,
+    ENSEMBLE,
+    FAINT,
+    WIDTH,
+    in_style,
+    mark_ratios,
+    name_in_colours,
+    save_figure,
+    shortened,
+)
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow.core.shown import Number, Section, make_page, picture
@@ -22,6 +33,7 @@ BEST, EVALUATIONS, CURVE = "best.json", "evaluations.csv", "curve.png"
 DEFAULT_PROGRAM = "default.hlo.pb"
 PAGE = "tune.html"
 _ROWS, _NAME = 10, 60  # configurations on the page, and characters of a name in a title
+_CHOICES = 3  # of a configuration on the page; evaluations.csv has all
 _NEAR = 5e-4  # of 1, where four decimals do not show a difference
 _COUNTED = 1e9  # configurations; a larger count is printed as a power of ten
 _UNITS = {
@@ -97,8 +109,19 @@ def _ratio(ratio: float) -> str:
 
 def _value(value: float, study: Study) -> str:
     """Return a value with its unit, as far as the evaluator has one."""
-    number = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return f"{number}{_UNITS.get(study.settings.kind_of_evaluator, '')}"
+    return f"{_number(value)}{_UNITS.get(study.settings.kind_of_evaluator, '')}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _first_choices(words: str) -> str:
+    """Return the first choices of a configuration in words, and how many more there are."""
+    choices = words.split("; ")
+    more = len(choices) - _CHOICES
+    shown = "; ".join(choices[:_CHOICES])
+    return f"{shown}; and {more} more" if more > 0 else shown
 
 
 def _count(size: int) -> str:
@@ -157,25 +180,29 @@ def plot_curve(study: Study) -> Figure:
     axes = figure.subplots()
     numbers = np.arange(1, len(study.history) + 1)
     values = [e.value for _, e in study.history.done]
-    shown = [n for n, v in zip(numbers, values, strict=True) if v is not None]
-    axes.scatter(
-        shown, [v / scale for v in values if v is not None], s=14, color=FAINT, label="one evaluation"
-    )
-    axes.step(numbers, study.history.curve / scale, where="post", color=ENSEMBLE, label="best so far")
+    shown = [number for number, value in zip(numbers, values, strict=True) if value is not None]
+    values = np.array([value for value in values if value is not None]) / scale
+    curve = study.history.curve / scale
+    axes.scatter(shown, values, s=14, color=FAINT)
+    axes.step(numbers, curve, where="post", color=ENSEMBLE)
+    named = [("dot: one evaluation", CEILING), ("line: best so far", ENSEMBLE)]
     if default:
-        axes.axhline(1.0, linestyle="--", color=DEFAULT, label="default")
-    axes.set(xlabel="evaluations", ylabel="value over default" if default else study.target.evaluator.name)
+        axes.axhline(1.0, linestyle="--", color=DEFAULT)
+        named.append((f"dashed: the default, {_value(default, study)}", DEFAULT))
+    axes.set_xlabel("evaluations")
+    axes.set_ylabel("value over the default's" if default else study.target.evaluator.name)
     if shown:
         axes.set(xscale="log", yscale="log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))  # a log axis has a tick a decade
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        lowest = min(values.min(), 1.0) if default else values.min()
+        mark_ratios(axes.yaxis, lowest, max(values.max(), lowest))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter("{x:g}")
-            axis.set_minor_formatter(NullFormatter())
     name = shortened(study.target.name, _NAME)
     best = study.candidate
     axes.set_title(f"{name}: {_against(best[1] / default)}" if best and default else name)
-    figure.legend(loc="outside lower center", ncols=3)
+    name_in_colours(figure, named)
     return figure
 
 
@@ -193,10 +220,11 @@ def study_page(study: Study) -> str:
     rows = list_evaluations(study).dropna(subset="value").drop_duplicates("options")
     rows = rows.sort_values("value", kind="stable", ignore_index=True).head(_ROWS)
     table = pd.DataFrame({"evaluation": rows["evaluation"], "by": rows["by"]})
-    table["value"] = [_value(value, study) for value in rows["value"]]
+    unit = _UNITS.get(study.settings.kind_of_evaluator, "").strip()
+    table[f"value, {unit}" if unit else "value"] = [_number(value) for value in rows["value"]]
     if default:
         table["against the default"] = [f"{100 * (value / default - 1):+.2g} %" for value in rows["value"]]
-    table["configuration"] = rows["configuration"]
+    table["configuration"] = [_first_choices(words) for words in rows["configuration"]]
     verdict = facts["result"][:1].upper() + facts["result"][1:] + "."
     parts = [
         Section("The best configurations", table_html(table)),

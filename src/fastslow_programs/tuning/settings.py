@@ -125,7 +125,7 @@ class TuneSettings(SearchSettings, SourceSettings):
     def check(self) -> None:
         """Check what the types of the fields do not express."""
         super().check()
-        self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
+        self.check_name()
         self.require(
             self.run in ("", NO_RUN) or self.searches_layouts, "run", "read: no models guide among options"
         )
