@@ -112,11 +112,13 @@ def test_names_do_not_break_the_page(measured, tmp_path, name):
     assert text[2] == name and any(name in part for part in text[4:])
 
 
-def test_a_name_that_no_file_can_have_is_refused_before_anything_is_measured():
+def test_a_name_that_no_file_can_have_is_refused_before_anything_is_measured(tmp_path):
+    source = tmp_path / "small.hlo"
+    source.write_text(TEXT)
     for kind in (ConvertSettings, RankSettings, TuneSettings):
         with pytest.raises(SettingsError, match="name: .* is not at most 200 bytes long"):
-            kind(source="small.hlo", name="n" * 201)
-    assert ConvertSettings(source="small.hlo", name="n" * 200).program == "n" * 200
+            kind(source=str(source), name="n" * 201)
+    assert ConvertSettings(source=str(source), name="n" * 200).program == "n" * 200
     assert clean_name("é" * 300) == "é" * 100 and clean_name("<a b>") == "_a_b_"
 
 

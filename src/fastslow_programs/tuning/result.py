@@ -179,9 +179,9 @@ def plot_curve(study: Study) -> Figure:
     figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
     axes = figure.subplots()
     numbers = np.arange(1, len(study.history) + 1)
-    values = [e.value for _, e in study.history.done]
-    shown = [number for number, value in zip(numbers, values, strict=True) if value is not None]
-    values = np.array([value for value in values if value is not None]) / scale
+    evaluated = [evaluation.value for _, evaluation in study.history.done]
+    shown = [number for number, value in zip(numbers, evaluated, strict=True) if value is not None]
+    values = np.array([value for value in evaluated if value is not None]) / scale
     curve = study.history.curve / scale
     axes.scatter(shown, values, s=14, color=FAINT)
     axes.step(numbers, curve, where="post", color=ENSEMBLE)
