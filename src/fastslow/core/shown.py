@@ -53,13 +53,13 @@ a { color: var(--mark) }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100% }
 td, th { overflow-wrap: break-word; padding: .2rem .5rem !important }
 td:last-child { overflow-wrap: anywhere }
-@media (max-width: 40rem) { table { font-size: .85rem } .numbers dd { font-size: 1.15rem }
-  td, th { padding: .2rem .3rem !important }
+@media (max-width: 40rem) { table { font-size: .8rem } .numbers dd { font-size: 1.15rem }
+  td, th { padding: .2rem !important }
   .long thead { display: none }
   .long tr { display: block; border-bottom: 1px solid var(--line); padding: .3rem 0 }
   .long td { display: block; border: 0 !important; padding: 0 !important; text-align: left !important }
   .long td::before { content: attr(data-name) ": "; color: var(--dim) } .long td:empty { display: none } }
-figure { margin: 0 0 1rem }
+figure { margin: 1rem 0 }
 img { max-width: 100%; height: auto; background: #ffffff; border-radius: .4rem }
 details { border: 1px solid var(--line); border-radius: .4rem; padding: .4rem .8rem; margin: .6rem 0 }
 summary { cursor: pointer; font-weight: 600 }
