@@ -1,7 +1,7 @@
 """Settings of placing one program."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from annotated_types import Ge, Le
 
@@ -73,6 +73,18 @@ class PlaceSettings(LearningSettings):
     evaluations take longer."""
     out: str = unkeyed("runs/placement")
     """Folder under which the result has a folder of its own."""
+
+    def check_typed(self) -> None:
+        """Refuse a program or a device's file that is not there."""
+        typed = self.typed()
+        _ = typed.path
+        read_device(typed.device)
+
+    def typed(self) -> Self:
+        """Return the settings that a user typed, whose relative paths start at the working folder."""
+        paths = ["out"] + ["source"] * (not self.source.startswith(ZOO))
+        paths += ["device"] * self.device.endswith(".json")
+        return self.from_working_folder(*paths)
 
     @property
     def path(self) -> Path | None:
