@@ -81,7 +81,8 @@ GOOD |= {"launch_seconds": 1e-6, "link_bytes_per_second": 1e10, "link_seconds": 
 @cases(
     "changed, said",
     [
-        ({"memory": 0}, "memory Input should be greater than 0"),
+        ({"memory": 0}, "memory Input should be greater than or equal to 1"),
+        ({"flops_per_second": 1e-320}, "flops_per_second Input should be greater than or equal to 1"),
         ({"memory": None}, "memory Input should be a valid number"),
         ({"launch_seconds": float("nan")}, "launch_seconds"),
         ({"flops": 1}, "flops"),
