@@ -75,7 +75,7 @@ class PlaceSettings(LearningSettings):
     """Folder under which the result has a folder of its own."""
 
     def unread(self) -> Unread:
-        """Return the settings that the task does not read, and those of learning where nothing is learned."""
+        """Return the settings that the task does not read; without an update the epochs too."""
         unread: dict[str, tuple[str, str]] = {}
         if self.task == "fusion":
             why = "on a fusion, which is for one device", "choose another task"
