@@ -13,7 +13,7 @@ from fastslow.workflow.execution import run_step
 from fastslow.workflow.steps import Step
 from fastslow_placement.place import DECISION, DEVICE_TABLE, PAGE, PLACEMENT, TABLE, WORDS
 from fastslow_placement.programs.program_graph import read_cost_graph
-from fastslow_placement.settings import ZOO, PlaceSettings
+from fastslow_placement.settings import PlaceSettings
 
 WHOLE = "place assigns whole operators to devices and splits none: splitting is the task of Alpa and Shardy"
 
@@ -33,9 +33,7 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
         DataError: The source does not exist or is wrong.
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
-    paths = ["out"] + ["source"] * (not settings.source.startswith(ZOO))
-    paths += ["device"] * settings.device.endswith(".json")
-    settings = settings.from_working_folder(*paths)
+    settings = settings.typed()
     path = settings.path
     if path and not settings.function:
         read_cost_graph(path, settings.device_model)  # refuses a wrong one before a notebook starts

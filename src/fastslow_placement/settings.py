@@ -1,13 +1,13 @@
 """Settings of placing one program."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from annotated_types import Ge, Le
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import file_digest
-from fastslow.core.settings import NonNegative, NonNegativeFloat, resolve, unkeyed
+from fastslow.core.settings import NonNegative, NonNegativeFloat, Unread, resolve, unkeyed
 from fastslow_placement.base.stored_programs import PROGRAMS
 from fastslow_placement.go.schedule import Schedule
 from fastslow_placement.programs.roofline import DEVICES, Device, read_device
@@ -73,6 +73,28 @@ class PlaceSettings(LearningSettings):
     evaluations take longer."""
     out: str = unkeyed("runs/placement")
     """Folder under which the result has a folder of its own."""
+
+    def unread(self) -> Unread:
+        """Return the settings that the task does not read; without an update the epochs too."""
+        unread: dict[str, tuple[str, str]] = {}
+        if self.task == "fusion":
+            why = "on a fusion, which is for one device", "choose another task"
+            unread |= dict.fromkeys(("devices", "memory"), why)
+        if not self.updates:
+            unread["epochs"] = "without an update of the policy", "set updates"
+        return unread
+
+    def check_typed(self) -> None:
+        """Refuse a program or a device's file that is not there."""
+        typed = self.typed()
+        _ = typed.path
+        read_device(typed.device)
+
+    def typed(self) -> Self:
+        """Return the settings that a user typed, whose relative paths start at the working folder."""
+        paths = ["out"] + ["source"] * (not self.source.startswith(ZOO))
+        paths += ["device"] * self.device.endswith(".json")
+        return self.from_working_folder(*paths)
 
     @property
     def path(self) -> Path | None:

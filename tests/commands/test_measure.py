@@ -17,6 +17,7 @@ from fastslow_programs.program.program_settings import ConvertSettings  # noqa: 
 from fastslow_programs.ranking.known_runtimes import read_known  # noqa: E402
 from fastslow_programs.tuning.evaluators import ROUNDS  # noqa: E402
 from helpers.cases import cases  # noqa: E402
+from helpers.read_settings import ignored, settings_read  # noqa: E402
 
 TEXT = """
 ENTRY e {
@@ -43,7 +44,9 @@ def test_runtimes_are_known_to_a_ranking_of_a_larger_draw(tmp_path):
     source = tmp_path / "small.hlo"
     source.write_text(TEXT)
     settings = ConvertSettings(source=str(source), configs=5, data_root=str(tmp_path))
-    facts = measure_program(settings)
+    with settings_read() as read:
+        facts = measure_program(settings)
+    assert ignored(settings, read, measure_program) == []
     table = pd.read_csv(facts["table"])
     assert table.groupby("id").size().tolist() == [ROUNDS] * 5 and facts["configurations"] == 5
     assert facts["result"] in facts["page"].read_text()
@@ -69,7 +72,9 @@ def test_what_a_measurement_does_not_read_is_refused(tmp_path, setting):
 def test_a_function_is_measured_and_ranked_as_the_hlo_that_ran_here(tmp_path):
     (tmp_path / "model.py").write_text(MODEL)
     settings = ConvertSettings(source=f"{tmp_path}/model.py:make", configs=3, data_root=str(tmp_path))
-    facts = measure_program(settings)
+    with settings_read() as read:
+        facts = measure_program(settings)
+    assert ignored(settings, read, measure_program) == []
     *_, hlo, known = shlex.split(facts["to rank with it"])
     program = make_program(ConvertSettings(source=hlo, configs=3, data_root=str(tmp_path)))
     found = read_known(known.removeprefix("known="), len(program.runtime), identify(program), of_file=False)

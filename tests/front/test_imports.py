@@ -227,7 +227,7 @@ assert not large & sys.modules.keys(), large & sys.modules.keys()
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize("name", ["convert", "measure", "rank"])
+@pytest.mark.parametrize("name", ["convert", "measure", "rank", "tune", "fleet", "place"])
 def test_a_missing_program_is_refused_before_a_large_library_is_imported(name):
     code = f"""
 import sys

@@ -9,7 +9,7 @@ from fastslow.competition.opcodes import NEAREST, OPCODES
 from fastslow.competition.rules.opcode_rules import OPCODE_RULES
 from fastslow.core.errors import DataError
 from fastslow.hlo import forms
-from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
+from fastslow.hlo.messages import PRIMITIVE_TYPES, CheckedModule, Module
 from fastslow.hlo.module_checks import check_module
 from fastslow.hlo.texts import split_text
 from helpers.cases import cases
@@ -106,6 +106,57 @@ def test_no_instruction_can_be_changed_alone(name):
                     continue
                 passed.append((what, inst.opcode, inst.name))
     assert [each for each in passed if each[1] not in MAY_CHANGE.get(each[0], "").split()] == []
+
+
+def other_precision(inst):
+    first_tensor(inst.shape).element_type = PRIMITIVE_TYPES["f16"]
+
+
+def dynamic(inst):
+    inst.shape.is_dynamic_dimension[:] = [True] * len(inst.shape.dimensions)
+
+
+def contracts_less(inst):
+    del inst.dot.rhs_contracting[:]
+
+
+def swapped(inst):
+    inst.operand_ids[:] = [*inst.operand_ids[2:], *inst.operand_ids[:2]]
+
+
+def a_tensor_twice(inst):
+    inst.operand_ids[1] = inst.operand_ids[0]
+
+
+def no_direction(inst):
+    inst.comparison_direction = "IS"
+
+
+ALONE = {
+    "a call of another precision": ("reshaping.hlo", "call", other_precision),
+    "an element of another precision": ("loop.hlo", "get-tuple-element", other_precision),
+    "dynamic sizes from none": ("reshaping.hlo", "transpose", dynamic),
+    "a larger bound": ("bounded_dynamic.hlo", "set-dimension-size", one_larger),
+    "a bound that no number sets": ("bounded_dynamic.hlo", "set-dimension-size", a_tensor_twice),
+    "a scaled product of other sizes": ("scaled_dot_f4.hlo", "scaled-dot", contracts_less),
+    "rows to all in another order": ("newer_collectives.hlo", "ragged-all-to-all", swapped),
+    "a comparison of no direction": ("loop.hlo", "compare", no_direction),
+}
+
+
+@cases("name", ALONE)
+def test_an_instruction_that_no_program_has_is_refused(name):
+    pytest.importorskip("jaxlib.xla_client", reason="text needs jaxlib, an optional requirement")
+    source, opcode, change = ALONE[name]
+    module = CheckedModule.FromString(program(source))
+    for part in module.computations:
+        for inst in part.instructions:
+            if inst.opcode == opcode:
+                change(inst)
+        part.ClearField("program_shape")
+    module.ClearField("program_shape")
+    with pytest.raises(DataError, match=f"HLO module .*{opcode} "):
+        check_module(Path("x"), Module.FromString(module.SerializeToString()))
 
 
 def test_every_known_opcode_has_a_row():

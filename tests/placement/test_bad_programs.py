@@ -81,7 +81,8 @@ GOOD |= {"launch_seconds": 1e-6, "link_bytes_per_second": 1e10, "link_seconds": 
 @cases(
     "changed, said",
     [
-        ({"memory": 0}, "memory Input should be greater than 0"),
+        ({"memory": 0}, "memory Input should be greater than or equal to 1"),
+        ({"flops_per_second": 1e-320}, "flops_per_second Input should be greater than or equal to 1"),
         ({"memory": None}, "memory Input should be a valid number"),
         ({"launch_seconds": float("nan")}, "launch_seconds"),
         ({"flops": 1}, "flops"),
@@ -94,6 +95,11 @@ def test_a_device_is_read_from_a_file_and_its_faults_named(tmp_path, changed, sa
     path.write_text(json.dumps(GOOD | changed))
     with pytest.raises(DataError, match=rf"mine\.json: is no device: {said}"):
         read_device(str(path))
+    path.write_text("{")
+    with pytest.raises(DataError, match=r"mine\.json.*Give name, flops_per_second"):
+        read_device(str(path))
+    with pytest.raises(DataError, match=r"none\.json: no such file\. Give name, flops_per_second"):
+        PlaceSettings(device=str(tmp_path / "none.json")).check_typed()
     with pytest.raises(SettingsError, match="device: 'h900' is not one of p100"):
         PlaceSettings(device="h900")
     assert (

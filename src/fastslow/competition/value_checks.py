@@ -142,7 +142,7 @@ def check_values(path: Path, arrays: dict[str, np.ndarray], labelled: bool) -> N
             _refuse(path, key, array, ~finite, "a finite float32")
     if "config_runtime_normalizers" in arrays:
         key = "config_runtime_normalizers"
-        largest_one = _MACHINES * arrays[key].min()
+        largest_one = _MACHINES * float(arrays[key].min())
         _refuse(path, key, arrays[key], arrays[key] > largest_one, f"at most {_MACHINES} times the smallest")
     _check_acyclic(path, arrays["edge_index"], num_nodes)
     node_feat, opcodes = arrays["node_feat"], arrays["node_opcode"]
@@ -248,7 +248,7 @@ def _check_bounds(path: Path, config_feat: np.ndarray, node_feat: np.ndarray) ->
     length, off = _misfits(windows)
     off[:, 1] = np.where(length > 0, off[:, 1], windows[:, -1] != 0)  # the product of no bounds is 0 here
     size = node_feat[:, SHAPE].max()
-    product = max(1.0, node_feat[:, SHAPE_PRODUCT].max())
+    product = max(1.0, float(node_feat[:, SHAPE_PRODUCT].max()))
     padded = max(1.0, np.ceil(size / _TPU_TILE)) * _TPU_TILE
     largest = np.array([padded] * _WIDTH + [padded * _WIDTH, product * _TPU_TILE])
     for broken, first, wanted in (

@@ -2,7 +2,7 @@
 
 Every rule takes a :class:`Site` and returns what is wrong, empty where nothing is. Counts and element types
 stand in :mod:`fastslow.competition.rules.opcode_rules`. Differences of floating-point precision pass, as
-XLA allows them. Not compared: dynamic sizes.
+XLA allows them. Of dynamic sizes the bounds are compared; sizes without a bound are not.
 
 Source: XLA's ``ShapeInference`` and ``HloVerifier``.
 """
@@ -36,6 +36,12 @@ _BITS |= {18: 128, 21: 4, 22: 4, 26: 2, 27: 2, 30: 1, 31: 1, 32: 4} | dict.fromk
     (19, 20, 23, 24, 25, 28, 29, 33), 8
 )
 _IRFFT, _RFFT = 3, 2  # of XLA's FftType
+_DIRECTIONS = ("EQ", "NE", "GE", "GT", "LE", "LT")
+# what may have dynamic sizes though nothing that it takes has one
+_STARTS_DYNAMIC = {
+    *("parameter", "constant", "custom-call", "infeed", "recv"),
+    *("iota", "rng", "broadcast", "dynamic-reshape", "set-dimension-size"),
+}
 
 
 class Signature(NamedTuple):
@@ -70,7 +76,9 @@ def misfit(site: Site) -> str:
         return ""
     if problem := _odd_counts(site, rule):
         return problem
-    if any(map(is_dynamic, (site.out, *site.operands))):
+    if problem := _odd_dynamic(site):
+        return problem
+    if any(map(_is_unbounded, (site.out, *site.operands))):
         return ""
     check = _RULES.get(site.inst.opcode)
     return _odd_output(site, rule.output) or _odd_element(site) or (check(site) if check else "")
@@ -79,6 +87,19 @@ def misfit(site: Site) -> str:
 def is_dynamic(shape) -> bool:
     """Return whether a size of a shape, or of a part of it, is dynamic."""
     return any(shape.is_dynamic_dimension) or any(map(is_dynamic, shape.tuple_shapes))
+
+
+def _is_unbounded(shape) -> bool:
+    """Return whether a size of a shape, or of a part of it, has no bound."""
+    return any(size < 0 for size in shape.dimensions) or any(map(_is_unbounded, shape.tuple_shapes))
+
+
+def _odd_dynamic(site: Site) -> str:
+    """Return what is wrong if sizes are dynamic that follow from sizes which are not."""
+    sources = [*site.operands, *(signature.root for signature in site.called)]
+    if not is_dynamic(site.out) or any(map(is_dynamic, sources)) or site.inst.opcode in _STARTS_DYNAMIC:
+        return ""
+    return f"has a dynamic size, and none of {_of(site)} has one"
 
 
 def shown(shape) -> str:
@@ -95,12 +116,25 @@ def _same_type(first, second) -> bool:
 
 
 def same_shape(first, second) -> bool:
+    """Return whether two shapes are equal but for layouts and sizes without a bound.
+
+    What hands a value on, such as a tuple or a call, does not change the precision of its numbers.
+    """
+    return first.element_type == second.element_type and _like(first, second, same_shape)
+
+
+def _similar(first, second) -> bool:
     """Return whether two shapes are equal but for layouts and the precision of floating-point numbers."""
-    if not (_same_type(first, second) and len(first.tuple_shapes) == len(second.tuple_shapes)):
+    return _same_type(first, second) and _like(first, second, _similar)
+
+
+def _like(first, second, alike: Callable[[Any, Any], bool]) -> bool:
+    """Return whether two shapes have equal sizes, and parts that are alike."""
+    if len(first.tuple_shapes) != len(second.tuple_shapes):
         return False
     parts = zip(first.tuple_shapes, second.tuple_shapes, strict=True)
-    same = is_dynamic(first) or is_dynamic(second) or list(first.dimensions) == list(second.dimensions)
-    return same and all(same_shape(*pair) for pair in parts)
+    same = _is_unbounded(first) or _is_unbounded(second) or list(first.dimensions) == list(second.dimensions)
+    return same and all(alike(*pair) for pair in parts)
 
 
 def _is_scalar(shape) -> bool:
@@ -175,16 +209,14 @@ def _calls(
         scalars: It is given single elements of these shapes, and returns one.
     """
     taken, given = site.called[number]
+    alike = _similar if site.inst.opcode == "fusion" else same_shape
     if len(taken) != len(parameters):
         return f"gives its computation {len(parameters)} operands, it takes {len(taken)}"
     for parameter, shape in zip(taken, parameters, strict=True):
-        if not (
-            (_is_scalar(parameter) and _same_type(parameter, shape))
-            if scalars
-            else same_shape(parameter, shape)
-        ):
+        fits = _is_scalar(parameter) and _same_type(parameter, shape) if scalars else alike(parameter, shape)
+        if not fits:
             return f"calls a computation that takes {shown(parameter)} for {shown(shape)}"
-    if root is not None and not (_elementwise(given, root) if scalars else same_shape(given, root)):
+    if root is not None and not (_elementwise(given, root) if scalars else alike(given, root)):
         return f"is {shown(site.out)}, its computation gives {shown(given)}"
     return ""
 
@@ -388,9 +420,9 @@ def _scatter(site: Site) -> str:
 def _gives(out, shapes: Sequence[Any]) -> bool:
     """Return whether an output is this shape, or the tuple of these."""
     if len(shapes) == 1 and out.element_type != TUPLE:
-        return same_shape(out, shapes[0])
+        return _similar(out, shapes[0])
     parts = out.tuple_shapes
-    return len(parts) == len(shapes) and all(same_shape(*pair) for pair in zip(parts, shapes, strict=True))
+    return len(parts) == len(shapes) and all(_similar(*pair) for pair in zip(parts, shapes, strict=True))
 
 
 def _parts(out) -> list:
@@ -456,7 +488,7 @@ def _select_and_scatter(site: Site) -> str:
     sizes, problem = _windowed(site.inst.window, site.sizes[0])
     if problem:
         return problem
-    fits = list(source.dimensions) == sizes and same_shape(site.out, tensor)
+    fits = list(source.dimensions) == sizes and _similar(site.out, tensor)
     if not (fits and _same_type(source, tensor) and _is_scalar(start) and _same_type(start, tensor)):
         return f"is {shown(site.out)}, {_of(site)}: a source of the sizes {sizes} wanted"
     if site.called[0].root.element_type != _PRED:
@@ -603,7 +635,7 @@ def _dot(site: Site) -> str:
         return problem
     numbers = site.inst.dot
     out = list(site.out.dimensions)
-    (lhs, rhs) = site.sizes
+    lhs, rhs = site.sizes[:2]
     sides = [(lhs, numbers.lhs_contracting, numbers.lhs_batch)]
     sides += [(rhs, numbers.rhs_contracting, numbers.rhs_batch)]
     for sizes, contracted, batch in sides:
@@ -698,7 +730,7 @@ def _triangular_solve(site: Site) -> str:
 def _batch_norm(site: Site) -> str:
     (out, *rest) = _parts(site.out)
     tensor = site.operands[0]
-    fits = same_shape(out, tensor) and all(same_shape(part, site.operands[1]) for part in rest)
+    fits = _similar(out, tensor) and all(_similar(part, site.operands[1]) for part in rest)
     fits = fits and len(rest) == (0 if site.inst.opcode == "batch-norm-inference" else 2)
     return "" if fits else f"is {shown(site.out)}, {_of(site)}"
 
@@ -742,9 +774,12 @@ def _scalar(site: Site) -> str:
 def _dimension_size(site: Site) -> str:
     axes = list(site.inst.dimensions)
     problem = _axes(axes, len(site.sizes[0])) if len(axes) == 1 else f"has the axes {axes}, one wanted"
-    return problem or (
-        _scalar(site) if site.inst.opcode == "get-dimension-size" else _wanted(site, site.sizes[0])
-    )
+    if problem or site.inst.opcode == "get-dimension-size":
+        return problem or _scalar(site)
+    size = site.operands[1]
+    if not (_is_scalar(size) and size.element_type in _INTEGERS):
+        return f"sets a size to {shown(size)}, one whole number wanted"
+    return _wanted(site, site.sizes[0])
 
 
 def _complex(site: Site) -> str:
@@ -820,6 +855,29 @@ def _ragged_dot(site: Site) -> str:
     right = [size for axis, size in enumerate(rhs) if axis not in used]
     first = group_sizes[-1:] if ragged in dot.lhs_contracting else []
     return _wanted(site, [*first, *outer[0], *left, *right])
+
+
+def _scaled_dot(site: Site) -> str:
+    for tensor, scale in zip(site.sizes[:2], site.sizes[2:], strict=True):
+        blocks = len(tensor) == len(scale)
+        blocks = blocks and all(part and size % part == 0 for size, part in zip(tensor, scale, strict=True))
+        if scale and not blocks:
+            return f"scales {tensor} by {scale}, a number for each block of equal size wanted"
+    return _dot(site)
+
+
+def _ragged_all_to_all(site: Site) -> str:
+    source, target, *numbers = site.operands
+    fits = same_shape(site.out, target) and _same_type(source, target)
+    fits = fits and list(source.dimensions[1:]) == list(target.dimensions[1:])
+    fits = fits and all(_like(number, numbers[0], same_shape) for number in numbers)
+    fits = fits and all(number.element_type in _INTEGERS for number in numbers)
+    return "" if fits else f"is {shown(site.out)}, {_of(site)}"
+
+
+def _compare(site: Site) -> str:
+    direction = site.inst.comparison_direction
+    return "" if direction in _DIRECTIONS else f"compares by {direction!r}, {' '.join(_DIRECTIONS)} are known"
 
 
 def _carried(site: Site, fits: bool) -> str:
@@ -906,6 +964,7 @@ _RULES: dict[str, Callable[[Site], str]] = {
     "collective-permute": _collective_permute,
     "collective-permute-done": _done,
     "collective-permute-start": _collective_permute_start,
+    "compare": _compare,
     "complex": _complex,
     "concatenate": _concatenate,
     "conditional": _conditional,
@@ -931,6 +990,7 @@ _RULES: dict[str, Callable[[Site], str]] = {
     "outfeed": _outfeed,
     "pad": _pad,
     "partition-id": _scalar,
+    "ragged-all-to-all": _ragged_all_to_all,
     "ragged-dot": _ragged_dot,
     "real": _real_part,
     "recv": _received,
@@ -942,6 +1002,7 @@ _RULES: dict[str, Callable[[Site], str]] = {
     "reshape": _reshape,
     "reverse": _reverse,
     "rng-bit-generator": _random_bits,
+    "scaled-dot": _scaled_dot,
     "scatter": _scatter,
     "select-and-scatter": _select_and_scatter,
     "send": _send,

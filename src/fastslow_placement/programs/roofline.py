@@ -15,9 +15,9 @@ from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.files import read_json
+from fastslow.core.input_files import parse_json, read_text
 
-_Rate = Annotated[float, Field(gt=0, le=1e30)]
+_Rate = Annotated[float, Field(ge=1, le=1e30)]  # less than one a second overflows times
 _Seconds = Annotated[float, Field(ge=0, le=1e6)]
 
 
@@ -91,8 +91,8 @@ def read_device(name: str) -> Device:
         raise SettingsError(
             "device", f"{name!r} is none of {', '.join(DEVICES)}, nor the name of a JSON file"
         )
-    fields = read_json(Path(name))
     remedy = "Give name, flops_per_second, ...: help(Device) lists the fields"
+    fields = parse_json(Path(name), read_text(Path(name), remedy), remedy)
     if not isinstance(fields, dict):
         raise DataError(name, "is no device: an object is wanted", remedy)
     try:

@@ -6,7 +6,6 @@ from fastslow.core.artifacts import MANIFEST
 from fastslow.core.files import read_json
 from fastslow_programs.commands.facts import print_facts
 from fastslow_programs.compiler.tuned import TUNED
-from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.runs import describe_run
 from fastslow_programs.tuning.fleet import PROGRAMS, tune_fleet, write_fleet
 from fastslow_programs.tuning.result import BEST, CURVE, EVALUATIONS, PAGE, write_result
@@ -26,7 +25,6 @@ def tune_program(settings: TuneSettings) -> dict[str, Any]:
         DataError: The source does not exist, no run was trained, or the run belongs to another collection.
     """
     settings = settings.from_working_folder("source", "data_root", "run")
-    Source.of(settings.source, settings.kernel)  # refused before models are read
     _print_models(settings)
     folder = write_result(complete_study(settings))
     facts = read_json(folder / MANIFEST)["summary"]
@@ -50,7 +48,7 @@ def tune_programs(settings: FleetSettings) -> dict[str, Any]:
         SettingsError: A setting is wrong.
         DataError: The list, a program, its run or a study cannot be used, or all evaluations failed.
     """
-    settings = settings.from_working_folder("fleet", "data_root", "run")
+    settings = settings.typed()
     _print_models(*(program for program, _ in settings.read()))
     folder = write_fleet(tune_fleet(settings), settings)
     facts = read_json(folder / MANIFEST)["summary"] | {"table": folder / PROGRAMS}

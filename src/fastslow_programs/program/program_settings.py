@@ -60,6 +60,10 @@ class SourceSettings(Settings):
         BaseModel.__setattr__(settings, "_given", source)
         return settings
 
+    def check_typed(self) -> None:
+        """Refuse a source that is not there."""
+        Source.of(self.source, self.kernel)
+
     @property
     def origin(self) -> Source:
         """The source, parsed.
@@ -110,10 +114,6 @@ class ProgramSettings(SourceSettings):
         if name == "padding":
             return 'the file is 0-padded, as in the schema; the feature step pads: SET="features.padding=-1"'
         return super()._hint(name)
-
-    def check_typed(self) -> None:
-        """Refuse a source that is not there."""
-        Source.of(self.source, self.kernel)
 
     @property
     def program(self) -> str:

@@ -256,6 +256,14 @@ class FleetSettings(SearchSettings):
     evaluations: Annotated[Positive, Le(1_000_000)] = 256
     """Budget: evaluations of all programs together, failed ones included; shared by weight x default."""
 
+    def check_typed(self) -> None:
+        """Refuse a list that is not there, or that names a program which is not."""
+        self.typed().read()
+
+    def typed(self) -> Self:
+        """Return the settings that a user typed, whose relative paths start at the working folder."""
+        return self.from_working_folder("fleet", "data_root", "run")
+
     @property
     def folder(self) -> str:
         """Folder of the fleet's results; the studies of its programs are below."""

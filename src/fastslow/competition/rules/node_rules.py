@@ -5,17 +5,20 @@ end after six values, or two. The rules hold as far as columns go; :mod:`fastslo
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 import numpy as np
 
 from fastslow.competition import node_columns as columns
 from fastslow.competition.node_columns import COLUMN_NAMES, ELEMENT_BYTES, ELEMENT_TYPES
-from fastslow.competition.opcodes import OPCODES, opcode_number
+from fastslow.competition.opcodes import OPCODES, opcode_name, opcode_number
 from fastslow.competition.rules.opcode_rules import (
     CLAMP,
+    DIFFERENT,
+    GIVES,
     MANY,
+    ONE_TENSOR,
     OPCODE_RULES,
     OTHER,
     PRED,
@@ -23,6 +26,8 @@ from fastslow.competition.rules.opcode_rules import (
     SAME,
     SELECT,
     SIZES,
+    TAKES_TUPLE,
+    TAKES_WHOLE,
     TYPE,
 )
 
@@ -47,7 +52,8 @@ def _table() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     output = [""] * _COUNT
     for name, rule in OPCODE_RULES.items():
         number = opcode_number(name)
-        low[number] = min(low[number], min(1, rule.operands[0]) + min(1, rule.called[0]))
+        least = min(1, rule.operands[0]) + min(1, rule.called[0])
+        low[number] = min(low[number], DIFFERENT.get(name, least))
         high[number] = max(high[number], rule.operands[1] + rule.called[1])
         calls[number] |= rule.called[1] > 0
         output[number] = rule.output if output[number] in ("", rule.output) else OTHER
@@ -56,6 +62,37 @@ def _table() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 _LOW, _HIGH, _CALLS, _OUTPUT = _table()
+
+
+def _every(names: Iterable[str]) -> np.ndarray:
+    """Return for which opcode numbers every opcode of that number has one of these names."""
+    of_number = np.zeros(_COUNT, np.int64)
+    named = np.zeros(_COUNT, np.int64)
+    for name in OPCODE_RULES:
+        of_number[opcode_number(name)] += 1
+        named[opcode_number(name)] += name in names
+    every: np.ndarray = (named > 0) & (named == of_number)
+    every[0] = False
+    return every
+
+
+_GIVES = np.array(
+    [
+        [kind in GIVES.get(opcode_name(number), ELEMENT_TYPES) for kind in ELEMENT_TYPES]
+        for number in range(_COUNT)
+    ]
+)
+_GIVES[~_every(GIVES)] = True
+_TAKES_TUPLE = _every(TAKES_TUPLE)
+_TAKES_WHOLE = _every(TAKES_WHOLE)
+_MUST_CALL = _every([name for name, rule in OPCODE_RULES.items() if rule.called[0]])
+_HANDS_ON = _every(["call", "fusion", "while", "conditional"])
+_GIVES_ALL = _every(["call", "fusion", "while"])
+_OF_SINGLES = _every(
+    ["reduce", "reduce-window", "scatter", "map", "all-reduce", "reduce-scatter", "select-and-scatter"]
+)
+_HIGH_OF_ONE = np.array([ONE_TENSOR.get(opcode_name(number), MANY) for number in range(_COUNT)])
+_HIGH_OF_ONE[~_every(ONE_TENSOR)] = MANY
 _IS_SAME, _IS_PRED, _IS_SELECT, _IS_CLAMP, _IS_TYPE, _IS_SIZES = (
     np.equal(_OUTPUT, output) for output in (SAME, PRED, SELECT, CLAMP, TYPE, SIZES)
 )
@@ -78,6 +115,7 @@ def _refused() -> np.ndarray:
 _REFUSED = _refused()
 _KIND = np.zeros(len(ELEMENT_TYPES), np.int64)  # of an element type: 2 complex, 1 floating-point, 0 another
 _KIND[_FLOATS], _KIND[[_TYPE["c64"], _TYPE["c128"]]] = 1, 2
+_WHOLE = [_TYPE[name] for name in ("s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64")]
 _BYTES = np.array([*ELEMENT_BYTES.values()], np.float64)
 _KERNEL_SPATIAL = range(columns.KERNEL_SPATIAL.start, columns.KERNEL_SPATIAL.stop)
 _CONVOLUTION_AXES = [*itertools.chain(*columns.CONVOLUTION_AXES), *_KERNEL_SPATIAL]
@@ -132,6 +170,32 @@ class Nodes:
         types: np.ndarray = _CLASS[self.feat[:, columns.ELEMENT_TYPE].argmax(1)]
         return types
 
+    @cached_property
+    def is_root(self) -> np.ndarray:
+        """Which nodes (N,) are the root of a computation."""
+        roots: np.ndarray = self.feat[:, columns.IS_ROOT] > 0
+        return roots
+
+    @cached_property
+    def calls(self) -> np.ndarray:
+        """Which edges (E,) lead from a caller to the root of a computation that it calls."""
+        calls: np.ndarray = _CALLS[self.opcodes[self.users]] & self.is_root[self.operands]
+        return calls
+
+    @cached_property
+    def parts(self) -> np.ndarray:
+        """Number (N,) of the part of a computation that each node is in, from 0.
+
+        A file lists one computation after the other: between two parts no edge leads from one to the other
+        but calls.
+        """
+        ends = np.stack([self.users, self.operands])[:, ~self.calls]
+        open_edges = np.bincount(ends.min(0), minlength=len(self.opcodes) + 1)
+        open_edges -= np.bincount(ends.max(0), minlength=len(self.opcodes) + 1)
+        closed = np.cumsum(open_edges)[:-1] == 0
+        parts: np.ndarray = np.cumsum(closed) - closed
+        return parts
+
     def of(self, opcode: str, degree: int | None = None) -> np.ndarray:
         """Return the nodes ``(n,)`` of an opcode that give a tensor; with ``degree``, of so many operands."""
         nodes = (self.opcodes == OPCODES[opcode]) & (self.types != _TYPE["tuple"])
@@ -141,6 +205,18 @@ class Nodes:
         """Return the operands (n, degree) of nodes that have so many."""
         operands: np.ndarray = self.operands[self.first[nodes][:, None] + np.arange(degree)]
         return operands
+
+    def edges_of(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return all edges from nodes ``(n,)``: the position in ``nodes`` and the edge, both (m,)."""
+        position, place = _repeated(self.degree[nodes])
+        return position, self.first[nodes][position] + place
+
+    def alike(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """Return which nodes (n,) have the sizes and the element type of others (n,)."""
+        sizes = slice(columns.SHAPE.start, columns.SHAPE_PRODUCT + 1)
+        alike: np.ndarray = (self.feat[one, sizes] == self.feat[other, sizes]).all(1)
+        alike &= self.types[one] == self.types[other]
+        return alike
 
     def window_of(self, nodes: np.ndarray) -> np.ndarray:
         """Return the lists (6, n, 6) of a window: size, stride, padding low and high, dilation, base's."""
@@ -153,6 +229,12 @@ class Nodes:
         start = _COLUMN[f"{name}_0"]
         values: np.ndarray = self.feat[nodes, start : start + width]
         return values
+
+
+def _repeated(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return each position repeated by its count (n,), and a number from 0 within each, both (m,)."""
+    position = np.repeat(np.arange(len(counts)), counts)
+    return position, np.arange(len(position)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _first(nodes: np.ndarray, broken: np.ndarray, problem: str) -> Iterator[Fault]:
@@ -178,6 +260,10 @@ def _counts(nodes: Nodes) -> Iterator[Fault]:
             if _HIGH[opcodes[node]] >= MANY:
                 bounds = f"{_LOW[opcodes[node]]} or more"
             yield node, f"has {degree[node]} operands and called computations, {bounds} wanted (edge_index)"
+        many = (degree > _HIGH_OF_ONE[opcodes]) & (nodes.types != _TYPE["tuple"])
+        yield from _first(
+            np.arange(len(degree)), many, "has more operands than one tensor is made of (edge_index)"
+        )
 
 
 def _types(nodes: Nodes) -> Iterator[Fault]:
@@ -188,11 +274,25 @@ def _types(nodes: Nodes) -> Iterator[Fault]:
     filled = nodes.sizes.any(1) | nodes.feat[:, columns.LAYOUT].any(1) | (nodes.elements != 1)
     yield from _first(every, no_tensor & filled, "is a tuple, token or opaque with sizes or a layout")
     made = nodes.opcodes == OPCODES["tuple"]
-    yield from _first(every, made & ~is_tuple, "has another element type than tuple")
     parts = nodes.feat[:, columns.TUPLE_SHAPES]
     yield from _first(every, made & (parts < nodes.degree), "has fewer elements than operands")
-    taken = nodes.opcodes[nodes.users] == OPCODES["get-tuple-element"]
-    yield from _first(nodes.users, taken & ~is_tuple[nodes.operands], "takes an element of what is no tuple")
+    gives = _GIVES[nodes.opcodes, nodes.types]
+    yield from _first(every, ~gives, "has an element type that its opcode does not give (element_type)")
+    taken = _TAKES_TUPLE[nodes.opcodes[nodes.users]] & ~nodes.calls
+    taken |= nodes.opcodes[nodes.users] == OPCODES["get-tuple-element"]
+    yield from _first(nodes.users, taken & ~is_tuple[nodes.operands], "takes what is no tuple")
+
+
+def _elements(nodes: Nodes) -> Iterator[Fault]:
+    """Yield a get-tuple-element that none of what its tuple is made of is like."""
+    taken = nodes.of("get-tuple-element", 1)
+    source = nodes.operands_of(taken, 1)[:, 0]
+    shown = np.isin(nodes.opcodes[source], [OPCODES[name] for name in ("tuple", "all-reduce")])
+    taken, source = taken[shown], source[shown]
+    position, edges = nodes.edges_of(source)
+    alike = nodes.alike(taken[position], nodes.operands[edges])
+    has = np.bincount(position, alike, len(taken)) > 0
+    yield from _first(taken, ~has, "has sizes or an element type of no element of its tuple")
 
 
 def _elementwise(nodes: Nodes) -> Iterator[Fault]:
@@ -204,6 +304,8 @@ def _elementwise(nodes: Nodes) -> Iterator[Fault]:
     other = (shape[users[edges]] != shape[operands[edges]]).any(1)
     scalar = (_IS_SELECT | _IS_CLAMP)[opcodes[edges]] & (nodes.elements[operands[edges]] == 1)
     yield from _first(users[edges], other & ~scalar, "has other sizes than an operand (node_feat, shape)")
+    alike = np.bincount(users[edges], ~other, len(nodes.opcodes)) > 0
+    yield from _first(users[edges], ~alike[users[edges]], "has the sizes of none of its operands")
     types, given, pred = nodes.types[users], nodes.types[operands], _TYPE["pred"]
     same = types == given
     strict = (_IS_SAME | _IS_CLAMP)[opcodes] | (_IS_SELECT[opcodes] & (given != pred))
@@ -220,19 +322,57 @@ def _elementwise(nodes: Nodes) -> Iterator[Fault]:
     asked = fed[_IS_SELECT[nodes.opcodes[fed]]]
     chosen = np.bincount(users, given == pred, len(nodes.opcodes)) > 0
     yield from _first(asked, ~chosen[asked], "has no predicate among its operands")
+    asked = fed[_TAKES_WHOLE[nodes.opcodes[fed]]]
+    placed = np.bincount(users, np.isin(given, _WHOLE), len(nodes.opcodes)) > 0
+    yield from _first(asked, ~placed[asked], "has no whole numbers among its operands, which say where")
 
 
 def _roots(nodes: Nodes) -> Iterator[Fault]:
-    """Yield a second root that no caller names, but an instruction of its own computation uses."""
-    caller = _CALLS[nodes.opcodes[nodes.users]]
+    """Yield a root that no caller names beside the program's own, a second root, or a caller of none."""
     called, used = np.zeros((2, len(nodes.opcodes)), bool)
-    called[nodes.operands[caller]] = True
-    used[nodes.operands[~caller]] = True
-    alone = np.flatnonzero((nodes.feat[:, columns.IS_ROOT] > 0) & ~called)
+    called[nodes.operands[nodes.calls]] = True
+    used[nodes.operands[~_CALLS[nodes.opcodes[nodes.users]]]] = True
+    roots = np.flatnonzero(nodes.is_root)
+    alone = roots[~called[roots]]
     if len(alone) > 1:
         yield from _first(
             alone, used[alone], "is a root that no computation's caller names (node_feat, is_root)"
         )
+    surely = nodes.operands[nodes.calls & _MUST_CALL[nodes.opcodes[nodes.users]]]
+    if np.isin(roots, surely).all():
+        yield int(roots[-1]), "is called, as every root is: the program's own is missing (is_root)"
+    second = np.append(False, np.diff(nodes.parts[roots]) == 0)
+    yield from _first(roots, second, "is the second root of a computation (node_feat, is_root)")
+    calling = np.zeros(len(nodes.opcodes), bool)
+    calling[nodes.users[nodes.calls]] = True
+    callers = np.flatnonzero(_MUST_CALL[nodes.opcodes] & (nodes.degree > 0))
+    yield from _first(callers, ~calling[callers], "calls no computation: no operand is a root (is_root)")
+
+
+def _signatures(nodes: Nodes) -> Iterator[Fault]:
+    """Yield what a caller gives that no parameter of its computation is like, or such a parameter."""
+    calls = np.flatnonzero(nodes.calls & (_HANDS_ON | _OF_SINGLES)[nodes.opcodes[nodes.users]])
+    parameters = np.flatnonzero(nodes.opcodes == OPCODES["parameter"])  # in the order of parts
+    counts = np.bincount(nodes.parts[parameters], minlength=nodes.parts[-1] + 1)
+    called = nodes.parts[nodes.operands[calls]]
+    position, place = _repeated(counts[called])
+    callers = nodes.users[calls][position]
+    taken = parameters[(np.cumsum(counts) - counts)[called][position] + place]
+    single = _OF_SINGLES[nodes.opcodes[callers]]
+    problem = "is a parameter of a computation of single elements, and has sizes (shape)"
+    yield from _first(taken, single & (nodes.elements[taken] != 1), problem)
+    position, edges = nodes.edges_of(callers)
+    given = nodes.operands[edges]
+    alike = nodes.types[taken[position]] == nodes.types[given]
+    alike &= single[position] | nodes.alike(taken[position], given)
+    has = np.bincount(position, alike, len(taken)) > 0
+    problem = "is a parameter that nothing which its computation's caller is given is like"
+    yield from _first(taken, ~has, f"{problem} (shape, element_type)")
+    fits = np.bincount(edges, alike, len(nodes.users)) > 0
+    if (np.bincount(nodes.parts[nodes.is_root], minlength=len(counts))[nodes.parts[parameters]] > 0).all():
+        handed = np.flatnonzero(_GIVES_ALL[nodes.opcodes[nodes.users]] & ~nodes.calls)
+        problem = "is given what no parameter of its computation is like (shape, element_type)"
+        yield from _first(nodes.users[handed], ~fits[handed], problem)
 
 
 def _parameters(nodes: Nodes) -> Iterator[Fault]:
@@ -301,9 +441,7 @@ def _fusion(nodes: Nodes) -> Iterator[Fault]:
     edges = np.flatnonzero(fusions[nodes.users])
     users = nodes.users[edges]
     operands = nodes.operands[edges]
-    shape = nodes.feat[:, columns.SHAPE.start : columns.SHAPE_PRODUCT + 1]
-    alike = (shape[users] == shape[operands]).all(1) & (nodes.types[users] == nodes.types[operands])
-    has = np.bincount(users, alike, len(nodes.opcodes)) > 0
+    has = np.bincount(users, nodes.alike(users, operands), len(nodes.opcodes)) > 0
     asked = np.flatnonzero(fusions)
     yield from _first(asked, ~has[asked], "has sizes or an element type that its computation does not give")
 
@@ -359,6 +497,20 @@ def _dynamic_slice(nodes: Nodes) -> Iterator[Fault]:
     inside = np.arange(2) < nodes.rank[slices][:, None]
     off = (inside & (taken != nodes.sizes[slices][:, :2])).any(1)
     yield from _first(slices, off, "has other sizes than it takes (dynamic_slice_size)")
+    known = nodes.rank[slices] >= 0
+    many = known & (nodes.degree[slices] > 1 + nodes.rank[slices])
+    yield from _first(slices, many, "has more starts than dimensions (edge_index)")
+
+
+def _pad(nodes: Nodes) -> Iterator[Fault]:
+    """Yield a padded tensor of another rank, or one that no single number pads."""
+    pads = nodes.of("pad", 2)
+    tensor, unclear = _tensor_of(nodes, pads, 2)
+    several = (nodes.rank[nodes.operands_of(pads, 2)] > 0).sum(1) > 1
+    yield from _first(pads, several, "has no single number among its operands, which pads (edge_index)")
+    other = ~unclear & (nodes.rank[pads] >= 0) & (nodes.rank[tensor] >= 0)
+    other &= nodes.rank[pads] != nodes.rank[tensor]
+    yield from _first(pads, other, "has another number of dimensions than its operand (shape)")
 
 
 def _concatenate(nodes: Nodes) -> Iterator[Fault]:
@@ -538,12 +690,14 @@ _GENERAL: tuple[Callable[[Nodes], Iterator[Fault]], ...] = (
     _types,
     _parameters,
     _roots,
+    _signatures,
     _elementwise,
     _windows,
 )
 _OF_OPCODES: dict[int, Callable[[Nodes], Iterator[Fault]]] = {
     OPCODES[name]: rule
     for name, rule in {
+        "get-tuple-element": _elements,
         "reshape": _reshape,
         "bitcast": _bitcast,
         "fusion": _fusion,
@@ -552,6 +706,7 @@ _OF_OPCODES: dict[int, Callable[[Nodes], Iterator[Fault]]] = {
         "reduce": _reduce,
         "slice": _slice,
         "dynamic-slice": _dynamic_slice,
+        "pad": _pad,
         "concatenate": _concatenate,
         "iota": _iota,
         "reduce-window": _reduce_window,

@@ -37,6 +37,7 @@ _TABLE = """
 1   0   same   rsqrt sign sine sqrt tan tanh acos acosh asin asinh atanh cosh erf sinh reverse
 2   0   same   add and atan2 divide maximum minimum multiply or power remainder subtract xor
 2   0   same   shift-left shift-right-arithmetic shift-right-logical
+1   0   same   all-reduce-done domain opt-barrier
 1   0   sizes  abs convert imag real
 2   0   sizes  complex stochastic-convert
 1   0   pred   is-finite
@@ -51,8 +52,8 @@ _TABLE = """
 3   2   type   select-and-scatter
 0   0   other  parameter constant iota partition-id replica-id rng-get-and-update-state
 1   0   other  bitcast bitcast-convert fft get-dimension-size get-tuple-element rng-bit-generator
-1   0   other  copy-start copy-done domain recv recv-done send-done trace opt-barrier
-1   0   other  collective-permute-done all-gather-done all-reduce-done async-update async-done
+1   0   other  copy-start copy-done recv recv-done send-done trace
+1   0   other  collective-permute-done all-gather-done async-update async-done
 2   0   other  add-dependency convolution dot send
 2+  0   other  rng
 3   0   other  batch-norm-training
@@ -63,8 +64,8 @@ _TABLE = """
 1+  0   other  all-gather all-gather-start all-to-all collective-broadcast collective-permute
 1+  0   other  collective-permute-start
 1   0-1 other  topk
-0-1 0   other  infeed
-1-2 0   other  outfeed
+1   0   other  infeed
+2   0   other  outfeed
 0+  0   other  after-all tuple
 1+  1   other  all-reduce all-reduce-start reduce-scatter sort
 2+  1   other  reduce reduce-window
@@ -75,6 +76,58 @@ _TABLE = """
 1   2   other  while
 0+  0+  other  async-start custom-call
 """
+
+
+_OUTPUTS = """
+tuple                         infeed recv recv-done send copy-start async-start async-update all-gather-start
+tuple                         tuple collective-permute-start batch-norm-training batch-norm-grad
+token                         after-all outfeed send-done
+s32                           get-dimension-size
+u32                           partition-id replica-id
+c64|c128                      complex
+f16|bf16|f32|f64|c64|c128     fft cholesky triangular-solve
+"""
+GIVES = {
+    opcode: frozenset(types.split("|"))
+    for types, *opcodes in map(str.split, _OUTPUTS.strip().splitlines())
+    for opcode in opcodes
+}
+"""Element types that the output may have, of opcodes that give only some."""
+
+_OPERANDS = """
+tuple  copy-done collective-permute-done all-gather-done async-update async-done send-done recv-done
+whole  gather scatter dynamic-slice dynamic-update-slice set-dimension-size
+two    dynamic-slice dynamic-update-slice gather pad set-dimension-size outfeed send add-dependency
+two    batch-norm-training batch-norm-inference batch-norm-grad
+three  reduce reduce-window scatter while
+"""
+
+
+def _with(word: str) -> frozenset[str]:
+    """Return the opcodes of the lines of ``_OPERANDS`` that begin with a word."""
+    lines = map(str.split, _OPERANDS.strip().splitlines())
+    return frozenset(opcode for first, *opcodes in lines if first == word for opcode in opcodes)
+
+
+TAKES_TUPLE = _with("tuple")
+"""Opcodes whose only operand is a tuple."""
+TAKES_WHOLE = _with("whole")
+"""Opcodes that take positions or sizes: one operand at least has whole numbers."""
+DIFFERENT = dict.fromkeys(_with("two"), 2) | dict.fromkeys(_with("three"), 3)
+"""Smallest number of operands and called computations that differ from each other: a start is no tensor."""
+ONE_TENSOR = {
+    "reduce": 3,
+    "reduce-window": 3,
+    "sort": 2,
+    "scatter": 4,
+    "all-reduce": 2,
+    "all-reduce-start": 2,
+    "reduce-scatter": 2,
+    "all-gather": 1,
+    "all-to-all": 1,
+    "collective-broadcast": 1,
+}
+"""Largest number of operands and called computations where the output is one tensor, and no tuple of them."""
 
 
 def _range(text: str) -> tuple[int, int]:
