@@ -136,11 +136,6 @@ class _Manifest(CollectionRecord):
     config_columns: list[str]
 
 
-def check_features_manifest(path: Path, manifest: dict, remedy: str) -> None:
-    """Refuse a manifest of another kind of folder; errors as of ``core.records.check_record``."""
-    check_record(path, manifest, _Manifest, remedy)
-
-
 class Features(GraphSet):
     """A finished features folder of one collection; a graph is read when it is asked for.
 
@@ -152,7 +147,7 @@ class Features(GraphSet):
         self.folder = Path(folder)
         self.origin = str(folder)
         self.manifest = read_manifest(folder, _MAKE)
-        check_features_manifest(self.folder / MANIFEST, self.manifest, _AGAIN)
+        check_record(self.folder / MANIFEST, self.manifest, _Manifest, _AGAIN)
         path = self._finished(self.folder / INDEX)
         with readable(path, _AGAIN):
             # a program may be called "nan"; only an unknown spread is an empty cell
@@ -191,7 +186,7 @@ class Features(GraphSet):
 
     @property
     def recipe(self) -> dict:
-        """Settings to build other graphs like these; a model's manifest keeps them (``unseen.py``)."""
+        """Settings to build other graphs like these; a model's manifest keeps them (``steps/unseen.py``)."""
         return {key: self.manifest[key] for key in RECIPE}
 
     @property
