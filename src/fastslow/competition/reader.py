@@ -194,7 +194,15 @@ def read_checked(path: Path, kind: str, keys: Iterable[str]) -> dict[str, np.nda
 
 
 def read_graph_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read and check the arrays of a competition file that are the program itself, see :data:`GRAPH`."""
+    """Read and check the arrays of a competition file that are the program itself.
+
+    Returns:
+        The arrays of :data:`GRAPH` by key: ``node_feat`` ``(N, 140)`` float32, ``node_opcode`` ``(N,)`` and
+        ``edge_index`` ``(E, 2)``.
+
+    Raises:
+        DataError: The file is missing or broken; the message names the key.
+    """
     arrays = read_checked(path, "layout", GRAPH)  # of a tile file they are the same
     check_values(path, arrays, labelled=False)
     return arrays
@@ -208,7 +216,14 @@ def _default_layouts(path: Path, row: np.ndarray) -> np.ndarray:
 
 
 def read_choices(path: Path, chunk_bytes: int = _CHUNK_BYTES) -> tuple[np.ndarray, Choices]:
-    """Stream ``node_config_feat`` of a layout file into tied choices, see :func:`find_choices`."""
+    """Stream ``node_config_feat`` ``(C_file, K, 18)`` of a layout file into tied choices.
+
+    Returns:
+        ``layouts`` ``(L, 6)`` int8 and the choices, as of :func:`find_choices`.
+
+    Raises:
+        DataError: As of :func:`find_choices`, or the file cannot be read.
+    """
     return find_choices(path, stream_rows(path, "node_config_feat", chunk_bytes))
 
 

@@ -239,6 +239,15 @@ class Features(GraphSet):
         return read_scaler(self._finished(self.folder / SCALERS), name, length)
 
     def read_labels(self, split: str, name: str, array: str) -> np.ndarray:
-        """Read only the array ``runtime`` or ``file_runtime`` of a labelled graph."""
+        """Read only the labels of a graph.
+
+        Args:
+            split: ``train`` or ``valid``.
+            name: The graph.
+            array: ``runtime``, ``(C,)`` of the distinct configurations, or ``file_runtime``, ``(C_file,)``.
+
+        Returns:
+            Float64, in the unit of the file; of a tile kernel over the default's.
+        """
         path, *_ = files_of(self.folder, split, name)
         return read_arrays(self._finished(path), [array], _AGAIN)[array]

@@ -119,7 +119,8 @@ class FinishedRun:
         Arguments and errors as for :meth:`predict`.
 
         Returns:
-            Predictions per graph, by member and last by the run's own name.
+            ``(C_file,)`` float64 per graph, by member and last by the run's own name; lower = predicted
+            faster.
         """
         if self._predictor:
             if not self._reads(features):
