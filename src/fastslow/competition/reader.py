@@ -23,7 +23,7 @@ from fastslow.competition.layouts import (
     layouts_of,
 )
 from fastslow.competition.schema import DEFAULTS, GRAPH, REMEDY, check_schema, whole_keys
-from fastslow.competition.tied_choices import ChoiceFinder, Choices, distinct_rows
+from fastslow.competition.tied_choices import ChoiceFinder, Choices
 from fastslow.competition.value_checks import check_entries, check_layouts, check_ranks, check_values
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
@@ -92,19 +92,6 @@ class Program:
             config_feat=None if self.config_feat is None else self.config_feat[rows],
             normalizers=None if self.normalizers is None else self.normalizers[rows],
         )
-
-
-def config_groups(program: Program) -> tuple[np.ndarray, np.ndarray]:
-    """Return the runtimes of a labelled program, and which of its rows have equal configurations.
-
-    Returns:
-        Runtimes ``(C,)`` float64, of a tile file divided by its normaliser; and the number ``(C,)`` of each
-        row's configuration, from 0: rows of equal configurations have equal numbers.
-    """
-    rows = program.config_feat if program.choices is None else program.choices.values
-    runtime = program.runtime if program.normalizers is None else program.runtime / program.normalizers
-    assert rows is not None, "a program has configurations of one kind"
-    return runtime.astype(np.float64), distinct_rows(rows.T.astype(np.int64), len(runtime))[1]
 
 
 def file_fingerprint(path: Path) -> str:

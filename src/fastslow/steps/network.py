@@ -22,7 +22,6 @@ from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import explain_memory, pick_device
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training
-from fastslow.networks.training.validation import pool_scores
 from fastslow.runs.features_folder import SCALERS, Features
 from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
 from fastslow.runs.tensors import load_weights, read_checkpoint, write_tensors
@@ -189,6 +188,21 @@ def write_runs(artifact: Artifact, training: Training) -> None:
         facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
         artifact.finish((METRICS, PLOT), **facts)
         (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def pool_scores(valid: dict[str, dict]) -> dict:
+    """Return the scores of several collections as one: mean, by collection, per graph, and whose weights."""
+    means = {slug: score["mean"] for slug, score in valid.items()}
+    return {
+        "mean": sum(means.values()) / len(means),
+        "weights": ", ".join(dict.fromkeys(score["weights"] for score in valid.values())),
+        "by_collection": means,
+        "per_graph": {
+            f"{slug}/{name}": value
+            for slug, score in valid.items()
+            for name, value in score["per_graph"].items()
+        },
+    }
 
 
 def save_checkpoint(training: Training, folder: Path, mark: str) -> None:

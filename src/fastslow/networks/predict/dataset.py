@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fastslow.core.errors import DataError
-from fastslow.features.graph import GraphSet, trainable
+from fastslow.features.graph import GraphSet
 from fastslow.features.scaling import Scaler
 from fastslow.networks.hardware.devices import Shrinking, autocast, pick_device, ran_out_of_memory
 from fastslow.networks.hardware.memory import BoundedCache, held_bytes
@@ -111,10 +111,6 @@ class GraphDataset:
             edges: ``(E',)`` bool, which edges pass messages; by default all.
         """
         return self.graph(split, name).batch(configs, self.num_levels, edges).to(self.device)
-
-    def trainable(self) -> list[str]:
-        """Return the train graphs to learn from, see :func:`fastslow.features.graph.trainable`."""
-        return trainable(self.sources)
 
 
 def make_network(options: NetworkOptions, dataset: GraphDataset) -> RankingNetwork:

@@ -10,7 +10,7 @@ import torch
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
 from fastslow.features.folds import HELD_OUT_CONFIGS, leave_fold_out
-from fastslow.features.graph import GraphSet, Predictions, draw_configs
+from fastslow.features.graph import GraphSet, Predictions, draw_configs, trainable
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import autocast, loss_scaler, seed_generator
 from fastslow.networks.hardware.memory import AdamW, BoundedCache, FreedMemory, held_bytes, prefetch
@@ -52,7 +52,7 @@ class Training:
             weight_decay=options.weight_decay,
             fused=True,  # a seventh of the time on a CPU; a scaled step needs no answer from the GPU
         )
-        self.names = dataset.trainable()
+        self.names = trainable(dataset.sources)
         self.held_out: list[str] = []
         if options.folds:
             self.names, self.held_out = leave_fold_out(

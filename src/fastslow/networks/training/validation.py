@@ -155,21 +155,6 @@ class Validation:
             setattr(self, name, state[name])
 
 
-def pool_scores(valid: dict[str, dict]) -> dict:
-    """Return the scores of several collections as one: mean, by collection, per graph, and whose weights."""
-    means = {slug: score["mean"] for slug, score in valid.items()}
-    return {
-        "mean": sum(means.values()) / len(means),
-        "weights": ", ".join(dict.fromkeys(score["weights"] for score in valid.values())),
-        "by_collection": means,
-        "per_graph": {
-            f"{slug}/{name}": value
-            for slug, score in valid.items()
-            for name, value in score["per_graph"].items()
-        },
-    }
-
-
 EXPLODED = 10.0
 """Multiple of the first epoch's mean loss that counts as exploded; none of 25 recorded trainings exceeds
 it."""
