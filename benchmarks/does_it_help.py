@@ -47,6 +47,7 @@ from fastslow.core.progress import progress
 from fastslow.ensemble.baselines import GraphRows, choose_column, fit_ridge
 from fastslow.features.scaling import standardise
 from fastslow.runs.packaged import packaged_models
+from fastslow.steps.finished_run import best_rule
 from fastslow.steps.unseen import build_unseen
 from fastslow_programs.commands.measure import measure_program
 from fastslow_programs.compiler.device import device_name
@@ -60,7 +61,6 @@ from fastslow_programs.ranking.advice import ADVISED, FIGURES
 from fastslow_programs.ranking.known_runtimes import configurations_of, learn
 from fastslow_programs.ranking.models import Models
 from fastslow_programs.ranking.named_choices import name_choices
-from fastslow_programs.ranking.rules import best_rule
 from fastslow_programs.ranking.trust import TOLD
 
 COMPILER, DEVICE, TPU = LABELS = "compiler", "device", "tpu"

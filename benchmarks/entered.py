@@ -20,6 +20,7 @@ import fastslow
 from common.options import make_parser
 from common.report import finish, table
 from fastslow.core.settings import PROJECT
+from fastslow.runs.packaged import packaged_models
 
 TABLE = {"hours": 0.02, "needs": ("package",)}
 SOURCE = Path(fastslow.__file__).resolve().parents[1]
@@ -79,11 +80,11 @@ def run_page(code: str) -> None:
 
 
 def rank_file(path: Path) -> None:
-    """Rank the configurations of a file as the command does, without its output."""
-    from fastslow import cli
+    """Rank a file as the command does with the models in the package; nothing is printed."""
+    from fastslow.cli import main as command
 
-    with contextlib.redirect_stdout(io.StringIO()):
-        cli.main(["rank", str(path)])
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        command(["rank", str(path), f"data_root={folder}", f"run={packaged_models()}"])
 
 
 def row(name: str, files: dict[Path, set[str]]) -> dict:

@@ -116,9 +116,8 @@ def large(options: argparse.Namespace) -> list[dict]:
             took = float(np.median([seconds(one.run_epoch, options.device) for _ in range(5)]))
             above, _ = peak_bytes(one.run_epoch, options.device)
             rows.append({"what": f"step of {size} configurations", "seconds": took, "MB": above / 2**20})
-        together = TrainSettings().configs_together
         (name,) = one.names
-        predict = _predictor(one, name, together)
+        predict = _predictor(one, name)
         predict()
         took = seconds(predict, options.device)
         above, _ = peak_bytes(predict, options.device)
@@ -126,11 +125,11 @@ def large(options: argparse.Namespace) -> list[dict]:
     return [row | {"ok": True} for row in rows]
 
 
-def _predictor(one: Training, name: str, together: int) -> Callable[[], object]:
+def _predictor(one: Training, name: str) -> Callable[[], object]:
     from fastslow.networks.predict.dataset import predict
 
     slug = name.split("/")[0]
-    return lambda: predict(one.network, one.dataset, slug, "test", together)
+    return lambda: predict(one.network, one.dataset, slug, "test")
 
 
 def _largest(files: list[Path]) -> Path:

@@ -19,8 +19,7 @@ from fastslow.competition.catalog import TEST, ProgramFile
 from fastslow.features.nodes.pruning import WHOLE_GRAPH
 from fastslow.networks.hardware.devices import pick_device
 from fastslow.networks.model.network import RankingNetwork
-from fastslow.networks.predict.dataset import GraphDataset, predict
-from fastslow.networks.training.train import make_network
+from fastslow.networks.predict.dataset import GraphDataset, make_network, predict
 from fastslow.steps.features import FeatureSettings
 from fastslow.steps.network_settings import TrainSettings
 from reference.dense import DenseInputs, make_dense
@@ -69,9 +68,9 @@ class Contest:
         nodes = {kind: features.only.num_nodes for kind, features in self.features.items()}
         self.nodes = nodes | {"winner": self.winner_graph.num_nodes}
 
-    def _inputs(self, form: str, features: OneGraph) -> GraphDataset:
+    def _inputs(self, form: str, features: OneGraph, together: int | None = None) -> GraphDataset:
         inputs = GraphDataset if form == "ours" else DenseInputs
-        return inputs(self.settings, [features])
+        return inputs(self.settings, [features], configs_together=together or self.settings.configs_together)
 
     def run(self, contender: str, num_configs: int) -> np.ndarray:
         """Predict the first configurations: ``(C,)`` float64."""
@@ -82,11 +81,11 @@ class Contest:
         inputs = self._inputs(form, self.features[kind].first_configs(num_configs))
         if form == "dense":
             return self._all_at_once(self.networks[contender], inputs, num_configs)
-        return self._predict(self.networks[contender], inputs, self.settings.configs_together)
+        return self._predict(self.networks[contender], inputs)
 
-    def _predict(self, network: RankingNetwork, inputs: GraphDataset, together: int) -> np.ndarray:
+    def _predict(self, network: RankingNetwork, inputs: GraphDataset) -> np.ndarray:
         slug, name = self.program.collection.slug, self.program.name
-        return predict(network, inputs, slug, "test", together)[name]
+        return predict(network, inputs, slug, "test")[name]
 
     @torch.no_grad()
     def _all_at_once(self, network: RankingNetwork, inputs: GraphDataset, num_configs: int) -> np.ndarray:
@@ -97,8 +96,8 @@ class Contest:
 
     def run_in_chunks(self) -> np.ndarray:
         """Predict on the pruned graph in several passes, as for a set too large for memory."""
-        inputs = self._inputs("ours", self.features["pruned"])
-        return self._predict(self.networks["ours pruned"], inputs, -(-self.num_configs // CHUNKS))
+        inputs = self._inputs("ours", self.features["pruned"], -(-self.num_configs // CHUNKS))
+        return self._predict(self.networks["ours pruned"], inputs)
 
     def prepare(self, kind: str) -> None:
         """Prepare the inputs of our network: scaling, states and their tensors."""

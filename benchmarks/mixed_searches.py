@@ -25,7 +25,7 @@ from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.steps.unseen import read_unseen
-from fastslow_programs.ranking.runs import runs_folder
+from fastslow_programs.ranking.models import runs_folder
 
 TABLE = {"hours": 0.03, "needs": ("run",), "commands": (("--runs", "runs/sample"),)}
 RULE = "which file"

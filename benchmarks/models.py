@@ -125,7 +125,7 @@ class Comparison:
             if training.validation.recent:
                 training.network.load_state_dict(training.validation.recent_average())
             for slug, labels in training.validation.labels.items():
-                found = predict(training.network, training.dataset, slug, VALID, own.configs_together)
+                found = predict(training.network, training.dataset, slug, VALID)
                 # a diverged network predicts NaN, which counts as one constant: tau 0
                 scores = {name: ranking_tau(labels[name], np.nan_to_num(v)) for name, v in found.items()}
                 taus[get_collection(slug).name] = scores

@@ -48,9 +48,9 @@ from fastslow.core.settings import PROJECT, resolve
 from fastslow.ensemble.weights import combine, equal_weights
 from fastslow.evaluation.compare import CompareSettings, compare_table, paired_difference
 from fastslow.evaluation.scores import list_runs
+from fastslow.steps.finished_run import best_rule
 from fastslow.steps.unseen import build_unseen
 from fastslow_programs.ranking.models import Models
-from fastslow_programs.ranking.rules import best_rule
 
 TABLE = {"hours": 0.3, "needs": ("fastslow", "run", "real", "more")}
 SAMPLE, MORE = "data/sample", "data/more"

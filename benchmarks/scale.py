@@ -25,8 +25,7 @@ from fastslow.features.build import build_graph
 from fastslow.features.graph import Graph
 from fastslow.networks.hardware.memory import FreedMemory
 from fastslow.networks.model.losses import pairwise_hinge
-from fastslow.networks.predict.dataset import predict
-from fastslow.networks.training.train import make_network
+from fastslow.networks.predict.dataset import make_network, predict
 from fastslow.steps.features import FeatureSettings
 from fastslow.steps.network import graphs_of
 from fastslow.steps.network_settings import TrainSettings
@@ -73,8 +72,7 @@ class Steps:
     def predict(self, most: int | None = None) -> np.ndarray:
         """Predict all configurations, or the first of them."""
         only = {self.name: np.arange(min(most, self.configs))} if most else None
-        together = self.settings.configs_together
-        (found,) = predict(self.network, self.dataset, self.slug, "test", together, only).values()
+        (found,) = predict(self.network, self.dataset, self.slug, "test", only).values()
         return found
 
 

@@ -28,8 +28,8 @@ from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.runs.features_folder import SCALERS, Features
 from fastslow.runs.packaged import ARCHIVE
 from fastslow.runs.predictions import find_members, read_predictions, read_run_manifest
-from fastslow.steps.network import WEIGHTS
-from fastslow.steps.ranker import MODEL
+from fastslow.runs.trained_network import WEIGHTS
+from fastslow.runs.trained_ranker import MODEL
 from fastslow_programs.ranking.trust import FILE, Seen
 
 CARD = "README.md"

@@ -17,12 +17,12 @@ from fastslow_placement.programs.problems import PlacementProblem
 
 
 def one_device(problem: Problem) -> np.ndarray:
-    """Return the decision that gives every unit the first option."""
+    """Return the decision ``(U,)`` int64 that gives every unit its first option: zeros."""
     return np.zeros(len(problem.choices), np.int64)
 
 
 def by_hand(problem: Problem) -> np.ndarray:
-    """Return the problem's default: for placement the split into runs of equal work, as by layers."""
+    """Return the problem's default ``(U,)``: for placement runs of equal work, as by layers."""
     return problem.default
 
 
@@ -31,6 +31,9 @@ def metis(problem: Any) -> np.ndarray:
 
     Args:
         problem: A problem whose units choose devices, with attributes ``devices``, ``work`` and ``weight``.
+
+    Returns:
+        ``(U,)`` int64, the device of each unit, from 0.
 
     Raises:
         SettingsError: pymetis is not installed.

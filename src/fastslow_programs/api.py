@@ -201,7 +201,7 @@ def blend(
             was made from, as its record has it.
 
     Returns:
-        Configurations by row ID, fastest first.
+        ``(n,)`` configurations by row ID, indices from 0, fastest first.
 
     Raises:
         SettingsError: A setting is wrong, or ``out`` is a submission that is no blend.

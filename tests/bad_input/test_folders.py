@@ -12,10 +12,10 @@ from fastslow.networks.training.train import Training
 from fastslow.runs.features_folder import Features, read_graph
 from fastslow.runs.predictions import PREDICTIONS
 from fastslow.runs.tensors import SET_ASIDE, load_weights
+from fastslow.runs.trained_network import WEIGHTS, TrainedNetwork
+from fastslow.runs.trained_ranker import MODEL, read_ranker
 from fastslow.steps.ensemble import EnsembleSettings, read_member
-from fastslow.steps.network import CHECKPOINT, WEIGHTS, load_checkpoint, read_graphs
-from fastslow.steps.ranker import MODEL, read_ranker
-from fastslow.steps.trained_network import TrainedNetwork
+from fastslow.steps.network import CHECKPOINT, load_checkpoint, read_graphs
 from helpers.bad_files import BINARY, DOOR, refused, replace, workplace
 from helpers.cases import cases
 from helpers.good_artifacts import change_arrays, change_json, change_tensors, network_config, reseal
@@ -221,6 +221,13 @@ RANKER = {
 NETWORK = {
     f"{MANIFEST}: a list": (MANIFEST, replace(b"[]")),
     "a width of 0": (MANIFEST, manifest("settings", "hidden_channels", value=0)),
+    "a width as text": (MANIFEST, manifest("settings", "hidden_channels", value="64")),
+    "another width": (MANIFEST, manifest("settings", "hidden_channels", value=65)),
+    "an unknown setting": (MANIFEST, manifest("settings", "hidden_chanels", value=64)),
+    "an unknown convolution": (MANIFEST, manifest("settings", "convolution", value="cage")),
+    "an unknown readout": (MANIFEST, manifest("settings", "readout", value="some")),
+    "unknown columns": (MANIFEST, manifest("settings", "node_inputs", value="some")),
+    "what a former version had": (MANIFEST, manifest("settings", "node_attention", value="gat")),
     "no checksums": (MANIFEST, manifest("outputs")),
     "weights of another training": (WEIGHTS, lambda p: torch.save({}, p)),
     "no weights": (WEIGHTS, lambda p: p.unlink()),

@@ -17,7 +17,7 @@ from fastslow.hlo.reader import read_hlo_modules
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import read_predictions, read_run_manifest
 from fastslow.runs.tensors import load_weights, read_checkpoint
-from fastslow.steps.ranker import read_ranker
+from fastslow.runs.trained_ranker import read_ranker
 from helpers.competition_files import npz_program
 from helpers.good_artifacts import COUNTS
 

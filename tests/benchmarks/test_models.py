@@ -10,6 +10,7 @@ from common import folds
 from common.options import network_settings
 from fastslow.competition.catalog import get_collection
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.features.graph import trainable
 from fastslow.features.scaling import Scaler
 from fastslow.runs.features_folder import Features
 from fastslow.steps.features import FeatureSettings, build_features
@@ -82,7 +83,7 @@ def test_all_variants_are_scored_on_the_same_held_out_programs(data, tmp_path, m
     train = models.Training
 
     def spy(settings, dataset):
-        names = {name.rpartition("/")[2] for name in dataset.trainable()}
+        names = {name.rpartition("/")[2] for name in trainable(dataset.sources)}
         seen.setdefault(len(dataset.sources), set()).update(map(folds.family_of, names))
         return train(settings, dataset)
 

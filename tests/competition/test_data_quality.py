@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from fastslow.competition.data_quality import MIN_RUNS, measure_quality, quality_of
+from fastslow.competition.data_quality import MIN_RUNS, config_groups, measure_quality, quality_of
 from fastslow.competition.metrics import kendall_tau
-from fastslow.competition.reader import config_groups
 from helpers.cases import cases
 from helpers.competition_files import REAL, layout_arrays, needs_real, npz_program, tile_arrays, write_npz
 

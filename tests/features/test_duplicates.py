@@ -6,12 +6,10 @@ import torch
 
 from fastslow.competition.catalog import get_collection
 from fastslow.competition.schema import SCHEMA
-from fastslow.networks.predict.dataset import predict
-from fastslow.networks.training.train import make_network
+from fastslow.networks.predict.dataset import GraphDataset, make_network, predict
 from fastslow.rankers.table import read_table
 from fastslow.runs.features_folder import Features
 from fastslow.steps.features import FeatureSettings, build_features
-from fastslow.steps.network import read_graphs
 from fastslow.steps.network_settings import TrainSettings
 from helpers.competition_files import competition_arrays, write_data_root, write_npz
 
@@ -45,12 +43,12 @@ def test_copies_of_a_test_configuration_leave_the_others_as_they_are(folders, tm
     for features in built:
         where = {"runs": [str(tmp_path / "run")], "folder": str(tmp_path / "training")}
         settings = TrainSettings(kind=kind, features=[str(features.folder)], **where)
-        inputs = read_graphs(settings)
+        inputs = GraphDataset(settings, settings.sources(), configs_together=8)
         torch.manual_seed(0)
         network = make_network(settings, inputs)
         for parameter in network.parameters():  # the head starts at 0, where every prediction is equal
             torch.nn.init.normal_(parameter, std=0.3)
-        predictions.append(predict(network, inputs, features.collection.slug, "test", 8)["t"])
+        predictions.append(predict(network, inputs, features.collection.slug, "test")["t"])
     once, often = predictions
     assert np.ptp(once) > 1e-3 and len(often) == len(once) + COPIES
     np.testing.assert_allclose(often[: len(once)], once, rtol=1e-6, atol=1e-6)

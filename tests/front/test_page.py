@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from fastslow.steps.ranker_settings import RankerSettings
 
 COLLECTIONS = [get_collection(name) for name in ("layout:xla:default", "layout:xla:random")]
 PROGRAMS = {"train": 5, "valid": 2, "test": 2}
-FILES, NETWORK_FILES, LINES = 45, 15, 9100
+FILES, NETWORK_FILES, LINES, RANK_FILES = 45, 15, 9100, 73
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +93,11 @@ def test_a_reader_enters_few_files(page):
     assert {path.parts[1] for path in files} == {
         *("core", "competition", "features", "networks", "rankers", "ensemble")
     }
+
+
+def test_a_reader_of_rank_enters_few_files():
+    files = entered.entered(lambda: entered.rank_file(entered.first_layout_file()))
+    assert Path("fastslow_programs/ranking/rank.py") in files and len(files) <= RANK_FILES
 
 
 def test_methods_and_functions_are_entered_and_bodies_of_classes_are_not():

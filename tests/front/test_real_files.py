@@ -15,7 +15,7 @@ from fastslow.competition.submission_csv import (
 from fastslow.core.errors import DataError
 from fastslow.features.build import build_graph
 from fastslow.networks.model.graph_batch import PreparedGraph
-from fastslow.networks.training.train import make_network
+from fastslow.networks.predict.dataset import make_network
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import check_predictions, read_predictions
 from fastslow.steps.features import FeatureSettings, build_features

@@ -71,7 +71,7 @@ def test_chunks_of_a_large_graph_round_alike():
     assert abs(apart - whole).max() < 0.05 * abs(whole[1] - whole[0])
 
 
-def dataset_of(graph, num_layers):
+def dataset_of(graph, num_layers, configs_together=100):
     """A dataset of that graph alone, in every split."""
     scalers = dict(zip(("node", "config"), make_scalers(graph), strict=True))
     source = SimpleNamespace(
@@ -81,20 +81,22 @@ def dataset_of(graph, num_layers):
         graph=lambda split, name: graph,
         scaler=scalers.get,
     )
-    return graphs_of(TrainSettings(num_layers=num_layers, device="cpu"), [source])
+    options = TrainSettings(num_layers=num_layers, device="cpu", configs_together=configs_together)
+    return graphs_of(options, [source])
 
 
 def test_predictions_continue_in_smaller_chunks_when_memory_runs_out(monkeypatch, capsys):
     graph, network = program(num_configs=16), make_network(num_layers=2)
     dataset = dataset_of(graph, 2)
-    whole = predict(network, dataset, "layout-xla-random", "test", 100)["random"]
-    by_nodes = predict(network, dataset, "layout-xla-random", "test", 12)["random"]
+    whole = predict(network, dataset, "layout-xla-random", "test")["random"]
+    few = dataset_of(graph, 2, configs_together=12)
+    by_nodes = predict(network, few, "layout-xla-random", "test")["random"]
     np.testing.assert_allclose(by_nodes, whole, rtol=1e-4, atol=1e-5)
     with monkeypatch.context() as patch:
         patch.setattr(module, "_PAIRS", 16 * graph.num_nodes)
-        large = predict(network, dataset, "layout-xla-random", "test", 100)["random"]
+        large = predict(network, dataset, "layout-xla-random", "test")["random"]
     np.testing.assert_array_equal(large, by_nodes, "a large graph is predicted node by node at once")
-    batch, sizes = dataset.batch, []
+    batch, sizes = few.batch, []
 
     def no_memory(*_):
         raise MemoryError
@@ -105,9 +107,9 @@ def test_predictions_continue_in_smaller_chunks_when_memory_runs_out(monkeypatch
             raise torch.OutOfMemoryError("CUDA out of memory")
         return batch(split, name, configs)
 
-    monkeypatch.setattr(dataset, "batch", limited_batch)
+    monkeypatch.setattr(few, "batch", limited_batch)
     monkeypatch.setattr(module, "predict_by_nodes", no_memory)
-    parts = predict(network, dataset, "layout-xla-random", "test", 12)["random"]
+    parts = predict(network, few, "layout-xla-random", "test")["random"]
     np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-5)
     assert sizes[:2] == [8, 6] and {*sizes[2:]} == {2, 3}
     assert capsys.readouterr().err.count("\n") == 1

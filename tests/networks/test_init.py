@@ -14,7 +14,8 @@ from fastslow.core.settings import resolve
 from fastslow.features.scaling import read_scaler
 from fastslow.runs.features_folder import SCALERS, Features
 from fastslow.runs.predictions import models_of
-from fastslow.steps.network import WEIGHTS, begin_training, train_gnn
+from fastslow.runs.trained_network import WEIGHTS
+from fastslow.steps.network import begin_training, train_gnn
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow.run_settings import RunSettings, make_plan
 from helpers.cases import cases

@@ -63,7 +63,7 @@ def limited(limit, error):
 
 @cases("error", OUT_OF_MEMORY)
 def test_the_size_is_halved_until_it_fits_and_stays(error, capsys):
-    shrinking = Shrinking(2000, "configs_together")
+    shrinking = Shrinking(2000)
     assert shrinking.run(limited(300, error)) == 250
     assert shrinking.run(limited(300, error)) == 250
     assert shrinking.run(limited(100, error)) == 62
@@ -71,18 +71,18 @@ def test_the_size_is_halved_until_it_fits_and_stays(error, capsys):
 
 
 def test_torch_itself_raises_what_is_recognised():
-    assert Shrinking(8, "bytes").run(lambda size: len(torch.empty(2**60 if size > 4 else 4))) == 4
+    assert Shrinking(8).run(lambda size: len(torch.empty(2**60 if size > 4 else 4))) == 4
 
 
 def test_what_does_not_fit_at_all_is_raised():
     with pytest.raises(MemoryError):
-        Shrinking(16, "configs_together").run(limited(0, MemoryError()))
+        Shrinking(16).run(limited(0, MemoryError()))
 
 
 @cases("error", [RuntimeError("shapes differ"), ValueError("memory")])
 def test_other_errors_are_raised_at_once(error):
     with pytest.raises(type(error)):
-        Shrinking(16, "configs_together").run(limited(8, error))
+        Shrinking(16).run(limited(8, error))
 
 
 @cases("error", OUT_OF_MEMORY)

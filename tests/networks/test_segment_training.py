@@ -41,9 +41,6 @@ class OneGraph:
     def batch(self, split, name, configs, edges=None):
         return self.prepared.batch(configs, self.num_layers, edges)
 
-    def trainable(self):
-        return ["graph"]
-
 
 def make_segments(network, graph, **given):
     """A training on segments of one graph."""

@@ -14,8 +14,8 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import PROJECT
 from fastslow.networks.model.losses import Loss
-from fastslow.networks.predict.dataset import predict
-from fastslow.networks.training.train import Training, learning_rate, make_network
+from fastslow.networks.predict.dataset import GraphDataset, make_network, predict
+from fastslow.networks.training.train import Training, learning_rate
 from fastslow.networks.training.validation import Validation
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import check_predictions, read_predictions
@@ -142,7 +142,7 @@ def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path, precisio
     dataset = read_graphs(settings)
     network = make_network(settings, dataset)
     network.load_state_dict(weights_of(tmp_path))
-    scores = predict(network, dataset, LAYOUT.slug, "train", settings.configs_together)
+    scores = predict(network, dataset, LAYOUT.slug, "train")
     runtimes = dataset.sources[LAYOUT.slug].labels("train")
     assert min(ranking_tau(runtimes[name], scores[name]) for name in PROGRAMS["train"]) > 0.9
     assert manifest["valid"]["mean"] == pytest.approx(np.mean(list(manifest["valid"]["per_graph"].values())))
@@ -313,7 +313,7 @@ def test_averaged_weights_are_taken_where_they_are_no_worse(
         torch.testing.assert_close(value, kept[1][name] if chosen == "epoch 2" else average)
     training = make_training(settings)
     training.network.load_state_dict(weights_of(tmp_path))
-    again = predict(training.network, training.dataset, LAYOUT.slug, "valid", settings.configs_together)
+    again = predict(training.network, training.dataset, LAYOUT.slug, "valid")
     written = read_predictions(tmp_path / "run")["valid"]
     assert again.keys() == written.keys()
     for name, prediction in again.items():
@@ -323,13 +323,12 @@ def test_averaged_weights_are_taken_where_they_are_no_worse(
 def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch, tmp_path):
     sizes = []
 
-    def record(network, dataset, slug, split, together, only=None):
-        scores = predict(network, dataset, slug, split, together, only)
+    def record(network, dataset, slug, split, only=None):
+        scores = predict(network, dataset, slug, split, only)
         sizes.append((split, *{len(score) for score in scores.values()}))
         return scores
 
-    for module in (fastslow.networks.training.train, fastslow.networks.training.validation):
-        monkeypatch.setattr(module, "predict", record)
+    monkeypatch.setattr(fastslow.networks.training.validation, "predict", record)
     manifest = train_gnn(settings.replace(epochs=2, evaluate_every=1, average_last=1, valid_configs=10))
     assert sizes[:2] == [("valid", 10)] * 2
     assert sizes[2:] == [("valid", 24)] * 2 + [("test", 24)]
@@ -352,7 +351,7 @@ def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
 
 def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path, monkeypatch):
     settings = tile_settings(kernels)
-    dataset = read_graphs(settings)
+    dataset = GraphDataset(settings, settings.sources(), configs_together=2)
     network = make_network(settings, dataset)
     embedded = []
     monkeypatch.setattr(
@@ -360,7 +359,7 @@ def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path,
         "forward",
         lambda *args, run=network.trunk.forward: embedded.append(1) or run(*args),
     )
-    scores = predict(network, dataset, TILE.slug, "valid", 2)
+    scores = predict(network, dataset, TILE.slug, "valid")
     assert len(embedded) == len(scores) == 3
     assert {name: len(score) for name, score in scores.items()} == Features(kernels).num_configs("valid")
     assert min(map(len, scores.values())) > 2
@@ -369,7 +368,7 @@ def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path,
 def test_prediction_uses_no_dropout_and_training_does(settings):
     training = make_training(settings.replace(dropout=0.5))
     training.network.train()
-    one, other = (predict(training.network, training.dataset, LAYOUT.slug, "valid", 24) for _ in range(2))
+    one, other = (predict(training.network, training.dataset, LAYOUT.slug, "valid") for _ in range(2))
     assert all(np.array_equal(one[name], other[name]) for name in one)
     training.run_epoch()
     assert training.network.training

@@ -11,6 +11,7 @@ from fastslow.competition.catalog import get_collection
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
+from fastslow.features.graph import trainable
 from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import Validation
 from fastslow.runs.features_folder import Features
@@ -127,7 +128,7 @@ def test_a_graph_that_is_valid_in_one_collection_is_trained_on_in_none(folder, t
     source = OTHER.folder(PROJECT / "data" / "sample", "valid") / f"{held_out}.npz"
     build_sample(tmp_path, OTHER, train=[source])
     assert held_out in features_of(tmp_path, OTHER).names("train")
-    names = read_graphs(settings_of(tmp_path, OWN, OTHER)).trainable()
+    names = trainable(read_graphs(settings_of(tmp_path, OWN, OTHER)).sources)
     assert not any(name.endswith(f"/{held_out}") for name in names)
     assert any(name.startswith(OTHER.slug) for name in names)
 

@@ -9,8 +9,9 @@ from sklearn.tree import DecisionTreeRegressor
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.rankers.libraries import LIBRARIES
+from fastslow.runs.trained_ranker import read_ranker
 from fastslow.steps.finished_run import FinishedRun
-from fastslow.steps.ranker import read_ranker, train_ranker
+from fastslow.steps.ranker import train_ranker
 from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.steps.unseen import read_unseen
 from helpers.runs import NAMES, make_features

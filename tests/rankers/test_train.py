@@ -13,9 +13,9 @@ from fastslow.rankers.options import OBJECTIVES
 from fastslow.rankers.table import Table, read_table
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import read_predictions
+from fastslow.runs.trained_ranker import read_ranker
 from fastslow.steps import ranker as train
 from fastslow.steps.features import FeatureSettings, build_features
-from fastslow.steps.ranker import read_ranker
 from fastslow.steps.ranker_settings import RankerSettings
 from helpers.cases import cases
 from helpers.competition_files import write_data_root

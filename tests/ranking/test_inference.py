@@ -20,7 +20,7 @@ from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import UnseenGraphs, read_unseen
 from fastslow.workflow.steps import MODELS
-from fastslow_programs.ranking.runs import newest_run
+from fastslow_programs.ranking.models import newest_run
 from helpers.good_artifacts import change_json, reseal
 
 

@@ -15,8 +15,7 @@ from fastslow.runs import packaged
 from fastslow.runs.predictions import read_predictions
 from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import read_unseen
-from fastslow_programs.ranking.models import read_models
-from fastslow_programs.ranking.runs import runs_folder
+from fastslow_programs.ranking.models import read_models, runs_folder
 from fastslow_programs.ranking.trust import Seen
 from helpers.workspace import SAMPLE
 

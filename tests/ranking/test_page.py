@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fastslow.steps.finished_run import AppliedRule
 from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.advice import advise
 from fastslow_programs.ranking.named_choices import NamedChoice
 from fastslow_programs.ranking.result import Ranking, make_table
-from fastslow_programs.ranking.rules import Rule
 from fastslow_programs.ranking.trust import Trust
 from helpers.browser import check_page, open_page
 from helpers.cases import cases
@@ -34,7 +34,7 @@ def ranking(runtime=None, arrays=None, names=("first", "second"), program="mine"
     runtime = np.zeros(count) if runtime is None else runtime
     table = make_table(prediction, members, runtime, {})
     weights = {"gnn-x-s0": 0.5, "ranker-x-s0": 0.5}
-    rule = Rule("copies, ascending", 0.7, 0.8, -prediction)
+    rule = AppliedRule("copies, ascending", 0.7, 0.8, -prediction)
     default = Default(0, "configuration 0")
     parts = (program, "r", "m", table, weights, choices, default, arrays)
     return Ranking(*parts, find_rule=lambda: rule, **more)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from fastslow.core.files import read_json
+from fastslow.steps.finished_run import AppliedRule, best_rule
 from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.advice import FIGURES, advise
 from fastslow_programs.ranking.named_choices import NamedChoice
 from fastslow_programs.ranking.result import Ranking, make_table
-from fastslow_programs.ranking.rules import Rule, best_rule
 from fastslow_programs.ranking.trust import Trust
 
 
@@ -27,7 +27,7 @@ def ranking(known=True, **more):
     members = {"gnn-x-s0": prediction, "ranker-x-s0": -prediction}
     table = make_table(prediction, members, np.zeros(len(values)), {})
     weights = {"gnn-x-s0": 0.5, "ranker-x-s0": 0.5}
-    rule = Rule("copies, ascending", 0.7, 0.8, prediction)
+    rule = AppliedRule("copies, ascending", 0.7, 0.8, prediction)
     default = Default(0, "configuration 0")
     return Ranking("p", "r", "m", table, weights, choices, default, find_rule=lambda: rule, **more)
 

@@ -8,9 +8,9 @@ from fastslow.competition.catalog import TEST, get_collection, list_programs
 from fastslow.core.settings import PROJECT
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import read_predictions
+from fastslow.runs.trained_network import TrainedNetwork
 from fastslow.steps.features import build_features
 from fastslow.steps.network import train_gnn
-from fastslow.steps.trained_network import TrainedNetwork
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import Plan, parse_overrides
 from helpers.cases import cases

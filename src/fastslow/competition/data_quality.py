@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastslow.competition.metrics import kendall_tau
-from fastslow.competition.reader import Program, config_groups
+from fastslow.competition.reader import Program
+from fastslow.competition.tied_choices import distinct_rows
 
 MIN_RUNS = 10
 """Measurements beyond the first of a configuration that an estimate of noise needs; 10 determine it to a
@@ -50,6 +51,19 @@ class Quality:
         if abs(self.drift) > DRIFT and self.configs >= ENOUGH_ROWS:
             said.append(f"runtimes drift over the rows ({self.drift:+.2f})")
         return "; ".join(said)
+
+
+def config_groups(program: Program) -> tuple[np.ndarray, np.ndarray]:
+    """Return the runtimes of a labelled program, and which of its rows have equal configurations.
+
+    Returns:
+        Runtimes ``(C,)`` float64, of a tile file divided by its normaliser; and the number ``(C,)`` of each
+        row's configuration, from 0: rows of equal configurations have equal numbers.
+    """
+    rows = program.config_feat if program.choices is None else program.choices.values
+    runtime = program.runtime if program.normalizers is None else program.runtime / program.normalizers
+    assert rows is not None, "a program has configurations of one kind"
+    return runtime.astype(np.float64), distinct_rows(rows.T.astype(np.int64), len(runtime))[1]
 
 
 def measure_quality(program: Program) -> Quality:

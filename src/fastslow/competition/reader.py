@@ -23,7 +23,7 @@ from fastslow.competition.layouts import (
     layouts_of,
 )
 from fastslow.competition.schema import DEFAULTS, GRAPH, REMEDY, check_schema, whole_keys
-from fastslow.competition.tied_choices import ChoiceFinder, Choices, distinct_rows
+from fastslow.competition.tied_choices import ChoiceFinder, Choices
 from fastslow.competition.value_checks import check_entries, check_layouts, check_ranks, check_values
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
@@ -92,19 +92,6 @@ class Program:
             config_feat=None if self.config_feat is None else self.config_feat[rows],
             normalizers=None if self.normalizers is None else self.normalizers[rows],
         )
-
-
-def config_groups(program: Program) -> tuple[np.ndarray, np.ndarray]:
-    """Return the runtimes of a labelled program, and which of its rows have equal configurations.
-
-    Returns:
-        Runtimes ``(C,)`` float64, of a tile file divided by its normaliser; and the number ``(C,)`` of each
-        row's configuration, from 0: rows of equal configurations have equal numbers.
-    """
-    rows = program.config_feat if program.choices is None else program.choices.values
-    runtime = program.runtime if program.normalizers is None else program.runtime / program.normalizers
-    assert rows is not None, "a program has configurations of one kind"
-    return runtime.astype(np.float64), distinct_rows(rows.T.astype(np.int64), len(runtime))[1]
 
 
 def file_fingerprint(path: Path) -> str:
@@ -194,7 +181,15 @@ def read_checked(path: Path, kind: str, keys: Iterable[str]) -> dict[str, np.nda
 
 
 def read_graph_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read and check the arrays of a competition file that are the program itself, see :data:`GRAPH`."""
+    """Read and check the arrays of a competition file that are the program itself.
+
+    Returns:
+        The arrays of :data:`GRAPH` by key: ``node_feat`` ``(N, 140)`` float32, ``node_opcode`` ``(N,)`` and
+        ``edge_index`` ``(E, 2)``.
+
+    Raises:
+        DataError: The file is missing or broken; the message names the key.
+    """
     arrays = read_checked(path, "layout", GRAPH)  # of a tile file they are the same
     check_values(path, arrays, labelled=False)
     return arrays
@@ -208,7 +203,14 @@ def _default_layouts(path: Path, row: np.ndarray) -> np.ndarray:
 
 
 def read_choices(path: Path, chunk_bytes: int = _CHUNK_BYTES) -> tuple[np.ndarray, Choices]:
-    """Stream ``node_config_feat`` of a layout file into tied choices, see :func:`find_choices`."""
+    """Stream ``node_config_feat`` ``(C_file, K, 18)`` of a layout file into tied choices.
+
+    Returns:
+        ``layouts`` ``(L, 6)`` int8 and the choices, as of :func:`find_choices`.
+
+    Raises:
+        DataError: As of :func:`find_choices`, or the file cannot be read.
+    """
     return find_choices(path, stream_rows(path, "node_config_feat", chunk_bytes))
 
 

@@ -175,7 +175,8 @@ def read_submission(
         partial: Allow missing IDs, for a CSV of some graphs only; Kaggle requires all.
 
     Returns:
-        Configuration indices by ID, fastest first, in the file's order.
+        By ID, in the file's order, the indices of configurations from 0, fastest first: ``(C_file,)`` of a
+        layout row, ``(5,)`` of a tile row, or as many as a kernel with fewer has.
 
     Raises:
         DataError: The CSV is wrong; the message names line, ID and reason.
@@ -200,7 +201,14 @@ def read_submission(
 
 
 def read_any_submission(path: Path) -> dict[str, np.ndarray]:
-    """Read a submission of which nothing else is known; see :func:`read_submission`."""
+    """Read a submission of which nothing else is known.
+
+    Returns:
+        Indices by ID, as of :func:`read_submission`.
+
+    Raises:
+        DataError: The CSV is wrong; the message names line, ID and reason.
+    """
     known = {row_id: None for row_id in _read_rows(path) if collection_of(row_id)}
     return read_submission(path, known or {"layout:xla:random:NAME": None}, partial=True)
 

@@ -27,6 +27,11 @@ _UTF_16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
+def unpacked_name(path: Path) -> str:
+    """Return the name that a packed file has after unpacking."""
+    return re.sub(r"\.(gz|bz2|xz)$", "", path.name)
+
+
 def check_regular(path: Path, max_bytes: int | None = None) -> None:
     """Refuse what is no regular file, before it is opened; links are followed.
 

@@ -191,6 +191,9 @@ def stream_rows(
         chunk_bytes: Upper end of a chunk's size (at least one row is read).
         remedy: As for :func:`read_headers`.
 
+    Yields:
+        ``(n, ...)`` consecutive rows of the array, n at least 1, of the file's type.
+
     Raises:
         DataError: The file is missing or broken, lacks the key, or holds it column by column.
     """

@@ -9,6 +9,7 @@ import math
 import shutil
 import statistics
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -113,6 +114,11 @@ def table_html(frame: "pd.DataFrame | pd.Series") -> str:
     kind = ' class="long"' if longest > _LONG_TEXT and len(columns) >= _MANY_COLUMNS else ""
     table = f"<table{kind}><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
     return f'<div style="overflow-x:auto">{table}</div>'
+
+
+def facts_text(facts: Mapping[str, Any]) -> str:
+    """Return one fact a line, the values below each other."""
+    return "\n".join(f"{name:26} {value}" for name, value in facts.items())
 
 
 def number_text(value: float, typical: float | None = None) -> str:

@@ -64,11 +64,11 @@ def blend_orders(orders: Sequence[np.ndarray], weights: Sequence[float]) -> np.n
     """Rank the configurations of a program by the weighted mean of their places.
 
     Args:
-        orders: For each submission the configurations that it lists, fastest first; all list as many.
+        orders: For each submission the ``(n,)`` indices of the configurations that it lists, fastest first.
         weights: The weight of each submission.
 
     Returns:
-        As many configurations, fastest first. One that a submission does not list has the place behind its
+        ``(n,)`` configurations, fastest first. One that a submission does not list has the place behind its
         last one there. Among equal means the order is the first submission's, then the next one's.
     """
     candidates = pd.unique(np.concatenate(orders))
@@ -88,7 +88,7 @@ def blend_submissions(paths: Sequence[Path], weights: Sequence[float] = ()) -> d
         weights: The weight of each; equal ones if empty.
 
     Returns:
-        The blended configurations by ID, fastest first, in the order of rows of the first CSV.
+        ``(n,)`` blended configurations by ID, fastest first, in the order of rows of the first CSV.
 
     Raises:
         DataError: A CSV is missing or broken, lacks rows that another one has, or has another number of

@@ -68,7 +68,7 @@ def read_solution(path: Path) -> dict[str, np.ndarray]:
 
 
 def solution_of(data_root: Path) -> dict[str, np.ndarray] | None:
-    """Return the solution of a data root, see :func:`read_solution`; None where it has none."""
+    """Return the runtimes ``(C,)`` by ID of a data root, see :func:`read_solution`; None without any."""
     path = Path(data_root) / SOLUTION
     return read_solution(path) if is_there(path) else None
 

@@ -29,7 +29,14 @@ _ROUNDING = 1e-24  # a variance below this share of the squared mean is rounding
 
 
 def signed_log1p(values: np.ndarray) -> np.ndarray:
-    """Return sign(x) log(1 + |x|), a logarithm for features of either sign (node features: -2 to 2.6e7)."""
+    """Return sign(x) log(1 + |x|), a logarithm for features of either sign (node features: -2 to 2.6e7).
+
+    Args:
+        values: ``(...)`` floats of any size.
+
+    Returns:
+        ``(...)`` floats of the same type and sign.
+    """
     return np.sign(values) * np.log1p(np.abs(values))
 
 

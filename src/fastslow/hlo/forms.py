@@ -30,11 +30,6 @@ _PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 _BYTECODE = b"ML\xefR"
 
 
-def unpacked_name(path: Path) -> str:
-    """Return the name that a packed file has after unpacking."""
-    return re.sub(r"\.(gz|bz2|xz)$", "", path.name)
-
-
 def read_unpacked(path: Path) -> bytes:
     """Return the content of a file, unpacked where gzip, bzip2 or xz packed it.
 

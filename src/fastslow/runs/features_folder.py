@@ -136,11 +136,6 @@ class _Manifest(CollectionRecord):
     config_columns: list[str]
 
 
-def check_features_manifest(path: Path, manifest: dict, remedy: str) -> None:
-    """Refuse a manifest of another kind of folder; errors as of ``core.records.check_record``."""
-    check_record(path, manifest, _Manifest, remedy)
-
-
 class Features(GraphSet):
     """A finished features folder of one collection; a graph is read when it is asked for.
 
@@ -152,7 +147,7 @@ class Features(GraphSet):
         self.folder = Path(folder)
         self.origin = str(folder)
         self.manifest = read_manifest(folder, _MAKE)
-        check_features_manifest(self.folder / MANIFEST, self.manifest, _AGAIN)
+        check_record(self.folder / MANIFEST, self.manifest, _Manifest, _AGAIN)
         path = self._finished(self.folder / INDEX)
         with readable(path, _AGAIN):
             # a program may be called "nan"; only an unknown spread is an empty cell
@@ -191,7 +186,7 @@ class Features(GraphSet):
 
     @property
     def recipe(self) -> dict:
-        """Settings to build other graphs like these; a model's manifest keeps them (``unseen.py``)."""
+        """Settings to build other graphs like these; a model's manifest keeps them (``steps/unseen.py``)."""
         return {key: self.manifest[key] for key in RECIPE}
 
     @property
@@ -244,6 +239,15 @@ class Features(GraphSet):
         return read_scaler(self._finished(self.folder / SCALERS), name, length)
 
     def read_labels(self, split: str, name: str, array: str) -> np.ndarray:
-        """Read only the array ``runtime`` or ``file_runtime`` of a labelled graph."""
+        """Read only the labels of a graph.
+
+        Args:
+            split: ``train`` or ``valid``.
+            name: The graph.
+            array: ``runtime``, ``(C,)`` of the distinct configurations, or ``file_runtime``, ``(C_file,)``.
+
+        Returns:
+            Float64, in the unit of the file; of a tile kernel over the default's.
+        """
         path, *_ = files_of(self.folder, split, name)
         return read_arrays(self._finished(path), [array], _AGAIN)[array]

@@ -292,6 +292,9 @@ def _warn_of_constant(predictions: Mapping[str, np.ndarray]) -> list[str]:
 def read_predictions(folder: Path) -> Predictions:
     """Read a run folder's predictions.
 
+    Returns:
+        ``(C_file,)`` float64 by split (``valid``, ``test``) and graph; lower is predicted faster.
+
     Raises:
         DataError: The run is not finished, or the file is lost or was changed since it was written.
     """
@@ -310,6 +313,9 @@ def write_held_out(folder: Path, predictions: Mapping[str, np.ndarray]) -> None:
 
 def read_held_out(folder: Path) -> dict[str, np.ndarray]:
     """Read what :func:`write_held_out` wrote.
+
+    Returns:
+        By graph of ``train``, ``(n,)`` float64 of the distinct configurations that were drawn.
 
     Raises:
         DataError: The run has none, or the file was changed since it was written.

@@ -154,6 +154,9 @@ class EnsembleSettings(Settings):
 def read_member(folder: Path, manifest: Mapping, features: Features) -> Predictions:
     """Read the predictions of one run, by its folder and manifest, for an ensemble on these features.
 
+    Returns:
+        As :func:`fastslow.runs.predictions.read_predictions` does.
+
     Raises:
         DataError: The run belongs to another collection or to other data, or its predictions are incomplete.
     """

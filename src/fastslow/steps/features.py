@@ -2,6 +2,7 @@
 
 import fnmatch
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -44,6 +45,7 @@ from fastslow.runs.features_folder import (
     read_graph,
     write_graph,
 )
+from fastslow.steps.unseen import read_recipe, recipe_options
 
 FEATURES_ENTRY = "fastslow.steps.features:build_features"
 WORKER_BYTES = 1 << 29  # of a process that builds graphs, at its peak
@@ -70,7 +72,6 @@ class FeatureSettings(KindSettings, GraphOptions):
     """Settings of the feature notebook."""
 
     layout_only: ClassVar[tuple[str, ...]] = ("hops", "compiler_defaults")
-    former: ClassVar[dict[str, Any]] = {"copies_through": 8}
 
     collection: str = "layout:xla:random"
     """One of the five collections: tile:xla, layout:xla:default, layout:xla:random, layout:nlp:default or
@@ -144,6 +145,17 @@ class FeatureSettings(KindSettings, GraphOptions):
     def protobuf(self, program: ProgramFile) -> Path | None:
         """Return the path of a program's protobuf; None where there is none or none is wanted."""
         return find_protobuf(resolve(self.hlo_folder), program) if self.hlo_folder else None
+
+
+def recipe_settings(folder: Path) -> FeatureSettings:
+    """Return the settings that build further features as a run, or a folder, has them.
+
+    Raises:
+        DataError: As of :func:`fastslow.steps.unseen.read_recipe`.
+    """
+    recipe = read_recipe(folder)
+    options = asdict(recipe_options(recipe))
+    return FeatureSettings(collection=recipe["settings"]["collection"], **options)
 
 
 def _build_one(program: ProgramFile, settings: FeatureSettings) -> list[str] | None:

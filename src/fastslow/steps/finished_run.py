@@ -15,6 +15,7 @@ there over rankers, whose columns weigh choices by formulas (``benchmarks/more_p
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,13 +23,14 @@ from fastslow.competition.catalog import TEST, Collection, get_collection
 from fastslow.competition.node_columns import SHAPE_PRODUCT
 from fastslow.core.artifacts import finished_file
 from fastslow.core.errors import DataError
+from fastslow.ensemble.baselines import Columns, predict_configs
 from fastslow.ensemble.weights import combine, equal_weights
-from fastslow.features.graph import Graph
+from fastslow.features.graph import Graph, GraphSet
 from fastslow.features.scaling import Scaler, read_scaler, signed_log1p
 from fastslow.runs.features_folder import SCALERS, Features
 from fastslow.runs.predictions import Predictor, find_members, read_run_manifest
-from fastslow.steps.ranker import read_ranker
-from fastslow.steps.trained_network import TrainedNetwork
+from fastslow.runs.trained_network import TrainedNetwork
+from fastslow.runs.trained_ranker import read_ranker
 
 _AGAIN = "Train this model again"
 READERS: dict[str, Callable[[Path], Predictor]] = {
@@ -38,6 +40,22 @@ READERS: dict[str, Callable[[Path], Predictor]] = {
 """By ``model`` of a run's manifest, the function that reads its folder as a predictor."""
 FAR = 1.0
 """Size shift of a program, see :meth:`FinishedRun.size_shift`, from which networks have no weight."""
+
+
+class AppliedRule(NamedTuple):
+    """A trivial rule applied to a program.
+
+    Args:
+        name: Its columns and their order, such as ``violation_ratio, ascending``.
+        valid: Its score on the valid programs.
+        models: The score of the models there.
+        prediction: ``(C,)`` lower = predicted faster.
+    """
+
+    name: str
+    valid: float
+    models: float
+    prediction: np.ndarray
 
 
 class FinishedRun:
@@ -101,7 +119,8 @@ class FinishedRun:
         Arguments and errors as for :meth:`predict`.
 
         Returns:
-            Predictions per graph, by member and last by the run's own name.
+            ``(C_file,)`` float64 per graph, by member and last by the run's own name; lower = predicted
+            faster.
         """
         if self._predictor:
             if not self._reads(features):
@@ -189,3 +208,22 @@ class FinishedRun:
                 self.folder, problem, f"Name a run of {', '.join(READERS)}, or an ensemble of them"
             )
         return READERS[self.model](self.folder)
+
+
+def best_rule(run: FinishedRun, graphs: GraphSet, program: str) -> AppliedRule | None:
+    """Apply the rule of one or more columns that scored best on the valid programs of a run.
+
+    Args:
+        run: An ensemble; a single model is not compared with rules, nor is a run whose manifest does not
+            hold ``columns`` and ``sign`` of its rules (of commit 8c8ffaf1 or before).
+        graphs: The program's graph.
+        program: Its name.
+    """
+    names = graphs.config_columns
+    rules = [rule for rule in run.manifest.get("baselines", {}).values() if "columns" in rule]
+    if not rules:
+        return None
+    best = max(rules, key=lambda rule: rule["valid"])
+    rule = Columns(tuple(map(names.index, best["columns"])), best["sign"])
+    prediction = predict_configs(rule, graphs.graph(TEST, program))
+    return AppliedRule(rule.describe(names), best["valid"], run.manifest["valid"]["mean"], prediction)

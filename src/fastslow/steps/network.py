@@ -17,22 +17,21 @@ from fastslow.core.progress import name_score, progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.graph import GraphSet
-from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, read_scaler, write_scalers
+from fastslow.features.scaling import Scaler, write_scalers
 from fastslow.networks.hardware import distributed
-from fastslow.networks.hardware.devices import explain_memory
+from fastslow.networks.hardware.devices import explain_memory, pick_device
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training
-from fastslow.networks.training.validation import pool_scores
 from fastslow.runs.features_folder import SCALERS, Features
 from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
 from fastslow.runs.tensors import load_weights, read_checkpoint, write_tensors
+from fastslow.runs.trained_network import WEIGHTS, read_scalers
 from fastslow.steps.loggers import opened_logger
 from fastslow.steps.network_processes import building, joined, launch
 from fastslow.steps.network_settings import AGAIN, TrainSettings
 
 CHECKPOINT = "checkpoint.pt"
 PLOT = "training.png"
-WEIGHTS = "model.pt"
 OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
 _FACTS = ("epoch", "first_loss", "seconds")
 
@@ -79,19 +78,14 @@ def graphs_of(
     settings: TrainSettings, sources: Sequence[GraphSet], scalers: tuple[Scaler, Scaler] | None = None
 ) -> GraphDataset:
     """Return graphs as a network of these settings reads them on this machine."""
-    machine = {"device": settings.device, "configs_together": settings.configs_together}
-    return GraphDataset(settings, sources, scalers, **machine, memory=step_memory())
+    device = distributed.own_device(pick_device(settings.device))
+    together = settings.configs_together
+    return GraphDataset(settings, sources, scalers, str(device), together, memory=step_memory())
 
 
 def read_graphs(settings: TrainSettings) -> GraphDataset:
     """Return the graphs of the features folders that the settings name, as a network reads them."""
     return graphs_of(settings, settings.sources())
-
-
-def read_scalers(folder: Path) -> tuple[Scaler, Scaler]:
-    """Read the scalers of nodes and of configurations of a finished network's run folder."""
-    file = finished_file(folder, SCALERS, AGAIN)
-    return read_scaler(file, "node", EXPANDED_NODE_FEATURES), read_scaler(file, "config")
 
 
 def begin_training(settings: TrainSettings) -> Training:
@@ -196,6 +190,21 @@ def write_runs(artifact: Artifact, training: Training) -> None:
         facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
         artifact.finish((METRICS, PLOT), **facts)
         (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def pool_scores(valid: dict[str, dict]) -> dict:
+    """Return the scores of several collections as one: mean, by collection, per graph, and whose weights."""
+    means = {slug: score["mean"] for slug, score in valid.items()}
+    return {
+        "mean": sum(means.values()) / len(means),
+        "weights": ", ".join(dict.fromkeys(score["weights"] for score in valid.values())),
+        "by_collection": means,
+        "per_graph": {
+            f"{slug}/{name}": value
+            for slug, score in valid.items()
+            for name, value in score["per_graph"].items()
+        },
+    }
 
 
 def save_checkpoint(training: Training, folder: Path, mark: str) -> None:

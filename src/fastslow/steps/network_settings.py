@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Le
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.core.artifacts import MANIFEST, Artifact, read_manifest
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.artifacts import Artifact, read_manifest
+from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import AtLeastTwo, NonNegativeFloat, Positive, Settings, Unread, resolve, unkeyed
 from fastslow.networks.settings.inputs import input_columns, parse_readout
@@ -23,24 +23,7 @@ from fastslow.steps.network_checks import check_layers, check_segments, unread_l
 
 GNN_ENTRY = "fastslow.steps.network:train_gnn"
 AGAIN = "Train this model again"
-_BESIDE = ("model", "collection", "device_type", "precision")  # recorded beside the settings
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvmap")  # without one torch finds no GPU
-
-
-def recorded_settings(folder: Path) -> "TrainSettings":
-    """Return the settings that the network of a run folder was trained with.
-
-    Raises:
-        DataError: The folder is not finished, holds no network, or one that this code cannot make.
-    """
-    recorded = read_manifest(folder)["settings"]
-    if recorded.get("model") != "gnn":
-        problem = f"a run of {recorded.get('model')!r}, not of a network"
-        raise DataError(folder, problem, "Name a network's run folder, such as runs/sample/gnn-tile-xla-s0")
-    try:
-        return TrainSettings.from_record({n: v for n, v in recorded.items() if n not in _BESIDE})
-    except SettingsError as error:
-        raise DataError(Path(folder) / MANIFEST, f"settings.{error}", AGAIN) from None
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any], names: Iterable[str]) -> str:
@@ -80,7 +63,6 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
         *("configs_together", "cross_config", "pair_edges"),
         *SEGMENT_FIELDS,
     )
-    former: ClassVar[dict[str, Any]] = {"node_attention": "none", "denoise": False}
     main: ClassVar[tuple[str, ...]] = (
         *("kind", "features", "runs", "folder", "device", "seed", "epochs", "learning_rate", "loss"),
         *("hidden_channels", "num_layers", "graphs_per_step", "configs_per_step"),
@@ -200,9 +182,11 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
             SettingsError: It has; each setting that differs is named.
             DataError: It is no finished network.
         """
-        start = recorded_settings(resolve(self.init))
+        from fastslow.runs.trained_network import recorded_options  # imports torch, which takes seconds
+
+        start = recorded_options(resolve(self.init))
         names = ["kind", *(field.name for field in fields(ArchitectureOptions) if field.name != "dropout")]
-        if values := differences(start.identity(), self.identity(), names):
+        if values := differences(vars(start), self.asdict(), names):
             remedy = "Give these settings the values there, or do without init"
             raise SettingsError("init", f"{self.init} is another network: {values}. {remedy}")
 

@@ -1,4 +1,4 @@
-"""The step of rankers: train one for the collections that ``train_on`` joins; write and read its runs."""
+"""The step of rankers: train one for the collections that ``train_on`` joins, and write its runs."""
 
 import contextlib
 import json
@@ -6,41 +6,30 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, VALID, get_collection
 from fastslow.competition.metrics import collection_score, mean_metrics
-from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
+from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, digest, read_json, write_json
 from fastslow.core.progress import name_score, progress
-from fastslow.core.records import Record, check_record
-from fastslow.core.settings import NonNegative, resolve
+from fastslow.core.settings import resolve
 from fastslow.evaluation.plots import plot_training, score_references
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
 from fastslow.rankers.fit import Fitted, RankerTables, Report, fit, predict_trees, read_training
-from fastslow.rankers.libraries import LIBRARIES, Trees
-from fastslow.rankers.options import OBJECTIVES, RankerOptions
+from fastslow.rankers.libraries import Trees
 from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
+from fastslow.runs.trained_ranker import MODEL
 from fastslow.steps.ranker_settings import RankerSettings
 
-MODEL = "model.txt"
 USED = "used.json"
 """File in the folder of an interrupted ranker: the seconds that its trees took, of a limit in hours."""
 _WRITTEN_EVERY = 1.0  # seconds
-_AGAIN = "Train this model again"
 RUN_OUTPUTS = (METRICS, TRAINING_PLOT, MODEL, IMPORTANCE, PREDICTIONS)
-
-
-class _Manifest(Record):
-    """Keys of a ranker's manifest that prediction needs."""
-
-    objective: Literal[*OBJECTIVES]
-    trees: NonNegative
 
 
 def train_ranker(settings: RankerSettings) -> dict:
@@ -208,29 +197,6 @@ def write_trees(folder: Path, fitted: Fitted, rows: Sequence[Mapping]) -> None:
         fitted.trees.save(temporary, fitted.num_trees)
     with atomic_path(folder / IMPORTANCE) as temporary:
         importance(fitted.trees, fitted.num_trees).to_csv(temporary, index=False)
-
-
-def read_ranker(folder: Path) -> Fitted:
-    """Read the ranker of a run folder.
-
-    Returns:
-        The trees, which predict graphs with :meth:`~fastslow.rankers.fit.Fitted.predict_split`.
-
-    Raises:
-        DataError: The run is not finished, or is not a ranker's.
-    """
-    manifest = read_manifest(folder)
-    if (model := manifest["settings"].get("model")) != "ranker":
-        problem = f"a run of a {model}, a ranker wanted"
-        raise DataError(folder, problem, "Name a folder that the ranker notebook wrote")
-    check_record(Path(folder) / MANIFEST, manifest, _Manifest, _AGAIN)
-    library = manifest["settings"].get("library", RankerOptions.library)
-    if library not in LIBRARIES:
-        problem = f"{library!r} grew its trees; this code has {', '.join(LIBRARIES)}"
-        raise DataError(folder, problem, "Register the library (rankers/libraries.py), or name another run")
-    # an edited file would end LightGBM, or never return
-    trees = LIBRARIES[library].read(finished_file(folder, MODEL, _AGAIN))
-    return Fitted(manifest["objective"], trees, manifest["trees"], [])
 
 
 def importance(trees: Trees, count: int) -> pd.DataFrame:

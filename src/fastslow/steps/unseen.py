@@ -1,18 +1,38 @@
 """Graphs that a model never saw, built as those that it learned from: what a finished run is applied to."""
 
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
+from typing import Literal
 
-from fastslow.competition.catalog import TEST, ProgramFile, get_collection
+from pydantic import ConfigDict
+
+from fastslow.competition.catalog import COLLECTIONS, TEST, ProgramFile, get_collection
 from fastslow.competition.reader import Program, read_npz
 from fastslow.core.artifacts import MANIFEST, read_manifest
-from fastslow.core.errors import DataError, SettingsError
-from fastslow.features.build import graph_of
+from fastslow.core.errors import DataError
+from fastslow.core.records import Record, check_record
+from fastslow.core.settings import resolve
+from fastslow.features.build import GraphOptions, graph_of
 from fastslow.features.graph import Graph, GraphSet
-from fastslow.runs.features_folder import RECIPE, check_features_manifest
-from fastslow.steps.features import FeatureSettings
+from fastslow.features.nodes.protobuf import find_protobuf
+from fastslow.runs.features_folder import RECIPE, CollectionRecord
 
 _AGAIN = "Train this model again"
+
+
+class _Settings(Record, GraphOptions):
+    """Settings of features: how graphs are built, and what is recorded beside it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    collection: Literal[*(collection.name for collection in COLLECTIONS)]
+    copies_through: Literal[8] = 8  # of former versions, which had others
+
+
+class _Recipe(CollectionRecord):
+    settings: _Settings
+    config_columns: list[str]
 
 
 class UnseenGraphs(GraphSet):
@@ -37,26 +57,22 @@ def read_recipe(folder: Path) -> dict:
     """Return how the features of a run, or of a folder, are built: the keys ``features_folder.RECIPE``.
 
     Raises:
-        DataError: The folder is not finished, or belongs to a run that does not keep them.
+        DataError: The folder is not finished, belongs to a run that does not keep them, or this code cannot
+            build such features.
     """
     manifest = read_manifest(folder)
     recipe = manifest.get("features", manifest)
     if not isinstance(recipe, dict) or not all(key in recipe for key in RECIPE):
         raise DataError(folder, "does not keep how its features were built", _AGAIN)
-    check_features_manifest(Path(folder) / MANIFEST, recipe, _AGAIN)
+    check_record(Path(folder) / MANIFEST, recipe, _Recipe, _AGAIN)
     return recipe
 
 
-def recipe_settings(folder: Path) -> FeatureSettings:
-    """Return the settings that build further features as a run, or a folder, has them.
-
-    Raises:
-        DataError: As of :func:`read_recipe`, or this code cannot build such features.
-    """
-    try:
-        return FeatureSettings.from_record(read_recipe(folder)["settings"])
-    except SettingsError as error:
-        raise DataError(Path(folder) / MANIFEST, f"features.settings: {error}", _AGAIN) from None
+def recipe_options(recipe: dict) -> GraphOptions:
+    """Return how graphs are built, of what :func:`read_recipe` returned."""
+    settings = recipe["settings"]
+    names = (field.name for field in fields(GraphOptions))
+    return GraphOptions(**{name: settings[name] for name in names if name in settings})
 
 
 def read_unseen(folder: Path, paths: Iterable[Path], hlo_folder: str = "") -> UnseenGraphs:
@@ -85,10 +101,12 @@ def build_unseen(folder: Path, programs: Iterable[Program], hlo_folder: str = ""
             learned from.
     """
     unseen = UnseenGraphs(folder, [])
-    settings = recipe_settings(folder).replace(hlo_folder=hlo_folder)
+    options = recipe_options(unseen.recipe)
+    folder_of_hlo = resolve(hlo_folder) if hlo_folder else None
     graphs = []
     for program in programs:
-        graph, columns = graph_of(program, settings, settings.protobuf(program.file))
+        protobuf = find_protobuf(folder_of_hlo, program.file) if folder_of_hlo else None
+        graph, columns = graph_of(program, options, protobuf)
         if columns != unseen.config_columns:
             problem = "learned from other features than this code builds"
             raise DataError(folder, problem, "Use the code of its commit, or train it again")

@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 
 from fastslow.competition import node_columns
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TRAIN, get_collection, list_programs
+from fastslow.competition.data_quality import config_groups
 from fastslow.competition.layouts import LAYOUT_WIDTH, LEFT_TO_COMPILER, ROLES, format_layout
 from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.reader import Program, config_groups, read_npz
+from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.schema import check_schema
 from fastslow.core.figures import COLLECTION_COLOURS, NETWORK, RULE, WIDTH, in_style, shortened
 from fastslow.core.npz_io import read_headers

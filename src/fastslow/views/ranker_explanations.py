@@ -15,7 +15,8 @@ from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.rankers.fit import Fitted
 from fastslow.rankers.table import ABOVE_LEAST, CONTEXT, Table, read_table
 from fastslow.runs.features_folder import Features
-from fastslow.steps.ranker import importance, read_ranker
+from fastslow.runs.trained_ranker import read_ranker
+from fastslow.steps.ranker import importance
 
 _CONFIGS = 300  # of a graph at most; of a larger one that many are sampled
 _COLUMNS = 15  # shown, the most important first

@@ -22,8 +22,8 @@ from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_bl
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.steps.ensemble import EnsembleSettings
+from fastslow.steps.features import recipe_settings
 from fastslow.steps.network_settings import TrainSettings, differences
-from fastslow.steps.unseen import recipe_settings
 from fastslow.workflow.outlook import print_outlook
 from fastslow.workflow.presets import MODELS, RULES
 from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume

@@ -108,7 +108,7 @@ def _network_speed(settings: TrainSettings) -> Speed:
     predicting = 0.0
     for split, often in ((VALID, 2), (TEST, 1)):  # on valid with the best and with the averaged weights
         for slug in training.dataset.sources:
-            predict(training.network, training.dataset, slug, split, settings.configs_together)
+            predict(training.network, training.dataset, slug, split)
         predicting += often * lap() * _times(whole, parts, split, "nodes * configs")
     learned = _times(whole, parts, TRAIN, "nodes")
     once = max(0.0, first - epoch) * learned + predicting

@@ -13,11 +13,10 @@ from fastslow.core.settings import PROJECT, parse_value, resolve
 from fastslow.runs.packaged import packaged_models
 from fastslow.runs.predictions import find_members, find_run, read_run_manifest
 from fastslow.steps.ensemble import EnsembleSettings
-from fastslow.steps.features import FeatureSettings
+from fastslow.steps.features import FeatureSettings, recipe_settings
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.steps.submission import SubmissionSettings
-from fastslow.steps.unseen import recipe_settings
 from fastslow.workflow.presets import (
     MODELS,
     PACKAGED,

@@ -135,13 +135,13 @@ def contiguous(order: np.ndarray, work: np.ndarray, parts: int) -> np.ndarray:
 
 
 def midpoints(work: np.ndarray) -> np.ndarray:
-    """Return for each element of a sequence the share of the work up to its middle, 0 to 1."""
+    """Return the share ``(n,)`` of the work up to the middle of each element ``(n,)``, 0 to 1."""
     total = max(float(work.sum()), 1e-300)
     return (np.cumsum(work) - work / 2) / total
 
 
 def scaled(values: np.ndarray) -> np.ndarray:
-    """Return log(1 + value / mean of the positive values) / 4: about 0 to 1 for any unit of measurement."""
+    """Return log(1 + value / mean of the positive values) / 4, ``(...)`` as the values: about 0 to 1."""
     positive = values[values > 0]
     mean = positive.mean() if len(positive) else 1.0
     return np.log1p(values / mean) / 4

@@ -52,6 +52,9 @@ class Inputs:
         Args:
             probabilities: (sum of choices,) previous ones.
             feedback: (sum of choices, 4) of the decision that is changed.
+
+        Returns:
+            Of each part ``(its sum of choices, 12)`` float32: 8 of the option, then its feedback.
         """
         features = torch.from_numpy(self.problem.options(probabilities.numpy().astype("float64")))
         return list(torch.cat([features, feedback], 1).split([len(owners) for owners in self.owners]))

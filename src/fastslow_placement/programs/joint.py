@@ -72,7 +72,7 @@ class JointProblem(Problem):
         return self._fusion.unit_names() * 3
 
     def options(self, probabilities: np.ndarray) -> np.ndarray:
-        """Return features of every option of the three tasks."""
+        """Return features of every option of the three tasks: (sum of choices, 8) float32."""
         count = len(self.graph)
         place = self._placement
         first = int(self._fusion.choices.sum())

@@ -203,7 +203,7 @@ class PlacementProblem(GraphProblem):
         return Outcome(*self.scheduler.evaluate(np.asarray(decisions)[:, self.units], self.memory))
 
     def feedback(self, decision: np.ndarray) -> np.ndarray:
-        """Return whether each group would fit into the schedule on each device."""
+        """Return whether each group would fit into the schedule on each device: (sum of choices, 4)."""
         send = self.device.transfer_seconds(self.graph.output_bytes)
         return device_feedback(self.graph, self.timeline(decision), self.units, send)
 
@@ -246,7 +246,7 @@ class SchedulingProblem(GraphProblem):
         return Outcome(np.array([self.timeline(d).seconds for d in decisions]), np.zeros(len(decisions)))
 
     def options(self, probabilities: np.ndarray) -> np.ndarray:
-        """Return features of every (operator, priority)."""
+        """Return features of every (operator, priority): (sum of choices, 8) float32."""
         return super().options(probabilities, self._rank)
 
     @property

@@ -9,7 +9,7 @@ from fastslow.competition.node_columns import ELEMENT_BYTES
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import read_graph_arrays
 from fastslow.core.errors import DataError
-from fastslow.hlo.forms import unpacked_name
+from fastslow.core.input_files import unpacked_name
 from fastslow.hlo.reader import read_hlo
 from fastslow_placement.programs.cost_graph import CostGraph, topological_order
 from fastslow_placement.programs.hlo_graph import graph_of_module

@@ -134,7 +134,7 @@ def refined(graph: CostGraph, levels: np.ndarray) -> np.ndarray:
 
 
 def memory_profile(timeline: Timeline) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the memory in use over time per device, as (seconds, bytes from then on).
+    """Return the memory in use over time per device, as seconds ``(n,)`` and bytes ``(n,)`` from then on.
 
     Parameters are resident from the start; :func:`simulation.occupancy` describes when outputs are held.
     """

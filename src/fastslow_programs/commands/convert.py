@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastslow.core.settings import resolve
-from fastslow_programs.commands.facts import print_facts
+from fastslow.core.tables import facts_text
 from fastslow_programs.program.convert import PICTURE, TABLE, summarise, write_conversion
 from fastslow_programs.program.program_settings import ConvertSettings
 
@@ -23,5 +23,5 @@ def convert_program(settings: ConvertSettings) -> dict[str, Any]:
     facts = summarise(write_conversion(settings)).to_dict()
     folder = resolve(settings.folder)
     facts |= {"npz": settings.npz, "picture": folder / PICTURE, "table": folder / TABLE}
-    print_facts(facts)
+    print(facts_text(facts))
     return facts

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastslow_programs.commands.facts import print_facts
+from fastslow.core.tables import facts_text
 from fastslow_programs.program.program_settings import ConvertSettings
 from fastslow_programs.tuning.measurement import measure_source, write_measurement
 
@@ -16,5 +16,5 @@ def measure_program(settings: ConvertSettings) -> dict[str, Any]:
     """
     settings = settings.from_working_folder("source", "data_root")
     facts = write_measurement(measure_source(settings), settings)
-    print_facts(facts)
+    print(facts_text(facts))
     return facts

@@ -3,10 +3,9 @@
 import json
 from typing import Any
 
-from fastslow.core.tables import table_text
-from fastslow_programs.commands.facts import print_facts
+from fastslow.core.tables import facts_text, table_text
+from fastslow_programs.ranking.models import describe_run
 from fastslow_programs.ranking.rank import EFFECTS, ENDS, PAGE, TABLE, rank_source, write_ranking
-from fastslow_programs.ranking.runs import describe_run
 from fastslow_programs.ranking.settings import RankSettings
 
 _SHOWN = ["rank", "config", "prediction", "faster", "known", "runtime", "over_default", "estimated_cycles"]
@@ -38,7 +37,7 @@ def rank_program(settings: RankSettings) -> dict[str, Any]:
     files = {"ranking": TABLE, "effects of the choices": EFFECTS, "fastest and slowest": ENDS}
     files |= {"page with figures": PAGE}
     written = {what: folder / name for what, name in files.items()}
-    print_facts(written)
+    print(facts_text(written))
     found = {"found": ranking.words(), "trust": ranking.trust and ranking.trust.facts()}
     found["scores"] = ranking.scores()
     return {**found, "table": json.loads(table.to_json(orient="records")), **written}

@@ -4,9 +4,9 @@ from typing import Any
 
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.files import read_json
-from fastslow_programs.commands.facts import print_facts
+from fastslow.core.tables import facts_text
 from fastslow_programs.compiler.tuned import TUNED
-from fastslow_programs.ranking.runs import describe_run
+from fastslow_programs.ranking.models import describe_run
 from fastslow_programs.tuning.fleet import PROGRAMS, tune_fleet, write_fleet
 from fastslow_programs.tuning.result import BEST, CURVE, EVALUATIONS, PAGE, write_result
 from fastslow_programs.tuning.settings import NO_RUN, FleetSettings, TuneSettings
@@ -31,7 +31,7 @@ def tune_program(settings: TuneSettings) -> dict[str, Any]:
     files = {"best configuration": BEST, "its HLO, to compile": TUNED, "every evaluation": EVALUATIONS}
     files |= {"page with the curve": PAGE, "curve": CURVE, "study": settings.journal.name}
     facts |= {what: folder / name for what, name in files.items() if (folder / name).exists()}
-    print_facts(facts)
+    print(facts_text(facts))
     return facts | {"best": read_json(folder / BEST) if (folder / BEST).exists() else None}
 
 
@@ -52,5 +52,5 @@ def tune_programs(settings: FleetSettings) -> dict[str, Any]:
     _print_models(*(program for program, _ in settings.read()))
     folder = write_fleet(tune_fleet(settings), settings)
     facts = read_json(folder / MANIFEST)["summary"] | {"table": folder / PROGRAMS}
-    print_facts(facts)
+    print(facts_text(facts))
     return facts

@@ -1,8 +1,8 @@
-"""Read a program of yours from any source, and convert it to a competition file.
+"""Convert a program of yours to a competition file.
 
 The graph of an HLO file or of a JAX function becomes node features, edges and configurable nodes;
 configurations are sampled from its layout space. ``fastslow.convert``, ``make convert`` and notebook 50 call
-:func:`write_conversion`; a ranking and a search call :func:`read_program`.
+:func:`write_conversion`; a ranking and a search call :func:`make_program`.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ import pandas as pd
 from fastslow.competition.catalog import TEST, ProgramFile, get_collection
 from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.opcodes import NEAREST, OPCODES, opcode_number
-from fastslow.competition.reader import Program, program_of, read_npz
+from fastslow.competition.reader import Program, program_of
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
@@ -75,23 +75,6 @@ class ConvertedProgram(Program):
     measured: bool = False
     known: Mapping[int, Sequence[float]] = field(default_factory=dict)
     known_from: str = ""
-
-
-def read_program(settings: ConvertSettings, ask_compiler: bool = False) -> Program:
-    """Return a program from any source: a competition file, an HLO file or a JAX function.
-
-    Args:
-        settings: Settings that name the source, its collection and how configurations are drawn.
-        ask_compiler: As for :func:`make_program`.
-
-    Raises:
-        SettingsError: As for :func:`make_program`.
-        DataError: The source is missing or broken, or as for :func:`make_program`.
-    """
-    if settings.is_npz:
-        collection = get_collection(settings.collection)
-        return read_npz(ProgramFile(collection, TEST, settings.origin.path))
-    return make_program(settings, ask_compiler)
 
 
 def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> ConvertedProgram:

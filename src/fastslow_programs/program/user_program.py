@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.input_files import check_regular
+from fastslow.core.input_files import check_regular, unpacked_name
 from fastslow.core.settings import find_typed
-from fastslow.hlo.forms import unpacked_name
 from fastslow.hlo.messages import Module, message_classes
 from fastslow.hlo.reader import HloProgram, choose_module, read_hlo, read_hlo_modules
 from fastslow.hlo.texts import earliest

@@ -12,30 +12,28 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import TEST
+from fastslow.competition.catalog import TEST, ProgramFile
 from fastslow.competition.metrics import fastest_first
-from fastslow.competition.reader import Program
+from fastslow.competition.reader import Program, read_npz
 from fastslow.core.artifacts import commit
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow.features.configs.default_layouts import knows_default_layouts
 from fastslow.features.graph import Graph
 from fastslow.features.nodes.protobuf import find_protobuf
-from fastslow.steps.finished_run import FinishedRun
+from fastslow.steps.finished_run import FinishedRun, best_rule
 from fastslow.steps.unseen import UnseenGraphs, build_unseen, read_recipe
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import decode
 from fastslow_programs.compiler.libtpu import require_compiler
-from fastslow_programs.program.convert import ConvertedProgram, estimate_cycles, read_program, write_npz
+from fastslow_programs.program.convert import ConvertedProgram, estimate_cycles, make_program, write_npz
 from fastslow_programs.program.default import Default, find_default
 from fastslow_programs.program.identity import identify
 from fastslow_programs.ranking.advice import ADVISED, advise
 from fastslow_programs.ranking.known_runtimes import Learnt, check_known, configurations_of, learn, read_known
-from fastslow_programs.ranking.models import Models, read_models
+from fastslow_programs.ranking.models import Models, describe_run, read_models
 from fastslow_programs.ranking.named_choices import NamedChoice, name_choices
 from fastslow_programs.ranking.result import Ranking, make_table
-from fastslow_programs.ranking.rules import best_rule
-from fastslow_programs.ranking.runs import describe_run
 from fastslow_programs.ranking.settings import RankSettings
 from fastslow_programs.ranking.trust import Trust
 
@@ -148,9 +146,21 @@ def rank_source(
     )
 
 
+def read_program(settings: RankSettings) -> Program:
+    """Return a program from any source: a competition file, an HLO file or a JAX function.
+
+    Raises:
+        SettingsError: The source cannot be read, or the compiler is needed and not installed.
+        DataError: The source is missing or broken, or cannot be converted.
+    """
+    if settings.is_npz:
+        return read_npz(ProgramFile(settings.find_collection(), TEST, settings.origin.path))
+    return make_program(settings.conversion(), settings.estimate > 0)
+
+
 def read(settings: RankSettings, known: pd.DataFrame | None = None) -> Subject:
     """Read a program, or convert it, and its known runtimes; arguments as for :func:`rank_source`."""
-    program = read_program(settings.conversion(), settings.estimate > 0)
+    program = read_program(settings)
     if settings.hlo_folder:
         protobuf = find_protobuf(resolve(settings.hlo_folder), program.file)
         settings.require(protobuf is not None, "hlo_folder", f"a folder with {program.name}.pb")

@@ -19,13 +19,13 @@ from fastslow.competition.metrics import (
 )
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
 from fastslow.core.tables import number_text, table_html
+from fastslow.steps.finished_run import AppliedRule
 from fastslow_programs.program.convert import count_failures
 from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.advice import describe_estimates
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.known_runtimes import Learnt
 from fastslow_programs.ranking.named_choices import NamedChoice, differences
-from fastslow_programs.ranking.rules import Rule
 from fastslow_programs.ranking.trust import TOLD, Trust
 
 _SENTENCES = 5  # of effects, and of changes
@@ -83,7 +83,7 @@ class Ranking(Shown):
     advice: Sequence[str] = ()
     learnt: Learnt | None = None
     known_from: str = ""
-    find_rule: Callable[[], Rule | None] = _nothing
+    find_rule: Callable[[], AppliedRule | None] = _nothing
     judge: Callable[[], Trust | None] = _nothing
 
     @cached_property
@@ -99,7 +99,7 @@ class Ranking(Shown):
         return effects(self.choices, self._in_file_order)
 
     @cached_property
-    def rule(self) -> Rule | None:
+    def rule(self) -> AppliedRule | None:
         """The best trivial rule and its ranking, None for a single model."""
         return self.find_rule()
 
@@ -412,7 +412,7 @@ class Ranking(Shown):
         order = (-self.effects["effect"].abs()).sort_values(kind="stable").index[:_SENTENCES]
         return [f"effect: {_effect_in_words(row)}" for row in self.effects.loc[order].itertuples()]
 
-    def _beside_the_rule(self, rule: Rule) -> str:
+    def _beside_the_rule(self, rule: AppliedRule) -> str:
         predicted = self.table["prediction"].to_numpy()
         prediction = rule.prediction[self.table["config"]]
         scores = f"valid programs: {rule.valid:.3f}, models {rule.models:.3f}"

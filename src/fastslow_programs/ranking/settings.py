@@ -105,14 +105,14 @@ class RankSettings(ProgramSettings):
         Raises:
             DataError: There is none, it is not finished, or it belongs to another collection.
         """
-        # imports pandas, which takes most of a second
+        # imports torch and pandas, which takes seconds
         from fastslow.runs.predictions import find_run
-        from fastslow_programs.ranking.runs import runs_folder
+        from fastslow_programs.ranking.models import runs_folder
 
         return find_run(runs_folder(self.run), self.find_collection())
 
     def conversion(self) -> ConvertSettings:
-        """Return the settings that read the source, and convert it where it is not an npz."""
+        """Return the settings that convert the source, which is not an npz."""
         shared = {name: getattr(self, name) for name in _CONVERSION}
         collection = self.find_collection()
         tile = {"configs": MEASURED} if collection.kind == "tile" else {}

@@ -155,15 +155,15 @@ def explain_memory() -> Iterator[None]:
 
 
 class Shrinking:
-    """Runs work on batches of a size that is halved when memory runs out; the size stays for what follows.
+    """Runs work on so many configurations together as memory holds; the number stays for what follows.
 
     Args:
-        size: Size to start with.
-        what: Name of the things that ``size`` counts, for the one message.
+        size: Number of configurations to start with; it is halved whenever memory runs out.
     """
 
-    def __init__(self, size: int, what: str):
-        self.size, self._what, self._said = size, what, False
+    def __init__(self, size: int):
+        self.size = size
+        self._said = False
 
     def run(self, work: Callable[[int], Result]) -> Result:
         """Return ``work(size)``; where memory runs out, halve the size and call it again.
@@ -187,5 +187,5 @@ class Shrinking:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         if not self._said:
-            print(f"memory ran out: continuing with {self._what} {self.size}, or fewer", file=sys.stderr)
+            print(f"memory ran out: continuing with configs_together {self.size}, or fewer", file=sys.stderr)
             self._said = True

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from fastslow.core.errors import DataError
-from fastslow.features.graph import GraphSet, trainable
+from fastslow.features.graph import GraphSet
 from fastslow.features.scaling import Scaler
 from fastslow.networks.hardware.devices import Shrinking, autocast, pick_device, ran_out_of_memory
-from fastslow.networks.hardware.distributed import merge, own_device, share
 from fastslow.networks.hardware.memory import BoundedCache, held_bytes
 from fastslow.networks.model.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model.network import RankingNetwork
@@ -55,12 +54,12 @@ class GraphDataset:
         configs_together: int = CONFIGS_TOGETHER,
         memory: int = MEMORY,
     ):
-        self.configs_together = configs_together
+        self.shrinking = Shrinking(configs_together)
         self.memory = memory
         architecture = options.architecture()
         self.sources = {source.collection.slug: source for source in sources}
         self.num_levels = architecture.num_levels
-        self.device = own_device(pick_device(device))
+        self.device = pick_device(device)
         self._graph_options = {
             "pair_edges": options.pair_edges and options.kind == "layout",
             "whole_graph": architecture.whole_graph,
@@ -82,7 +81,6 @@ class GraphDataset:
         self.config_scaler = configs.select(chosen) if names else configs
         self._cache = BoundedCache[PreparedGraph](memory // 4, held_bytes)
         self._sizes: dict[str, dict[str, int]] = {}
-        self._shrinking: dict[int, Shrinking] = {}  # by the size that predictions start with
 
     def graph(self, split: str, name: str) -> PreparedGraph:
         """Return a graph, scaled."""
@@ -114,13 +112,15 @@ class GraphDataset:
         """
         return self.graph(split, name).batch(configs, self.num_levels, edges).to(self.device)
 
-    def shrinking(self, configs_together: int) -> Shrinking:
-        """Return the number of configurations that fit into memory so far, see :class:`Shrinking`."""
-        return self._shrinking.setdefault(configs_together, Shrinking(configs_together, "configs_together"))
 
-    def trainable(self) -> list[str]:
-        """Return the train graphs to learn from, see :func:`fastslow.features.graph.trainable`."""
-        return trainable(self.sources)
+def make_network(options: NetworkOptions, dataset: GraphDataset) -> RankingNetwork:
+    """Return a network of the configured size for these graphs, with weights drawn from the seed."""
+    torch.manual_seed(options.seed)
+    return RankingNetwork(
+        node_channels=len(dataset.node_scaler.kept),
+        config_channels=len(dataset.config_scaler.kept),
+        architecture=options.architecture(),
+    ).to(dataset.device)
 
 
 @torch.no_grad()
@@ -129,38 +129,39 @@ def predict(
     dataset: GraphDataset,
     slug: str,
     split: str,
-    configs_together: int,
-    only: Mapping[str, np.ndarray] | None = None,
+    only: Mapping[str, np.ndarray | slice] | None = None,
 ) -> dict[str, np.ndarray]:
     """Predict the configurations of a collection's split; only configurations of one graph are compared.
+
+    A layout graph with more configurations than the dataset's ``configs_together``, or a large one, is
+    predicted node by node (``node_blocks.py``) or, where that does not fit, in chunks, in several passes. The
+    result is the same up to rounding. A tile kernel's graph is embedded once anyway and never chunked. Where
+    memory runs out, the number is halved.
 
     Args:
         network: A network; it is left in evaluation mode.
         dataset: Its graphs.
         slug: Slug of one of the dataset's collections.
         split: ``train``, ``valid`` or ``test``.
-        configs_together: Maximum number of configurations of a batch. A layout graph with more, or a large
-            one, is predicted node by node (``node_blocks.py``) or, where that does not fit, in chunks, in
-            several passes. The result is the same up to rounding. A tile kernel's graph is embedded once
-            anyway and never chunked. Where memory runs out, the number is halved.
-        only: Positions in the competition file of the configurations to predict, of the graphs to predict; by
-            default all of all.
+        only: Positions in the competition file of the configurations to predict, of the graphs to predict,
+            ``slice(None)`` for all of a graph; by default all of all.
 
     Returns:
         ``(C_file,)`` float64 per graph, in the order of the competition file or of ``only``; lower is faster.
     """
     network.eval()
     predictions = {}
-    names = [name for name in dataset.sources[slug].names(split) if only is None or name in only]
-    for name in share(names):
+    if only is None:
+        only = dict.fromkeys(dataset.sources[slug].names(split), slice(None))
+    for name, positions in only.items():
         path = f"{slug}/{name}"
         graph = dataset.graph(split, path).graph
         # how often a configuration occurs in the file must not weigh: each distinct one is computed once
-        rows, position = np.unique(graph.config_row[... if only is None else only[name]], return_inverse=True)
+        rows, position = np.unique(graph.config_row[positions], return_inverse=True)
         work = partial(_predict_rows, network, dataset, split, path, rows)
-        prediction = dataset.shrinking(configs_together).run(work)
+        prediction = dataset.shrinking.run(work)
         predictions[name] = prediction.cpu().numpy().astype(np.float64)[position]
-    return merge(predictions, names)
+    return predictions
 
 
 def _predict_rows(

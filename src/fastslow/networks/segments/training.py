@@ -166,7 +166,7 @@ class SegmentTraining:
     def _whole_sums(self, example: SegmentExample) -> Tensor:
         """Return the sums over all nodes, uncut; of all configurations they are kept, if not too many."""
         prepared = example.graph.prepared
-        if prepared.graph.num_configs > self.dataset.configs_together:
+        if prepared.graph.num_configs > self.dataset.shrinking.size:
             return self._whole(example)
         every = np.arange(prepared.graph.num_configs)
         everything = replace(example, configs=every, choices=prepared.choices(every))

@@ -10,29 +10,25 @@ import torch
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
 from fastslow.features.folds import HELD_OUT_CONFIGS, leave_fold_out
-from fastslow.features.graph import GraphSet, Predictions, draw_configs
+from fastslow.features.graph import GraphSet, Predictions, draw_configs, trainable
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import autocast, loss_scaler, seed_generator
 from fastslow.networks.hardware.memory import AdamW, BoundedCache, FreedMemory, held_bytes, prefetch
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.losses import Loss
-from fastslow.networks.model.network import RankingNetwork
-from fastslow.networks.predict.dataset import GraphDataset, predict
+from fastslow.networks.predict.dataset import GraphDataset, make_network
 from fastslow.networks.settings.options import NetworkOptions, head_epochs
 from fastslow.networks.states.sparse import move
-from fastslow.networks.training.validation import Diverged, Validation, check_loss, check_weights, stop
+from fastslow.networks.training.validation import (
+    Diverged,
+    Validation,
+    check_loss,
+    check_weights,
+    predict_shared,
+    stop,
+)
 
 Example = tuple[Any, torch.Tensor]  # a batch, and the runtimes of its configurations
-
-
-def make_network(options: NetworkOptions, dataset: GraphDataset) -> RankingNetwork:
-    """Return a network of the configured size for these graphs, with weights drawn from the seed."""
-    torch.manual_seed(options.seed)
-    return RankingNetwork(
-        node_channels=len(dataset.node_scaler.kept),
-        config_channels=len(dataset.config_scaler.kept),
-        architecture=options.architecture(),
-    ).to(dataset.device)
 
 
 class Training:
@@ -56,7 +52,7 @@ class Training:
             weight_decay=options.weight_decay,
             fused=True,  # a seventh of the time on a CPU; a scaled step needs no answer from the GPU
         )
-        self.names = dataset.trainable()
+        self.names = trainable(dataset.sources)
         self.held_out: list[str] = []
         if options.folds:
             self.names, self.held_out = leave_fold_out(
@@ -221,9 +217,8 @@ class Training:
             Diverged: There are no weights whose predictions are finite.
         """
         score, predictions = self.validation.choose_weights(slug)
-        together = self.dataset.configs_together
         others = [split for split in PREDICTED_SPLITS if split != VALID]
-        rest = {split: predict(self.network, self.dataset, slug, split, together) for split in others}
+        rest = {split: predict_shared(self.network, self.dataset, slug, split) for split in others}
         return score, {VALID: predictions, **rest}
 
     def predict_held_out(self, slug: str) -> dict[str, np.ndarray]:
@@ -238,7 +233,7 @@ class Training:
             if prefix == slug:
                 graph = self.dataset.sources[slug].graph(TRAIN, stem)
                 only[stem] = graph.config_ids[draw_configs(graph.num_configs, HELD_OUT_CONFIGS, 0, stem)]
-        return predict(self.network, self.dataset, slug, TRAIN, self.dataset.configs_together, only)
+        return predict_shared(self.network, self.dataset, slug, TRAIN, only)
 
 
 def train(

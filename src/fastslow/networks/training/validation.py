@@ -11,9 +11,27 @@ from torch import nn
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score, mean_metrics
 from fastslow.core.errors import FastslowError
+from fastslow.networks.hardware.distributed import merge, share
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.options import NetworkOptions
+
+
+def predict_shared(
+    network: RankingNetwork,
+    dataset: GraphDataset,
+    slug: str,
+    split: str,
+    only: Mapping[str, np.ndarray | slice] | None = None,
+) -> dict[str, np.ndarray]:
+    """Predict as :func:`fastslow.networks.predict.dataset.predict` does; of several processes each a share.
+
+    Returns:
+        ``(C_file,)`` float64 per graph, or one value per position of ``only``, in every process.
+    """
+    names = [name for name in dataset.sources[slug].names(split) if only is None or name in only]
+    mine = {name: slice(None) if only is None else only[name] for name in share(names)}
+    return merge(predict(network, dataset, slug, split, mine), names)
 
 
 class Validation:
@@ -57,7 +75,7 @@ class Validation:
         Raises:
             Diverged: A prediction is not finite.
         """
-        predictions = predict(self.network, self.dataset, slug, VALID, self.dataset.configs_together, only)
+        predictions = predict_shared(self.network, self.dataset, slug, VALID, only)
         check_outputs(predictions)
         return predictions
 
@@ -135,21 +153,6 @@ class Validation:
         """Restore what :meth:`state_dict` returned."""
         for name in self.STATE:
             setattr(self, name, state[name])
-
-
-def pool_scores(valid: dict[str, dict]) -> dict:
-    """Return the scores of several collections as one: mean, by collection, per graph, and whose weights."""
-    means = {slug: score["mean"] for slug, score in valid.items()}
-    return {
-        "mean": sum(means.values()) / len(means),
-        "weights": ", ".join(dict.fromkeys(score["weights"] for score in valid.values())),
-        "by_collection": means,
-        "per_graph": {
-            f"{slug}/{name}": value
-            for slug, score in valid.items()
-            for name, value in score["per_graph"].items()
-        },
-    }
 
 
 EXPLODED = 10.0
