@@ -194,7 +194,7 @@ def _metric(name: str, collection: Collection) -> Callable[[np.ndarray, np.ndarr
 
 
 def _require_same_graphs(folder: Path, values: Mapping, reference: Mapping, of: str) -> None:
-    """Refuse values of other graphs, or of another number of configurations, than those of a reference."""
+    """Refuse values of other graphs, or of another number of configurations, than a reference has."""
     sizes = {graph: len(of_graph) for graph, of_graph in values.items()}
     needed = {graph: len(of_graph) for graph, of_graph in reference.items()}
     for graph in sorted({*sizes, *needed}):
