@@ -22,8 +22,9 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, read_json
 from fastslow.core.npz_io import write_arrays
 from fastslow.core.settings import resolve
+from fastslow.core.tables import table_markdown
 from fastslow.evaluation.run_record import RECORD
-from fastslow.evaluation.score_tables import format_overview, pool_seeds
+from fastslow.evaluation.score_tables import overview, pool_seeds
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.runs.features_folder import SCALERS, Features
 from fastslow.runs.packaged import ARCHIVE
@@ -183,7 +184,7 @@ Settings, inputs, code and scores per program are in the `{MANIFEST}` of each fo
 Sample competition. Layout collections: Kendall's tau. Tile: 1 - slowdown of the five configurations predicted
 fastest. The first rows are trivial rules. Valid programs chose the weights; no model saw the test programs.
 
-{format_overview(table)}
+{table_markdown(overview(table))}
 
 ## Limits
 

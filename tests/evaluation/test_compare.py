@@ -6,7 +6,7 @@ import pytest
 
 from fastslow.competition.metrics import ALL_METRICS, mean_metrics, ranking_tau
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.compare import (
     CompareSettings,
@@ -17,7 +17,7 @@ from fastslow.evaluation.compare import (
     verdict,
 )
 from fastslow.runs.predictions import read_predictions
-from helpers.runs import make_features, random_scores, write_run
+from helpers.runs import make_features, overwrite_predictions, random_scores, write_run
 
 LAYOUT, TILE = "layout:xla:random", "tile:xla"
 
@@ -64,6 +64,43 @@ def test_two_runs_are_compared_graph_by_graph(settings, features, tmp_path, caps
     assert plot.stat().st_size > 5000
 
 
+def test_a_run_is_compared_without_its_features(settings, features, tmp_path):
+    """As one that was fetched from Kaggle: the runs hold the scores of valid, the solution those of test."""
+    (table,) = compare_runs(settings).values()
+    bare = settings.replace(features="")
+    (again,) = compare_runs(bare).values()
+    pd.testing.assert_frame_equal(table, again)
+    rows = [
+        "ID,config_index,runtime",
+        *(f"{LAYOUT}:t,{i},{9 + i}" for i in range(features.num_configs("test")["t"])),
+    ]
+    (tmp_path / "solution.csv").write_text("\n".join(rows) + "\n")
+    (table,) = compare_runs(bare.replace(split="test")).values()
+    assert table.index.tolist() == ["t"]
+    remedy = "Build it with `make features NAME=runs`.* leave metric out"
+    with pytest.raises(
+        SettingsError, match=f"metric: opa on valid .*features/runs/layout-xla-random, which.*{remedy}"
+    ):
+        compare_runs(bare.replace(metric="opa"))
+
+
+def test_predictions_of_fewer_configurations_do_not_compare(settings, features, tmp_path):
+    """Such as of a run made with MODELS=, which predicts 1,000 of a program's."""
+    far = tmp_path / "runs" / "far"
+    scores = read_predictions(far)
+    count = features.num_configs("valid")["v"]
+    scores["valid"]["v"] = scores["valid"]["v"][1:]
+    overwrite_predictions(far, scores)
+    said = (
+        rf"runs/far: graph v: {count - 1} predictions, .*runs/near has {count}\. Compare models of the same"
+    )
+    with pytest.raises(DataError, match=said):
+        compare_runs(settings)
+    (tmp_path / "solution.csv").write_text(f"ID,config_index,runtime\n{LAYOUT}:t,0,9\n")
+    with pytest.raises(DataError, match=rf"runs/near: graph t: \d+ predictions, {tmp_path} has 1"):
+        compare_runs(settings.replace(split="test"))
+
+
 def test_two_runs_are_compared_by_collection(features, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     rng = np.random.default_rng(0)
@@ -104,7 +141,7 @@ def test_the_mean_of_collections_has_the_error_of_a_sum():
     rng = np.random.default_rng(0)
     sizes, spread = (4, 9, 30), (0.3, 0.1, 0.2)
     means, errors = [], []
-    for _ in range(4000):
+    for _ in range(1500):
         rows = []
         for size, scale in zip(sizes, spread, strict=True):
             drawn = rng.normal(0.1, scale, size)

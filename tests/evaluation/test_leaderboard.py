@@ -18,7 +18,7 @@ from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.submission_record import write_record
 from fastslow.runs import predictions
 from helpers.good_artifacts import change_json, reseal
-from helpers.runs import make_features, random_scores, write_run
+from helpers.runs import make_features, overwrite_predictions, random_scores, write_run
 
 XLA = "layout:xla:random"
 
@@ -113,7 +113,7 @@ def test_it_is_sorted_printed_and_written(home, capsys):
     assert "gnn" not in said and "private" not in said and max(map(len, said.splitlines())) <= 80
     assert cli.main(["leaderboard", "--wide"]) == 0
     said = capsys.readouterr().out
-    assert "| one   | gnn " in said and "nlp:random" in said and "private" not in said and "nan" not in said
+    assert "| one  | gnn " in said and "nlp:random" in said and "private" not in said and "nan" not in said
     written = pd.read_csv(root / "board.csv", keep_default_na=False, na_values=[""])
     assert len(written) == 5 and [*written["hours"].dropna()] == [1.25, 1.25]
     with pytest.raises(SettingsError, match="sort: 'best' is not one of valid, test, public"):
@@ -130,11 +130,36 @@ def test_scores_of_other_programs_stand_below_and_are_said(home):
     (root / "runs" / "gone").symlink_to(root / "unmounted" / "disk")
     board = fastslow.leaderboard(sort=XLA)
     assert board.table["run"].iloc[-1] == "easy" and board.table[f"valid {XLA}"].iloc[-1] == 1
-    assert board.table["programs"].nunique() == 2
-    assert any("easy: other programs were scored" in word for word in board.words())
-    assert not any("other programs" in word for word in fastslow.leaderboard(sort="run").words())
+    assert board.table["valid programs"].nunique() == 2
+    (said,) = (word for word in board.words() if "do not compare" in word)
+    assert said.startswith("* easy: valid scores stand on other programs") and "with mine, one" in said
     (gone,) = board.left_out
     assert "gone: a link to" in gone and "unmounted/disk, which is not there" in gone
+
+
+@pytest.mark.parametrize("sort", ["valid", "test", "hours"])
+def test_valid_scores_of_fewer_configurations_are_marked(home, sort):
+    """A run made with MODELS= predicts 1,000 configurations of a valid program, others all of them."""
+    root, features, _ = home
+    for name in features:
+        slug = name.replace(":", "-")
+        for seed in (0, 1):
+            shutil.rmtree(root / "runs" / "two" / f"gnn-{slug}-s{seed}")  # its ensemble alone
+        folder = root / "runs" / "two" / f"ensemble-{slug}"
+        values = predictions.read_predictions(folder)
+        values["valid"]["v"] = values["valid"]["v"][:-1]
+        overwrite_predictions(folder, values)
+    board = fastslow.leaderboard(sort=sort)
+    (said,) = (word for word in board.words() if "do not compare" in word)
+    assert said.startswith("* two: valid scores stand on") and said.endswith("do not compare with one")
+    assert "another number of their configurations" in said
+    assert board.table.groupby("run")["valid programs"].nunique().to_dict() == {"mine": 1, "one": 1, "two": 1}
+    for wide in (False, True):
+        printed = str(fastslow.leaderboard(sort=sort, wide=wide)).splitlines()
+        rows = [line for line in printed if line.startswith(("| one ", "| two "))]
+        assert rows and all(line.count("*") == line.startswith("| two ") for line in rows), printed
+    if sort == "valid":
+        assert [*board.table["run"]] == ["one", "one", "two", "mine"]
 
 
 def test_damaged_and_foreign_folders_are_named_and_the_rest_is_listed(home):

@@ -1,15 +1,14 @@
 """Tables of scores: seeds pooled, in words, and as an overview with a row per model."""
 
-import re
-
 import pandas as pd
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
+from fastslow.core.tables import table_markdown
 from fastslow.evaluation.score_tables import (
     format_distances,
-    format_overview,
-    format_table,
+    format_scores,
+    overview,
     pool_seeds,
     preview_csv,
     readable_table,
@@ -47,24 +46,20 @@ def test_seeds_are_pooled():
     assert pooled[1]["valid_spread"] == 0
 
 
-def test_the_table_as_text():
+def test_the_table_in_words():
     rows = [row(c.name, f"gnn s{seed}", 0.4 + seed / 5) for c in COLLECTIONS for seed in (0, 1)]
     rows += [row(c.name, "additive s0", 0.3) for c in COLLECTIONS if c.kind == "layout"]
     rows += [row("tile:xla", "gnn s2", 0.5), row("tile:xla", "extra", 0.125)]
-    text = format_table(pd.DataFrame(rows))
-    assert len({len(line) for line in text.splitlines()}) == 1, "columns line up"
-    cells = cells_of(text)
-    assert cells[0] == ["collection", "model", "seeds", "weight", "valid"]
-    assert [re.sub("-+", "-", cell) for cell in cells[1]] == [":-", ":-", "-:", "-:", ":-"]
-    assert cells[2] == ["tile:xla", "gnn", "3", "0.75", "0.500 ± 0.100 [-0.25, 1.00]"]
+    shown = readable_table(pd.DataFrame(rows))
+    assert [*shown] == ["collection", "model", "seeds", "weight", "valid"]
+    cells = shown.to_numpy().tolist()
+    assert cells[0] == ["tile:xla", "gnn", "3", "0.75", "0.500 ± 0.100 [-0.25, 1.00]"]
     assert ["tile:xla", "extra", "1", "0.25", "0.125 [-0.25, 1.00]"] in cells
     assert cells[-3:] == [
-        ["**mean of layouts**", "gnn", "2", "", "**0.500**"],
-        ["**mean of layouts**", "additive", "1", "", "**0.300**"],
-        ["**mean of five**", "gnn", "2 to 3", "", "**0.500**"],
+        ["mean of layouts", "gnn", "2", "", "0.500"],
+        ["mean of layouts", "additive", "1", "", "0.300"],
+        ["mean of five", "gnn", "2 to 3", "", "0.500"],
     ], "only of models of all that are meant"
-    shown = readable_table(pd.DataFrame(rows))
-    assert not shown.astype(str).apply(lambda column: column.str.contains("*", regex=False)).to_numpy().any()
 
 
 def test_a_csv_is_shown_by_its_first_configurations(tmp_path):
@@ -81,7 +76,7 @@ def test_the_overview_has_a_row_per_model_and_the_ensemble_last():
     rows = [row(c.name, "ensemble", 0.7, weight=1.0) for c in COLLECTIONS]
     rows += [row(c.name, f"gnn s{seed}", 0.4 + seed / 5) for c in COLLECTIONS for seed in (0, 1)]
     rows += [{**row("tile:xla", "product of bounds", 0.9, weight=None), "valid_top1": 0.5}]
-    head, _, *found = cells_of(format_overview(pd.DataFrame(rows)))
+    head, _, *found = cells_of(table_markdown(overview(pd.DataFrame(rows))))
     layouts = [c.name.removeprefix("layout:") for c in COLLECTIONS if c.kind == "layout"]
     assert head[0] == "valid" and head[-2:] == ["mean of layouts", "mean of five"]
     assert set(head[1:-2]) == {"tile:xla", *layouts}
@@ -92,7 +87,21 @@ def test_the_overview_has_a_row_per_model_and_the_ensemble_last():
     assert found[1][tile] == "0.900 [-0.25, 1.00]"
 
 
-def test_scores_by_distance_are_a_row_per_collection():
+def test_the_means_fit_a_terminal_with_the_ensemble_first(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    models = ("best single feature", "ridge on config features", "product of bounds", "gnn s0", "ranker s0")
+    rows = [row(c.name, name, 0.5) for c in COLLECTIONS for name in (*models, "ensemble")]
+    rows = [{**facts, "test": 0.25, "test_min": 0, "test_max": 1} for facts in rows]
+    text = format_scores(pd.DataFrame(rows))
+    assert max(map(len, text.splitlines())) <= 80 and "not shown" not in text
+    valid, test = (cells_of(part) for part in text.split("\n\n"))
+    assert valid[0][:3] == ["valid", "ensemble", "ranker"] and test[0][:2] == ["test", "ensemble"]
+    assert [line for line in test if line[0] == "nlp:random"] == [["nlp:random", *6 * ["0.250"]]]
+    assert [line for line in valid if line[0] == "nlp:random"] == [["nlp:random", *6 * ["0.500"]]]
+    assert text.count("0.250") == text.count("0.500") == 7 * 6, "five collections and two means"
+
+
+def test_scores_by_distance_are_a_row_per_collection(monkeypatch):
     def row(collection, part, low, high, score):
         facts = {"split": "test", "collection": collection, "part": part, "graphs": 7}
         return facts | {"smallest": low, "largest": high, "score": score}
@@ -102,7 +111,9 @@ def test_scores_by_distance_are_a_row_per_collection():
         row("tile:xla", "farthest third", 0.2, 0.5, 0.25),
         row("layout:xla:random", "nearest third", 0.1, 0.2, 1),
     ]
-    said, _, head, _, *found = format_distances(rows).splitlines()
+    monkeypatch.setenv("COLUMNS", "100")
+    said, head = format_distances(rows).split("\n\n")
+    head, _, *found = head.splitlines()
     assert "distance to the nearest train graph" in said
     assert cells_of("\n".join([head, *found])) == [
         ["test", "nearest third", "farthest third"],

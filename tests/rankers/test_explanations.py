@@ -1,9 +1,12 @@
 """What is said of a ranker: importances and contributions."""
 
+import shutil
+
 import numpy as np
 import pytest
 
 from fastslow.core.errors import SettingsError
+from fastslow.core.settings import resolve
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.ranker import train_ranker
 from fastslow.steps.ranker_settings import RankerSettings
@@ -13,6 +16,7 @@ from fastslow.views.ranker_explanations import (
     Explanation,
     plot_contributions,
     plot_importances,
+    plot_spread,
 )
 from helpers.competition_files import write_data_root
 
@@ -48,7 +52,7 @@ def test_shuffling_moves_a_feature_within_its_graph_alone(explanation):
                 np.testing.assert_array_equal(np.sort(after[:, position]), np.sort(before[:, position]))
             else:
                 np.testing.assert_array_equal(after[:, position], before[:, position])
-    table = explanation.permutation()
+    table = explanation.permutation
     assert table["drop"].is_monotonic_decreasing and not table["column"].str.startswith("graph_").any()
 
 
@@ -75,3 +79,33 @@ def test_an_unknown_graph_is_refused(explanation):
     )
     with pytest.raises(SettingsError, match="graph: 'x' is not one of v"):
         Explanation(settings)
+
+
+def test_the_importance_is_compared_over_seeds_and_runs(explanation, tmp_path, monkeypatch):
+    """A copy is the same ranker: its features cost it the same."""
+    monkeypatch.setattr(ranker_explanations, "_COMPARED", 3)
+    run = resolve(explanation.settings.run)
+    for name in ("mine/ranker-x-s0", "mine/ranker-x-s1", "theirs/ranker-x-s0"):
+        shutil.copytree(run, tmp_path / name)
+    given = {"run": str(tmp_path / "mine/ranker-x-s1"), "others": [str(tmp_path / "theirs")]}
+    settings = explanation.settings.replace(**given)
+    table = Explanation(settings, explanation.all_columns).spread()
+    rankers = table[["run", "ranker"]].drop_duplicates().to_numpy().tolist()
+    assert rankers == [["mine", "ranker-x-s0"], ["mine", "ranker-x-s1"], ["theirs", "ranker-x-s0"]]
+    columns = explanation.permutation["column"].head(3)
+    assert table["column"].tolist() == 3 * columns.tolist()
+    assert table.groupby("column")["drop"].nunique().max() == 1
+    assert table["drop"].head(len(columns)).tolist() == [explanation.drop(name, seed=0) for name in columns]
+    figure = plot_spread(table)
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["mine", "theirs"]
+    assert "every one of 3 rankers" in figure.get_suptitle()
+    alone = Explanation(settings.replace(others=[str(tmp_path)]), explanation.all_columns)
+    with pytest.raises(SettingsError, match=r"others: .* folders of runs that hold ranker-x-s\[0-9\]\*"):
+        alone.spread()
+
+
+def test_a_ranker_of_other_features_is_refused(explanation):
+    fewer = explanation.all_columns.select(explanation.all_columns.columns[1:])
+    with pytest.raises(SettingsError, match="run: .* reads columns that .* lacks: "):
+        Explanation(explanation.settings, fewer)

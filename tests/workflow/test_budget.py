@@ -1,10 +1,12 @@
 """A budget of hours: what fits is chosen, recorded, and made again as it was."""
 
 import contextlib
+import io
 import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastslow import cli
+from fastslow.core import progress
 from fastslow.core.errors import SettingsError
 from fastslow.core.files import read_json
 from fastslow.evaluation.run_record import record_run
@@ -69,7 +72,7 @@ def test_fewer_seeds_then_segments_then_epochs_then_rankers_then_rules(monkeypat
     most = {f"{RANKER}.hours": 0.0214}
     assert chosen(monkeypatch, speeds, 1625)[0] == {f"{NETWORK}.hours": 0.309, **most}
     found, said = chosen(monkeypatch, speeds, 1100, "gnn.layout.epochs=100")
-    assert found == {**part, f"{NETWORK}.hours": 0.0321, **most} and "| in segments |" in said
+    assert found == {**part, f"{NETWORK}.hours": 0.0321, **most} and "| segments |" in said
     assert chosen(monkeypatch, speeds, 190)[0] == {"seeds": 2, **part, f"{NETWORK}.hours": 0.0321, **most}
     found, said = chosen(monkeypatch, speeds, 60)
     assert found.pop(f"{NETWORK}.hours") * 3600 / 1.1 == pytest.approx(
@@ -78,7 +81,7 @@ def test_fewer_seeds_then_segments_then_epochs_then_rankers_then_rules(monkeypat
     assert found.pop(f"{RANKER}.hours") < 0.0214
     epochs, trees = found[f"{NETWORK}.epochs"], found[f"{RANKER}.num_iterations"]
     assert found == {"seeds": 1, **part, f"{NETWORK}.epochs": epochs, f"{RANKER}.num_iterations": trees}
-    assert 50 < epochs <= 60 and trees == int(epochs / 100 * 600) and f"{epochs} of 100" in said
+    assert 50 < epochs <= 60 and trees == int(epochs / 100 * 600) and f"{epochs}/100" in said
     speeds["gnn"] = (Speed(1e4, 10),)
     only, _ = chosen(monkeypatch, speeds, 45, "gnn.layout.epochs=100")
     assert only["models"] == "ranker" and 300 < only[f"{RANKER}.num_iterations"] < 400
@@ -101,6 +104,12 @@ def test_what_was_chosen_is_recorded_and_made_again(home, capsys):
     for again in (["name=smoke"], ["name=smoke", "hours=1e-6"]):
         resumed = resume(RunSettings.from_texts(again))
         assert resumed.chosen == {"models": "rules"} and resumed.plan.models == "rules"
+        assert cli.main(["submit", *again, "--plan"]) == 0
+        assert "hours=1e-06: models=rules was chosen" in capsys.readouterr().out
+    assert cli.main(["submit", "name=new", "hours=2", "--plan"]) == 0
+    assert (
+        "hours=2: features and a submission of ridge regression come first, then" in capsys.readouterr().out
+    )
     assert "hours: 1e-06 -> 2" in resume(RunSettings.from_texts(["name=smoke", "hours=2"])).refused
 
 
@@ -202,6 +211,27 @@ def test_a_measurement_that_fails_or_takes_too_long_is_missing(monkeypatch, home
     plan = make_plan(RunSettings(preset="smoke", name="smoke", models="ranker"))
     steps = [step for step in plan.steps("train") if step.stage == "train"][:1]
     assert measure(steps, 1, {}, 1e-3) == {}
+
+
+def test_a_measurement_is_seen_to_go_on(monkeypatch):
+    """A first step of large programs takes minutes."""
+
+    class Slow(contextlib.nullcontext):
+        def each(self, function, trials, seconds):
+            time.sleep(0.3)
+            yield from ((key, Speed(1, 1)) for key in trials)
+
+        def __enter__(self):
+            return self
+
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "TICK_SECONDS", 0.02)
+    monkeypatch.setattr(speed, "Workers", lambda **_: Slow())
+    step = SimpleNamespace(section="ranker.tile", settings=None)
+    assert speed.measure([step], 1, {}, 9) == {"ranker.tile": (Speed(1, 1),)}
+    assert terminal.getvalue().count("measuring the speed") >= 5
 
 
 def test_a_sample_of_features_has_the_spread_of_sizes(home):

@@ -24,7 +24,7 @@ from fastslow.runs.predictions import read_predictions
 from fastslow.workflow import execution
 from fastslow.workflow import run as workflow
 from fastslow.workflow.run_settings import make_plan
-from fastslow.workflow.steps import MODELS
+from fastslow.workflow.steps import MODELS, STAGES
 from helpers.cases import cases
 from helpers.workspace import SERIAL, command, environment, stopped
 
@@ -72,7 +72,7 @@ def test_every_stage_is_made_and_reported(finished):
     assert "submissions/smoke.csv: 6 rows, read back and checked" in done.stdout
     assert record["distances"] and format_distances(record["distances"]) in done.stdout
     for c in COLLECTIONS:
-        assert f"| {c.name} " in done.stdout
+        assert f"| {c.name.removeprefix('layout:')} " in done.stdout
         assert (f"  ranker-{c.slug}-s0: " in done.stderr) == (not c.name.endswith("random"))
     assert "  training-layout-s0: " in done.stderr
     assert "not uploaded: data/sample is not the Kaggle competition" in done.stdout
@@ -87,7 +87,13 @@ def test_a_second_run_redoes_nothing(home, capsys):
     said = capsys.readouterr()
     for line in ("features: 5 of 5", "train: 5 of 5", "ensemble: 5 of 5", "submission: 1 of 1"):
         assert f"{line} up to date" in said.err
-    assert "| layout:nlp:random" in said.out
+    assert "| nlp:random " in said.out and "not shown" not in said.out
+
+
+def test_a_stage_without_steps_has_no_heading(capsys):
+    """`make train` prints none of ensemble and submission, a run with MODELS= none of train."""
+    execution.run_steps([], jobs=1)
+    assert not any(stage in capsys.readouterr().err for stage in STAGES)
 
 
 def test_no_command_imports_what_takes_seconds_at_its_start():

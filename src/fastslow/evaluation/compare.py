@@ -1,7 +1,7 @@
 """Paired comparison of two models or two runs, per graph, with a sentence on which is better."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, get_collection
+from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection, get_collection
 from fastslow.competition.metrics import ALL_METRICS, tile_score
 from fastslow.core.artifacts import MANIFEST, read_manifest
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.figures import DEFAULT, ENSEMBLE, FAINT, FURTHER, WIDTH, in_style, save_figure, shortened
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.core.tables import table_text
 from fastslow.evaluation.run_record import PICTURES
-from fastslow.evaluation.scores import SOLUTION, solution_of, truth_of
+from fastslow.evaluation.scores import SOLUTION, runtimes_of, solution_of
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import check_predictions, read_predictions, read_run_manifest
+from fastslow.runs.predictions import read_predictions, read_run_manifest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_SAME = "Compare models of the same programs and configurations, against their own solution (data_root)"
 _MAX_LABELS = 60  # of graphs; more would overlap
 _NAME, _TITLE = 40, 72  # characters of a name, and of a line of a title
 
@@ -44,7 +45,8 @@ class CompareSettings(Settings):
     split: Literal[VALID, TEST] = VALID
     """Graphs to compare on; ``test`` needs ``solution.csv`` in ``data_root``. Not read for submissions."""
     features: str = ""
-    """Features folder of a single collection; empty for those that belong to ``one`` by its path."""
+    """Features folder of a single collection; empty for those that belong to ``one`` by its path. It is read
+    for the runtimes of ``valid`` where ``metric`` is not the competition's, whose scores the runs hold."""
     data_root: str = "data/sample"
     """Folder that holds ``solution.csv``."""
     all: bool = False
@@ -143,31 +145,62 @@ def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataF
         A row per graph, worst for ``one`` first: ``one``, ``other``, ``difference``.
 
     Raises:
-        SettingsError: The models belong to different collections.
-        DataError: A model, its features or the solution is missing or broken.
+        SettingsError: The models belong to different collections, or the features of a metric are not here.
+        DataError: A model, its features or the solution is missing or broken, or the models predict different
+            programs, or different numbers of their configurations.
     """
     folders = one, other
     names = [read_run_manifest(folder)["settings"]["collection"] for folder in folders]
     if names[0] != names[1]:
         raise SettingsError("other", f"{other} predicts {names[1]}, {one} {names[0]}")
     collection = get_collection(names[0])
-    made = f"features/{folders[0].parent.name}/{collection.slug}"
-    features = Features(resolve(settings.features or made))
-    truth = truth_of(features, solution_of(find_data(settings.data_root)))
-    if settings.split not in truth:
-        raise SettingsError("split", f"test needs {SOLUTION} in {settings.data_root}; give data_root=FOLDER")
-    if settings.metric != "competition":
-        metric = ALL_METRICS[settings.metric]
+    predictions = [read_predictions(folder)[settings.split] for folder in folders]
+    _require_same_graphs(other, predictions[1], predictions[0], str(one))
+    if settings.split == VALID and settings.metric == "competition":
+        scores = [read_run_manifest(folder)["valid"]["per_graph"] for folder in folders]
     else:
-        metric = tile_score if collection.kind == "tile" else ALL_METRICS["tau"]
-    scores = {}
-    for column, folder in zip(("one", "other"), folders, strict=True):
-        predictions = read_predictions(folder)
-        check_predictions(folder, predictions, features)
-        of_split = predictions[settings.split]
-        scores[column] = {g: metric(runtime, of_split[g]) for g, runtime in truth[settings.split].items()}
-    table = pd.DataFrame(scores).rename_axis("graph")
+        truth = _truth(settings, one, collection)
+        _require_same_graphs(
+            one,
+            predictions[0],
+            truth,
+            settings.data_root if settings.split == TEST else "its features folder",
+        )
+        metric = _metric(settings.metric, collection)
+        scores = [{g: metric(runtime, made[g]) for g, runtime in truth.items()} for made in predictions]
+    table = pd.DataFrame({"one": scores[0], "other": scores[1]}).rename_axis("graph")
     return table.assign(difference=table["one"] - table["other"]).sort_values("difference")
+
+
+def _truth(settings: CompareSettings, one: Path, collection: Collection) -> dict[str, np.ndarray]:
+    """Return the true runtimes of the split, by graph."""
+    if settings.split == VALID:
+        folder = resolve(settings.features or f"features/{one.parent.name}/{collection.slug}")
+        if not folder.is_dir():  # such as of a run that was fetched from Kaggle
+            problem = f"{settings.metric} on valid is computed from {folder}, which is not here"
+            make = f"Build it with `make features NAME={one.parent.name}` and the run's DATA and settings"
+            remedy = f"{make}, give features=FOLDER, or leave metric out: every run holds the competition's"
+            raise SettingsError("metric", f"{problem}. {remedy}")
+        return Features(folder).labels(VALID)
+    if (solution := solution_of(find_data(settings.data_root))) is None:
+        raise SettingsError("split", f"test needs {SOLUTION} in {settings.data_root}; give data_root=FOLDER")
+    return runtimes_of(solution, collection)
+
+
+def _metric(name: str, collection: Collection) -> Callable[[np.ndarray, np.ndarray], float]:
+    if name != "competition":
+        return ALL_METRICS[name]
+    return tile_score if collection.kind == "tile" else ALL_METRICS["tau"]
+
+
+def _require_same_graphs(folder: Path, values: Mapping, reference: Mapping, of: str) -> None:
+    """Refuse values of other graphs, or of another number of configurations, than a reference has."""
+    sizes = {graph: len(of_graph) for graph, of_graph in values.items()}
+    needed = {graph: len(of_graph) for graph, of_graph in reference.items()}
+    for graph in sorted({*sizes, *needed}):
+        if sizes.get(graph) != needed.get(graph):
+            counts = f"{sizes.get(graph, 'no')} predictions, {of} has {needed.get(graph, 'none')}"
+            raise DataError(folder, f"graph {graph}: {counts}", _SAME)
 
 
 @in_style

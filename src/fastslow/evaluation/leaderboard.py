@@ -17,6 +17,7 @@ from fastslow.core.errors import DataError, printable
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
+from fastslow.core.tables import table_markdown, table_text
 from fastslow.evaluation.run_record import PICTURES, read_run_record
 from fastslow.evaluation.scores import as_submitted, runtimes_of, solution_of
 from fastslow.evaluation.standing import TEAMS, standing_of
@@ -39,8 +40,8 @@ class LeaderboardSettings(Settings):
     csv: str = ""
     """CSV file to write the whole table to, with the test score of each collection; none if empty."""
     wide: bool = False
-    """Print a row for every model, with the score of each collection and the settings; else a row for a run,
-    of 80 columns."""
+    """Print a row for every model, with the score of each collection and the settings, on lines as long as
+    they need; else a row for a run, on lines of 80 characters."""
 
 
 class Leaderboard(Shown):
@@ -55,7 +56,8 @@ class Leaderboard(Shown):
             error over programs. ``public`` and ``private`` are Kaggle's scores of the run's CSV, ``place``
             and ``medal`` where the private one would have stood on the final board. A blend of submissions
             has a row of its own, with the model ``blend``. What is not known is NaN. Scores of two rows
-            compare where ``programs`` is equal, a mark of the programs that they are a mean over.
+            compare where ``valid programs`` (``test programs``) is equal, a mark of the programs that they
+            are a mean over, and of the number of configurations that were predicted of each.
         left_out: Why folders are not in it, a sentence each.
         settings: How it is sorted and printed.
     """
@@ -72,27 +74,23 @@ class Leaderboard(Shown):
             words.append("a cell is valid / test; hours are the whole run's")
         words.append("a mean counts all five collections, ± its standard error over programs")
         words.append("epochs and weights were chosen on valid, whose scores are optimistic")
-        for rows in self._others():
-            runs = ", ".join(dict.fromkeys(rows["run"]))
-            words.append(f"{runs}: other programs were scored than above, so scores do not compare")
+        for split in (VALID, TEST):
+            group = _groups(self.table, self._settings.sort, split)
+            first = ", ".join(self.table.loc[group == 0, "run"].unique())
+            if others := ", ".join(self.table.loc[group > 0, "run"].unique()):
+                stand_on = "stand on other programs, or on another number of their configurations"
+                words.append(f"* {others}: {split} scores {stand_on}, and do not compare with {first}")
         words += [
             f"{run}: place {place} of the {TEAMS} on the final board, {medal}"
             for run, place, medal in self.table[["run", "place", "medal"]].dropna().itertuples(index=False)
         ]
         return [*words, *(f"left out: {reason}" for reason in self.left_out)]
 
-    def _others(self) -> list[pd.DataFrame]:
-        """Return the rows of each set of programs but the first, where scores of programs are sorted."""
-        if (split := _sorted_split(self._settings.sort)) is None:
-            return []
-        scored = self.table[self.table[_column(self._settings.sort, split)].notna()]
-        return [rows for _, rows in scored.groupby("programs", sort=False)][1:]
-
     def __str__(self) -> str:
         if self.table.empty:
             return "\n".join(["no finished model under runs/", *(f"left out: {r}" for r in self.left_out)])
         shown = self._wide() if self._settings.wide else self._narrow()
-        table = shown.to_markdown(index=False, disable_numparse=True)
+        table = table_markdown(shown) if self._settings.wide else table_text(shown, _WIDTH)
         words = [textwrap.fill(word, _WIDTH, break_long_words=False) for word in self.words()]
         return "\n".join([table, "", *words])
 
@@ -106,18 +104,15 @@ class Leaderboard(Shown):
             shown[name.removeprefix("layout:")] = _texts(rows[f"{VALID} {name}"])
         shown["hours"] = rows["hours"].map("{:.2f}".format)
         for split in (VALID, TEST):
-            shown[split] = _means(rows, split)
+            shown[split] = self._means(rows, split)
         for name in _KAGGLE:
             shown[name] = _texts(rows[name])
         shown["place"] = rows["place"].fillna("").str.replace(" to ", "-")
         shown = shown.replace("nan", "")
         shown = shown.loc[:, (shown != "").any()]
-        whole = rows["run"].where(rows["model"] == "ensemble", rows["run"] + "/" + rows["model"])
-        taken = sum(max(map(len, [column, *shown[column]])) + 3 for column in shown)
-        room = max(8, _WIDTH - taken - 4)
-        names = [name if len(name) <= room else f"{name[: room - 1]}…" for name in whole]
+        names = rows["run"].where(rows["model"] == "ensemble", rows["run"] + "/" + rows["model"])
         shown.insert(0, "run", names)
-        return shown
+        return shown.reset_index(drop=True)
 
     def _wide(self) -> pd.DataFrame:
         """Return a row for each model as texts; a column without a value is left out."""
@@ -127,12 +122,19 @@ class Leaderboard(Shown):
         for name in _NAMES:
             valid, test = (table[f"{split} {name}"].map("{:.3f}".format) for split in (VALID, TEST))
             shown[name.removeprefix("layout:")] = valid + " / " + test
-        shown["mean of five"] = _means(table, VALID) + " / " + _means(table, TEST)
+        shown["mean of five"] = self._means(table, VALID) + " / " + self._means(table, TEST)
         for name in _KAGGLE:
             shown[name] = _texts(table[name])
         shown["place"] = table["place"].fillna("").str.replace(" to ", "-")
         shown = shown.replace({"nan / nan": "", " / nan": "", " / $": "", "^nan$": ""}, regex=True)
         return shown.loc[:, (shown != "").any()]
+
+    def _means(self, rows: pd.DataFrame, split: str) -> pd.Series:
+        """Return the mean of five on a split with its standard error, as texts; ``*``: see :meth:`words`."""
+        error = rows[f"{split}_error"]
+        texts = _texts(rows[split]) + error.map(" ± {:.3f}".format).where(error.notna(), "")
+        group = _groups(self.table, self._settings.sort, split)[rows.index]
+        return texts.where((group <= 0) | (texts == ""), texts + " *")
 
 
 def _texts(values: pd.Series) -> pd.Series:
@@ -140,28 +142,24 @@ def _texts(values: pd.Series) -> pd.Series:
     return values.map("{:.3f}".format).where(values.notna(), "")
 
 
-def _means(table: pd.DataFrame, split: str) -> pd.Series:
-    """Return the mean of five on a split with its standard error, as texts."""
-    error = table[f"{split}_error"]
-    return _texts(table[split]) + error.map(" ± {:.3f}".format).where(error.notna(), "")
+def _groups(table: pd.DataFrame, sort: str, split: str) -> pd.Series:
+    """Return for each row the number of its group, in which scores compare: 0 is the largest, -1 no score."""
+    scored = table[_scores(sort, split)].notna()
+    marks = table[f"{split} programs"]
+    numbers = {mark: number for number, mark in enumerate(marks[scored].value_counts().index)}
+    return marks.map(numbers).where(scored, -1)
 
 
-def _sorted_split(sort: str) -> str | None:
-    """Return the split whose scores a table is sorted by; None where it is sorted by anything else."""
-    if sort in _NAMES:
-        return VALID
-    return sort if sort in (VALID, TEST) else None
-
-
-def _column(sort: str, split: str) -> str:
-    return f"{split} {sort}" if sort in _NAMES else sort
+def _scores(sort: str, split: str) -> str:
+    """Return the column of a split's scores that is compared."""
+    return f"{split} {sort}" if sort in _NAMES and split == VALID else split
 
 
 def leaderboard(settings: LeaderboardSettings) -> Leaderboard:
     """Read every run, and write the CSV if one is named.
 
     Damaged folders and those that hold no model are named; all others are listed. Scores are sorted among
-    runs of the same programs; runs of others stand below.
+    runs of the same programs and the same number of their configurations; runs of others stand below.
     """
     folders, left_out = _folders(resolve("runs"))
     runs = [_Run(folder) for folder in folders if folder.name != PICTURES]
@@ -192,23 +190,21 @@ def _standing(row: dict) -> dict[str, str]:
 
 
 def _sort(table: pd.DataFrame, sort: str) -> pd.DataFrame:
-    """Sort the rows; scores among rows of the same programs, the largest group first."""
-    split = _sorted_split(sort)
-    compared = [sort] if sort in _NAMES else _NAMES
-    marks = [
-        digest([programs.get(f"{split or VALID} {name}") for name in compared])
-        for programs in table["programs"]
-    ]
-    table = table.assign(programs=marks)
-    column = _column(sort, split or VALID)
+    """Mark what scores stand on, and sort the rows; scores among equal marks, the largest group first."""
+    for split in (VALID, TEST):
+        compared = [sort] if sort in _NAMES and split == VALID else _NAMES
+        table[f"{split} programs"] = [
+            digest([programs.get(f"{split} {name}") for name in compared]) for programs in table["programs"]
+        ]
+    split = VALID if sort in _NAMES else sort
+    column = _scores(sort, split)
     rising = sort in ("hours", "run")
+    table = table.drop(columns="programs")
     table = table.sort_values(column, ascending=rising, kind="stable", ignore_index=True)
-    if split is None:
+    if split not in (VALID, TEST):
         return table
-    scored = table[column].notna()
-    groups = table.loc[scored, "programs"].value_counts().index
-    place = table["programs"].map({mark: number for number, mark in enumerate(groups)})
-    order = place.where(scored, len(groups)).argsort(kind="stable")
+    group = _groups(table, sort, split)
+    order = group.where(group >= 0, len(table)).argsort(kind="stable")
     return table.iloc[order].reset_index(drop=True)
 
 
@@ -286,6 +282,7 @@ class _Run:
     def __init__(self, folder: Path):
         self.folder = folder
         self.left_out: list[str] = []
+        self._sizes: dict[Path, dict[str, int]] = {}  # configurations of each valid program, by model
         self.record = self._try(read_run_record, folder) or {}
         self._solution = self._try(solution_of, find_data(self.record.get("data", "data/sample"))) or {}
         _, dangling = _folders(folder)
@@ -324,12 +321,15 @@ class _Run:
     def _score(self, folder: Path) -> dict[str, dict[str, float]]:
         """Return the score of every valid program, and of every test program if its runtimes are known."""
         manifest = read_run_manifest(folder)
-        predictions = read_predictions(folder)[TEST]
+        predictions = read_predictions(folder)
         collection = get_collection(manifest["settings"]["collection"])
         truth = runtimes_of(self._solution, collection)
+        sizes = {split: {g: len(v) for g, v in predictions[split].items()} for split in (VALID, TEST)}
+        self._sizes[folder] = sizes[VALID]
         scores = {VALID: manifest["valid"]["per_graph"], TEST: {}}
-        if truth and {g: len(v) for g, v in truth.items()} == {g: len(v) for g, v in predictions.items()}:
-            scores[TEST] = collection_score(collection.kind, truth, as_submitted(predictions))["per_graph"]
+        if truth and sizes[TEST] == {g: len(v) for g, v in truth.items()}:
+            ranked = as_submitted(predictions[TEST])
+            scores[TEST] = collection_score(collection.kind, truth, ranked)["per_graph"]
         return scores
 
     def _row(self, model: str, folders: dict[str, list[Path]], scores: dict[Path, dict]) -> dict:
@@ -342,12 +342,17 @@ class _Run:
         row["seeds"] = max(map(len, folders.values()))
         row["created"] = max(str(manifest.get("created", "")) for manifest in made)
         row["hours"] = self._hours
-        programs = row["programs"] = dict[str, list[str]]()
+        programs = row["programs"] = dict[str, list]()
         for split in (VALID, TEST):
             means, squares = {}, []
             for name, seeds in folders.items():
                 by_program = pd.DataFrame([scores[folder][split] for folder in seeds]).mean()
-                programs[f"{split} {name}"] = sorted(by_program.index)
+                names = sorted(by_program.index)
+                if split == VALID:  # of which a run with MODELS= predicts a part of the configurations
+                    sizes = self._sizes[seeds[0]]
+                    programs[f"{split} {name}"] = [(program, sizes.get(program)) for program in names]
+                else:
+                    programs[f"{split} {name}"] = names
                 means[name] = by_program.mean()
                 squares.append(by_program.var(ddof=1) / len(by_program) if len(by_program) else np.nan)
             row |= {f"{split} {name}": mean for name, mean in means.items()}

@@ -1,9 +1,12 @@
 """The scores of every model as tables to read."""
 
+from textwrap import fill
+
 import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, TEST, VALID
 from fastslow.core.settings import resolve
+from fastslow.core.tables import table_text
 
 _SCOPES = {  # collections that a mean is taken over; a model may be of layout alone
     "mean of layouts": [c.name for c in COLLECTIONS if c.kind == "layout"],
@@ -79,24 +82,18 @@ def _text(values: pd.Series, form: str) -> pd.Series:
     return values.map(form.format).where(values.notna(), "")
 
 
-def format_table(table: pd.DataFrame) -> str:
-    """Format :func:`readable_table` as Markdown, for a terminal or a README; means in bold."""
-    shown = readable_table(table)
-    means = shown["collection"].isin(_SCOPES)
-    for name in ("collection", *_scored_splits(shown)):
-        shown[name] = shown[name].where(~means, "**" + shown[name] + "**")
-    aligned = ["right" if name in ("seeds", "weight") else "left" for name in shown]
-    return shown.to_markdown(index=False, disable_numparse=True, colalign=aligned)
+def overview(table: pd.DataFrame, split: str = "") -> pd.DataFrame:
+    """Return the scores of ``scores.score_table`` as texts with a row per model.
 
-
-def overview(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the scores of ``scores.score_table`` on test, or valid, as texts with a row per model.
+    Args:
+        table: The scores.
+        split: The split; empty for test, or valid where test is not known.
 
     Returns:
         A column for each collection and mean; the index, the models with the ensemble last, has the name of
         the split.
     """
-    split = TEST if TEST in table else VALID
+    split = split or (TEST if TEST in table else VALID)
     shown = readable_table(table)
     scope = shown["collection"].str.removeprefix("layout:")
     score = shown[split].str.replace(", top 1.*", "", regex=True)
@@ -107,9 +104,16 @@ def overview(table: pd.DataFrame) -> pd.DataFrame:
     return wide.loc[models, scope.unique()].fillna("")
 
 
-def format_overview(table: pd.DataFrame) -> str:
-    """Format :func:`overview` as Markdown."""
-    return overview(table).to_markdown(disable_numparse=True)
+def format_scores(table: pd.DataFrame) -> str:
+    """Format the means of ``scores.score_table`` for a terminal: for each split a column for each model.
+
+    The ensemble stands first: what does not fit into the terminal is left out from the right, and named.
+    """
+    texts = []
+    for split in _scored_splits(table):
+        means = overview(table, split).map(lambda text: text.partition(" ")[0])
+        texts.append(table_text(means.iloc[::-1].T.rename_axis(index=split, columns=None)))
+    return "\n\n".join(texts)
 
 
 def preview_csv(csv: str, rows: int = 5, configs: int = 5) -> pd.DataFrame:
@@ -143,5 +147,5 @@ def readable_distances(rows: list[dict]) -> pd.DataFrame:
 
 
 def format_distances(rows: list[dict]) -> str:
-    """Format :func:`readable_distances` as Markdown, below a line that explains it."""
-    return f"{DISTANCES}:\n\n{readable_distances(rows).to_markdown(index=False, disable_numparse=True)}"
+    """Format :func:`readable_distances` for a terminal, below a line that explains it."""
+    return f"{fill(DISTANCES + ':', 80)}\n\n{table_text(readable_distances(rows))}"

@@ -5,13 +5,14 @@ knows the state of a notebook, so nothing is recorded here: the same command aga
 fetches one that has finished.
 """
 
+import itertools
 import json
 import re
 import shutil
 import tempfile
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
     if ended["status"] != "COMPLETE":
         reason = field_of(ended, "failureMessage", str | None) or "no reason given"
         remedy = f"What it had made is here under runs/{name}; all of its log is at {_page(kernel)}"
-        said = "".join(log).rstrip()
+        said = "".join(log[-_LAST_LINES:]).rstrip()
         raise KaggleError(f"{kernel} ended with status {ended['status']} ({reason})", f"{remedy}:\n{said}")
     if not csv.is_file():
         raise KaggleError(f"{kernel} left no submissions/{name}.csv", "Give another NAME")
@@ -141,10 +142,8 @@ def _send_code(dataset: str) -> None:
         write_json(Path(place, "dataset-metadata.json"), facts)
         options = {"folder": place, "dir_mode": "zip", "quiet": True, "ignore_patterns": ["__pycache__/"]}
         before = _version(dataset)
-        if before:
-            answer = call("dataset_create_version", version_notes=f"commit {commit()}", **options)
-        else:
-            answer = call("dataset_create_new", **options)
+        new = {"version_notes": f"commit {commit()}"} if before else {}
+        answer = call("dataset_create_version" if before else "dataset_create_new", **options, **new)
     _require_taken("the code", answer)
     if not _wait(lambda: _version(dataset, ready=True) > before, _READY_POLLS):
         raise KaggleError(f"Kaggle has not made the dataset {dataset} ready", "Run it again in some minutes")
@@ -178,30 +177,27 @@ def _require_taken(what: str, answer: dict[str, Any]) -> None:
         raise KaggleError(f"Kaggle did not take {what} ({error.rstrip('.')})", remedy)
 
 
-def _follow(kernel: str) -> tuple[dict[str, Any], deque[str]]:
-    """Print the log of a notebook until it has ended; return Kaggle's last words on it and the last lines."""
-    last: deque[str] = deque(maxlen=_LAST_LINES)
-    printed = 0
+def _follow(kernel: str) -> tuple[dict[str, Any], list[str]]:
+    """Print the log of a notebook until it has ended; return Kaggle's last words on it and the log."""
+    printed: list[str] = []
     while True:
-        position = 0
-
-        def hear(piece: str) -> None:
-            nonlocal position, printed
-            position += 1
-            if position > printed:  # Kaggle sends the log from its beginning each time
-                printed = position
-                last.append(piece)
-                print(piece, end="", flush=True)
-
         try:
+            hear = partial(_print_new, printed, itertools.count())
             call("kernels_logs_cli", hear=hear, kernel=kernel, follow=True)
         except CallError as error:
             if error.kind in ("credentials", "package"):
                 raise  # the others pass: no log while it is queued, silence, a lost connection
         state = persistent_call("kernels_status", kernel=kernel)
         if field_of(state, "status", str) not in _GOING:
-            return state, last
+            return state, printed
         time.sleep(_POLL_S)
+
+
+def _print_new(printed: list[str], place: Iterator[int], piece: str) -> None:
+    """Print a piece of a log unless it was printed: Kaggle sends the log from its beginning each time."""
+    if next(place) == len(printed):
+        printed.append(piece)
+        print(piece, end="", flush=True)
 
 
 def _fetch(kernel: str, name: str) -> None:

@@ -10,7 +10,9 @@ from matplotlib.figure import Figure
 
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
-from fastslow.core.figures import KNOWN, TREES, in_style
+from fastslow.core.artifacts import MANIFEST
+from fastslow.core.errors import SettingsError
+from fastslow.core.figures import FURTHER, KNOWN, TREES, in_style
 from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.rankers.fit import Fitted
 from fastslow.rankers.table import ABOVE_LEAST, CONTEXT, Table, read_table
@@ -20,6 +22,7 @@ from fastslow.steps.ranker import importance
 
 _CONFIGS = 300  # of a graph at most; of a larger one that many are sampled
 _COLUMNS = 15  # shown, the most important first
+_COMPARED = 10  # of these in every ranker
 _REPEATS = 5  # permutations of each column
 
 
@@ -32,21 +35,31 @@ class ExplainSettings(Settings):
     """Features folder of the collection that it predicts."""
     graph: str = ""
     """Graph of the valid split to explain; empty for the first one."""
+    others: list[str] = []
+    """Further folders of runs (``runs/mine``), to whose rankers of the collection this one is compared."""
 
 
 class Explanation:
     """A ranker with the valid graphs on which it is explained.
 
+    Args:
+        settings: Which ranker.
+        table: All columns of the valid graphs; None to read them.
+
     Raises:
-        SettingsError: The collection has no valid graph of the name in the settings.
+        SettingsError: The collection has no valid graph of the name in the settings, or the ranker reads
+            columns that the features lack.
     """
 
-    def __init__(self, settings: ExplainSettings):
+    def __init__(self, settings: ExplainSettings, table: Table | None = None):
         self.settings = settings
         self.features = Features(resolve(settings.features))
         self.fitted: Fitted = read_ranker(resolve(settings.run))
-        table = read_table(self.features, VALID, max_configs=_CONFIGS)
-        self.table: Table = table.select(self.fitted.columns)
+        self.all_columns = table or read_table(self.features, VALID, max_configs=_CONFIGS)
+        if lost := [name for name in self.fitted.columns if name not in self.all_columns.columns]:
+            problem = f"{settings.run} reads columns that {settings.features} lacks: {', '.join(lost[:3])}"
+            raise SettingsError("run", f"{problem}. Give features that it was trained on, or another run")
+        self.table: Table = self.all_columns.select(self.fitted.columns)
         known = self.features.names(VALID)
         self.name = settings.graph or known[0]
         settings.require(self.name in known, "graph", f"one of {', '.join(known)}")
@@ -57,6 +70,7 @@ class Explanation:
         table = importance(self.fitted.trees, self.fitted.num_trees)
         return table.assign(gain=table["gain"] / max(table["gain"].sum(), 1e-300))
 
+    @cached_property
     def permutation(self) -> pd.DataFrame:
         """Measure how much the valid score drops when a feature is shuffled within each graph.
 
@@ -67,22 +81,54 @@ class Explanation:
         Returns:
             ``column``, ``drop`` (mean over repeats) and ``spread`` (standard deviation), largest drop first.
         """
-        kind = self.features.collection.kind
-        labels = self.table.labels()
-
-        def valid_score(table: Table) -> float:
-            return collection_score(kind, labels, self.fitted.predict(table))["mean"]
-
-        whole = valid_score(self.table)
         used = self.gain.loc[self.gain["gain"] > 0, "column"]
         used = used.str.removesuffix(ABOVE_LEAST)
         features = [name for name in used.drop_duplicates() if not name.startswith(CONTEXT)]
         rows = []
         for feature in features[: 2 * _COLUMNS]:
-            drops = [whole - valid_score(self._shuffled(feature, i)) for i in range(_REPEATS)]
+            drops = [self.drop(feature, seed) for seed in range(_REPEATS)]
             rows.append({"column": feature, "drop": np.mean(drops), "spread": np.std(drops)})
         table = pd.DataFrame(rows, columns=["column", "drop", "spread"])
         return table.sort_values("drop", ascending=False, ignore_index=True)
+
+    def drop(self, feature: str, seed: int) -> float:
+        """Return by how much the valid score drops when a feature is shuffled within each graph."""
+        return self._whole - self._score(self._shuffled(feature, seed))
+
+    @cached_property
+    def _whole(self) -> float:
+        return self._score(self.table)
+
+    def _score(self, table: Table) -> float:
+        """Return the score of a table of the valid graphs."""
+        kind = self.features.collection.kind
+        return collection_score(kind, self.table.labels(), self.fitted.predict(table))["mean"]
+
+    def spread(self) -> pd.DataFrame:
+        """Measure the most important features in every ranker: of each seed of the run, and of other runs.
+
+        A feature is shuffled in the same way for every ranker, so the rankers alone differ.
+
+        Returns:
+            A row for each ranker and feature: ``run``, ``ranker`` (its folder), ``column``, ``drop``. The
+            features are in the order of :meth:`permutation`.
+
+        Raises:
+            SettingsError: A folder of ``others`` has no ranker of the collection.
+        """
+        run = resolve(self.settings.run)
+        stem, _, seed = run.name.rpartition("-s")
+        pattern = f"{stem}-s[0-9]*" if seed.isdigit() else run.name
+        rows = []
+        for folder in [run.parent, *map(resolve, self.settings.others)]:
+            rankers = sorted(path.parent for path in folder.glob(f"{pattern}/{MANIFEST}"))
+            self.settings.require(bool(rankers), "others", f"folders of runs that hold {pattern}")
+            for ranker in rankers:
+                other = Explanation(self.settings.replace(run=str(ranker)), self.all_columns)
+                for column in self.permutation["column"].head(_COMPARED):
+                    facts = {"run": folder.name, "ranker": ranker.name, "column": column}
+                    rows.append({**facts, "drop": other.drop(column, seed=0)})
+        return pd.DataFrame(rows, columns=["run", "ranker", "column", "drop"])
 
     def _shuffled(self, feature: str, seed: int) -> Table:
         rng = np.random.default_rng(seed)
@@ -132,7 +178,7 @@ def plot_importances(explanation: Explanation) -> Figure:
     """Plot each column's share of the gain, and the drop of the valid score when a feature is shuffled."""
     top = _COLUMNS
     gain = explanation.gain.head(top)[::-1]
-    drop = explanation.permutation().head(top)[::-1]
+    drop = explanation.permutation.head(top)[::-1]
     figure = Figure(figsize=(12, 1.5 + 0.27 * max(len(gain), len(drop))), layout="constrained")
     left, right = figure.subplots(1, 2)
     _bars(left, gain["column"], 100 * gain["gain"], TREES)
@@ -141,6 +187,40 @@ def plot_importances(explanation: Explanation) -> Figure:
     right.axvline(0, color="black", linewidth=0.8)
     right.set(title="what the valid score needs", xlabel="drop of the valid score when shuffled")
     figure.suptitle(f"{explanation.fitted.objective} ranker of {explanation.features.collection.name}")
+    return figure
+
+
+@in_style
+def plot_spread(table: pd.DataFrame) -> Figure:
+    """Plot the drop of the valid score in every ranker: a dot each, a line from a run's least to its most.
+
+    Args:
+        table: As returned by :meth:`Explanation.spread`.
+    """
+    columns = table["column"].unique()
+    lowest = table.groupby("column")["drop"].min()
+    runs = table["run"].unique()
+    rankers = len(table[["run", "ranker"]].drop_duplicates())
+    figure = Figure(figsize=(9, 1.8 + 0.3 * len(columns) * max(1, len(runs) / 2)), layout="constrained")
+    axes = figure.subplots()
+    colours = (TREES, *FURTHER)
+    for number, run in enumerate(runs):
+        drops = table[table["run"] == run].groupby("column")["drop"]
+        height = np.arange(len(columns)) + 0.7 * ((number + 0.5) / len(runs) - 0.5)
+        colour = colours[number % len(colours)]
+        least, most = drops.min()[columns], drops.max()[columns]
+        axes.hlines(height, least, most, color=colour, linewidth=2, alpha=0.5, label=run)
+        for _, of_ranker in table[table["run"] == run].groupby("ranker"):
+            values = of_ranker.set_index("column")["drop"][columns]
+            axes.plot(values, height, "o", color=colour, markersize=5)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(columns)), columns, fontsize=8)
+    axes.set_ylim(len(columns) - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    axes.legend(title="run")
+    axes.set_xlabel("drop of the valid score when shuffled; a dot is a ranker")
+    needed = f"{(lowest > 0).sum()} of {len(columns)} features"
+    figure.suptitle(f"shuffled, {needed} cost every one of {rankers} rankers some score")
     return figure
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY
+from fastslow.core.tables import table_text
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow.job_plan import machine_resources, share_cores
 from fastslow.workflow.presets import RULES
@@ -145,12 +146,12 @@ def _words(models: Sequence[Model], seeds: Mapping[str, int], choice: Choice, to
         {
             "model": model.section,
             "seeds": choice.trained(seeds, model.section),
-            "rounds": f"{model.part(choice.share)} of {model.rounds}",
-            "graphs": "in segments" if choice.cut and len(model.speeds) > 1 else "whole",
+            "rounds": f"{model.part(choice.share)}/{model.rounds}",
+            "graphs": "segments" if choice.cut and len(model.speeds) > 1 else "whole",
             "seconds a round": f"{model.speeds[-1 if choice.cut else 0].each:.2g}",
             "minutes a seed": f"{model.seconds(choice.share, choice.cut) / 60:.2g}",
         }
         for model in models
     ]
-    table = pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True)
+    table = table_text(pd.DataFrame(rows))
     return f"epochs (networks) and trees (rankers) that fit, {together} at a time:\n\n{table}\n"

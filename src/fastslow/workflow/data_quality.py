@@ -21,7 +21,7 @@ from fastslow.competition.row_order import releases_in_words
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.memory import step_cores
-from fastslow.core.progress import progress
+from fastslow.core.progress import progress, ticking
 from fastslow.core.settings import Names, Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.core.source import source_digest
@@ -107,10 +107,12 @@ def measure_labels(settings: QualitySettings) -> pd.DataFrame:
     todo = [(p, mark) for p, mark in zip(programs, marks, strict=True) if mark not in known]
     jobs = (joblib.delayed(_measure)(program, mark) for program, mark in todo)
     results = joblib.Parallel(n_jobs=step_cores(), return_as="generator")(jobs)
-    for number, row in enumerate(progress(results, total=len(todo), desc="labels", unit="graph"), 1):
-        known[row["file"]] = row
-        if number % _SAVED_EVERY == 0:
-            _write(settings.table, known, marks)
+    bar = progress(results, total=len(todo), desc="labels", unit="graph")
+    with ticking(bar):
+        for number, row in enumerate(bar, 1):
+            known[row["file"]] = row
+            if number % _SAVED_EVERY == 0:
+                _write(settings.table, known, marks)
     return _write(settings.table, known, marks)
 
 

@@ -20,7 +20,7 @@ from fastslow.core.errors import FastslowError
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, find_data, resolve
-from fastslow.evaluation.score_tables import format_distances, format_overview, format_table
+from fastslow.evaluation.score_tables import format_distances, format_scores
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.evaluation.training_files import METRICS, NOTEBOOK
 from fastslow.steps.ensemble import EnsembleSettings
@@ -110,6 +110,8 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
     with progress(total=len(steps), unit="step", disable=quiet) as bar, step_pool(jobs, cluster) as pool:
         for stage in STAGES:
             of_stage = [step for step in steps if step.stage == stage]
+            if not of_stage:
+                continue
             # asked once a step: for features it reads the directory of every data file
             looked = [*zip(of_stage, pool.map(look, of_stage), strict=True)]
             outdated = [(step, changes) for step, (current, changes) in looked if not current]
@@ -171,8 +173,7 @@ def report(plan: Plan) -> None:
     """
     csv = resolve(plan.csv)
     record = read_submission_record(csv, "table", "distances", "valid_mean", "test_mean")
-    table = pd.DataFrame(record["table"])
-    print(format_table(table), format_overview(table), sep="\n\n")
+    print(format_scores(pd.DataFrame(record["table"])))
     if record["distances"]:  # to train programs, which given models need none of
         print(f"\n{format_distances(record['distances'])}")
     test = f", test {record['test_mean']:.3f}" if record["test_mean"] is not None else ""

@@ -8,7 +8,7 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -49,12 +49,15 @@ def run(settings: RunSettings) -> None:
     target = "submission" if settings.target == "submit" else settings.target
     plan, recorded, chosen, used, refused = resume(settings)
     steps = plan.steps(target)
+    hours = recorded.get("hours")
+    if hours and (settings.plan or chosen is not None):
+        print(_say_hours(hours, chosen), flush=True)
     if settings.plan:
         print_outlook(steps, "" if plan.predict_with else plan.preset, refused)
         return
     if refused:
         raise SettingsError(refused)
-    if recorded.get("hours") and settings.cluster:
+    if hours and settings.cluster:
         raise SettingsError("hours", "are planned for this machine; give seeds and epochs for a cluster")
     for step in steps:
         if isinstance(step.settings, EnsembleSettings):
@@ -65,6 +68,8 @@ def run(settings: RunSettings) -> None:
     _check_trained(plan)
     _check_init(steps)
     record = partial(record_run, resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
+    what = f"runs/{plan.name}: data {plan.data_root}, preset {plan.preset}, {len(steps)} steps to {target}"
+    print(what, file=sys.stderr, flush=True)  # papermill and the first step take seconds
     record(chosen, used)  # before anything that takes seconds: it is there whatever ends this process
 
     from fastslow.evaluation.leaderboard import model_means
@@ -80,9 +85,9 @@ def run(settings: RunSettings) -> None:
     if filled := ", ".join(collection.name for collection in plan.filled):
         print(f"warning: {filled}: no model predicts it; ridge regression fills its rows", file=sys.stderr)
     execution.print_skipped(steps)
-    if recorded.get("hours") and chosen is None and target != "features":
+    if hours and chosen is None and target != "features":
         with _counting(lambda: record(None, time.monotonic() - began + used)):
-            chosen = _fit_hours(plan, target, 3600 * recorded["hours"], began - used)
+            chosen = _fit_hours(plan, target, 3600 * hours, began - used)
         record(chosen)
         plan = make_plan(add_chosen(settings, chosen))
         steps = plan.steps(target)
@@ -165,6 +170,15 @@ def _check_init(steps: Sequence[Step]) -> None:
             if values := differences(there, here, here.keys() - {"collection"}):
                 problem = f"{settings.init} reads features of other settings: {values}"
                 raise SettingsError("init", f"{problem}. Give features these values, or do without init")
+
+
+def _say_hours(hours: float, chosen: Mapping[str, Any] | None) -> str:
+    """Return in words what a budget of hours chose, or when it will choose."""
+    if chosen is None:
+        first = "features and a submission of ridge regression come first"
+        return f"hours={hours:g}: {first}, then seeds, epochs and trees are chosen by the speed measured here"
+    values = " ".join(f"{name}={value}" for name, value in chosen.items())
+    return f"hours={hours:g}: {values} was chosen" if values else f"hours={hours:g}: everything fits"
 
 
 @contextlib.contextmanager

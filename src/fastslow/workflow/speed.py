@@ -11,7 +11,7 @@ from typing import Any
 from fastslow.competition.catalog import PREDICTED_SPLITS, TEST, TRAIN, VALID
 from fastslow.core.errors import SettingsError
 from fastslow.core.isolated import Workers
-from fastslow.core.progress import progress
+from fastslow.core.progress import progress, ticking
 from fastslow.runs.features_folder import Features
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
@@ -58,7 +58,8 @@ def measure(
         timed = workers.each(_speed, trials, seconds=seconds)
         options = {"desc": "measuring the speed", "unit": "model", "disable": not sys.stderr.isatty()}
         bar = progress(timed, total=len(trials), **options)
-        speeds = {key: speed for key, speed in bar if isinstance(speed, Speed)}
+        with ticking(bar):
+            speeds = {key: speed for key, speed in bar if isinstance(speed, Speed)}
     measured = {}
     for section in dict.fromkeys(section for section, _ in trials):
         variants = [speeds[section, cut] for cut in (False, True) if (section, cut) in speeds]
