@@ -35,7 +35,7 @@ from fastslow_programs.tuning.confirmation import FEWEST, student_interval
 from fastslow_programs.tuning.search.strategies import GUIDED
 
 TABLE = {
-    "hours": 0.7,
+    "hours": 0.4,
     "needs": ("package", "optuna", "optax", "equinox"),
     "sample": False,
     "commands": ((),),
