@@ -2,13 +2,13 @@
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fastslow.core.errors import SettingsError
-from fastslow_programs.compiler.bench import Bench
 from fastslow_programs.compiler.lowering import lower_function
 from fastslow_programs.compiler.signature import CallError
 from fastslow_programs.compiler.tuned import TUNED, load_tuned, write_signature
@@ -16,23 +16,25 @@ from fastslow_programs.tuning.evaluators import serialised
 from helpers.cases import cases
 
 jax = pytest.importorskip("jax")
+from helpers.device_programs import failures  # noqa: E402
 from helpers.training_steps import STEPS, UNSAVED  # noqa: E402
 
 LOAD = """
 import sys
-sys.path.insert(0, sys.argv[2])
+sys.path.insert(0, sys.argv[1])
+from helpers.device_programs import failures  # noqa: E402
 from helpers.training_steps import STEPS
 from fastslow_programs.compiler.tuned import load_tuned
-step, state, batch = STEPS[sys.argv[3]]()
-print(len(load_tuned(sys.argv[1])(*state, *batch)))
+for name, folder in zip(sys.argv[2::2], sys.argv[3::2]):
+    step, state, batch = STEPS[name]()
+    print(len(load_tuned(folder)(*state, *batch)))
 """
 
 
 def save(folder, function, *arguments):
     """Measure a function once, and write it as a study does."""
     local = lower_function(function, arguments)
-    with Bench(local, rounds=1, seconds=120).running() as times:
-        assert times([local.module]).failures == [""]
+    assert failures(local, local.module) == [""]
     (folder / TUNED).write_bytes(serialised(local.module))
     write_signature(folder, local)
 
@@ -44,11 +46,24 @@ def numbers(tree):
     return [jax.random.key_data(leaf) if key else leaf for leaf, key in zip(leaves, is_key, strict=True)]
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A function that returns a step, its state, a batch and the folder where it is saved, measured once."""
+
+    @cache
+    def save_step(name):
+        folder = tmp_path_factory.mktemp(name)
+        step, state, batch = STEPS[name]()
+        save(folder, step, *state, *batch)
+        return step, state, batch, folder
+
+    return save_step
+
+
 @cases("name", STEPS)
-def test_a_tuned_step_trains_as_the_untuned_one(name, tmp_path):
-    step, state, batch = STEPS[name]()
-    save(tmp_path, step, *state, *batch)
-    tuned = load_tuned(tmp_path)
+def test_a_tuned_step_trains_as_the_untuned_one(saved, name):
+    step, state, batch, folder = saved(name)
+    tuned = load_tuned(folder)
     states = {"untuned": state, "tuned": state}
     for _ in range(10):
         *states["untuned"], loss = step(*states["untuned"], *batch)
@@ -61,45 +76,43 @@ def test_a_tuned_step_trains_as_the_untuned_one(name, tmp_path):
 
 
 @cases("name", STEPS)
-def test_a_tuned_step_lives_in_a_loop_under_jit(name, tmp_path):
-    step, state, batch = STEPS[name]()
-    save(tmp_path, step, *state, *batch)
-    tuned = load_tuned(tmp_path)
-    arrays, rest = jax.tree.flatten(tuple(state))
-    is_array = [hasattr(leaf, "dtype") or isinstance(leaf, int) for leaf in arrays]
+def test_a_tuned_step_lives_in_a_loop_under_jit(saved, name):
+    step, state, batch, folder = saved(name)
+    tuned = load_tuned(folder)
+    leaves, tree = jax.tree.flatten(tuple(state))
+    is_array = [hasattr(leaf, "dtype") or isinstance(leaf, int) for leaf in leaves]
 
-    def ten(function, *given):
-        given = iter(given)
-        leaves = [next(given) if ok else leaf for leaf, ok in zip(arrays, is_array, strict=True)]
-        current = rest.unflatten(leaves)
-        for _ in range(10):
-            *current, loss = function(*current, *batch)
-        return loss
+    def take_step(function, arrays):
+        arrays = iter(arrays)
+        given = [next(arrays) if array else leaf for leaf, array in zip(leaves, is_array, strict=True)]
+        *given, loss = function(*tree.unflatten(given), *batch)
+        return [leaf for leaf, array in zip(jax.tree.leaves(given), is_array, strict=True) if array], loss
 
-    inputs = [leaf for leaf, ok in zip(arrays, is_array, strict=True) if ok]
-    found, wanted = (jax.jit(ten, static_argnums=0)(function, *inputs) for function in (tuned, step))
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    def ten(function, *arrays):
+        return jax.lax.scan(lambda arrays, _: take_step(function, arrays), list(arrays), length=10)[1]
+
+    arrays = [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
+    tuned_losses = jax.jit(ten, static_argnums=0)(tuned, *arrays)
+    losses = jax.jit(ten, static_argnums=0)(step, *arrays)
+    np.testing.assert_allclose(tuned_losses, losses, rtol=1e-5)
 
 
-def test_another_process_loads_a_step_with_functions_in_its_state(tmp_path):
+def test_another_process_loads_steps_with_functions_in_their_states(saved):
     """Whose addresses are others there."""
-    for name in ("flax", "equinox"):
-        folder = tmp_path / name
-        folder.mkdir()
-        step, state, batch = STEPS[name]()
-        save(folder, step, *state, *batch)
-        words = [sys.executable, "-c", LOAD, str(folder), str(Path(__file__).parents[1]), name]
-        assert int(subprocess.run(words, capture_output=True, text=True, check=True).stdout) >= 2
+    names = ("flax", "equinox")
+    folders = [word for name in names for word in (name, str(saved(name)[-1]))]
+    words = [sys.executable, "-c", LOAD, str(Path(__file__).parents[1]), *folders]
+    printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert [int(line) >= 2 for line in printed.splitlines()] == [True] * len(names)
 
 
-def test_another_activation_is_refused_by_its_path(tmp_path):
+def test_another_activation_is_refused_by_its_path(saved):
     import equinox
 
-    step, (model, optimiser, *rest), batch = STEPS["equinox"]()
-    save(tmp_path, step, model, optimiser, *rest, *batch)
+    _, (model, optimiser, *rest), batch, folder = saved("equinox")
     other = equinox.tree_at(lambda m: m.activation, model, jax.nn.silu)
     with pytest.raises(CallError, match=r"arguments\[0\].activation is .* but .* was tuned"):
-        load_tuned(tmp_path)(other, optimiser, *rest, *batch)
+        load_tuned(folder)(other, optimiser, *rest, *batch)
 
 
 @cases("name", UNSAVED)

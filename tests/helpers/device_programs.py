@@ -1,8 +1,11 @@
 """A JAX program of a convolution, a reshape and a dot, and its module in other layouts."""
 
+import pickle
+
 import jax
 import numpy as np
 
+from fastslow_programs.compiler.bench import run_rounds
 from fastslow_programs.compiler.layout_choices import layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import bind_differences
 from fastslow_programs.compiler.layout_space import configurable_nodes
@@ -37,3 +40,13 @@ def constraints(module):
     return sum(
         i.custom_call_target == "LayoutConstraint" for c in module.computations for i in c.instructions
     )
+
+
+def failures(program, module):
+    """Why a module is no candidate for a program, empty if it is one: what a bench's process answers.
+
+    Here, as each process would import JAX again; what it is given is pickled, as on its way there.
+    """
+    codes = [each.SerializeToString(deterministic=True) for each in (program.module, module)]
+    given = pickle.loads(pickle.dumps((codes, program.inputs, 1, 0, program.devices)))
+    return run_rounds(*given)[1]

@@ -30,7 +30,7 @@ def of_optax():
         change, state = optimiser.update(gradient, state, weights)
         return optax.apply_updates(weights, change), state, value
 
-    return step, (weights, optimiser.init(weights)), (IMAGES, LABELS)
+    return jax.jit(step), (weights, optimiser.init(weights)), (IMAGES, LABELS)
 
 
 def of_flax():
