@@ -119,7 +119,7 @@ class _Edit:
 
     Args:
         computation: The computation.
-        names: Names of all instructions of its module, to which those of new ones are added.
+        names: Names of all instructions of its module; new instructions add theirs.
     """
 
     def __init__(self, computation, names: set[str]):
