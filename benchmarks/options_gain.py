@@ -1,16 +1,25 @@
 """What options of the compiler, layouts and both gain on ten functions, measured on this machine.
 
 ``python benchmarks/options_gain.py [--quick] [--evaluations N]``. ``tune`` searches each space of each
-function with as many evaluations, half of which compare the fastest with the default in interleaved rounds. A
-cell is the time over the default's with its 99 % interval; *kept* marks a candidate whose whole interval is
-below 1. The default against itself is measured with as many rounds: what it differs from 1 is noise.
+function with as many evaluations, half of which compare the fastest with the default in interleaved rounds.
+*over the default* is the time of the fastest candidate over the default's, with its 99 % interval. A gain is
+*confirmed* where the whole interval is below 1; otherwise ``tune`` keeps the default. *the default itself* is
+measured with as many rounds: what it differs from 1 is noise. *rank's first* is what the models in the
+package rank first, with nothing known, beside the default: one measurement, in which it ran fifteen times.
+*seconds* is the time of the whole search, from the function to the verdict. A function without a product, a
+convolution or a reshape has *no choice* of layouts; *both* are then its options.
 """
 
 import sys
+import time
+from collections.abc import Callable
+from typing import Any
 
+import equinox
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 import fastslow
 from common import report
@@ -18,14 +27,24 @@ from common.kept import kept_parts
 from common.options import make_parser
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
+from fastslow.runs.packaged import packaged_models
 from fastslow_programs.compiler.bench import Bench
 from fastslow_programs.compiler.device import ROUNDS, device_name
 from fastslow_programs.compiler.lowering import lower_function
-from fastslow_programs.tuning.confirmation import student_interval
+from fastslow_programs.tuning.confirmation import FEWEST, student_interval
+from fastslow_programs.tuning.search.strategies import GUIDED
 
-TABLE = {"hours": 2.0, "needs": ("optuna",), "sample": False, "commands": ((),)}
+TABLE = {
+    "hours": 0.4,
+    "needs": ("package", "optuna", "optax", "equinox"),
+    "sample": False,
+    "commands": ((),),
+}
+ITSELF = "the default itself"
 SPACES = ("options", "layouts", "both")
-EVALUATIONS = 48
+EVALUATIONS = 24
+Call = tuple[Callable, tuple]
+"""A function and its arguments."""
 
 
 def shape(*sizes: int) -> jax.ShapeDtypeStruct:
@@ -33,103 +52,204 @@ def shape(*sizes: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(sizes, jnp.float32)
 
 
+def product() -> Call:
+    """A product of matrices with what follows it."""
+    return lambda x, w: jnp.tanh(x @ w).reshape(16, 16, -1), (shape(256, 512), shape(512, 512))
+
+
 def convolve(x, w):
     """Convolve images with a kernel."""
     return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
-def attend(q, k, v):
-    """Attend over a sequence, for several heads."""
-    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / q.shape[-1] ** 0.5
-    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
+def residual_block() -> Call:
+    """Two convolutions and the sum with their input."""
+
+    def block(x, v, w):
+        return x + convolve(jax.nn.relu(convolve(x, v)), w)
+
+    return block, (shape(8, 28, 28, 32), shape(3, 3, 32, 32), shape(3, 3, 32, 32))
 
 
-def perceptron(weights, x):
-    """Apply two layers with a normalisation between them."""
-    hidden = jax.nn.gelu(x @ weights[0])
-    hidden = (hidden - hidden.mean(-1, keepdims=True)) / (hidden.std(-1, keepdims=True) + 1e-5)
-    return hidden.reshape(x.shape[0], -1) @ weights[1]
+def attention() -> Call:
+    """Attention over a sequence, for several heads."""
+
+    def attend(q, k, v):
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / q.shape[-1] ** 0.5
+        return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
+
+    return attend, (shape(4, 128, 8, 32),) * 3
 
 
-def step(weights, x, y):
-    """Take a step of gradient descent."""
-    gradient = jax.grad(lambda w: jnp.mean((perceptron(w, x) - y) ** 2))(weights)
-    return [w - 0.01 * g for w, g in zip(weights, gradient, strict=True)]
+def experts() -> Call:
+    """A layer of eight experts, of which two answer each token, as language models have it."""
+
+    def layer(gate, up, down, x):
+        share, chosen = jax.lax.top_k(jax.nn.softmax(x @ gate), 2)
+        weights = (jax.nn.one_hot(chosen, 8) * share[..., None]).sum(1)
+        hidden = jax.nn.silu(jnp.einsum("td,edf->etf", x, up))
+        return jnp.einsum("etd,te->td", jnp.einsum("etf,efd->etd", hidden, down), weights)
+
+    return layer, (shape(128, 8), shape(8, 128, 256), shape(8, 256, 128), shape(256, 128))
 
 
-def recur(w, x):
-    """Run a recurrent network over a sequence."""
-    return jax.lax.scan(lambda h, a: (jnp.tanh(h @ w + a), None), jnp.zeros(x.shape[1:]), x)[0]
+def training_step() -> Call:
+    """A step of optax: gradients clipped, AdamW with a schedule, new weights and state."""
+    optimiser = optax.chain(
+        optax.clip_by_global_norm(1.0), optax.adamw(optax.cosine_decay_schedule(1e-2, 100))
+    )
+    weights = {"first": jnp.full((128, 256), 0.1), "second": jnp.full((256, 64), 0.1)}
+
+    def loss(weights, images, targets):
+        hidden = jax.nn.gelu(images @ weights["first"])
+        return jnp.mean((hidden @ weights["second"] - targets) ** 2)
+
+    def step(weights, state, images, targets):
+        value, gradient = jax.value_and_grad(loss)(weights, images, targets)
+        change, state = optimiser.update(gradient, state, weights)
+        return optax.apply_updates(weights, change), state, value
+
+    return step, (weights, optimiser.init(weights), shape(256, 128), shape(256, 64))
 
 
-def chain(x):
-    """Apply a chain of elementwise functions."""
-    for _ in range(6):
-        x = jnp.tanh(jnp.sin(x) * 1.01 + jnp.sqrt(jnp.abs(x) + 1.0)) * jnp.exp(-x * x)
-    return x
+def equinox_model() -> Call:
+    """A module of equinox on a batch: convolutions with features first, and a perceptron."""
+    first, second, last = jax.random.split(jax.random.key(0), 3)
+    model = equinox.nn.Sequential(
+        [
+            equinox.nn.Conv2d(3, 16, 3, 2, key=first),
+            equinox.nn.Lambda(jax.nn.relu),
+            equinox.nn.Conv2d(16, 32, 3, 2, key=second),
+            equinox.nn.Lambda(jnp.ravel),
+            equinox.nn.MLP(1568, 10, 128, 1, key=last),
+        ]
+    )
+    return lambda model, images: jax.vmap(model)(images), (model, shape(16, 3, 32, 32))
 
 
-WEIGHTS = [shape(128, 256), shape(256, 64)]
-FUNCTIONS = {
-    "product": (lambda x, w: jnp.tanh(x @ w).reshape(16, 16, -1), (shape(256, 512), shape(512, 512))),
-    "convolution": (convolve, (shape(8, 28, 28, 32), shape(3, 3, 32, 64))),
-    "residual block": (
-        lambda x, v, w: x + convolve(jax.nn.relu(convolve(x, v)), w),
-        (shape(8, 28, 28, 32), shape(3, 3, 32, 32), shape(3, 3, 32, 32)),
-    ),
-    "attention": (attend, (shape(4, 128, 8, 32),) * 3),
-    "perceptron": (perceptron, (WEIGHTS, shape(512, 128))),
-    "training step": (step, (WEIGHTS, shape(512, 128), shape(512, 64))),
-    "recurrent network": (recur, (shape(128, 128), shape(64, 32, 128))),
-    "elementwise chain": (chain, (shape(400_000),)),
-    "sums of a product": (lambda x, w: (x @ w).reshape(-1, 8, 64).sum(0), (shape(512, 512), shape(512, 64))),
-    "sorted scores": (lambda x, w: jnp.sort(x @ w)[:, -8:], (shape(256, 256), shape(256, 512))),
-}
+def recurrent_network() -> Call:
+    """A recurrent network over a sequence."""
+
+    def recur(w, x):
+        return jax.lax.scan(lambda h, a: (jnp.tanh(h @ w + a), None), jnp.zeros(x.shape[1:]), x)[0]
+
+    return recur, (shape(128, 128), shape(64, 32, 128))
 
 
-def against_itself(name: str, rounds: int) -> str:
-    """Return the default's time over its own, as the cells of searches are written."""
-    function, arguments = FUNCTIONS[name]
-    local = lower_function(function, arguments)
+def elementwise_chain() -> Call:
+    """A chain of elementwise functions, which has no choice of layouts."""
+
+    def chain(x):
+        for _ in range(6):
+            x = jnp.tanh(jnp.sin(x) * 1.01 + jnp.sqrt(jnp.abs(x) + 1.0)) * jnp.exp(-x * x)
+        return x
+
+    return chain, (shape(200_000),)
+
+
+def sums_of_a_product() -> Call:
+    """Sums over blocks of a product."""
+    return lambda x, w: (x @ w).reshape(-1, 8, 64).sum(0), (shape(512, 512), shape(512, 64))
+
+
+def sorted_scores() -> Call:
+    """The largest scores of each row of a product."""
+    return lambda x, w: jnp.sort(x @ w)[:, -8:], (shape(64, 256), shape(256, 256))
+
+
+FUNCTIONS = (
+    product,
+    residual_block,
+    attention,
+    experts,
+    training_step,
+    equinox_model,
+    recurrent_network,
+    elementwise_chain,
+    sums_of_a_product,
+    sorted_scores,
+)
+
+
+def against_itself(make: Callable[[], Call], rounds: int) -> dict[str, Any]:
+    """Return the default's time over its own, as a row of the table."""
+    began = time.monotonic()
+    local = lower_function(*make())
     with Bench(local, ROUNDS, 600).running() as times:
         ratios = [float(np.median(times([local.module]).ratios)) for _ in range(rounds)]
     mean, half = student_interval(np.log(ratios).tolist())
-    return "{:.3f} ({:.3f} to {:.3f})".format(*np.exp([mean, mean - half, mean + half]))
+    ratio, low, high = np.exp([mean, mean - half, mean + half])
+    seconds = time.monotonic() - began
+    return {"over the default": f"{ratio:.3f} ({low:.3f} to {high:.3f})", "seconds": round(seconds)}
 
 
-def searched(name: str, space: str, evaluations: int) -> str:
-    """Return what the search of a space ends with: the candidate's time over the default's."""
-    function, arguments = FUNCTIONS[name]
+def searched(make: Callable[[], Call], space: str, evaluations: int) -> dict[str, Any]:
+    """Return what the search of a space ends with, as a row of the table."""
+    function, arguments = make()
+    models = "none" if space == "options" else packaged_models()
+    began = time.monotonic()
+    settings = {"space": space, "evaluator": "device", "evaluations": evaluations}
     try:
-        best = fastslow.tune(
-            function, *arguments, space=space, evaluator="device", models="none", evaluations=evaluations
-        ).best
-    except DataError:
-        return "no choice"
+        tuned = fastslow.tune(function, *arguments, models=models, **settings)
+    except DataError as error:
+        if "has no convolution, dot or reshape" not in str(error):
+            raise
+        return {"over the default": "no choice"}
+    best, table = tuned.best, tuned.table
     ends = best.get("interval", {"low": np.nan, "high": np.nan})
-    kept = " kept" * best["confirmed"]
-    return f"{best['over_default']:.3f} ({ends['low']:.3f} to {ends['high']:.3f}){kept}"
+    row = {
+        "over the default": f"{best['over_default']:.3f} ({ends['low']:.3f} to {ends['high']:.3f})",
+        "gain": "confirmed" if best["confirmed"] else "not confirmed",
+        "seconds": round(time.monotonic() - began),
+    }
+    if space == "layouts":
+        value = table.loc[table["by"] == GUIDED, "value"].iloc[0]
+        row["rank's first"] = "failed" if np.isnan(value) else f"{value:.3f}"
+    return row
+
+
+def totals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each space: its searches, its confirmed gains, the largest of them, the seconds."""
+    found = []
+    for space in SPACES:
+        of_space = [row for row in rows if row["searched"] == space and row.get("gain")]
+        gains = [row["over the default"].split()[0] for row in of_space if row["gain"] == "confirmed"]
+        found.append(
+            {
+                "searched": space,
+                "functions": len(of_space),
+                "confirmed gains": len(gains),
+                "the largest": min(gains, key=float, default=""),
+                "seconds, mean": round(sum(row["seconds"] for row in of_space) / max(1, len(of_space))),
+            }
+        )
+    return found
 
 
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument("--evaluations", type=int, default=EVALUATIONS, help="of each search (default 48)")
+    parser.add_argument(
+        "--evaluations", type=int, default=EVALUATIONS, help="of each search (default %(default)s)"
+    )
     options = parser.parse_args(arguments)
     kept = kept_parts(__file__, options)
-    names, evaluations = list(FUNCTIONS), options.evaluations
+    functions, evaluations = FUNCTIONS, options.evaluations
     if options.quick:
-        names, evaluations = ["product"], 7
+        functions, evaluations = FUNCTIONS[:1], 7
+    rounds = max(FEWEST, evaluations // 2)
     rows = []
-    rounds = max(5, evaluations // 2)
-    for name in progress(names, desc="functions", unit="function"):
-        itself = kept.part(f"{name}: itself", lambda n=name: against_itself(n, rounds))
-        row = {"function": name, "the default itself": itself}
+    for make in progress(functions, desc="functions", unit="function"):
+        name = make.__name__.replace("_", " ")
+        parts = {ITSELF: lambda make=make: against_itself(make, rounds)}
         for space in SPACES:
-            row[space] = kept.part(f"{name}: {space}", lambda n=name, s=space: searched(n, s, evaluations))
-        rows.append(row)
+            parts[space] = lambda make=make, space=space: searched(make, space, evaluations)
+        for part, measure in parts.items():
+            rows.append({"function": name, "searched": part, **kept.part(f"{name}: {part}", measure)})
+    columns = ("function", "searched", "over the default", "gain", "seconds", "rank's first")
     print(f"On {device_name()}, {evaluations} evaluations of each search.\n")
-    print(report.table(rows))
+    print(report.table([{column: row.get(column, "") for column in columns} for row in rows]))
+    print(f"\n{report.table(totals(rows))}")
     report.finish({"benchmark": "options_gain", "environment": report.environment(), "rows": rows})
     return 0
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import SettingsError
-from fastslow_programs.compiler.bench import Bench, difference
+from fastslow.core.isolated import CRASHED, TIMED_OUT, Killed
+from fastslow_programs.compiler import bench
+from fastslow_programs.compiler.bench import PATIENCE, SHORTEST_LIMIT, Bench, difference
 from fastslow_programs.compiler.lowering import lower_function
 from fastslow_programs.program.user_program import FunctionSource
 from fastslow_programs.tuning.target import read_local
@@ -48,6 +50,67 @@ def test_a_program_that_does_not_run_here_is_refused(program):
         pytest.raises(SettingsError, match="does not run"),
     ):
         times([program.module])
+
+
+class Slow:
+    """Workers whose compile of the unconstrained program takes as long as stated, or ends the process."""
+
+    def __init__(self, taken):
+        self.taken = taken
+        self.limits = []
+
+    def __call__(self):
+        return self
+
+    __enter__ = __call__
+
+    def __exit__(self, *_):
+        pass
+
+    def call(self, function, *arguments, seconds):
+        """Keep the limit, and answer for the unconstrained program or for a batch, which takes too long."""
+        self.limits.append(seconds)
+        if function is bench.run_once and not isinstance(self.taken, Killed):
+            return self.taken
+        raise self.taken if function is bench.run_once else Killed(TIMED_OUT, "it took longer")
+
+
+@cases(
+    ("taken", "limit"),
+    [
+        ((0.5, 0.001), SHORTEST_LIMIT),
+        ((8.0, 0.001), PATIENCE * (8 + 3 * 0.002)),
+        ((8.0, 1.0), PATIENCE * (8 + 3 * 1.0)),
+        ((80.0, 0.001), 600.0),
+    ],
+)
+def test_the_limit_of_a_candidate_follows_the_unconstrained_program(program, monkeypatch, taken, limit):
+    workers = Slow(taken)
+    monkeypatch.setattr(bench, "Workers", workers)
+    with Bench(program, rounds=3, seconds=600).running() as times:
+        found = times([program.module, program.module])
+    assert found.failures == ["timed out: it took longer"] * 2 and np.isnan(found.ratios).all()
+    assert workers.limits == pytest.approx([600, 4 * limit, 3 * limit, 3 * limit])
+
+
+@cases(
+    ("taken", "said"),
+    [
+        (Killed(TIMED_OUT, "it took longer"), "seconds: 60 are too few to compile and run the program"),
+        (Killed(CRASHED, "its process ended"), "the program does not run on this machine: its process ended"),
+    ],
+)
+def test_where_the_unconstrained_program_ends_its_process_nothing_is_searched(
+    program, monkeypatch, taken, said
+):
+    workers = Slow(taken)
+    monkeypatch.setattr(bench, "Workers", workers)
+    with (
+        Bench(program, rounds=3, seconds=60).running() as times,
+        pytest.raises(SettingsError, match=said),
+    ):
+        times([program.module])
+    assert workers.limits == [60]
 
 
 ONES = np.ones(3, np.float32)

@@ -233,3 +233,17 @@ def test_unknown_fields_survive():
     for message in (constrained, constrained.computations[0], dot):
         assert unknown_string in message.SerializeToString()
     assert constrained.SerializeToString().count(unknown_string) == 3
+
+
+def test_new_instructions_have_names_that_no_computation_has():
+    """As XLA demands: ids of computations that were rewritten before may reach into each other's."""
+    module = small_module()
+    module.computations.add().CopyFrom(module.computations[0])
+    module.computations[1].name = "other"
+    module.computations[0].instructions[0].name = "custom-call.11"
+    nodes = configurable_nodes(module)
+    layouts = {node.node: ((0, 1), (), ()) for node in nodes if node.opcode == "dot"}
+    constrained = constrain(module, layouts, nodes)
+    known = {i.name for part in module.computations for i in part.instructions}
+    added = [i.name for part in constrained.computations for i in part.instructions if i.name not in known]
+    assert len(added) == len({*added}) == 8 and len(layouts) == 2

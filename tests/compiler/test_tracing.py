@@ -51,6 +51,26 @@ def test_what_jax_compiled_or_staged_is_refused_by_name():
         fastslow.tune(lowered, MATRIX, MATRIX, **device)
 
 
+def said(x):
+    jax.debug.print("{}", x)
+    return x @ x
+
+
+def asked(x):
+    return jax.lax.map(lambda row: jax.pure_callback(np.sin, row, row), x)
+
+
+@cases(("function", "name"), [(said, "said calls .*debug_print"), (asked, "asked calls .*pure_callback")])
+def test_a_function_that_calls_python_while_it_runs_is_refused(function, name):
+    for door, settings in (("tune", {"evaluator": "device", "models": "none"}), ("measure", {})):
+        with pytest.raises(SettingsError, match=f"{name}.*Leave jax.debug.print and callbacks out"):
+            getattr(fastslow, door)(function, MATRIX, **settings)
+    pytest.importorskip("libtpu", reason="the compiler, an optional requirement, is not installed")
+    for source, arguments in ((function, (MATRIX,)), (jax.jit(function).trace(MATRIX), ())):
+        with pytest.raises(SettingsError, match="which HLO cannot keep"):
+            fastslow.rank(source, *arguments)
+
+
 def test_static_arguments_are_part_of_a_converted_program():
     pytest.importorskip("libtpu", reason="the compiler, an optional requirement, is not installed")
     static = jax.jit(power, static_argnums=1)

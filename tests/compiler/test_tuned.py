@@ -197,6 +197,9 @@ def test_options_of_the_compiler_stay_with_the_module(tmp_path):
     write_signature(tmp_path, local)
     inside = jax.jit(lambda x: load_tuned(tmp_path)(x) + 1)  # which has options of its own
     np.testing.assert_allclose(inside(*arguments), 2 * IMAGE + 1)
+    (tmp_path / TUNED).write_bytes(serialised(broken))  # as of another device
+    with pytest.raises(DataError, match="refuses .*xla_no_such_option.*Tune the function again"):
+        load_tuned(tmp_path)
 
 
 MESH = """
@@ -233,7 +236,8 @@ for name, (function, given) in functions.items():
     (folder / TUNED).write_bytes(serialised(local.module))
     write_signature(folder, local)
     tuned, wanted = load_tuned(folder), jax.jit(function)(given)
-    for found in (tuned(given), tuned(image), jax.jit(lambda x: tuned(x) + 0)(split)):
+    within = jax.jit(lambda x: tuned(x) + 0)
+    for found in (tuned(given), tuned(image), within(split), within(image)):
         np.testing.assert_allclose(found, wanted)
     assert tuned(given).sharding.is_equivalent_to(wanted.sharding, wanted.ndim), name
 """

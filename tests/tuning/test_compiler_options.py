@@ -101,6 +101,8 @@ def test_what_cannot_be_searched_is_refused_before_the_search(tmp_path):
     wrong = jax.jit(product, compiler_options={"xla_no_such_option": 1})
     with pytest.raises(SettingsError, match=r"refuses compiler_options: xla_no_such_option .*Take them out"):
         fastslow.tune(wrong, X, evaluator="device", models="none")
+    with pytest.raises(SettingsError, match=r"refuses compiler_options: xla_no_such_option .*Take them out"):
+        fastslow.measure(wrong, X)
     (tmp_path / "model.py").write_text(MAKE)
     model = f"{tmp_path}/model.py:make"
     command = {"evaluator": "command", "command": "true"}

@@ -4,7 +4,8 @@ A round runs the unconstrained program twice and every candidate once, in random
 is the median over rounds of its time over the unconstrained program's time in the same round, so that a
 machine that becomes slower in between changes no value. The second time of the unconstrained program shows
 how far two equal programs differ here. A candidate whose outputs differ from the unconstrained program's is
-disqualified. All of it runs in a process of its own: a compile that aborts fails one configuration.
+disqualified. All of it runs in a process of its own: a compile that aborts fails one configuration. The
+unconstrained program is compiled and run once before, and the time that this takes limits the candidates.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastslow.core.errors import SettingsError
-from fastslow.core.isolated import Killed, Workers
+from fastslow.core.isolated import TIMED_OUT, Killed, Workers
 from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.lowering import LocalProgram, options_of
 
@@ -23,6 +24,10 @@ LONG_ENOUGH = 0.002  # seconds; shorter programs run several times for one time
 NOISY = 0.1  # two equal programs that differ by more make a machine too noisy
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 3e-2, "float16": 1e-2}
 """Largest difference of an output, as a fraction of its largest absolute value; other types must be equal."""
+PATIENCE = 10
+"""How many times as long as the unconstrained program a candidate may take to be compiled and run."""
+SHORTEST_LIMIT = 30.0
+"""Seconds that a candidate may take in any case: short compiles differ by more under load."""
 _SHOWN = 300  # characters of a message that are kept
 
 
@@ -57,12 +62,15 @@ class Bench:
     Args:
         program: The unconstrained program and its inputs.
         rounds: Rounds of one measurement.
-        seconds: Time limit of compiling and executing one candidate; the limit of a batch is the sum.
+        seconds: Time limit of compiling and executing one program. A candidate's is shorter where
+            :data:`PATIENCE` times the unconstrained program's seconds are, see :func:`limit_of`. The limit of
+            a batch is the sum over its programs.
     """
 
     def __init__(self, program: LocalProgram, rounds: int, seconds: float):
         self._program, self._rounds, self._seconds = program, rounds, seconds
         self._calls = 0
+        self._limit: float | None = None  # of a candidate, once the unconstrained program was compiled
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Callable[[Sequence[Module]], Times]]:
@@ -70,7 +78,8 @@ class Bench:
 
         Yields:
             A function from constrained modules of the program to their :class:`Times`. A candidate that ends
-            the process or exceeds the time limit is a failure of its own, with the times NaN.
+            the process or exceeds the time limit is a failure of its own, with the times NaN. The first call
+            raises :class:`SettingsError` where the unconstrained program itself does so.
         """
 
         def times(modules: Sequence[Module]) -> Times:
@@ -90,15 +99,65 @@ class Bench:
             yield times
 
     def _ask(self, workers: Workers, modules: Sequence[Module]) -> "Times | str":
+        if self._limit is None:
+            self._limit = self._limit_of_candidates(workers)
         self._calls += 1
         codes = [m.SerializeToString(deterministic=True) for m in (self._program.module, *modules)]
         arguments = (codes, self._program.inputs, self._rounds, self._calls, self._program.devices)
-        limit = self._seconds * (1 + len(modules))
+        programs = 2 + len(modules)  # the unconstrained one is compiled twice
         try:
-            seconds, failures = workers.call(run_rounds, *arguments, seconds=limit)
+            seconds, failures = workers.call(run_rounds, *arguments, seconds=self._limit * programs)
         except Killed as error:
             return f"{error.kind}: {error}"[:_SHOWN]
         return Times(seconds, failures)
+
+    def _limit_of_candidates(self, workers: Workers) -> float:
+        program = self._program
+        code = program.module.SerializeToString(deterministic=True)
+        try:
+            compiled, ran = workers.call(
+                run_once, code, program.inputs, program.devices, seconds=self._seconds
+            )
+        except Killed as error:
+            if error.kind == TIMED_OUT:
+                problem = f"{self._seconds:g} are too few to compile and run the program itself; give more"
+                raise SettingsError("seconds", problem) from None
+            raise _refusal(error) from None
+        return limit_of(compiled, ran, self._rounds, self._seconds)
+
+
+def limit_of(compile_seconds: float, run_seconds: float, rounds: int, longest: float) -> float:
+    """Return the seconds that a candidate may take to be compiled and run in all rounds.
+
+    Args:
+        compile_seconds: Seconds of compiling the unconstrained program.
+        run_seconds: Seconds of one execution of it.
+        rounds: Number of rounds.
+        longest: The limit at most.
+    """
+    expected = compile_seconds + rounds * max(run_seconds, LONG_ENOUGH)
+    return min(longest, max(SHORTEST_LIMIT, PATIENCE * expected))
+
+
+def run_once(code: bytes, inputs: Sequence[np.ndarray], devices: Sequence[int] = ()) -> tuple[float, float]:
+    """Compile a program and run it once; the arguments and errors are as for :func:`run_rounds`.
+
+    Returns:
+        Seconds of the compile, and of the execution.
+    """
+    try:
+        began = time.perf_counter()
+        program = LoadedProgram(code, devices)
+        compiled = time.perf_counter()
+        program.run(program.put(inputs))
+    except Exception as error:
+        raise _refusal(error) from None
+    return compiled - began, time.perf_counter() - compiled
+
+
+def _refusal(error: Exception) -> SettingsError:
+    """Return the error of an unconstrained program that cannot be compiled or run."""
+    return SettingsError(f"the program does not run on this machine: {str(error)[:_SHOWN]}")
 
 
 def run_rounds(
@@ -125,7 +184,7 @@ def run_rounds(
         buffers = base.put(inputs)  # of all programs: copies of their own would be colder in the caches
         expected = base.outputs(buffers)
     except Exception as error:
-        raise SettingsError(f"the program does not run on this machine: {str(error)[:_SHOWN]}") from None
+        raise _refusal(error) from None
     runs: list[LoadedProgram | None] = [base, twin]
     failures: list[str] = []
     for code in codes[1:]:

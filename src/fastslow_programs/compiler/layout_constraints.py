@@ -42,8 +42,9 @@ def _rewrite(module: Module, layouts: Layouts, nodes: list[ConfigurableNode], bi
     rewritten.CopyFrom(module)
     by_number = {node.node: node for node in nodes}
     numbers = itertools.count()
+    names = {instruction.name for part in rewritten.computations for instruction in part.instructions}
     for computation in rewritten.computations:
-        edit = _Edit(computation)
+        edit = _Edit(computation, names)
         for instruction in computation.instructions:
             number = next(numbers)
             if number in by_number:
@@ -114,10 +115,15 @@ def layout_constraint(source: Instruction, layout: Layout, new_id: int) -> Instr
 
 
 class _Edit:
-    """The instructions of a computation, rewritten in order."""
+    """The instructions of a computation, rewritten in order.
 
-    def __init__(self, computation):
-        self._computation = computation
+    Args:
+        computation: The computation.
+        names: Names of all instructions of its module; new instructions add theirs.
+    """
+
+    def __init__(self, computation, names: set[str]):
+        self._computation, self._names = computation, names
         self._by_id = {instruction.id: instruction for instruction in computation.instructions}
         self._new_ids = itertools.count(max(self._by_id) + 1)
         self._instructions: list[Instruction] = []
@@ -170,8 +176,14 @@ class _Edit:
         self._instructions.append(instruction)
         return instruction
 
+    def _new_id(self, opcode: str) -> int:
+        """Return the next id of the computation by which no instruction of the module is named."""
+        new_id = next(number for number in self._new_ids if f"{opcode}.{number}" not in self._names)
+        self._names.add(f"{opcode}.{new_id}")
+        return new_id
+
     def _new(self, opcode: str, source: Instruction) -> Instruction:
-        new_id = next(self._new_ids)
+        new_id = self._new_id(opcode)
         name = f"{opcode}.{new_id}"
         return self._append(Instruction(name=name, opcode=opcode, id=new_id, operand_ids=[source.id]))
 
@@ -187,4 +199,4 @@ class _Edit:
         return result
 
     def _constraint(self, source: Instruction, layout: Layout) -> Instruction:
-        return self._append(layout_constraint(source, layout, next(self._new_ids)))
+        return self._append(layout_constraint(source, layout, self._new_id("custom-call")))

@@ -20,7 +20,7 @@ from fastslow.hlo.forms import to_hlo
 from fastslow.hlo.messages import HloProto, Module, message_classes
 from fastslow_programs.compiler import pjrt
 from fastslow_programs.compiler.layout_space import CONFIGURABLE
-from fastslow_programs.compiler.tracing import Call, is_staged, trace
+from fastslow_programs.compiler.tracing import Call, is_staged, require_no_callbacks, trace
 
 TOPOLOGIES = {
     "v2": "v2:2x2",
@@ -242,13 +242,15 @@ def lower(function, arguments, keywords=None) -> bytes:
         keywords: Its keyword arguments.
 
     Raises:
-        SettingsError: JAX cannot trace the function with these arguments.
+        SettingsError: JAX cannot trace the function with these arguments, or it calls Python while it runs.
     """
     _set_environment()
     import jax
     import jax.export
 
     traced = function
+    if isinstance(traced, jax.stages.Traced):
+        require_no_callbacks(traced)
     if not is_staged(function):
         traced = trace(Call(function, arguments, keywords or {}), within_jit=True).traced
     lowered = traced.lower(lowering_platforms=("tpu",)) if isinstance(traced, jax.stages.Traced) else traced

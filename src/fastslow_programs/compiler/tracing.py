@@ -17,6 +17,7 @@ _REMEDY = (
     "Make an argument that decides what is computed static: jax.jit(function, static_argnums=...)"
 )
 _SHOWN = 300  # characters of JAX's message
+_CALLBACKS = {"debug_callback", "debug_print", "io_callback", "pure_callback"}  # JAX's primitives
 
 
 class Call(NamedTuple):
@@ -173,8 +174,33 @@ def trace(call: Call, within_jit: bool = False) -> TracedCall:
             out. Static arguments and options of the compiler allow no such thing.
 
     Raises:
-        SettingsError: JAX cannot trace it with these arguments, or it is compiled already.
+        SettingsError: JAX cannot trace it with these arguments, it is compiled already, or it calls Python
+            while it runs.
     """
+    found = _traced(call, within_jit)
+    require_no_callbacks(found.traced)
+    return found
+
+
+def require_no_callbacks(traced: Any) -> None:
+    """Raise :class:`SettingsError` where a ``jax.stages.Traced`` calls Python while it runs.
+
+    Its HLO holds the address of the Python function, which no other process has.
+    """
+    if called := sorted(_primitives(traced.jaxpr.jaxpr) & _CALLBACKS):
+        problem = f"{traced.fun_name} calls Python while it runs ({', '.join(called)}), which HLO cannot keep"
+        raise SettingsError("source", f"{problem}. Leave jax.debug.print and callbacks out of it")
+
+
+def _primitives(jaxpr: Any) -> set[str]:
+    """Return the names of all primitives of a traced function."""
+    from jax._src.core import subjaxprs  # JAX has no public way to walk through a traced function
+
+    names = {equation.primitive.name for equation in jaxpr.eqns}
+    return names.union(*map(_primitives, subjaxprs(jaxpr)))
+
+
+def _traced(call: Call, within_jit: bool) -> TracedCall:
     import jax
 
     function, arguments, keywords = call

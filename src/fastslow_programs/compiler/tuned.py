@@ -46,7 +46,7 @@ def load_tuned(folder: str | Path) -> Callable:
 
     Raises:
         SettingsError: JAX is not installed.
-        DataError: The folder has no tuned program.
+        DataError: The folder has no tuned program, or this machine's compiler refuses its options.
     """
     require_jax()
     path = find_typed(str(folder)) / SIGNATURE
@@ -59,6 +59,7 @@ def load_tuned(folder: str | Path) -> Callable:
     parameters, results = entry_shapes(module)
     signature = Signature(**kept) if kept else Signature.of_module(parameters, results)
     options = options_of(module.SerializeToString())
+    _require_options(path.parent / TUNED, options)
     if (exported := path.with_name(EXPORTED)).exists():
         run = _sharded_function(exported, options)
     else:
@@ -71,6 +72,19 @@ def load_tuned(folder: str | Path) -> Callable:
         return signature.results_of(outputs, leaves)
 
     return tuned
+
+
+def _require_options(path: Path, options: dict[str, Any]) -> None:
+    """Raise :class:`DataError` where this machine's compiler refuses options that were found on another."""
+    import jax
+
+    if not options:
+        return
+    try:
+        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+    except Exception as error:  # of the compiler
+        problem = f"has options that this machine's compiler refuses ({error})"
+        raise DataError(path, problem, "Tune the function again on this machine") from None
 
 
 def _sharded_function(path: Path, options: dict[str, Any]) -> Callable:
@@ -90,7 +104,7 @@ def _sharded_function(path: Path, options: dict[str, Any]) -> Callable:
         mesh = jax.sharding.Mesh(shape, named[0].axis_names, axis_types=named[0].axis_types)
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     split = [sharding or everywhere for sharding in exported.in_shardings_jax(mesh)]
-    within = jax.jit(_without_derivatives(exported.call))
+    within = jax.jit(_without_derivatives(exported.call), in_shardings=tuple(split))
     whole = jax.jit(exported.call, in_shardings=tuple(split), compiler_options=options)
 
     def call(*values):

@@ -77,7 +77,7 @@ class SearchSettings(Settings):
     command that repeats by itself, or whose values are exact."""
     seconds: PositiveFloat = unkeyed(600.0)
     """Time limit of one evaluation, or of one run of a command, in seconds; what takes longer counts as
-    failed."""
+    failed. On a device a candidate may take ten times as long as the default, or 30 s if that is longer."""
     attempts: Annotated[Positive, Le(100)] = unkeyed(2)
     """Number of attempts at a failing command, or at a program that crashes the compiler."""
     processes: Threads = unkeyed(0)

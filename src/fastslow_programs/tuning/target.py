@@ -204,10 +204,8 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     if kind.compiles:
         require_compiler()
     local = read_local(source, settings.seed) if kind is DeviceEvaluator else None
-    if local:
-        _require_known_options(local)
-        if settings.searches_layouts:
-            local.require_one_device("layouts")
+    if local and settings.searches_layouts:
+        local.require_one_device("layouts")
     options = _options(settings)
     program = HloProgram(local.module, {}) if local else source.read(labeller, ask_compiler=kind.compiles)
     impose = bind_differences if local else constrain
@@ -284,7 +282,8 @@ def read_local(source: Source, seed: int) -> LocalProgram:
     """Read a program as it is lowered for this machine; inputs that are not given are drawn.
 
     Raises:
-        SettingsError: JAX is not installed.
+        SettingsError: JAX is not installed, or this machine's compiler refuses options of the function's
+            ``jax.jit``, which are named.
         DataError: The source is no program, see :meth:`fastslow_programs.program.user_program.Source.read`.
     """
     require_jax()
@@ -292,7 +291,9 @@ def read_local(source: Source, seed: int) -> LocalProgram:
         function, arguments, keywords = source.call_of_function()
         if is_staged(function):
             raise DataError(source.path, "gives no function to run", "Return (function, arguments)")
-        return lower_function(function, arguments, seed, keywords)
+        local = lower_function(function, arguments, seed, keywords)
+        _require_known_options(local)
+        return local
     module = source.read().module
     return LocalProgram(module, draw_inputs(module, seed))
 
