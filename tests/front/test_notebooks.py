@@ -23,6 +23,7 @@ from fastslow.core.settings import Settings
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.runs.predictions import read_run_manifest
 from fastslow.steps.network_settings import TrainSettings
+from fastslow.workflow.job_plan import PlannedKernel
 from fastslow.workflow.steps import Plan
 from helpers.cases import cases
 from helpers.competition_files import ROOT
@@ -177,6 +178,7 @@ def executed(own_home):
             cwd=str(own_home),
             kernel_name="python3",
             progress_bar=False,
+            kernel_manager_class=PlannedKernel,  # forks, so libraries are imported once, as by make submit
         )
         return nbformat.read(output, 4)
 

@@ -193,4 +193,5 @@ def random_program(seed):
                 **program.calls_reducer(),
                 window=window(rank, padding_low=low),
             )
+    program.computation.root_id = program.computation.instructions[-1].id
     return program
