@@ -523,6 +523,8 @@ class Ranking(Shown):
         if len(estimates := self.estimates()):
             best = estimates.iloc[0]
             words = f"configuration {best['config']:.0f}, {best['vs_default']:.3f} of the default's cycles"
+            if best["vs_default"] < 1:
+                words += "; measure it first"
             facts["best estimate"] = words
             facts["the estimate's own tau"] = describe_estimates()
         if self.failures:
