@@ -34,11 +34,14 @@ settings.load_profile("fastslow")
 
 
 FIRST = """
-workflow/test_run networks/test_distributed networks/test_train front/test_notebooks front/test_faults
-workflow/test_step_pools sample_factory/test_zoo placement/test_jax_program workflow/test_budget
-workflow/test_published_presets benchmarks/test_rehearsal placement/test_policy compiler/test_compile_pool
-tuning/test_user_space tuning/test_tune tuning/test_strategies core/test_isolated benchmarks/test_models
-ranking/test_packaged
+workflow/test_run front/test_notebooks front/test_faults networks/test_distributed workflow/test_step_pools
+compiler/test_training_loops compiler/test_tuned tuning/test_compiler_options placement/test_jax_program
+networks/test_train kaggle/test_client kaggle/test_kernel compiler/test_compile_pool tuning/test_tune
+kaggle/test_on_kaggle tuning/test_user_space commands/test_measure tuning/test_decorator
+benchmarks/test_rehearsal core/test_dask_cluster workflow/test_budget ranking/test_trust front/test_readme
+kaggle/test_upload front/test_cli benchmarks/test_options_gain core/test_isolated tuning/test_read_settings
+sample_factory/test_zoo features/test_build bad_input/test_security workflow/test_published_presets
+placement/test_policy tuning/test_strategies benchmarks/test_models ranking/test_packaged
 """
 """The files that take ten CPU seconds and more, so that the last ones end together; the very first makes
 `finished`, for which others wait."""

@@ -9,8 +9,6 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 import fastslow
 
 SOURCE = Path(fastslow.__file__).parents[1]
@@ -207,37 +205,39 @@ def test_the_top_of_the_package_is_the_front_door_alone():
     assert {path.stem for path in SOURCE.glob("fastslow/*.py")} == {"__init__", "__main__", "cli"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("submit", "train", "train-network", "leaderboard", "compare", "data", "data-quality"),
-        *("convert", "measure", "rank", "tune", "place"),
-    ],
+COMMANDS = (
+    *("submit", "train", "train-network", "leaderboard", "compare", "data", "data-quality"),
+    *("convert", "measure", "rank", "tune", "place"),
 )
-def test_help_and_a_refusal_wait_for_no_large_library(name):
+OF_A_PROGRAM = ("convert", "measure", "rank", "tune", "fleet", "place")
+
+
+def test_help_and_a_refusal_wait_for_no_large_library():
+    """One process for all commands, as none may import such a library."""
     code = f"""
 import contextlib, sys
 from fastslow.cli import main
-assert main(["{name}", "--no_such=1"]) == 1
-with contextlib.suppress(SystemExit):
-    main(["{name}", "--help"])
-large = {LARGE}
-assert not large & sys.modules.keys(), large & sys.modules.keys()
+for name in {COMMANDS}:
+    assert main([name, "--no_such=1"]) == 1
+    with contextlib.suppress(SystemExit):
+        main([name, "--help"])
+    large = {LARGE} & sys.modules.keys()
+    assert not large, (name, large)
 """
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize("name", ["convert", "measure", "rank", "tune", "fleet", "place"])
-def test_a_missing_program_is_refused_before_a_large_library_is_imported(name):
+def test_a_missing_program_is_refused_before_a_large_library_is_imported():
     code = f"""
 import sys
 from fastslow.cli import main
-assert main(["{name}", "no/such.npz"]) == 1
-large = {LARGE}
-assert not large & sys.modules.keys(), large & sys.modules.keys()
+for name in {OF_A_PROGRAM}:
+    assert main([name, "no/such.npz"]) == 1
+    large = {LARGE} & sys.modules.keys()
+    assert not large, (name, large)
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert "no/such.npz: no such file" in done.stderr
+    assert done.stderr.count("no/such.npz: no such file") == len(OF_A_PROGRAM)
 
 
 def test_a_plan_waits_for_no_large_library(tmp_path):
