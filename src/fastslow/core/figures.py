@@ -41,13 +41,13 @@ FAINT = "#c8c8c8"
 """Single configurations behind a curve."""
 
 COLLECTION_COLOURS = {
-    "tile:xla": RULE,
+    "tile:xla": "#cc79a7",
     "layout:xla:default": NETWORK,
     "layout:xla:random": "#56b4e9",
     "layout:nlp:default": DEFAULT,
     "layout:nlp:random": "#e69f00",
 }
-"""Colours of collections: blue for xla, orange for nlp, the pale ones for random configurations."""
+"""Colours of collections: pink for tiles, blue for xla, orange for nlp, pale for random configurations."""
 
 STYLE: Mapping[str, Any] = {
     "font.size": 10,
