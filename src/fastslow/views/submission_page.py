@@ -17,7 +17,7 @@ from fastslow.core.tables import table_html
 from fastslow.ensemble.baselines import BASELINES
 from fastslow.evaluation.plots import plot_results
 from fastslow.evaluation.run_record import read_run_record
-from fastslow.evaluation.score_tables import overview, pool_seeds, readable_distances
+from fastslow.evaluation.score_tables import DISTANCES, overview, pool_seeds, readable_distances
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds, wall_seconds
 
@@ -63,7 +63,8 @@ def write_submission_page(csv: Path, runs: Path, steps: Mapping[str, Path]) -> P
         _notebooks(csv, steps),
     ]
     if record.get("distances"):
-        parts.insert(1, Section("Scores by distance", table_html(readable_distances(record["distances"]))))
+        by_distance = table_html(readable_distances(record["distances"]))
+        parts.insert(1, Section("Scores by distance", f"<p>{DISTANCES}:</p>\n{by_distance}"))
     text = make_page(csv.stem, "Submission", _verdict(record, table), _numbers(record, table, steps), parts)
     with atomic_path(path) as temporary:
         temporary.write_text(text)
