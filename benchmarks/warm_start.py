@@ -27,7 +27,7 @@ from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training
 from fastslow.steps.network_settings import TrainSettings
 
-TABLE = {"hours": 0.2, "needs": ("more",)}
+TABLE = {"hours": 1.0, "needs": ("more",)}
 SAMPLE, MORE = "data/sample", "data/more"
 COLLECTIONS = ("layout:xla:random", "layout:nlp:default")
 EPOCHS = (1, 2, 4, 8, 20)
