@@ -12,7 +12,7 @@ from fastslow.competition.data_quality import quality_of
 from fastslow.competition.metrics import ranking_tau
 from fastslow.core.figures import RULE, label_ends
 from fastslow.ensemble.baselines import GraphRows
-from fastslow.evaluation import plots
+from fastslow.evaluation import plots, scores
 from helpers.cases import cases
 
 
@@ -79,8 +79,8 @@ def test_a_score_is_compared_with_the_rule_and_with_the_ceiling_of_measured_labe
         labels=lambda split: {"a": measured},
         graph=lambda split, name: graph,
     )
-    monkeypatch.setattr(plots, "read_examples", lambda given: [GraphRows(runtime[:, None], runtime)])
-    references = plots.score_references(features)
+    monkeypatch.setattr(scores, "read_examples", lambda given: [GraphRows(runtime[:, None], runtime)])
+    references = scores.score_references(features)
     assert references["rule"] == ranking_tau(measured, runtime[row])
     assert ("ceiling" in references) == (repeats > 1)
     if repeats > 1:

@@ -8,9 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, TEST, VALID
-from fastslow.competition.data_quality import quality_of
-from fastslow.competition.metrics import ALL_METRICS, collection_score
+from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, TEST
+from fastslow.competition.metrics import ALL_METRICS
 from fastslow.core import figures
 from fastslow.core.figures import (
     CEILING,
@@ -22,8 +21,7 @@ from fastslow.core.figures import (
     WIDTH,
     in_style,
 )
-from fastslow.ensemble.baselines import BASELINES, choose_column, predict_configs, read_examples
-from fastslow.features.graph import GraphSet
+from fastslow.ensemble.baselines import BASELINES
 
 _MODELS = {**MODEL_COLOURS, **dict.fromkeys(BASELINES, RULE)}
 _WORDS = {"gnn": "network", "ranker": "trees"}
@@ -52,7 +50,7 @@ def plot_training(
             :data:`ALL_METRICS` are not drawn; of a ranker they say which row is kept.
         title: Name of the run.
         kept: ``valid`` of the manifest of each run of a network, by slug: ``mean`` and ``weights``.
-        references: What :func:`score_references` returns, by slug.
+        references: What :func:`fastslow.evaluation.scores.score_references` returns, by slug.
     """
     ranker = "objective" in history
     axis = "round" if ranker else "epoch"
@@ -81,27 +79,6 @@ def plot_training(
     scores = {column: rings[column][1] if column in rings else history[column].iloc[-1] for column in columns}
     figure.suptitle(_learned(title, scores, references or {}), fontsize=10.5, weight="bold")
     return figure
-
-
-def score_references(features: GraphSet) -> dict[str, float]:
-    """Return what the valid score of a collection is compared with.
-
-    Returns:
-        ``rule``, the score of the best single feature; and ``ceiling``, the mean Kendall's tau that the noise
-        of measured labels leaves possible, where all valid graphs of a layout collection have repeated
-        measurements that differ.
-    """
-    rule = choose_column(read_examples(features))
-    runtimes = features.labels(VALID)
-    graphs = {name: features.graph(VALID, name) for name in runtimes}
-    predictions = {name: predict_configs(rule, graph) for name, graph in graphs.items()}
-    kind = features.collection.kind
-    references = {"rule": collection_score(kind, runtimes, predictions)["mean"]}
-    if kind == "layout":
-        ceilings = [quality_of(graph.file_runtime, graph.config_row).ceiling for graph in graphs.values()]
-        if np.all(np.less(ceilings, 1)):
-            references["ceiling"] = float(np.mean(ceilings))
-    return references
 
 
 def _collections_of(history: pd.DataFrame) -> list[str]:

@@ -15,6 +15,7 @@ from fastslow.core.files import atomic_path
 from fastslow.core.memory import step_memory
 from fastslow.core.progress import name_score, progress
 from fastslow.core.settings import resolve
+from fastslow.evaluation.scores import score_references
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.graph import GraphSet
 from fastslow.features.scaling import Scaler, write_scalers
@@ -181,7 +182,7 @@ def write_runs(artifact: Artifact, training: Training) -> None:
             run_artifact.finish(outputs, valid=valid[slug], **facts, warnings=[*training.warnings, *problems])
             warnings += [f"{slug}: {warning}" for warning in problems]
     if writes:
-        from fastslow.evaluation.plots import plot_training, score_references  # matplotlib, at the end
+        from fastslow.evaluation.plots import plot_training  # matplotlib, at the end of a training
 
         references = {slug: score_references(source) for slug, source in dataset.sources.items()}
         history = pd.DataFrame(training.validation.history)

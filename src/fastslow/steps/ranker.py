@@ -18,7 +18,8 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, digest, read_json, write_json
 from fastslow.core.progress import name_score, progress
 from fastslow.core.settings import resolve
-from fastslow.evaluation.plots import plot_training, score_references
+from fastslow.evaluation.plots import plot_training
+from fastslow.evaluation.scores import score_references
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
 from fastslow.rankers.fit import Fitted, RankerTables, Report, fit, predict_trees, read_training
 from fastslow.rankers.libraries import Trees
