@@ -11,6 +11,8 @@ from fastslow.competition.reader import Program
 from fastslow.competition.schema import TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
 from fastslow_programs.program.default import Default
 
+_DIFFERENCES = 3  # in words
+
 
 @dataclass(frozen=True)
 class NamedChoice:
@@ -114,3 +116,13 @@ def _tile_choices(program: Program) -> Iterator[NamedChoice]:
 def differences(choices: Sequence[NamedChoice], config: int) -> list[NamedChoice]:
     """Return the choices in which a configuration differs from the default."""
     return [choice for choice in choices if choice.values[config] != choice.default]
+
+
+def describe_differences(choices: Sequence[NamedChoice], config: int) -> str:
+    """Return the first differences of a configuration from the default in words, and the number of others."""
+    changed = differences(choices, config)
+    if not changed:
+        return "none"
+    words = [choice.change(int(choice.values[config])) for choice in changed[:_DIFFERENCES]]
+    more = len(changed) - len(words)
+    return "; ".join(words) + (f"; and {more} more" if more else "")

@@ -25,13 +25,13 @@ from fastslow_programs.program.default import Default
 from fastslow_programs.ranking.advice import describe_estimates
 from fastslow_programs.ranking.effects import effects
 from fastslow_programs.ranking.known_runtimes import Learnt
-from fastslow_programs.ranking.named_choices import NamedChoice, differences
+from fastslow_programs.ranking.named_choices import NamedChoice, describe_differences, differences
 from fastslow_programs.ranking.trust import TOLD, Trust
 
 _SENTENCES = 5  # of effects, and of changes
 _SURE = 2  # standard errors
 _FIRST = 1, 5, 10, 100  # configurations whose fastest is compared with the fastest of all
-_ON_PAGE, _DIFFERENCES = 10, 3  # configurations on the page, and differences of each
+_ON_PAGE = 10  # configurations on the page
 _ROWS_OF_EFFECTS = 30
 _LEVEL = 0.8  # of the band that the page shows
 _LIKELY = 0.8  # the least probability of being faster at which a change is advised
@@ -271,12 +271,7 @@ class Ranking(Shown):
         order = self.effects["choice"].drop_duplicates().tolist()
         chosen = [self.choices[number] for number in order]
         chosen += [choice for number, choice in enumerate(self.choices) if number not in order]
-        changed = differences(chosen, config)
-        if not changed:
-            return "none"
-        words = [choice.change(int(choice.values[config])) for choice in changed[:_DIFFERENCES]]
-        more = len(changed) - len(words)
-        return "; ".join(words) + (f"; and {more} more" if more else "")
+        return describe_differences(chosen, config)
 
     def numbers(self) -> list[Number]:
         """Return the first against the default, how far to trust it, and the score to expect or to see."""

@@ -16,10 +16,10 @@ from fastslow.core.tables import number_text, table_html
 from fastslow_programs.program.convert import ConvertedProgram, count_failures
 from fastslow_programs.program.default import find_default
 from fastslow_programs.program.identity import identify
-from fastslow_programs.ranking.named_choices import NamedChoice, differences, name_choices
+from fastslow_programs.ranking.named_choices import NamedChoice, describe_differences, name_choices
 from fastslow_programs.tuning.confirmation import FEWEST, LEVEL, student_interval
 
-_ON_PAGE, _DIFFERENCES = 10, 3  # configurations on the page, and differences of each
+_ON_PAGE = 10  # configurations on the page
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))  # nanoseconds of a unit; below these it is ns
 _WHOLE = 9.95  # percent, from which no decimal is shown
 _MARGIN = 1.02  # of the axis beyond the lowest and the highest time
@@ -188,12 +188,7 @@ class Measurement(Shown):
 
     def _in_words(self, config: int) -> str:
         """Return what a configuration changes in the default."""
-        changed = differences(self._choices, config)
-        if not changed:
-            return "none"
-        words = [choice.change(int(choice.values[config])) for choice in changed[:_DIFFERENCES]]
-        more = len(changed) - len(words)
-        return "; ".join(words) + (f"; and {more} more" if more else "")
+        return describe_differences(self._choices, config)
 
 
 def fastest_config(program: ConvertedProgram, ratios: dict[int, float]) -> int | None:
