@@ -212,3 +212,14 @@ def entry_shapes(module: Module) -> tuple[list, list]:
         return [jax.ShapeDtypeStruct(tuple(s.dimensions), _dtype(s.element_type)) for s in shapes]
 
     return structs(shape for _, shape in parameters), structs(root.tuple_shapes or [root])
+
+
+def refusal(options: Mapping[str, Any]) -> str:
+    """Return why this machine's compiler refuses options, "" where it compiles a small program with them."""
+    import jax
+
+    try:
+        jax.jit(lambda x: x + 1, compiler_options=dict(options)).lower(1.0).compile()
+    except Exception as error:  # of the compiler
+        return f"{type(error).__name__}: {error}"
+    return ""

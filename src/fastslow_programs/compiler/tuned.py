@@ -13,7 +13,7 @@ from fastslow.core.settings import find_typed
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.compiler.device import require_jax
-from fastslow_programs.compiler.lowering import LocalProgram, entry_shapes, options_of
+from fastslow_programs.compiler.lowering import LocalProgram, entry_shapes, options_of, refusal
 from fastslow_programs.compiler.signature import CallError, Signature, as_numbers
 
 TUNED, SIGNATURE, EXPORTED = "best.hlo.pb", "signature.json", "best.jax_export"
@@ -76,15 +76,9 @@ def load_tuned(folder: str | Path) -> Callable:
 
 def _require_options(path: Path, options: dict[str, Any]) -> None:
     """Raise :class:`DataError` where this machine's compiler refuses options that were found on another."""
-    import jax
-
-    if not options:
-        return
-    try:
-        jax.jit(lambda: 0, compiler_options=options).lower().compile()
-    except Exception as error:  # of the compiler
-        problem = f"has options that this machine's compiler refuses ({error})"
-        raise DataError(path, problem, "Tune the function again on this machine") from None
+    if options and (reason := refusal(options)):
+        problem = f"has options that this machine's compiler refuses ({reason})"
+        raise DataError(path, problem, "Tune the function again on this machine")
 
 
 def _sharded_function(path: Path, options: dict[str, Any]) -> Callable:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastslow.core.isolated import Killed, Workers
+from fastslow_programs.compiler.lowering import refusal
 from fastslow_programs.tuning.search.space import Choice
 
 _FIELDS = "XLA's xla.proto (DebugOptions)"
@@ -100,17 +101,7 @@ def refused_options(options: Sequence[dict[str, Any]]) -> list[str]:
     with Workers() as workers:
         for option in options:
             try:
-                problems.append(workers.call(_compile_with, option, seconds=_PROBE_SECONDS))
+                problems.append(workers.call(refusal, option, seconds=_PROBE_SECONDS))
             except Killed as error:
                 problems.append(f"{error.kind}: {error}")
     return problems
-
-
-def _compile_with(option: dict[str, Any]) -> str:
-    import jax
-
-    try:
-        jax.jit(lambda x: x + 1, compiler_options=option).lower(1.0).compile()
-    except Exception as error:  # of the compiler
-        return f"{type(error).__name__}: {error}"
-    return ""
