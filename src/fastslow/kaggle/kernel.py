@@ -142,8 +142,10 @@ def _send_code(dataset: str) -> None:
         write_json(Path(place, "dataset-metadata.json"), facts)
         options = {"folder": place, "dir_mode": "zip", "quiet": True, "ignore_patterns": ["__pycache__/"]}
         before = _version(dataset)
-        new = {"version_notes": f"commit {commit()}"} if before else {}
-        answer = call("dataset_create_version" if before else "dataset_create_new", **options, **new)
+        if before:
+            answer = call("dataset_create_version", version_notes=f"commit {commit()}", **options)
+        else:
+            answer = call("dataset_create_new", **options)
     _require_taken("the code", answer)
     if not _wait(lambda: _version(dataset, ready=True) > before, _READY_POLLS):
         raise KaggleError(f"Kaggle has not made the dataset {dataset} ready", "Run it again in some minutes")
