@@ -17,18 +17,9 @@ from fastslow_programs.program.program_settings import ConvertSettings  # noqa: 
 from fastslow_programs.ranking.known_runtimes import read_known  # noqa: E402
 from fastslow_programs.tuning.evaluators import ROUNDS  # noqa: E402
 from helpers.cases import cases  # noqa: E402
+from helpers.dot_module import SMALL_TEXT  # noqa: E402
 from helpers.read_settings import ignored, settings_read  # noqa: E402
 
-TEXT = """
-ENTRY e {
-  x = f32[64,128] parameter(0)
-  w = f32[128,256] parameter(1)
-  d = f32[64,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  f = f32[4,16,4,64] reshape(d)
-  t = f32[4,16,4,64] tanh(f)
-  ROOT r = f32[4,4,4,4,64] reshape(t)
-}
-"""
 MODEL = """
 import jax, jax.numpy as jnp
 def make():
@@ -42,7 +33,7 @@ X, W = np.ones((16, 8), np.float32), np.ones((8, 16), np.float32)
 
 def test_runtimes_are_known_to_a_ranking_of_a_larger_draw(tmp_path):
     source = tmp_path / "small.hlo"
-    source.write_text(TEXT)
+    source.write_text(SMALL_TEXT)
     settings = ConvertSettings(source=str(source), configs=5, data_root=str(tmp_path))
     with settings_read() as read:
         facts = measure_program(settings)
@@ -62,7 +53,7 @@ def test_runtimes_are_known_to_a_ranking_of_a_larger_draw(tmp_path):
 
 @cases("setting", [{"label": True}, {"generation": "v4"}, {"collection": "layout:nlp:random"}])
 def test_what_a_measurement_does_not_read_is_refused(tmp_path, setting):
-    (tmp_path / "small.hlo").write_text(TEXT)
+    (tmp_path / "small.hlo").write_text(SMALL_TEXT)
     with pytest.raises(SettingsError, match=f"{next(iter(setting))}: .* has no effect on what this machine"):
         measure_program(
             ConvertSettings(source=str(tmp_path / "small.hlo"), data_root=str(tmp_path), **setting)

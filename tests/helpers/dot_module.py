@@ -2,6 +2,18 @@
 
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, ModuleTuningData
 
+SMALL_TEXT = """
+ENTRY e {
+  x = f32[64,128] parameter(0)
+  w = f32[128,256] parameter(1)
+  d = f32[64,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  f = f32[4,16,4,64] reshape(d)
+  t = f32[4,16,4,64] tanh(f)
+  ROOT r = f32[4,4,4,4,64] reshape(t)
+}
+"""
+"""A dot and two reshapes as HLO text."""
+
 
 def add(computation, opcode, dims, *operands, **fields):
     """Append an f32 instruction; return its id."""

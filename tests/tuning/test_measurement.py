@@ -18,25 +18,16 @@ from fastslow_programs.tuning.measurement_result import Measurement, fastest_con
 from fastslow_programs.tuning.settings import TuneSettings
 from helpers.browser import check_page, open_page
 from helpers.cases import cases
+from helpers.dot_module import SMALL_TEXT
 
 IMAGE = "<img src=x onerror=alert(1)>"
-TEXT = """
-ENTRY e {
-  x = f32[64,128] parameter(0)
-  w = f32[128,256] parameter(1)
-  d = f32[64,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  f = f32[4,16,4,64] reshape(d)
-  t = f32[4,16,4,64] tanh(f)
-  ROOT r = f32[4,4,4,4,64] reshape(t)
-}
-"""
 ROUNDS = 15
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     folder = tmp_path_factory.mktemp("measured")
-    (folder / "small.hlo").write_text(TEXT)
+    (folder / "small.hlo").write_text(SMALL_TEXT)
     return make_program(ConvertSettings(source=f"{folder}/small.hlo", configs=6, data_root=str(folder)))
 
 
@@ -114,7 +105,7 @@ def test_names_do_not_break_the_page(measured, tmp_path, name):
 
 def test_a_name_that_no_file_can_have_is_refused_before_anything_is_measured(tmp_path):
     source = tmp_path / "small.hlo"
-    source.write_text(TEXT)
+    source.write_text(SMALL_TEXT)
     for kind in (ConvertSettings, RankSettings, TuneSettings):
         with pytest.raises(SettingsError, match="name: .* is not at most 200 bytes long"):
             kind(source=str(source), name="n" * 201)
