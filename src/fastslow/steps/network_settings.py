@@ -14,7 +14,8 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import AtLeastTwo, NonNegativeFloat, Positive, Settings, Unread, resolve, unkeyed
 from fastslow.networks.settings.inputs import input_columns, parse_readout
-from fastslow.networks.settings.options import SEGMENT_FIELDS, ArchitectureOptions, NetworkOptions
+from fastslow.networks.settings.options import ArchitectureOptions, NetworkOptions
+from fastslow.networks.settings.segments import SEGMENT_FIELDS
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import INIT, run_artifact
 from fastslow.steps.features import KindSettings

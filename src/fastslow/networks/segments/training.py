@@ -30,7 +30,8 @@ from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.segments.graph import SegmentedGraph, SegmentExample, partition
 from fastslow.networks.segments.sums import Batches, Norms, add_segments, norms, pool_moments, segment_moments
 from fastslow.networks.segments.table import GraphTable
-from fastslow.networks.settings.options import (
+from fastslow.networks.settings.options import NetworkOptions
+from fastslow.networks.settings.segments import (
     CUT,
     CUT_LIVE,
     EDGES,
@@ -38,7 +39,6 @@ from fastslow.networks.settings.options import (
     HALO,
     TABLE,
     VARIANTS,
-    NetworkOptions,
     head_epochs,
 )
 from fastslow.networks.states.set_statistics import Moments, as_is

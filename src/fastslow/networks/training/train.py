@@ -17,7 +17,8 @@ from fastslow.networks.hardware.memory import AdamW, BoundedCache, FreedMemory, 
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.predict.dataset import GraphDataset, make_network
-from fastslow.networks.settings.options import NetworkOptions, head_epochs
+from fastslow.networks.settings.options import NetworkOptions
+from fastslow.networks.settings.segments import same_schedule
 from fastslow.networks.states.sparse import move
 from fastslow.networks.training.validation import (
     Diverged,
@@ -272,7 +273,7 @@ def learning_rate(options: NetworkOptions, step: int, steps: int) -> float:
 
 
 def scheduled(options: NetworkOptions, epoch: int, position: int, steps: int) -> float:
-    """Return the learning rate of a step. Epochs in which the head alone learns have their own schedule.
+    """Return the learning rate of a step.
 
     Args:
         options: Options of the training.
@@ -280,6 +281,7 @@ def scheduled(options: NetworkOptions, epoch: int, position: int, steps: int) ->
         position: Number of the step in the epoch, from 0.
         steps: Number of steps of an epoch.
     """
-    last = head_epochs(options)
-    epochs = last if epoch in last else range(last.start)
+    epochs = range(options.epochs)
+    if options.segment_training != "none":
+        epochs = same_schedule(options, epoch)
     return learning_rate(options, (epoch - epochs.start) * steps + position, len(epochs) * steps)
