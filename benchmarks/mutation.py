@@ -37,7 +37,7 @@ TARGETS = {
     "pruning": ("**/pruning.py", "features/test_pruning.py"),
     "copies": ("**/copies.py", "features/test_copies.py"),
     "submission": (
-        "**/competition/submission_csv.py",
+        "**/competition/submission_c*.py",
         "competition/test_submission_csv.py bad_input/test_texts.py",
     ),
     "ensemble": ("**/ensemble/*.py", "evaluation/test_ensemble.py evaluation/test_baselines.py"),

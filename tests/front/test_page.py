@@ -11,7 +11,8 @@ import pytest
 
 import entered
 from fastslow.competition.catalog import TEST, VALID, get_collection
-from fastslow.competition.submission_csv import SAMPLE, check_submission
+from fastslow.competition.submission_checks import check_submission
+from fastslow.competition.submission_csv import SAMPLE
 from fastslow.core.settings import PROJECT
 from fastslow.runs.predictions import read_predictions, read_run_manifest
 from fastslow.steps.ensemble import EnsembleSettings, build_ensemble

@@ -6,12 +6,8 @@ import torch
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, ProgramFile, get_collection
 from fastslow.competition.reader import read_choices
-from fastslow.competition.submission_csv import (
-    check_submission,
-    collection_of,
-    expected_counts,
-    read_submission,
-)
+from fastslow.competition.submission_checks import check_submission, expected_counts, read_submission
+from fastslow.competition.submission_csv import collection_of
 from fastslow.core.errors import DataError
 from fastslow.features.build import build_graph
 from fastslow.networks.model.graph_batch import PreparedGraph

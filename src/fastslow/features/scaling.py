@@ -100,14 +100,6 @@ class Scaler:
         return np.flatnonzero(self.std > 0)
 
     @classmethod
-    def fit(cls, matrices: Iterable[np.ndarray], *blocks: slice) -> "Scaler":
-        """Fit the moments of matrices ``(rows, F)``, read one at a time, see :class:`ScalerFit`."""
-        fit = ScalerFit(*blocks)
-        for matrix in matrices:
-            fit.add(matrix)
-        return fit.scaler()
-
-    @classmethod
     def _of_moments(cls, mean: np.ndarray, variance: np.ndarray) -> "Scaler":
         constant = variance <= _ROUNDING * np.maximum(1.0, mean**2)
         return cls(mean, np.where(constant, 0.0, np.sqrt(np.maximum(variance, 0))))

@@ -112,18 +112,6 @@ class Fitted:
         """Names of the F columns of the table that the trees read."""
         return self.trees.columns
 
-    def contributions(self, table: Table) -> dict[str, np.ndarray]:
-        """Return the SHAP values ``(C, F)`` of ``columns`` per graph.
-
-        LightGBM's are TreeSHAP's (Lundberg et al., arXiv 1802.03888). They add up to the prediction minus a
-        constant.
-        """
-
-        def shap_values(rows: np.ndarray) -> np.ndarray:
-            return self.trees.contributions(rows, self.num_trees)
-
-        return predict_table(self.objective, table.select(self.columns), shap_values)
-
 
 def predict_trees(
     objective: str, trees: Trees, table: Table, start: int, count: int
