@@ -116,14 +116,9 @@ class Fitted:
 def predict_trees(
     objective: str, trees: Trees, table: Table, start: int, count: int
 ) -> dict[str, np.ndarray]:
-    """Return predictions ``(C,)`` per graph of some of the trees; predictions of consecutive trees add up.
+    """Return predictions ``(C,)`` per graph of ``count`` trees from ``start`` on, the first of which is 0.
 
-    Args:
-        objective: One of ``OBJECTIVES``.
-        trees: The trees.
-        table: Rows of the graphs, with the columns that the trees read.
-        start: The first tree, from 0.
-        count: Number of trees.
+    Predictions of consecutive trees add up.
     """
 
     def raw_output(rows: np.ndarray) -> np.ndarray:
@@ -183,12 +178,12 @@ def boost(
     Args:
         options: What the trees learn.
         update: Grows one tree; returns whether none could be grown, which ends the training.
-        predict: Valid predictions ``(C,)`` per graph of ``num_iteration`` trees from ``start_iteration`` on,
-            its two arguments. Predictions of consecutive trees add up, so each tree is evaluated once.
+        predict: Takes the first tree and a number of trees; returns valid predictions ``(C,)`` per graph.
+            Predictions of consecutive trees add up, so each tree is evaluated once.
         kind: ``layout`` or ``tile``, which decides the metric.
         labels: Valid runtimes ``(C,)`` per graph.
-        seconds: Time after which no further tree is grown.
-        report: Called with the iteration and the latest valid score after every iteration.
+        seconds: As for :func:`fit`.
+        report: As for :func:`fit`.
 
     Returns:
         Every evaluation; the last tree is always evaluated.

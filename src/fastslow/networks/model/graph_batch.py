@@ -148,16 +148,7 @@ class PreparedGraph:
         self._tiling = tiling_features(graph.tensor_sizes[:, :, None], layouts, default)
 
     def states(self, configs: np.ndarray, num_levels: int, edges: np.ndarray | None = None) -> list[Level]:
-        """Return the states of the graph under some of its configurations.
-
-        Args:
-            configs: ``(C,)`` positions of the configurations.
-            num_levels: Number of layers that pass something between nodes.
-            edges: ``(E',)`` bool, which edges pass; by default all.
-
-        Returns:
-            A level for each layer, and level 0 first.
-        """
+        """Return the states of each level, 0 to ``num_levels``; arguments as for :meth:`batch`."""
         reach = self.reach(num_levels, edges)
         if self.joins_nodes:  # the configuration is one choice, which every node sees
             return reach.states(np.arange(len(configs))[:, None])

@@ -100,10 +100,6 @@ class PlainTrunk(nn.Module):
 
     Attributes:
         channels: Channels of the states that it returns.
-
-    Shapes:
-        - **input:** a batch of N nodes with S_0 states at level 0
-        - **output:** states :math:`(S, D)` of the last level
     """
 
     def __init__(self, node_channels: int, config_channels: int, architecture: Architecture):

@@ -164,11 +164,7 @@ class Reach:
         return levels
 
     def unlinked(self, values: np.ndarray) -> list[Level]:
-        """Return the levels of :meth:`states`, without the links from one to the next.
-
-        Args:
-            values: ``(C, G)`` option that each configuration chooses for each group.
-        """
+        """Return the levels of :meth:`states`, without the links from one to the next."""
         return [Level(sets.classes(values), sets.index) for sets in self.sets]
 
     def link(self, level: Level, below: Level, nodes: np.ndarray) -> Level:

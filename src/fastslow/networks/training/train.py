@@ -273,14 +273,7 @@ def learning_rate(options: NetworkOptions, step: int, steps: int) -> float:
 
 
 def scheduled(options: NetworkOptions, epoch: int, position: int, steps: int) -> float:
-    """Return the learning rate of a step.
-
-    Args:
-        options: Options of the training.
-        epoch: Number of the epoch, from 0.
-        position: Number of the step in the epoch, from 0.
-        steps: Number of steps of an epoch.
-    """
+    """Return the learning rate of a step: ``position``, from 0, of the ``steps`` of an epoch, from 0."""
     epochs = range(options.epochs)
     if options.segment_training != "none":
         epochs = same_schedule(options, epoch)
