@@ -50,11 +50,6 @@ class Graph:
         return len(self.runtime)
 
     @property
-    def count(self) -> np.ndarray:
-        """``(C,)`` number of configurations of the file that each row represents, 1 or more."""
-        return np.bincount(self.config_row, minlength=self.num_configs)
-
-    @property
     def config_ids(self) -> np.ndarray:
         """``(C,)`` position in the file of the first configuration that each row represents."""
         return np.unique(self.config_row, return_index=True)[1]

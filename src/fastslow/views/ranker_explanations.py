@@ -171,7 +171,7 @@ class Explanation:
 def shap_values(fitted: Fitted, table: Table) -> dict[str, np.ndarray]:
     """Return what each column contributes to the predictions of a table.
 
-    LightGBM's contributions are TreeSHAP's (Lundberg et al., arXiv 1802.03888). Those of one configuration
+    They are TreeSHAP's of LightGBM (Lundberg et al., arXiv 1802.03888). The values of one configuration
     add up to its prediction minus a constant.
 
     Returns:

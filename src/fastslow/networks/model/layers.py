@@ -225,11 +225,6 @@ class Readout(nn.Module):
         """Return the pooled nodes ``(C, P D)`` float64; arguments as for :meth:`sums`, of all nodes."""
         return self.of_sums(self.sums(x, pooling, level, configurable), configurable)
 
-    @property
-    def adds_up(self) -> bool:
-        """Whether every pooling is a sum over the nodes, which parts of a graph add to."""
-        return not any(POOLS[part.pool].largest for part in self.parts)
-
     def sums(self, x: Tensor, pooling: SparseOperator, level: LevelTensors, configurable: Tensor) -> Tensor:
         """Return the sums (or the maximum) over some nodes of a graph for each pooling, ``(C, P D)`` float64.
 

@@ -45,11 +45,6 @@ class Architecture:
         return self.num_layers + self.input_attention
 
     @property
-    def preactivates(self) -> bool:
-        """Whether blocks start with their activation and one follows the last: TpuGraphs' tile ResGCN."""
-        return self.block == "residual" and self.convolution == "mlp_gcn"
-
-    @property
     def whole_graph(self) -> bool:
         """Whether a layer lets each node see the whole graph, not only its neighbours."""
         return self.input_attention
