@@ -162,7 +162,10 @@ class ScalerFit:
 
 
 def write_scalers(path: Path, **scalers: Scaler) -> None:
-    """Write scalers by name to one npz file."""
+    """Write scalers to one npz file, such as ``write_scalers(path, node=one, config=another)``.
+
+    The file has two float64 arrays ``(F,)`` for each: ``node_mean`` and ``node_std``.
+    """
     arrays = {f"{name}_{part}": getattr(s, part) for name, s in scalers.items() for part in ("mean", "std")}
     write_arrays(path, arrays)
 

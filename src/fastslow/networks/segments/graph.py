@@ -18,7 +18,7 @@ from fastslow.networks.states.config_states import Level, Reach
 
 
 def partition(num_nodes: int, max_nodes: int) -> np.ndarray:
-    """Divide the nodes of a graph into segments: ranges of equal size of their order, which is topological.
+    """Divide the nodes of a graph into segments: ranges of about equal size in the order of the file.
 
     Args:
         num_nodes: N.

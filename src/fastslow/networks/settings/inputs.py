@@ -42,7 +42,7 @@ def require_inputs(text: str, scaler: Scaler) -> None:
 
     Args:
         text: As for :func:`input_columns`.
-        scaler: Scaler of all columns.
+        scaler: Scaler of all node columns, fitted on the train graphs.
 
     Raises:
         SettingsError: No column of a group varies over the train graphs.
