@@ -116,9 +116,14 @@ class Fitted:
 def predict_trees(
     objective: str, trees: Trees, table: Table, start: int, count: int
 ) -> dict[str, np.ndarray]:
-    """Return predictions ``(C,)`` per graph of ``count`` trees from ``start`` on, the first of which is 0.
+    """Return predictions ``(C,)`` per graph of some of the trees; predictions of consecutive trees add up.
 
-    Predictions of consecutive trees add up.
+    Args:
+        objective: One of ``OBJECTIVES``.
+        trees: The trees.
+        table: Rows of the graphs, with the columns that the trees read.
+        start: The first tree, from 0.
+        count: Number of trees.
     """
 
     def raw_output(rows: np.ndarray) -> np.ndarray:

@@ -95,7 +95,13 @@ def train_gnn(settings: TrainSettings, on_metrics: Callable[[dict], None] | None
 def graphs_of(
     settings: TrainSettings, sources: Sequence[GraphSet], scalers: tuple[Scaler, Scaler] | None = None
 ) -> GraphDataset:
-    """Return graphs as a network of these settings reads them on this machine."""
+    """Return graphs as a network reads them on this machine.
+
+    Args:
+        settings: Settings of the network, with device and configurations per batch.
+        sources: The graphs of each collection.
+        scalers: Scalers of nodes and of configurations; by default the sources' scalers, pooled.
+    """
     device = own_device(pick_device(settings.device))
     together = settings.configs_together
     return GraphDataset(settings, sources, scalers, str(device), together, memory=step_memory())
@@ -244,7 +250,13 @@ def save_checkpoint(training: Training, folder: Path, mark: str) -> None:
 
 
 def load_checkpoint(training: Training, folder: Path, mark: str) -> bool:
-    """Restore the checkpoint of a folder where it carries the mark; return whether it did."""
+    """Restore the state of an interrupted training; return whether there was one.
+
+    Args:
+        training: The training, which takes the state.
+        folder: Folder of the checkpoint.
+        mark: Digest of all that the training depends on; a checkpoint with another one is left alone.
+    """
     state = distributed.from_first(lambda: read_checkpoint(folder / CHECKPOINT, mark))
     if state is None:
         return False

@@ -28,7 +28,13 @@ _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvmap")  # without o
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any], names: Iterable[str]) -> str:
-    """Return in words which of some settings differ between two; empty where none does."""
+    """Return in words which settings differ between two trainings; empty where none does.
+
+    Args:
+        there: Settings by name of the other training.
+        here: Settings by name of this one.
+        names: Settings to compare.
+    """
     differing = [name for name in names if there.get(name) != here.get(name)]
     return "; ".join(f"{name}={there.get(name)!r} there, {here.get(name)!r} here" for name in differing)
 

@@ -263,7 +263,13 @@ def train(
 
 
 def learning_rate(options: NetworkOptions, step: int, steps: int) -> float:
-    """Return a step's learning rate: linear warm-up, then cosine to 0 (arXiv 1608.03983) or constant."""
+    """Return a step's learning rate: linear warm-up, then cosine to 0 (arXiv 1608.03983) or constant.
+
+    Args:
+        options: Peak, ``warmup`` and ``schedule``.
+        step: Number of the step, from 0.
+        steps: Number of steps of the schedule.
+    """
     warm = options.warmup * steps
     if step < warm:
         return options.learning_rate * (step + 1) / (warm + 1)
@@ -273,7 +279,14 @@ def learning_rate(options: NetworkOptions, step: int, steps: int) -> float:
 
 
 def scheduled(options: NetworkOptions, epoch: int, position: int, steps: int) -> float:
-    """Return the learning rate of a step: ``position``, from 0, of the ``steps`` of an epoch, from 0."""
+    """Return the learning rate of a step of an epoch.
+
+    Args:
+        options: Options of the training.
+        epoch: Number of the epoch, from 0.
+        position: Number of the step in the epoch, from 0.
+        steps: Number of steps of an epoch.
+    """
     epochs = range(options.epochs)
     if options.segment_training != "none":
         epochs = same_schedule(options, epoch)

@@ -194,7 +194,14 @@ def check_outputs(predictions: Mapping[str, np.ndarray]) -> None:
 def stop(
     error: Diverged, epoch: int, loss: float, options: NetworkOptions, history: Sequence[Mapping]
 ) -> str:
-    """Return what happened in an epoch, from 1, the remedy, and which weights of ``history`` are kept.
+    """Return a warning: why a training ended, the remedy, and which weights are kept.
+
+    Args:
+        error: What diverged.
+        epoch: Number of the epoch, from 1.
+        loss: Its mean loss.
+        options: Options of the training.
+        history: A row for each evaluation before.
 
     Raises:
         Diverged: No weights were evaluated before.
