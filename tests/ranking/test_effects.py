@@ -39,6 +39,13 @@ def test_the_choice_that_decides_comes_first(rng):
     assert abs(second.effect) < 3 * second.standard_error
 
 
+def test_equal_choices_are_in_order_and_their_options_from_fast_to_slow(rng):
+    same = choice(rng.integers(3, size=40), options=3)
+    table = effects([same, same], rng.permutation(40).astype(float))
+    rows = [*zip(table["choice"], table["effect"], strict=True)]
+    assert rows == sorted(rows) and len({*rows}) == 4
+
+
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(-1e3, 1e3)), min_size=1, max_size=30))
 def test_only_the_order_of_predictions_counts(pairs):
     values, prediction = (np.array(part) for part in zip(*pairs, strict=True))
