@@ -23,7 +23,7 @@ def test_against_plain_loops(rng):
         option = int(row.option.split()[1])
         own = [100 * p / 39 for v, p in zip(values, prediction, strict=True) if v == option]
         default = [100 * p / 39 for v, p in zip(values, prediction, strict=True) if v == 1]
-        assert row.configs == len(own)
+        assert row.configs == len(own) and row.nodes == 1
         assert row.effect == pytest.approx(np.mean(own) - np.mean(default))
         variance = np.var(own, ddof=1) / len(own) + np.var(default, ddof=1) / len(default)
         assert row.standard_error == pytest.approx(np.sqrt(variance))
@@ -62,6 +62,7 @@ def test_without_choices_or_with_equal_predictions():
     table = effects([choice([0, 1, 1])], np.zeros(3))
     assert table["effect"].tolist() == [0] and table["explained"].tolist() == [0]
     assert np.isnan(effects([choice([0, 1])], np.arange(2.0))["standard_error"]).all()
+    assert np.isfinite(effects([choice([0, 0, 1, 1])], np.arange(4.0))["standard_error"]).all()
 
 
 def test_the_figure_is_sorted_by_the_bars_that_it_shows(rng):
