@@ -39,6 +39,10 @@ def test_the_choice_that_decides_comes_first(rng):
     assert abs(second.effect) < 3 * second.standard_error
 
 
+def test_one_configuration_more_than_options_is_enough_to_explain():
+    assert effects([choice([0, 0, 1])], np.arange(3.0))["explained"].tolist() == [pytest.approx(0.5)]
+
+
 def test_equal_choices_are_in_order_and_their_options_from_fast_to_slow(rng):
     same = choice(rng.integers(3, size=40), options=3)
     table = effects([same, same], rng.permutation(40).astype(float))
