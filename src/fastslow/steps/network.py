@@ -255,7 +255,7 @@ def load_checkpoint(training: Training, folder: Path, mark: str) -> bool:
     Args:
         training: The training, which takes the state.
         folder: Folder of the checkpoint.
-        mark: Digest of all that the training depends on; a checkpoint with another one is left alone.
+        mark: Digest of all that the training depends on; a checkpoint with another digest is not read.
     """
     state = distributed.from_first(lambda: read_checkpoint(folder / CHECKPOINT, mark))
     if state is None:

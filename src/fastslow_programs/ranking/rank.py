@@ -198,7 +198,7 @@ def learn_known(run: FinishedRun, subject: Subject, predicted: Predicted) -> Lea
         predicted: Its predictions.
 
     Returns:
-        What was learnt, a row for each configuration of the file; equal configurations share what is known.
+        What was learnt, a row for each configuration of the file; equal configurations share runtimes.
         None where no runtime was given.
     """
     if subject.known is None:

@@ -187,7 +187,7 @@ def dot_fit(output: list[int], lhs: list[int], rhs: list[int]) -> int:
     ``node_feat`` does not contain which axes are batch and which are contracting: any choice is accepted.
 
     Args:
-        output: Sizes of the output: the batch axes, then the free axes of lhs, then those of rhs.
+        output: Sizes of the output: the batch axes, then the free axes of lhs, then of rhs.
         lhs: Sizes of the first operand.
         rhs: Sizes of the second operand.
 
