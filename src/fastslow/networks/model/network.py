@@ -121,7 +121,7 @@ class Trunk(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the states ``(S_0, D)`` of level 0 and the embedding ``(S_0, D)`` of their layouts.
 
-        Arguments as in :class:`~fastslow.networks.model.graph_batch.Batch`; ``node_ids`` are of level 0.
+        Arguments as in a :class:`~fastslow.networks.model.graph_batch.Batch`; ``node_ids`` as in its level 0.
         """
         layouts = take_rows(self.layout.weight, node_layout).flatten(1)
         node = torch.cat([numeric, layouts, take_rows(self.opcode.weight, opcode)], 1)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.core.errors import SettingsError
 from fastslow.features.scaling import ATTRIBUTES, DEPTHS, NUMERIC, TILES, Scaler
-from fastslow.networks.published.columns import PICKED, PUBLISHED_COLUMNS
+from fastslow.networks.settings.columns import PICKED, PUBLISHED_COLUMNS
 
 CONFIG_INPUTS = ("all", "published", "violation", "none")
 VIOLATION = "violation_ratio"
