@@ -244,7 +244,7 @@ def test_the_run_keeps_the_executed_notebooks(finished):
 
 @cases("stem", [p.stem for p in (FROM_SCRATCH, *NOTEBOOKS, OWN_MODEL) if p.stem not in EXECUTED])
 def test_a_notebook_runs_untouched_and_cuts_no_cell(own_home, executed, stem):
-    """As notebooks/README.md promises. A placement and the networks take most of its seconds."""
+    """As notebooks/README.md promises; two with SHORT trainings. A placement takes most of its seconds."""
     notebook = executed(stem)
     for file in MADE.get(stem, []):
         assert (own_home / file).is_file(), file
