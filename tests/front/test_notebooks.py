@@ -165,7 +165,7 @@ def own_home(finished, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def executed(own_home):
-    """A function that executes a notebook with papermill, by default with those of SHORT, and returns it."""
+    """A function that executes a notebook with papermill, by default without parameters, and returns it."""
 
     @cache
     def execute(stem, **parameters):
@@ -174,7 +174,7 @@ def executed(own_home):
         papermill.execute_notebook(
             str(FOLDER / output.name),
             str(output),
-            parameters or SHORT.get(stem, {}),
+            parameters,
             cwd=str(own_home),
             kernel_name="python3",
             progress_bar=False,
@@ -187,8 +187,6 @@ def executed(own_home):
 
 NEEDED = {"54_tune": "optuna", "61_place": "numba", "72_search_settings": "optuna"}
 """By notebook, a package of an extra."""
-SHORT = {"01_from_scratch": {"epochs": 1}, "20_train_network": {"epochs": 2}}
-"""By notebook, parameters with which its networks are trained in a second."""
 MADE = {
     "50_convert": ["data/converted/npz_all/npz/layout/xla/random/test/transformer_2.npz"],
     "52_rank": [
@@ -209,8 +207,6 @@ BY_THE_RUN = {
     "40_submission": ["runs/smoke/submission"],
 }
 """Folders whose ``notebook.ipynb`` papermill executed when ``finished`` was made."""
-EXECUTED = {"22_train_ranker", "30_ensemble"}
-"""Notebooks of which the run and those below say all: README's command executes the first once more."""
 
 
 def check_plots(notebook):
@@ -242,9 +238,9 @@ def test_the_run_keeps_the_executed_notebooks(finished):
             check_cells(executed)
 
 
-@cases("stem", [p.stem for p in (FROM_SCRATCH, *NOTEBOOKS, OWN_MODEL) if p.stem not in EXECUTED])
+@cases("stem", [path.stem for path in (FROM_SCRATCH, *NOTEBOOKS, OWN_MODEL)])
 def test_a_notebook_runs_untouched_and_cuts_no_cell(own_home, executed, stem):
-    """As notebooks/README.md promises; two with SHORT trainings. A placement takes most of its seconds."""
+    """As notebooks/README.md promises. A placement and four networks take most of its seconds."""
     notebook = executed(stem)
     for file in MADE.get(stem, []):
         assert (own_home / file).is_file(), file
