@@ -19,6 +19,7 @@ from fastslow.core.figures import (
     label_ends,
     shortened,
 )
+from fastslow.core.tables import percent
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, memory_profile
 
@@ -50,7 +51,7 @@ def plot_decision(placed, method: str = "") -> Figure:
         figure.set_figheight(max(3, 1.2 + _ROW * rows))
         last = timeline.finish.max()
         share = (timeline.finish - timeline.start).sum() / (last * timeline.devices) if last else 0.0
-        said = f"{timeline.devices} devices work {share:.0%} of {1e3 * last:.3g} ms"
+        said = f"{timeline.devices} devices work {percent(share)} of {1e3 * last:.3g} ms"
     else:
         counts = np.bincount(decision)
         axes.bar(range(len(counts)), counts, color=_BUSY)

@@ -47,10 +47,10 @@ def test_the_words_and_tables_are_of_the_decision():
 @cases(
     "alone, human, metis, said",
     [
-        (2, 4, 3, "It gains 50.0% over one test, and 66.7% over the best simple split (METIS)."),
-        (np.inf, 4, np.inf, "One test is too small for it, and 75.0% over the best simple split (human)."),
-        (2, np.inf, np.inf, "It gains 50.0% over one test, and no simple split fits."),
-        (1.005, 4, 3, "gain nothing worth having (0.5%): use a single test, which takes {ms:.3f} ms."),
+        (2, 4, 3, "It gains 50.0 % over one test, and 66.7 % over the best simple split (METIS)."),
+        (np.inf, 4, np.inf, "One test is too small for it, and 75.0 % over the best simple split (human)."),
+        (2, np.inf, np.inf, "It gains 50.0 % over one test, and no simple split fits."),
+        (1.005, 4, 3, "gain nothing worth having (0.5 %): use a single test, which takes {ms:.3f} ms."),
     ],
 )
 def test_what_is_gained_over_one_device_and_a_simple_split_is_said(alone, human, metis, said):

@@ -144,6 +144,16 @@ def number_text(value: float, typical: float | None = None) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def percent(share: float, digits: int = 0) -> str:
+    """Return a share as text, with the space that pages have before the sign: ``0.65 %``.
+
+    Args:
+        share: The share, 1 for all.
+        digits: Decimals of the percentage.
+    """
+    return f"{100 * share:.{digits}f} %"
+
+
 class _Column:
     """A column as texts: its name, its cells, and whether they stand at the right, as numbers do."""
 

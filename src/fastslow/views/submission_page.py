@@ -13,7 +13,7 @@ from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.shown import Number, Section, make_document, make_page, picture, sentences
-from fastslow.core.tables import table_html
+from fastslow.core.tables import percent, table_html
 from fastslow.ensemble.baselines import BASELINES
 from fastslow.evaluation.plots import plot_results
 from fastslow.evaluation.run_record import read_run_record
@@ -171,7 +171,7 @@ def _times(steps: Mapping[str, Path]) -> Section:
     known = {name: value for name, value in seconds.items() if value is not None}
     total = sum(known.values())
     order = sorted(known, key=known.__getitem__, reverse=True)
-    share = [f"{known[name] / total:.0%}" if total else "" for name in order]
+    share = [percent(known[name] / total) if total else "" for name in order]
     rows = pd.DataFrame({"step": order, "time": [_minutes(known[n]) for n in order], "share": share})
     return Section("Where time went", table_html(rows))
 
