@@ -140,6 +140,15 @@ def test_changes_are_told_by_name(tmp_path):
     assert other.changes() == ["epochs: 3 -> 4", "new: None -> True", "data changed"]
 
 
+def test_much_changed_code_is_told_by_its_packages(tmp_path, monkeypatch):
+    make(tmp_path).finish()
+    told = []
+    for names in (["core.a", "core.b"], ["core.a", "core.b", "core.c", "networks.model.layers"]):
+        monkeypatch.setattr(Artifact, "code", {f"fastslow.{name}": "digest" for name in names})
+        told += make(tmp_path).changes()
+    assert told == ["core/a.py, core/b.py changed", "code of 4 modules in core, networks changed"]
+
+
 def finish_with_files(folder, names=("a.bin", "sub/b.bin"), **more):
     artifact = Artifact(folder, {"epochs": 3}, {"data": "d"}, **more)
     with artifact.building() as needed:
