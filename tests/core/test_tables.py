@@ -110,6 +110,14 @@ def test_columns_of_several_levels_have_one_name():
     assert table_text(frame).splitlines()[0] == "| nodes mean | nodes |"
 
 
+def test_a_number_with_its_error_is_not_broken_into_lines():
+    """In 80 columns the differences of a comparison stood on two lines each."""
+    text = "+0.0001 ± 0.0002"
+    frame = pd.DataFrame({"words that are long": ["some words " * 5], "difference": [text]})
+    shown = table_text(frame, 40)
+    assert text in shown and max(map(len, shown.splitlines())) <= 40
+
+
 def test_no_percentage_is_printed_without_the_space_of_the_pages():
     assert percent(0.0065, 2) == "0.65 %" and percent(1) == "100 %"
     tight = re.compile(r":[.,\d]*%[}\"]")

@@ -339,7 +339,7 @@ def test_a_plan_says_what_would_run_and_why_and_runs_nothing(home, capsys):
     assert {
         "features: 4 of 5 up to date",
         "  features tile-xla: padding: -1 -> 0",
-        "  training-tile-s0: after features tile-xla",
+        "  training-tile-s0, ranker-tile-xla-s0: after features tile-xla",
         "  ranker-layout-nlp-default-s0, ranker-layout-xla-default-s0: num_iterations: 30 -> 7",
         "  submission: after 6 steps above",
     } <= {*said}
