@@ -25,7 +25,7 @@ LARGE_BYTES = 16 << 20
 """A file from this size on is not read again where size and time of change are those recorded."""
 _AGAIN = "Delete it and run the step that makes it again"
 _CHANGED = "changed after it was written"
-_MOST_NAMED = 3  # changed modules that are named; of more, their packages
+_MOST_NAMED = 3  # changed modules that are named, and values of a list
 
 
 class _Manifest(Record):
@@ -164,7 +164,7 @@ class Artifact:
 
         settings = differing("settings", self.settings)
         code = differing("code", self.code)
-        lines = [f"{name}: {old!r} -> {new!r}" for name, old, new in settings]
+        lines = [f"{name}: {_shown(old)} -> {_shown(new)}" for name, old, new in settings]
         changed = [name for name, *_ in differing("inputs", self.inputs)]
         changed += _modules([name.removeprefix("fastslow.") for name, *_ in code])
         if changed:
@@ -233,6 +233,11 @@ class Artifact:
             },
         }
         write_manifest(self.folder, manifest)
+
+
+def _shown(value: Any) -> str:
+    """Return the value of a setting as text; of a long list its length."""
+    return f"{len(value)} values" if isinstance(value, list) and len(value) > _MOST_NAMED else repr(value)
 
 
 def _modules(names: list[str]) -> list[str]:

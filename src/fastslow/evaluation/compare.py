@@ -15,11 +15,13 @@ from fastslow.competition.metrics import ALL_METRICS, tile_score
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.figures import CEILING, ENSEMBLE, FAINT, FURTHER, WIDTH, in_style, save_figure, shortened
+from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.core.tables import table_text
 from fastslow.evaluation.run_record import PICTURES
 from fastslow.evaluation.scores import SOLUTION, runtimes_of, solution_of
+from fastslow.evaluation.submission_record import find_submission
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import read_predictions, read_run_manifest
 
@@ -56,12 +58,17 @@ class CompareSettings(Settings):
     """Print a row for each program too. Not read for submissions."""
 
     def folders(self) -> tuple[Path, Path]:
-        """Return the two paths; a name that is no path is under ``runs``, of a CSV under ``submissions``."""
-        one, other = (
-            resolve(name) if resolve(name).exists() else resolve(_folder_of(name)) / name
-            for name in (self.one, self.other)
-        )
-        return one, other
+        """Return the two paths.
+
+        A name that is no path is a run under ``runs``. Where one of the two has no run, such as a blend, the
+        submissions of both are compared.
+        """
+        typed = self.one, self.other
+        one, other = (resolve(name) if resolve(name).exists() else resolve("runs") / name for name in typed)
+        if one.exists() and other.exists():
+            return one, other
+        submissions = find_submission(self.one), find_submission(self.other)
+        return submissions if all(path.is_file() for path in submissions) else (one, other)
 
     def names(self) -> tuple[str, str]:
         """Return what tables call the two: the last part of each path, or all of it where that is equal."""
@@ -72,10 +79,6 @@ class CompareSettings(Settings):
         """Check that two things are given."""
         for field in ("one", "other"):
             self.require(bool(getattr(self, field)), field, "a run or submission: fastslow compare ONE OTHER")
-
-
-def _folder_of(name: str) -> str:
-    return "submissions" if name.endswith(".csv") else "runs"
 
 
 def paired_difference(table: pd.DataFrame) -> dict[str, float]:
@@ -126,6 +129,12 @@ def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
             is no model, such as the folder of a training.
     """
     one, other = settings.folders()
+    for field, folder in (("one", one), ("other", other)):
+        if not folder.exists():
+            typed = getattr(settings, field)
+            hint = nearest(typed, [path.name for path in resolve("runs").glob("*/")])
+            problem = f"{typed!r} is no run, folder of a model or submission{hint}"
+            raise SettingsError(field, f"{problem}. `fastslow leaderboard` lists runs and blends")
     single = [(folder / MANIFEST).is_file() for folder in (one, other)]
     for field, model, folder in zip(("one", "other"), single, (one, other), strict=True):
         if model and "collection" not in read_manifest(folder)["settings"]:

@@ -74,9 +74,10 @@ def _estimate(steps: list[Step], preset: str) -> str:
         f"{sum(known) / 60:.0f} min for {len(known)} of {len(steps)} steps, one after the other, as last time"
     ]
     if len(known) < len(steps):
-        hours = HOURS.get(preset)
-        measured = f"the whole preset {preset} takes about {hours:g} h on two cores" if hours else "not known"
-        said = said * bool(known) + [f"{len(steps) - len(known)} never ran here: {measured}"]
+        never = f"not known of {len(steps) - len(known)} steps, which never ran here"
+        if hours := HOURS.get(preset):
+            never += f"; the whole preset {preset} takes about {hours:g} h on two cores"
+        said = said * bool(known) + [never]
     return f"time: {'; '.join(said)}"
 
 
