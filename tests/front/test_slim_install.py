@@ -9,7 +9,7 @@ from fastslow.core.settings import PROJECT
 
 BLOCKED = """
 import sys
-EXTRA = "IPython ipykernel jupyter_client jupyter_core kaggle nbclient nbformat papermill requests traitlets"
+EXTRA = "IPython ipykernel jupyter_client jupyter_core kaggle nbclient nbformat papermill requests tabulate traitlets"
 sys.modules.update(dict.fromkeys(EXTRA.split()))
 from fastslow.cli import COMMANDS, _load, main
 wanted = [own for name, own in COMMANDS.items() if name != "data" and not own.repository]
