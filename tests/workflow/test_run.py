@@ -345,12 +345,13 @@ def test_a_plan_says_what_would_run_and_why_and_runs_nothing(home, capsys):
     } <= {*said}
     assert not any("training-layout" in line for line in said)
     assert run("submission", "--plan", "gnn.layout.epochs=1") == 0
-    said = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr().out.replace("\n      ", " ").splitlines()
     assert "  training-layout-s0: epochs: 2 -> 1" in said
-    planned = {line.split(":")[0].strip() for line in said if line.startswith("  ")}
+    named = [line.split(":")[0].strip().split(", ") for line in said if line.startswith("  ")]
+    planned = {name for names in named for name in names}
     assert planned == {"training-layout-s0", *(f"ensemble-{slug}" for slug in LAYOUTS), "submission"}
     assert run("train", "--plan", "name=other") == 0
     said = capsys.readouterr().out
-    assert "features: 0 of 5 up to date" in said and "  features tile-xla: not made yet" in said
-    assert "  training-tile-s0: after features tile-xla" in said
+    assert "features: 0 of 5 up to date\n  all: not made yet\n" in said, "a reason is given once"
+    assert "  training-tile-s0, ranker-tile-xla-s0: after features tile-xla\n" in said
     assert all_files(home) == before
