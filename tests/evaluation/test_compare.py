@@ -121,7 +121,7 @@ def test_two_runs_are_compared_by_collection(features, tmp_path, monkeypatch, ca
     assert "not compared: layout:nlp:random (only one has it)" in said
     for other, problem in (
         ("runs/two/ensemble-layout-xla-random", "a run and a model do not compare"),
-        ("tow", "'tow' is no run, folder of a model or submission; did you mean 'two'"),
+        ("tow", "'tow' is no run, model's folder or submission; .*; did you mean 'two'"),
     ):
         with pytest.raises(SettingsError, match=f"other: .*{problem}"):
             compare_runs(CompareSettings(**runs | {"other": other}))

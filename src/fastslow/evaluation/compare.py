@@ -133,8 +133,8 @@ def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
         if not folder.exists():
             typed = getattr(settings, field)
             hint = nearest(typed, [path.name for path in resolve("runs").glob("*/")])
-            problem = f"{typed!r} is no run, folder of a model or submission{hint}"
-            raise SettingsError(field, f"{problem}. `fastslow leaderboard` lists runs and blends")
+            lists = "`fastslow leaderboard` lists runs and blends"
+            raise SettingsError(field, f"{typed!r} is no run, model's folder or submission; {lists}{hint}")
     single = [(folder / MANIFEST).is_file() for folder in (one, other)]
     for field, model, folder in zip(("one", "other"), single, (one, other), strict=True):
         if model and "collection" not in read_manifest(folder)["settings"]:
