@@ -15,7 +15,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import atomic_path, file_digest
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.evaluation.scores import score_submission, solution_of
-from fastslow.evaluation.submission_record import find_submission, read_submission_record, write_record
+from fastslow.evaluation.submission_record import read_submission_record, submission_path, write_record
 
 _SHOWN = 3  # IDs in a message
 
@@ -55,7 +55,7 @@ class BlendSettings(Settings):
 
     def paths(self) -> list[Path]:
         """Return where the submissions are."""
-        return [find_submission(name) for name in self.csvs]
+        return [submission_path(name) for name in self.csvs]
 
 
 def blend_orders(orders: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:

@@ -21,7 +21,7 @@ from fastslow.core.shown import Shown
 from fastslow.core.tables import table_text
 from fastslow.evaluation.run_record import PICTURES
 from fastslow.evaluation.scores import SOLUTION, runtimes_of, solution_of
-from fastslow.evaluation.submission_record import find_submission
+from fastslow.evaluation.submission_record import submission_path
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import read_predictions, read_run_manifest
 
@@ -67,7 +67,7 @@ class CompareSettings(Settings):
         one, other = (resolve(name) if resolve(name).exists() else resolve("runs") / name for name in typed)
         if one.exists() and other.exists():
             return one, other
-        submissions = find_submission(self.one), find_submission(self.other)
+        submissions = submission_path(self.one), submission_path(self.other)
         return submissions if all(path.is_file() for path in submissions) else (one, other)
 
     def names(self) -> tuple[str, str]:

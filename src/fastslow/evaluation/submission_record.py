@@ -128,7 +128,7 @@ class _Submission(Record):
     test_mean: float | None = None
 
 
-def find_submission(typed: str) -> Path:
+def submission_path(typed: str) -> Path:
     """Return the CSV that a user means: a path, or a name in ``submissions`` with or without ``.csv``."""
     path = find_typed(typed)
     if path.is_file() or Path(typed).name != typed:

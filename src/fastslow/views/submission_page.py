@@ -143,7 +143,9 @@ def _changes(record: Mapping, before: Mapping, runs: Path) -> Section:
     )
     mean = sum(now[name] - then[name] for name in collections) / max(len(collections), 1)
     command = f"fastslow compare {record['name']} {before['name']}"
-    beyond = f"The mean of {len(collections)} changed by {mean:+.4f}; {command} says whether beyond chance"
+    beyond = (
+        f"The mean of {len(collections)} changed by {mean:+.4f}; {command} says whether that is beyond chance"
+    )
     settings = read_run_record(runs).get("settings", {})
     earlier = read_run_record(runs.parent / before["name"]).get("settings")
     changed = [] if earlier is None else _changed_settings(settings, earlier)
