@@ -143,9 +143,7 @@ def _changes(record: Mapping, before: Mapping, runs: Path) -> Section:
     )
     mean = sum(now[name] - then[name] for name in collections) / max(len(collections), 1)
     command = f"fastslow compare {record['name']} {before['name']}"
-    beyond = (
-        f"The mean of {len(collections)} changed by {mean:+.4f}; {command} says whether that is beyond chance"
-    )
+    beyond = f"The mean difference is {mean:+.4f}. To compare it with chance: {command}"
     settings = read_run_record(runs).get("settings", {})
     earlier = read_run_record(runs.parent / before["name"]).get("settings")
     changed = [] if earlier is None else _changed_settings(settings, earlier)
@@ -155,7 +153,7 @@ def _changes(record: Mapping, before: Mapping, runs: Path) -> Section:
         changed.append(f"its settings are not known: the folder of the run {before['name']} is gone")
     words = sentences(changed) if changed else "<p>The settings are the same.</p>\n"
     said = f"<p>Scores on {split}, beside {html.escape(before['name'])}, which was made before:</p>\n"
-    return Section(heading, f"{said}{table_html(rows)}<p>{html.escape(beyond)}.</p>\n{words}")
+    return Section(heading, f"{said}{table_html(rows)}<p>{html.escape(beyond)}</p>\n{words}")
 
 
 def _changed_settings(settings: Mapping, earlier: Mapping) -> list[str]:
