@@ -17,7 +17,7 @@ from fastslow.competition.metrics import (
     tile_score,
 )
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.submission_csv import check_submission
+from fastslow.competition.submission_checks import check_submission
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.figures import MODEL_WORDS

@@ -17,6 +17,7 @@ from fastslow.runs.trained_ranker import read_ranker
 from fastslow.steps import ranker as train
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.ranker_settings import RankerSettings
+from fastslow.views.ranker_explanations import shap_values
 from helpers.cases import cases
 from helpers.competition_files import write_data_root
 
@@ -85,7 +86,7 @@ def test_contributions_add_up_to_the_prediction():
     settings = RankerSettings(num_iterations=5, min_data_in_leaf=2, num_threads=1)
     for objective in OBJECTIVES:
         fitted = fit(training, settings.replace(objective=objective))
-        parts = fitted.contributions(training.valid)["g0"]
+        parts = shap_values(fitted, training.valid)["g0"]
         rest = parts.sum(1) - fitted.predict(training.valid)["g0"]
         assert parts.shape[1] == len(fitted.columns) == (3 if objective == "pairwise" else 4)
         np.testing.assert_allclose(rest, rest[0], atol=1e-12)

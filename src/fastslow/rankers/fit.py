@@ -120,18 +120,6 @@ class Fitted:
         """Names of the F columns of the table that the trees read."""
         return self.trees.columns
 
-    def contributions(self, table: Table) -> dict[str, np.ndarray]:
-        """Return the SHAP values ``(C, F)`` of ``columns`` per graph.
-
-        LightGBM's are TreeSHAP's (Lundberg et al., arXiv 1802.03888). They add up to the prediction minus a
-        constant.
-        """
-
-        def shap_values(rows: np.ndarray) -> np.ndarray:
-            return self.trees.contributions(rows, self.num_trees)
-
-        return predict_table(self.objective, table.select(self.columns), shap_values)
-
 
 def predict_trees(
     objective: str, trees: Trees, table: Table, start: int, count: int
@@ -203,12 +191,12 @@ def boost(
     Args:
         options: What the trees learn.
         update: Grows one tree; returns whether none could be grown, which ends the training.
-        predict: Valid predictions ``(C,)`` per graph of ``num_iteration`` trees from ``start_iteration`` on,
-            its two arguments. Predictions of consecutive trees add up, so each tree is evaluated once.
+        predict: Takes the first tree and a number of trees; returns valid predictions ``(C,)`` per graph.
+            Predictions of consecutive trees add up, so each tree is evaluated once.
         kind: ``layout`` or ``tile``, which decides the metric.
         labels: Valid runtimes ``(C,)`` per graph.
-        seconds: Time after which no further tree is grown.
-        report: Called with the iteration and the latest valid score after every iteration.
+        seconds: As for :func:`fit`.
+        report: As for :func:`fit`.
 
     Returns:
         Every evaluation; the last tree is always evaluated.

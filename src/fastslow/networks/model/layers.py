@@ -32,10 +32,6 @@ class WeightedInstanceNorm(nn.Module):
     Args:
         channels: Channels D.
         eps: Added to the variance.
-
-    Shapes:
-        - **input:** states :math:`(S, D)` of a level
-        - **output:** :math:`(S, D)`
     """
 
     def __init__(self, channels: int, eps: float = 1e-5):
@@ -99,10 +95,6 @@ class SageConv(nn.Module):
         in_channels: Channels of x.
         out_channels: Channels of y.
         aggregation: ``mean`` or ``sum``.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D_{in})` of the level below
-        - **output:** states :math:`(S, D_{out})` of the level
     """
 
     def __init__(self, in_channels: int, out_channels: int, aggregation: str = "mean"):
@@ -146,10 +138,6 @@ class ChannelAttention(nn.Module):
     Args:
         channels: Channels D.
         reduction: The inner layer has D / reduction channels.
-
-    Shapes:
-        - **input:** :math:`(S, D)`
-        - **output:** :math:`(S, D)`
     """
 
     def __init__(self, channels: int, reduction: int = 8):
@@ -173,10 +161,6 @@ class CrossConfigAttention(nn.Module):
     learned scalar, 0.5 at the start. Over states the sum is weighted by multiplicity. The published form has
     no factor C; with it the magnitude does not depend on the number of configurations, and a node that no
     configuration changes passes through unchanged.
-
-    Shapes:
-        - **input:** states :math:`(S, D)` of a level
-        - **output:** :math:`(S, D)`
     """
 
     def __init__(self):
@@ -203,20 +187,10 @@ class NodeSum(nn.Module):
 
     with :math:`\bar x_n` the mean of node n over the configurations. This shared part is summed in float64:
     configurations of a large graph differ by less than float32 resolves.
-
-    Shapes:
-        - **input:** states :math:`(S, D)` of a level
-        - **output:** :math:`(C, D)`, float64
     """
 
     def forward(self, x: Tensor, pooling: SparseOperator, level: LevelTensors) -> Tensor:
-        """Return the sum of each configuration, ``(C, D)`` float64.
-
-        Args:
-            x: ``(S, D)`` states of a level.
-            pooling: ``(C, S)`` operator that sums the states of each configuration over nodes.
-            level: The level.
-        """
+        """Return the sum ``(C, D)`` float64 of the states ``x`` ``(S, D)``; ``pooling`` is ``(C, S)``."""
         mean = level.per_node @ x
         varying = pooling @ (x - take_rows(mean, level.node_ids))
         return mean.sum(0, dtype=torch.float64) + varying
@@ -237,10 +211,6 @@ class Readout(nn.Module):
     Args:
         text: Such as ``sum`` or ``mean+sum@configurable``.
         channels: Channels D.
-
-    Shapes:
-        - **input:** states :math:`(S, D)` of a level
-        - **output:** :math:`(C, P D)` of P poolings, float64
     """
 
     def __init__(self, text: str, channels: int):
@@ -252,34 +222,17 @@ class Readout(nn.Module):
     def forward(
         self, x: Tensor, pooling: SparseOperator, level: LevelTensors, configurable: Tensor
     ) -> Tensor:
-        """Return the pooled nodes of each configuration.
-
-        Args:
-            x: ``(S, D)`` states of a level.
-            pooling: ``(C, S)`` operator that sums the states of each configuration over nodes.
-            level: The level.
-            configurable: ``(N,)`` bool, whether a node is configurable.
-
-        Returns:
-            ``(C, P D)`` float64, P the number of poolings.
-        """
+        """Return the pooled nodes ``(C, P D)`` float64; arguments as for :meth:`sums`, of all nodes."""
         return self.of_sums(self.sums(x, pooling, level, configurable), configurable)
 
-    @property
-    def adds_up(self) -> bool:
-        """Whether every pooling is a sum over the nodes, which parts of a graph add to."""
-        return not any(POOLS[part.pool].largest for part in self.parts)
-
     def sums(self, x: Tensor, pooling: SparseOperator, level: LevelTensors, configurable: Tensor) -> Tensor:
-        """Return what some nodes of a graph add to the sums of :meth:`of_sums`, ``(C, P D)``.
-
-        Of a pooling that is a maximum this is the maximum over the nodes.
+        """Return the sums (or the maximum) over some nodes of a graph for each pooling, ``(C, P D)`` float64.
 
         Args:
             x: ``(S, D)`` states of a level that has only these nodes.
             pooling: ``(C, S)`` operator that sums the states of each configuration over the nodes.
             level: The level.
-            configurable: ``(n,)`` bool.
+            configurable: ``(n,)`` bool, whether a node is configurable.
         """
         chosen = configurable[level.node_ids, None]
         sums = []
@@ -292,12 +245,7 @@ class Readout(nn.Module):
         return torch.cat(sums, 1)
 
     def of_sums(self, sums: Tensor, configurable: Tensor) -> Tensor:
-        """Return the readout ``(C, P D)`` from the sums over the nodes.
-
-        Args:
-            sums: ``(C, P D)`` sum of :meth:`sums` over all nodes.
-            configurable: ``(N,)`` bool.
-        """
+        """Return the readout ``(C, P D)`` from the ``sums`` over all N nodes, ``configurable`` ``(N,)``."""
         totals = sums.unflatten(1, (len(self.parts), -1)).unbind(1)
         parts = zip(totals, self.parts, strict=True)
         finished = []
@@ -330,10 +278,6 @@ class ConfigNorm(nn.Module):
     with mean and variance over the graph's own configurations, in training and at inference alike. Only the
     order within a graph is evaluated, so differences between configurations become comparable across programs
     of any size. A channel in which the configurations do not differ becomes 0.
-
-    Shapes:
-        - **input:** :math:`(C, D)`
-        - **output:** :math:`(C, D)`
     """
 
     def __init__(self, eps: float = 1e-5):
@@ -352,10 +296,6 @@ class Float64Linear(nn.Linear):
 
     Its input comes from sums over all nodes of a graph, in which configurations differ by less than float32
     resolves.
-
-    Shapes:
-        - **input:** :math:`(*, D_{in})`
-        - **output:** :math:`(*, D_{out})`, float64
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -370,9 +310,8 @@ class Head(nn.Module):
         z_c &= [\operatorname{pool}_n x_{n,c}, f_c] \\
         s_c &= \operatorname{MLP}([z_c, \operatorname{ConfigNorm}(z)_c])
 
-    The pooling is by default the sum (``readout.py``). The features f of a configuration as a whole
-    (violation ratios, copies, tile bounds) join after it, as in the report that introduced the violation
-    ratio.
+    The pooling is by default the sum. The features f of a configuration as a whole (violation ratios, copies,
+    tile bounds) join after it, as in the report that introduced the violation ratio.
 
     Args:
         channels: Channels D of the states.
@@ -381,10 +320,6 @@ class Head(nn.Module):
 
     Attributes:
         joined_channels: Channels J of the pooled nodes and the features together.
-
-    Shapes:
-        - **input:** states :math:`(S, D)` of the last level, configuration features :math:`(C, V)`
-        - **output:** predictions :math:`(C,)`, float32
     """
 
     def __init__(self, channels: int, config_channels: int, architecture: Architecture):
@@ -416,7 +351,7 @@ class Head(nn.Module):
         configurable: Tensor,
         complete: Complete = as_is,
     ) -> Tensor:
-        """Return a prediction per configuration.
+        """Return a prediction per configuration, ``(C,)`` float32.
 
         Args:
             x: ``(S, D)`` states of the last level.

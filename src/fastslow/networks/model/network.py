@@ -40,10 +40,6 @@ class Block(nn.Module):
 
     Args:
         architecture: Settings of the layers. Without cross-config attention the bracket is just y.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D)` of the level below, and their layout embeddings
-        - **output:** states :math:`(S, D)` of the level
     """
 
     def __init__(self, architecture: Architecture):
@@ -67,7 +63,7 @@ class Block(nn.Module):
         level: LevelTensors,
         complete: Complete,
     ) -> Tensor:
-        """Return the states of ``level``.
+        """Return the states ``(S, D)`` of ``level``.
 
         Args:
             x: ``(S_below, D)`` states of the level below.
@@ -88,10 +84,6 @@ class Trunk(nn.Module):
     Args:
         node_channels: Columns F of the scaled node features.
         architecture: Settings of the layers.
-
-    Shapes:
-        - **input:** a batch of N nodes with S_0 states at level 0
-        - **output:** states :math:`(S, D)` of the last level
     """
 
     def __init__(self, node_channels: int, architecture: Architecture):
@@ -127,18 +119,9 @@ class Trunk(nn.Module):
         state_tiling: Tensor,
         node_ids: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Embed the states of level 0.
+        """Return the states ``(S_0, D)`` of level 0 and the embedding ``(S_0, D)`` of their layouts.
 
-        Args:
-            numeric: ``(N, F)`` scaled node features.
-            node_layout: ``(N, 6)`` layout of each node's output.
-            opcode: ``(N,)`` opcode of each node.
-            state_layouts: ``(S_0, 18)`` layouts of each state.
-            state_tiling: ``(S_0, 27)`` fit of each state's tensors to the tiles of the TPU.
-            node_ids: ``(S_0,)`` node of each state.
-
-        Returns:
-            The states ``(S_0, D)`` and the embedding of their layouts ``(S_0, D)``.
+        Arguments as in a :class:`~fastslow.networks.model.graph_batch.Batch`; ``node_ids`` as in its level 0.
         """
         layouts = take_rows(self.layout.weight, node_layout).flatten(1)
         node = torch.cat([numeric, layouts, take_rows(self.opcode.weight, opcode)], 1)
@@ -160,10 +143,6 @@ class RankingNetwork(nn.Module):
         node_channels: Columns F of the scaled node features.
         config_channels: Columns V of the scaled configuration features.
         architecture: Settings of the layers.
-
-    Shapes:
-        - **input:** a batch of C configurations of a graph
-        - **output:** predictions :math:`(C,)`, float32, comparable within the graph only
     """
 
     def __init__(self, node_channels: int, config_channels: int, architecture: Architecture):
@@ -184,7 +163,7 @@ class RankingNetwork(nn.Module):
         """Return a prediction per configuration, ``(C,)`` float32; lower is predicted faster.
 
         Args:
-            batch: Some configurations of a graph.
+            batch: C configurations of a graph.
             complete: Returns a statistic of the whole configuration set; by default the batch is the set.
         """
         x = self.trunk(batch, complete)
