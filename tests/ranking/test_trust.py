@@ -119,7 +119,7 @@ def test_it_is_of_the_programs_at_most_like_distance():
 @cases(
     ("program", "said"),
     [
-        (graph(opcodes(0.301)), "every program that was scored is nearer, at most 30%"),
+        (graph(opcodes(0.301)), "every program that was scored is nearer, at most 30 %"),
         (graph(opcodes(0.1) * 2), "it has 2,000 nodes, programs that were scored 1,000 to 1,000"),
         (graph(opcodes(0.1)[::2]), "it has 500 nodes, programs that were scored 1,000 to 1,000"),
         (graph(opcodes(0.1), 1e6), "1,000,000 elements in its largest tensor, programs that were scored 64"),
@@ -146,16 +146,14 @@ def test_a_band_needs_as_many_scored_programs_as_it_is_made_of():
 def test_what_is_expected_is_told_in_words():
     own = seen(np.linspace(0, 0.3, 39), np.linspace(0.51, 0.89, 39))
     words = at(own, 0.1).words()
-    assert words[0] == "trust: 10% of its nodes would need another opcode to be as in a train program"
-    told = (
-        "0.60 to 0.80 for 50%, 0.54 to 0.86 for 80%, 0.52 to 0.88 for 90% of programs that are as far, with"
-    )
-    assert words[1].startswith(f"expected Kendall's tau: {told} labels like those")
+    assert words[0] == "trust: 10 % of its nodes would need another opcode to be as in a train program"
+    told = "0.60 to 0.80 for 50 %, 0.54 to 0.86 for 80 %, 0.52 to 0.88 for 90 % of programs that are as far"
+    assert words[1].startswith(f"expected Kendall's tau: {told}, with labels like those")
     best = seen(np.linspace(0, 0.3, 60), np.repeat([0.9, 1.0], [15, 45]))
     assert (
         at(best, 0.1, "tile")
         .words()[1]
-        .startswith("expected: the fastest is among the first five, as in 75% of 60 kernels, with labels")
+        .startswith("expected: the fastest is among the first five, as in 75 % of 60 kernels, with labels")
     )
     assert (
         at(best, 0.1, "tile").band(TOLD) is None and at(best, 0.1, "tile").faster(np.ones(2), 0) is not None
