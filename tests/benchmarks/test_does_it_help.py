@@ -18,8 +18,8 @@ from fastslow.core.settings import PROJECT  # noqa: E402
 from fastslow.runs.packaged import packaged_models  # noqa: E402
 from fastslow.steps.finished_run import best_rule  # noqa: E402
 from fastslow.steps.unseen import build_unseen  # noqa: E402
-from fastslow_programs.ranking.advice import FIGURES  # noqa: E402
 from fastslow_programs.ranking.models import Models  # noqa: E402
+from fastslow_programs.ranking.trust import FIGURES  # noqa: E402
 from helpers.competition_files import layout_arrays, npz_program, write_npz  # noqa: E402
 
 

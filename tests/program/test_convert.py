@@ -21,13 +21,13 @@ from fastslow.steps.features import FeatureSettings
 from fastslow_programs.compiler.layout_choices import default_configuration, imposable, layouts_of
 from fastslow_programs.compiler.layout_space import configurable_nodes, encode
 from fastslow_programs.compiler.libtpu import lower
+from fastslow_programs.program.configurations import identify
 from fastslow_programs.program.convert import (
     ConvertSettings,
     draw_configurations,
     summarise,
     write_conversion,
 )
-from fastslow_programs.program.identity import identify
 from fastslow_programs.program.program_tables import list_configurable
 from fastslow_programs.program.user_program import Source, dump_in
 from fastslow_programs.tuning.target import read_local

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from fastslow.steps.finished_run import AppliedRule
-from fastslow_programs.program.default import Default
-from fastslow_programs.ranking.advice import advise
-from fastslow_programs.ranking.named_choices import NamedChoice
+from fastslow_programs.program.configurations import Default
+from fastslow_programs.ranking.choices import NamedChoice
 from fastslow_programs.ranking.result import Ranking, make_table
-from fastslow_programs.ranking.trust import Trust
+from fastslow_programs.ranking.trust import Trust, advise
 from helpers.browser import check_page, open_page
 from helpers.cases import cases
 from helpers.competition_files import graph_arrays, layout_arrays

@@ -20,13 +20,11 @@ from fastslow.competition.metrics import (
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
 from fastslow.core.tables import number_text, table_html
 from fastslow.steps.finished_run import AppliedRule
+from fastslow_programs.program.configurations import Default
 from fastslow_programs.program.convert import count_failures
-from fastslow_programs.program.default import Default
-from fastslow_programs.ranking.advice import describe_estimates
-from fastslow_programs.ranking.effects import effects
+from fastslow_programs.ranking.choices import NamedChoice, describe_differences, differences, effects
 from fastslow_programs.ranking.known_runtimes import Learnt
-from fastslow_programs.ranking.named_choices import NamedChoice, describe_differences, differences
-from fastslow_programs.ranking.trust import TOLD, Trust
+from fastslow_programs.ranking.trust import TOLD, Trust, describe_estimates
 
 _SENTENCES = 5  # of effects, and of changes
 _SURE = 2  # standard errors
@@ -95,7 +93,7 @@ class Ranking(Shown):
 
     @cached_property
     def effects(self) -> pd.DataFrame:
-        """What each option does, see :func:`fastslow_programs.ranking.effects.effects`."""
+        """What each option does, see :func:`fastslow_programs.ranking.choices.effects`."""
         return effects(self.choices, self._in_file_order)
 
     @cached_property

@@ -32,11 +32,11 @@ from fastslow_programs.compiler.lowering import (
     with_options,
 )
 from fastslow_programs.compiler.tracing import is_staged
+from fastslow_programs.program.configurations import ROW_MAJOR, find_default
 from fastslow_programs.program.convert import ConvertedProgram, checked_nodes, write_npz
-from fastslow_programs.program.default import ROW_MAJOR, find_default
 from fastslow_programs.program.measured import Measured
 from fastslow_programs.program.user_program import Source
-from fastslow_programs.ranking.named_choices import name_choices
+from fastslow_programs.ranking.choices import name_choices
 from fastslow_programs.ranking.rank import read_program
 from fastslow_programs.tuning.compiler_options import CompilerOption, list_options, refused_options
 from fastslow_programs.tuning.evaluators import EVALUATORS, DeviceEvaluator, Evaluator
