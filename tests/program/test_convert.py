@@ -291,7 +291,7 @@ def test_what_jax_made_of_a_function_is_the_same_program(model):
         [i.opcode for c in Module.FromString(code).computations for i in c.instructions] for code in codes
     ]
     assert found[0] == found[1] == found[2] == found[3] and "dot" in found[0]
-    with pytest.raises(DataError, match="model.py: gives no function to run"):
+    with pytest.raises(SettingsError, match="a Lowered has no arguments to be called with; give"):
         read_local(Source.of(f"{model}:lowered"), 0)
 
 

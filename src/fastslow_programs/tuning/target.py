@@ -31,7 +31,6 @@ from fastslow_programs.compiler.lowering import (
     options_of,
     with_options,
 )
-from fastslow_programs.compiler.tracing import is_staged
 from fastslow_programs.program.configurations import ROW_MAJOR, find_default
 from fastslow_programs.program.convert import ConvertedProgram, checked_nodes, write_npz
 from fastslow_programs.program.measured import Measured
@@ -289,8 +288,6 @@ def read_local(source: Source, seed: int) -> LocalProgram:
     require_jax()
     if source.function:
         function, arguments, keywords = source.call_of_function()
-        if is_staged(function):
-            raise DataError(source.path, "gives no function to run", "Return (function, arguments)")
         local = lower_function(function, arguments, seed, keywords)
         _require_known_options(local)
         return local
