@@ -174,7 +174,7 @@ def mean_rows(programs: dict[str, dict]) -> pd.DataFrame:
 
 def figures(programs: dict[str, dict]) -> dict[str, str | float]:
     """Return what ``fastslow rank`` prints, see :data:`fastslow_programs.ranking.trust.FIGURES`."""
-    top = mean_rows(programs).set_index(["known", "order"])["top 1"].round(4)
+    top = mean_rows(programs).set_index(["known", "order"])["top 1"].round(3)  # as the table has them
     return {
         "device": device_name(),
         "programs": len(programs),
