@@ -8,8 +8,9 @@ default. *the default itself* is measured with as many rounds: what it differs f
 first* is what the models in the package rank first, with nothing known, beside the default: one
 measurement, in which it ran fifteen times. *seconds* is the time of the whole search, from the function
 to the verdict. A function without a product, a convolution or a reshape has *no choice* of layouts;
-*both* are then its options. The table of confirmed candidates says what they change. With ``--sharded``
-the function is a layer that is split over four devices of this machine, whose options are searched.
+*both* are then its options. The last table has the changes of each confirmed candidate. With
+``--sharded`` the function is a layer that is split over four devices of this machine, whose options are
+searched.
 """
 
 import os
@@ -240,7 +241,7 @@ def totals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def changes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each confirmed candidate: what it changes."""
+    """Return a row with the changes of each confirmed candidate."""
     names = ("function", "searched", "changes")
     return [{name: row[name] for name in names} for row in rows if row.get("gain") == "confirmed"]
 
