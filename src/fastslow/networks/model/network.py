@@ -11,9 +11,16 @@ from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.configs.tpu_tiling import TILING_FEATURES
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import Batch, LevelTensors
-from fastslow.networks.model.layers import ChannelAttention, CrossConfigAttention, Head, WeightedInstanceNorm
+from fastslow.networks.model.layers import (
+    ChannelAttention,
+    CrossConfigAttention,
+    Dropout,
+    Head,
+    WeightedInstanceNorm,
+)
 from fastslow.networks.settings.options import OPCODE_ROWS, Architecture
 from fastslow.networks.states.set_statistics import Complete, as_is
+from fastslow.networks.states.sparse import take_rows
 
 LAYOUT_VALUES = MAX_DIMENSION + 3  # -2 not configurable, -1 left to the compiler or padding, 0 to 5
 LAYOUT_EMBEDDING = 4
@@ -35,7 +42,7 @@ class Block(nn.Module):
         architecture: Settings of the layers. Without cross-config attention the bracket is just y.
 
     Shapes:
-        - **input:** states :math:`(S_{below}, D)` of the level below, layout embeddings :math:`(S, D)`
+        - **input:** states :math:`(S_{below}, D)` of the level below, and their layout embeddings
         - **output:** states :math:`(S, D)` of the level
     """
 
@@ -48,7 +55,7 @@ class Block(nn.Module):
         self.cross = CrossConfigAttention() if cross_config else None
         joined_channels = 2 * channels if cross_config else channels
         self.project = nn.Sequential(
-            nn.GELU(), nn.Dropout(architecture.dropout), nn.Linear(joined_channels, channels)
+            nn.GELU(), Dropout(architecture.dropout), nn.Linear(joined_channels, channels)
         )
         self.layout = nn.Linear(channels, channels, bias=False)
 
@@ -64,7 +71,7 @@ class Block(nn.Module):
 
         Args:
             x: ``(S_below, D)`` states of the level below.
-            layout_embedding: ``(S, D)`` embedding of the configured layouts of each state's node.
+            layout_embedding: ``(S_below, D)`` embedding of the configured layouts of each one's node.
             below: The level below.
             level: The level.
             complete: Returns a statistic of the whole configuration set.
@@ -72,7 +79,7 @@ class Block(nn.Module):
         y = self.channel(self.conv(self.norm(x, below, complete), level, below))
         if self.cross is not None:
             y = torch.cat([y, self.cross(y, level, complete)], 1)
-        return x[level.itself] + self.project(y) + self.layout(layout_embedding)
+        return take_rows(x + self.layout(layout_embedding), level.itself) + self.project(y)
 
 
 class Trunk(nn.Module):
@@ -107,8 +114,8 @@ class Trunk(nn.Module):
         )
         blocks = self.blocks[: len(batch.levels) - 1]
         for block, below, level in zip(blocks, batch.levels[:-1], batch.levels[1:], strict=True):
-            layout_embedding = layout_embedding[level.itself]
             x = block(x, layout_embedding, below, level, complete)
+            layout_embedding = take_rows(layout_embedding, level.itself)
         return x
 
     def embed(
@@ -133,10 +140,12 @@ class Trunk(nn.Module):
         Returns:
             The states ``(S_0, D)`` and the embedding of their layouts ``(S_0, D)``.
         """
-        node = torch.cat([numeric, self.layout(node_layout).flatten(1), self.opcode(opcode)], 1)
-        configured = torch.cat([self.layout(state_layouts).flatten(1), state_tiling], 1)
+        layouts = take_rows(self.layout.weight, node_layout).flatten(1)
+        node = torch.cat([numeric, layouts, take_rows(self.opcode.weight, opcode)], 1)
+        state_layouts = take_rows(self.layout.weight, state_layouts).flatten(1)
+        configured = torch.cat([state_layouts, state_tiling], 1)
         layout_embedding = self.configured(configured)
-        return self.input(self.node(node)[node_ids] + layout_embedding), layout_embedding
+        return self.input(take_rows(self.node(node), node_ids) + layout_embedding), layout_embedding
 
 
 class RankingNetwork(nn.Module):
