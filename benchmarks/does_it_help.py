@@ -52,16 +52,14 @@ from fastslow.steps.unseen import build_unseen
 from fastslow_programs.commands.measure import measure_program
 from fastslow_programs.compiler.device import device_name
 from fastslow_programs.compiler.lowering import lower_function
+from fastslow_programs.program.configurations import find_default, identify
 from fastslow_programs.program.convert import make_program
-from fastslow_programs.program.default import find_default
-from fastslow_programs.program.identity import identify
 from fastslow_programs.program.program_settings import ConvertSettings
 from fastslow_programs.program.user_program import FunctionSource
-from fastslow_programs.ranking.advice import ADVISED, FIGURES
+from fastslow_programs.ranking.choices import name_choices
 from fastslow_programs.ranking.known_runtimes import configurations_of, learn
 from fastslow_programs.ranking.models import Models
-from fastslow_programs.ranking.named_choices import name_choices
-from fastslow_programs.ranking.trust import TOLD
+from fastslow_programs.ranking.trust import ADVISED, FIGURES, TOLD
 
 COMPILER, DEVICE, TPU = LABELS = "compiler", "device", "tpu"
 TABLE = {
@@ -175,8 +173,8 @@ def mean_rows(programs: dict[str, dict]) -> pd.DataFrame:
 
 
 def figures(programs: dict[str, dict]) -> dict[str, str | float]:
-    """Return what ``fastslow rank`` prints, see :data:`fastslow_programs.ranking.advice.FIGURES`."""
-    top = mean_rows(programs).set_index(["known", "order"])["top 1"].round(4)
+    """Return what ``fastslow rank`` prints, see :data:`fastslow_programs.ranking.trust.FIGURES`."""
+    top = mean_rows(programs).set_index(["known", "order"])["top 1"].round(3)  # as the table has them
     return {
         "device": device_name(),
         "programs": len(programs),

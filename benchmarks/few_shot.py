@@ -41,10 +41,10 @@ from fastslow.competition.reader import read_npz
 from fastslow.core.progress import progress
 from fastslow.features.graph import Graph
 from fastslow.steps.unseen import read_unseen
-from fastslow_programs.program.default import find_default
+from fastslow_programs.program.configurations import find_default
+from fastslow_programs.ranking.choices import name_choices
 from fastslow_programs.ranking.known_runtimes import configurations_of, learn
 from fastslow_programs.ranking.models import runs_folder
-from fastslow_programs.ranking.named_choices import name_choices
 
 TABLE = {"hours": 0.15, "needs": ("run", "real"), "commands": (("--runs", "runs/sample"),)}
 KNOWN = (4, 8, 16, 64, 256)

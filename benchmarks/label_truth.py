@@ -52,8 +52,8 @@ from fastslow.steps.unseen import build_unseen
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
 from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.compiler.libtpu import Compiler, lower, require_compiler
-from fastslow_programs.ranking.advice import ESTIMATES
 from fastslow_programs.ranking.models import Models
+from fastslow_programs.ranking.trust import ESTIMATES
 
 FILE = "npz_all/npz/layout/xla/default/train/alexnet_train_batch_32.npz"
 TABLE = {"hours": 0.2, "needs": ("real", "libtpu", "package"), "sample": False}

@@ -48,7 +48,7 @@ TARGETS = {
         "rankers/test_node_costs.py rankers/test_objectives.py rankers/test_boosting.py"
         " rankers/test_table_features.py rankers/test_train.py",
     ),
-    "effects": ("**/ranking/effects.py", "ranking/test_effects.py"),
+    "named choices": ("**/ranking/choices.py", "ranking/test_effects.py ranking/test_choices.py"),
     "trust": ("**/ranking/trust.py", "ranking/test_trust.py"),
     "simplify": ("**/program/simplify.py", "program/test_simplify.py"),
     "states": ("**/config_states.py", "networks/test_config_states.py"),

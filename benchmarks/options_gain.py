@@ -1,15 +1,19 @@
 """What options of the compiler, layouts and both gain on ten functions, measured on this machine.
 
-``python benchmarks/options_gain.py [--quick] [--evaluations N]``. ``tune`` searches each space of each
-function with as many evaluations, half of which compare the fastest with the default in interleaved rounds.
-*over the default* is the time of the fastest candidate over the default's, with its 99 % interval. A gain is
-*confirmed* where the whole interval is below 1; otherwise ``tune`` keeps the default. *the default itself* is
-measured with as many rounds: what it differs from 1 is noise. *rank's first* is what the models in the
-package rank first, with nothing known, beside the default: one measurement, in which it ran fifteen times.
-*seconds* is the time of the whole search, from the function to the verdict. A function without a product, a
-convolution or a reshape has *no choice* of layouts; *both* are then its options.
+``python benchmarks/options_gain.py [--quick] [--evaluations N] [--sharded]``. ``tune`` searches each
+space of each function with as many evaluations, half of which compare the fastest with the default in
+interleaved rounds. *over the default* is the time of the fastest candidate over the default's, with its
+99 % interval. A gain is *confirmed* where the whole interval is below 1; otherwise ``tune`` keeps the
+default. *the default itself* is measured with as many rounds: what it differs from 1 is noise. *rank's
+first* is what the models in the package rank first, with nothing known, beside the default: one
+measurement, in which it ran fifteen times. *seconds* is the time of the whole search, from the function
+to the verdict. A function without a product, a convolution or a reshape has *no choice* of layouts;
+*both* are then its options. The last table has the changes of each confirmed candidate. With
+``--sharded`` the function is a layer that is split over four devices of this machine, whose options are
+searched.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -38,7 +42,7 @@ TABLE = {
     "hours": 0.4,
     "needs": ("package", "optuna", "optax", "equinox"),
     "sample": False,
-    "commands": ((),),
+    "commands": ((), ("--sharded",)),
 }
 ITSELF = "the default itself"
 SPACES = ("options", "layouts", "both")
@@ -157,6 +161,15 @@ def sorted_scores() -> Call:
     return lambda x, w: jnp.sort(x @ w)[:, -8:], (shape(64, 256), shape(256, 256))
 
 
+def sharded_layer() -> Call:
+    """A layer of a transformer's perceptron, whose weights are split over four devices."""
+    split = jax.sharding.PartitionSpec
+    mesh = jax.make_mesh((4,), ("d",), (jax.sharding.AxisType.Auto,))
+    places = [jax.sharding.NamedSharding(mesh, s) for s in (split(), split(None, "d"), split("d"))]
+    layer = jax.jit(lambda x, up, down: jax.nn.gelu(x @ up) @ down, in_shardings=places)
+    return layer, (shape(256, 256), shape(256, 1024), shape(1024, 256))
+
+
 FUNCTIONS = (
     product,
     residual_block,
@@ -200,6 +213,7 @@ def searched(make: Callable[[], Call], space: str, evaluations: int) -> dict[str
     row = {
         "over the default": f"{best['over_default']:.3f} ({ends['low']:.3f} to {ends['high']:.3f})",
         "gain": "confirmed" if best["confirmed"] else "not confirmed",
+        "changes": tuned.study.target.space.in_words(best["candidate"]["options"]),
         "seconds": round(time.monotonic() - began),
     }
     if space == "layouts":
@@ -226,30 +240,48 @@ def totals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def changes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row with the changes of each confirmed candidate."""
+    names = ("function", "searched", "changes")
+    return [{name: row[name] for name in names} for row in rows if row.get("gain") == "confirmed"]
+
+
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     parser = make_parser(__doc__.splitlines()[0])
     parser.add_argument(
         "--evaluations", type=int, default=EVALUATIONS, help="of each search (default %(default)s)"
     )
+    parser.add_argument("--sharded", action="store_true", help="a layer on four devices of this machine")
     options = parser.parse_args(arguments)
     kept = kept_parts(__file__, options)
-    functions, evaluations = FUNCTIONS, options.evaluations
+    functions = FUNCTIONS
+    spaces: tuple[str, ...] = SPACES
+    if options.sharded:  # before JAX looks for devices, in the processes that measure too
+        flags = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=4"
+        functions = (sharded_layer,)
+        spaces = ("options",)
+    evaluations = options.evaluations
     if options.quick:
-        functions, evaluations = FUNCTIONS[:1], 7
+        functions = functions[:1]
+        evaluations = 7
     rounds = max(FEWEST, evaluations // 2)
     rows = []
     for make in progress(functions, desc="functions", unit="function"):
         name = make.__name__.replace("_", " ")
         parts = {ITSELF: lambda make=make: against_itself(make, rounds)}
-        for space in SPACES:
+        for space in spaces:
             parts[space] = lambda make=make, space=space: searched(make, space, evaluations)
         for part, measure in parts.items():
             rows.append({"function": name, "searched": part, **kept.part(f"{name}: {part}", measure)})
     columns = ("function", "searched", "over the default", "gain", "seconds", "rank's first")
     print(f"On {device_name()}, {evaluations} evaluations of each search.\n")
     print(report.table([{column: row.get(column, "") for column in columns} for row in rows]))
-    print(f"\n{report.table(totals(rows))}")
+    if not options.sharded:
+        print(f"\n{report.table(totals(rows))}")
+    if confirmed := changes(rows):
+        print(f"\nConfirmed candidates\n\n{report.table(confirmed)}")
     report.finish({"benchmark": "options_gain", "environment": report.environment(), "rows": rows})
     return 0
 

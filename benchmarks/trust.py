@@ -37,7 +37,7 @@ from fastslow.evaluation.score_tables import PARTS
 from fastslow.evaluation.scores import read_solution, truth_of
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import find_run, read_predictions
-from fastslow_programs.program.default import find_default
+from fastslow_programs.program.configurations import find_default
 from fastslow_programs.ranking.models import Models, read_models
 from fastslow_programs.ranking.trust import LEVELS, TOLD, Trust
 

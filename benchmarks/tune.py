@@ -49,9 +49,9 @@ from fastslow.features.scaling import standardise
 from fastslow.runs.features_folder import Features
 from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import build_unseen
-from fastslow_programs.program.default import find_default
+from fastslow_programs.program.configurations import find_default
+from fastslow_programs.ranking.choices import name_choices
 from fastslow_programs.ranking.models import runs_folder
-from fastslow_programs.ranking.named_choices import name_choices
 from fastslow_programs.tuning.search.guided import Guided
 from fastslow_programs.tuning.search.strategies import Random
 

@@ -8,6 +8,7 @@ from fastslow.core.errors import SettingsError
 from fastslow_placement.jax_program import JaxProgram
 from fastslow_placement.place import Placed, compare, load_placed, read_function, read_problem, write_placed  # noqa: F401
 from fastslow_placement.settings import ZOO, PlaceSettings
+from fastslow_programs.compiler.tracing import is_staged
 
 
 def place(
@@ -39,13 +40,14 @@ def place(
         DataError: The source is missing or broken, or JAX cannot trace the function.
     """
     values = {"updates": 0} | settings | ({"out": str(Path(out).expanduser().absolute())} if out else {})
-    if callable(source):
+    is_path = isinstance(source, str | Path)
+    if callable(source) or (not is_path and is_staged(source)):
         place_settings = PlaceSettings(source=getattr(source, "__name__", type(source).__name__), **values)
         program = JaxProgram(source, arguments, place_settings.source, keywords)
     elif count := len(arguments) + len(keywords or {}):
         raise SettingsError("arguments", f"{count} given, but {source} is no function")
     else:
-        path = str(source) if str(source).startswith(ZOO) else str(Path(source).expanduser().absolute())
+        path = str(source) if str(source).startswith(ZOO) else str(Path(str(source)).expanduser().absolute())
         place_settings = PlaceSettings(source=path, **values)
         program = read_function(place_settings)
     placed = compare(place_settings, read_problem(place_settings, program), program)

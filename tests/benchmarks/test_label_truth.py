@@ -17,7 +17,7 @@ from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.layout_choices import draw_configuration, layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import configurable_nodes, encode
-from fastslow_programs.ranking.advice import ESTIMATES, describe_estimates
+from fastslow_programs.ranking.trust import ESTIMATES, describe_estimates
 from helpers.competition_files import npz_program, write_npz
 from helpers.dot_module import small_module
 

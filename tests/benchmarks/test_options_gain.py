@@ -31,7 +31,7 @@ def test_a_search_has_a_row_beside_the_default_itself(options_gain, monkeypatch,
     assert options_gain.main(["--quick"]) == 0
     itself, options = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
     assert itself.keys() == {"function", "searched", "over the default", "seconds"}
-    assert options.keys() == {*itself, "gain"} and " to " in options["over the default"]
+    assert options.keys() == {*itself, "gain", "changes"} and " to " in options["over the default"]
 
 
 def test_a_function_without_layouts_says_so(options_gain):
@@ -44,3 +44,10 @@ def test_totals_count_what_was_confirmed(options_gain):
     rows = [facts | {"gain": "confirmed"}, facts | {"gain": "not confirmed", "seconds": 4}, facts]
     counts = {"functions": 2, "confirmed gains": 1, "the largest": "0.800", "seconds, mean": 3}
     assert options_gain.totals(rows)[1] == {"searched": "layouts", **counts}
+
+
+def test_a_confirmed_candidate_has_a_row_that_says_what_it_changes():
+    facts = {"function": "product", "searched": "options", "changes": "unroll 4 instead of 1", "seconds": 2}
+    rows = [facts | {"gain": "confirmed"}, facts | {"gain": "not confirmed"}, {"function": "product"}]
+    said = {"function": "product", "searched": "options", "changes": "unroll 4 instead of 1"}
+    assert options_gain.changes(rows) == [said]

@@ -11,8 +11,8 @@ pytest.importorskip("jax", reason="jax is not installed (pip install -e '.[test]
 import fastslow  # noqa: E402
 from fastslow.core.errors import SettingsError  # noqa: E402
 from fastslow_programs.commands.measure import measure_program  # noqa: E402
+from fastslow_programs.program.configurations import identify  # noqa: E402
 from fastslow_programs.program.convert import make_program  # noqa: E402
-from fastslow_programs.program.identity import identify  # noqa: E402
 from fastslow_programs.program.program_settings import ConvertSettings  # noqa: E402
 from fastslow_programs.ranking.known_runtimes import read_known  # noqa: E402
 from fastslow_programs.tuning.evaluators import ROUNDS  # noqa: E402

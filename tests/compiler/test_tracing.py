@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastslow
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import DataError, SettingsError
 from helpers.cases import cases
 
 jax = pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
@@ -23,7 +23,7 @@ def power(x, times):
 
 WRONG = {
     "no argument": (product, (), "with 0 arguments .*missing 2 required"),
-    "one too few": (product, (MATRIX,), "with 1 arguments .*missing 1 required"),
+    "one too few": (product, (MATRIX,), "with 1 argument .*missing 1 required"),
     "one too many": (product, (MATRIX,) * 3, "with 3 arguments .*takes 2 positional"),
     "a text": (product, (MATRIX, "a"), "with 2 arguments .*and 'str'"),
     "other shapes": (product, (MATRIX, MATRIX[:3, :3]), "contracting dimensions"),
@@ -51,6 +51,35 @@ def test_what_jax_compiled_or_staged_is_refused_by_name():
         fastslow.tune(lowered.compile(), **device)
     with pytest.raises(SettingsError, match="arguments: 2 given, but a Lowered has its arguments already"):
         fastslow.tune(lowered, MATRIX, MATRIX, **device)
+
+
+@cases("staged", ["Traced", "Lowered", "Exported"])
+@cases("door", ["tune", "measure", "place"])
+def test_what_jax_staged_cannot_be_run_and_every_door_says_what_can(door, staged):
+    traced = jax.jit(product).trace(MATRIX, MATRIX)
+    made = {
+        "Traced": traced,
+        "Lowered": traced.lower(),
+        "Exported": jax.export.export(jax.jit(product))(MATRIX, MATRIX),
+    }
+    settings = {"evaluator": "device", "models": "none"} if door == "tune" else {}
+    with pytest.raises(SettingsError, match=f"a {staged} has no arguments.*give the function and its arg"):
+        getattr(fastslow, door)(made[staged], **settings)
+
+
+def test_an_exported_function_of_any_size_is_refused_before_the_compiler_sees_it():
+    pytest.importorskip("libtpu", reason="the compiler, an optional requirement, is not installed")
+    (size,) = jax.export.symbolic_shape("size")
+    rows = jax.ShapeDtypeStruct((size, 8), np.float32)
+    exported = jax.export.export(jax.jit(product))(rows, MATRIX)
+    for door in ("rank", "convert"):
+        with pytest.raises(DataError, match=r"dynamic shape \(size, 8\).*Give every dimension a fixed size"):
+            getattr(fastslow, door)(exported)
+
+
+def test_a_function_that_returns_no_array_has_nothing_to_run():
+    with pytest.raises(SettingsError, match="returns no array, so there is nothing to run. Return what it"):
+        fastslow.tune(lambda x: None, MATRIX, evaluator="device", models="none")
 
 
 def said(x):

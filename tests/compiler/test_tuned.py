@@ -133,8 +133,15 @@ OF_USERS = {
     "donated": (jax.jit(lambda x: x + 1.0, donate_argnums=0), (jax.numpy.ones(3),)),
     "options": (jax.jit(lambda x: x * 2, compiler_options={"xla_backend_optimization_level": 0}), (IMAGE,)),
     "float8": (small_floats, (jax.numpy.asarray(IMAGE, jax.numpy.float8_e4m3fn),)),
+    "four bits": (lambda x, w: (x @ w.astype(x.dtype), w), (IMAGE, jax.numpy.eye(8, dtype="int4"))),
     "an argument that is not used": (lambda x, y: x + 1, (IMAGE, EIGHT)),
 }
+
+
+def test_values_of_four_bits_are_drawn_and_are_not_all_zero():
+    shape = jax.ShapeDtypeStruct((64,), "int4")
+    (drawn,) = lower_function(lambda x: x + 1, (shape,)).inputs
+    assert drawn.dtype.name == "int4" and {*drawn.tolist()} == {*range(8)}
 
 
 @cases("name", OF_USERS)

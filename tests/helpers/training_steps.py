@@ -107,5 +107,9 @@ UNSAVED = {
         "a result is a TrainState with .*, which no argument has, so the tuned function could not return it. "
         "Return arrays, or give a value of this type as an argument too",
     ),
-    "four bits": (lambda x: x.astype(jnp.int4), (jnp.ones(4),), "device draws no values"),
+    "exponents": (
+        lambda x: x.astype(jnp.float8_e8m0fnu),
+        (jnp.ones(4),),
+        "device draws no values of XLA's type 33; convert it within the function",
+    ),
 }

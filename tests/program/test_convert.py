@@ -21,13 +21,13 @@ from fastslow.steps.features import FeatureSettings
 from fastslow_programs.compiler.layout_choices import default_configuration, imposable, layouts_of
 from fastslow_programs.compiler.layout_space import configurable_nodes, encode
 from fastslow_programs.compiler.libtpu import lower
+from fastslow_programs.program.configurations import identify
 from fastslow_programs.program.convert import (
     ConvertSettings,
     draw_configurations,
     summarise,
     write_conversion,
 )
-from fastslow_programs.program.identity import identify
 from fastslow_programs.program.program_tables import list_configurable
 from fastslow_programs.program.user_program import Source, dump_in
 from fastslow_programs.tuning.target import read_local
@@ -291,7 +291,7 @@ def test_what_jax_made_of_a_function_is_the_same_program(model):
         [i.opcode for c in Module.FromString(code).computations for i in c.instructions] for code in codes
     ]
     assert found[0] == found[1] == found[2] == found[3] and "dot" in found[0]
-    with pytest.raises(DataError, match="model.py: gives no function to run"):
+    with pytest.raises(SettingsError, match="a Lowered has no arguments to be called with; give"):
         read_local(Source.of(f"{model}:lowered"), 0)
 
 

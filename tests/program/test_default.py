@@ -6,9 +6,8 @@ import numpy as np
 
 from fastslow.competition.catalog import get_collection
 from fastslow.competition.layouts import LEFT_TO_COMPILER, format_layout
-from fastslow_programs.program.default import find_default
-from fastslow_programs.program.identity import identify
-from fastslow_programs.ranking.named_choices import name_choices
+from fastslow_programs.program.configurations import find_default, identify
+from fastslow_programs.ranking.choices import name_choices
 from helpers.cases import cases
 from helpers.competition_files import layout_arrays, npz_program, tile_arrays, write_npz
 

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastslow_programs.ranking.effects import EFFECT_COLUMNS, effects
-from fastslow_programs.ranking.named_choices import NamedChoice
+from fastslow_programs.ranking.choices import EFFECT_COLUMNS, NamedChoice, effects
 from fastslow_programs.ranking.plots import plot_effects
 
 

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from fastslow.steps.finished_run import AppliedRule
-from fastslow_programs.program.default import Default
-from fastslow_programs.ranking.advice import advise
-from fastslow_programs.ranking.named_choices import NamedChoice
+from fastslow_programs.program.configurations import Default
+from fastslow_programs.ranking.choices import NamedChoice
 from fastslow_programs.ranking.result import Ranking, make_table
-from fastslow_programs.ranking.trust import Trust
+from fastslow_programs.ranking.trust import Trust, advise
 from helpers.browser import check_page, open_page
 from helpers.cases import cases
 from helpers.competition_files import graph_arrays, layout_arrays
@@ -78,8 +77,14 @@ def test_a_change_is_advised_where_the_estimates_confirm_it():
     shown = ranking(default_cycles=1000)
     rows = shown.rows.assign(estimated_cycles=np.where(shown.rows["rank"] == 1, 981, 1000))
     better = Ranking(**{**vars_of(shown), "rows": rows})
-    said = "second: output {0,1} instead of {1,0}: 1.9 % fewer cycles by the compiler's estimate."
-    assert better.verdict().startswith("Change first: output {0,1}") and better.verdict().endswith(said)
+    said = "Measure configuration 3 first: 1.9 % fewer cycles by the compiler's estimate. It changes first: "
+    change = "second: output {0,1} instead of {1,0}"
+    assert better.verdict().startswith(said) and better.verdict().endswith(f"{change}.")
+    first, *others = [line for line in better.words() if line.startswith(("to measure", "to change"))]
+    assert first.startswith(
+        "to measure first: configuration 3, 0.981 of the default's cycles by the compiler's "
+    )
+    assert first.endswith(change) and not any("nothing" in other for other in others)
     worse = Ranking(**{**vars_of(shown), "rows": rows.assign(estimated_cycles=1001.0)})
     assert worse.verdict() == "The compiler's default is the choice to keep: no estimate is below its cycles."
 

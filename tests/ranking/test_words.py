@@ -8,11 +8,10 @@ import pytest
 
 from fastslow.core.files import read_json
 from fastslow.steps.finished_run import AppliedRule, best_rule
-from fastslow_programs.program.default import Default
-from fastslow_programs.ranking.advice import FIGURES, advise
-from fastslow_programs.ranking.named_choices import NamedChoice
+from fastslow_programs.program.configurations import Default
+from fastslow_programs.ranking.choices import NamedChoice
 from fastslow_programs.ranking.result import Ranking, make_table
-from fastslow_programs.ranking.trust import Trust
+from fastslow_programs.ranking.trust import FIGURES, Trust, advise
 
 
 def ranking(known=True, **more):

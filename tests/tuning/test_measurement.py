@@ -7,9 +7,8 @@ import pytest
 
 from fastslow.core.errors import SettingsError
 from fastslow_programs.compiler.bench import Times
+from fastslow_programs.program.configurations import find_default, identify
 from fastslow_programs.program.convert import make_program
-from fastslow_programs.program.default import find_default
-from fastslow_programs.program.identity import identify
 from fastslow_programs.program.program_settings import ConvertSettings, clean_name
 from fastslow_programs.ranking.settings import RankSettings
 from fastslow_programs.tuning.confirmation import FEWEST

@@ -14,9 +14,11 @@ from fastslow_programs.compiler.libtpu import anonymous
 from fastslow_programs.compiler.signature import Signature, as_numbers, key_kinds
 from fastslow_programs.compiler.tracing import Call, jit_facts, trace
 
-_SMALL_FLOATS = {
+_SMALL_TYPES = {
     19: "float8_e5m2",
     20: "float8_e4m3fn",
+    21: "int4",
+    22: "uint4",
     23: "float8_e4m3b11fnuz",
     24: "float8_e5m2fnuz",
     25: "float8_e4m3fnuz",
@@ -83,6 +85,9 @@ def lower_function(
     call = Call(function, arguments, keywords or {})
     traced_call = trace(call)
     traced = traced_call.traced
+    if not jax.tree.leaves(traced.out_info):
+        problem = f"{traced.fun_name} returns no array, so there is nothing to run"
+        raise SettingsError("source", f"{problem}. Return what it computes")
     signature = Signature.of(call, traced_call.results)
     leaves = [*call.leaves().arrays.values()]
     devices = _mesh_devices(traced.lower(), leaves)
@@ -180,12 +185,14 @@ def draw_inputs(module: Module, seed: int = 0) -> tuple[np.ndarray, ...]:
 
 
 def draw_array(shape: tuple[int, ...], dtype, rng: np.random.Generator) -> np.ndarray:
-    """Draw an array: standard normal, integers of 0 to 9, or booleans."""
-    kind = np.dtype(dtype).kind
-    if kind == "b":
+    """Draw an array: standard normal, integers of 0 to 9 (of four bits to 7), or booleans."""
+    import ml_dtypes  # comes with JAX
+
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
         return rng.random(shape) < 0.5
-    if kind in "iu":
-        return rng.integers(0, 10, shape).astype(dtype)
+    if dtype.name.startswith(("int", "uint")):
+        return rng.integers(0, min(10, int(ml_dtypes.iinfo(dtype).max) + 1), shape).astype(dtype)
     return rng.standard_normal(shape).astype(dtype)
 
 
@@ -193,14 +200,15 @@ def _dtype(element_type: int) -> np.dtype:
     """Return NumPy's type of an XLA type: ``pred``, ``s32``, ``u8``, ``f32``, ``bf16``, ``c64``."""
     import ml_dtypes  # comes with JAX
 
-    if element_type in _SMALL_FLOATS:
-        return np.dtype(getattr(ml_dtypes, _SMALL_FLOATS[element_type]))
+    if element_type in _SMALL_TYPES:
+        return np.dtype(getattr(ml_dtypes, _SMALL_TYPES[element_type]))
     name = {number: name for name, number in PRIMITIVE_TYPES.items()}.get(element_type, "other")
     if name in ("pred", "bf16"):
         return np.dtype(bool if name == "pred" else ml_dtypes.bfloat16)
     kinds = {"s": "int", "u": "uint", "f": "float", "c": "complex"}
     if name[0] not in kinds:
-        raise SettingsError("evaluator", f"device draws no values of XLA's element type {element_type}")
+        remedy = "convert it within the function to a type that NumPy or ml_dtypes has"
+        raise SettingsError("evaluator", f"device draws no values of XLA's type {element_type}; {remedy}")
     return np.dtype(kinds[name[0]] + name[1:])
 
 

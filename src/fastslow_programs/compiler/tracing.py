@@ -207,6 +207,9 @@ def _traced(call: Call, within_jit: bool) -> TracedCall:
     name = getattr(function, "__name__", type(function).__name__)
     if isinstance(function, jax.stages.Compiled):
         raise SettingsError("source", f"{name} is compiled already; give the function, or its .trace(...)")
+    if is_staged(function):
+        problem = f"a {name} has no arguments to be called with"
+        raise SettingsError("source", f"{problem}; give the function and its arguments")
     facts = jit_facts(function)
     try:
         leaves = call.leaves()
@@ -220,5 +223,7 @@ def _traced(call: Call, within_jit: bool) -> TracedCall:
         return TracedCall(traced, traced.out_info)
     except Exception as error:  # of JAX, or of the user's function
         said = " ".join(str(error).split())[:_SHOWN]
-        problem = f"source: {name} cannot be traced with {len(arguments) + len(keywords)} arguments"
+        count = len(arguments) + len(keywords)
+        given = f"{count} argument{'' if count == 1 else 's'}"
+        problem = f"source: {name} cannot be traced with {given}"
         raise SettingsError(f"{problem} ({type(error).__name__}: {said}). {_REMEDY}") from error

@@ -169,7 +169,7 @@ class Source:
             raise DataError(self.path, f"{self.function} {given} ({error})", _WANTED) from None
         made = make(**options)
         if is_staged(made):
-            return Call(made)
+            return _checked(self.path, Call(made))
         if not _is_call(made):
             raise DataError(self.path, f"{self.function} did not return (function, arguments)", _WANTED)
         return _checked(self.path, Call(*made))
@@ -307,7 +307,8 @@ def _checked(path: Path, call: Call) -> Call:
     """Return a call of a JAX function; :class:`DataError` where a shape is dynamic."""
     import jax
 
-    for leaf in jax.tree.leaves((call.arguments, call.keywords)):
+    of_staged = getattr(call.function, "in_avals", ()) if is_staged(call.function) else ()
+    for leaf in jax.tree.leaves((call.arguments, call.keywords, of_staged)):
         shape = getattr(leaf, "shape", ())
         if any(map(jax.export.is_symbolic_dim, shape)):
             raise DataError(

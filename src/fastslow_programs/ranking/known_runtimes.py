@@ -21,8 +21,8 @@ from fastslow.core.errors import DataError
 from fastslow.features.graph import Graph
 from fastslow.rankers.table import tabulate
 from fastslow_programs.program.csv_rows import read_rows
+from fastslow_programs.ranking.choices import NamedChoice
 from fastslow_programs.ranking.known_models import Configurations, Encoder, Inputs, Known, Stack
-from fastslow_programs.ranking.named_choices import NamedChoice
 
 KNOWN_COLUMNS = ("config", "runtime")
 _READ = (*KNOWN_COLUMNS, "id", "round")  # the last one is of `fastslow measure`
@@ -44,7 +44,7 @@ def read_known(
             and ``runtime``, in any unit; a column ``round`` may be there. Rows of the same configuration are
             repeated measurements.
         num_configs: Number of configurations of the program.
-        ids: ``(C,)`` their identities, see :func:`fastslow_programs.program.identity.identify`.
+        ids: ``(C,)`` their identities, see :func:`fastslow_programs.program.configurations.identify`.
         of_file: Whether a file lists the configurations. The positions of drawn ones depend on the settings,
             so that these need ``id``.
 
@@ -202,7 +202,7 @@ def configurations_of(
         graph: The graph.
         kind: ``layout`` or ``tile``.
         config_columns: Names of its ``config_feat`` columns.
-        choices: The choices of its file, see :func:`fastslow_programs.ranking.named_choices.name_choices`.
+        choices: The choices of its file, see :func:`fastslow_programs.ranking.choices.name_choices`.
         predictions: ``(C_file,)`` of each model, lower = predicted faster.
     """
     first = graph.config_ids

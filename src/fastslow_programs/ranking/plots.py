@@ -120,7 +120,7 @@ def plot_effects(effects: pd.DataFrame, base: str = "the default") -> Figure:
     """Draw the options with the largest effects, the largest first.
 
     Args:
-        effects: What :func:`fastslow_programs.ranking.effects.effects` returned.
+        effects: What :func:`fastslow_programs.ranking.choices.effects` returned.
         base: What options are compared with.
     """
     order = (-effects["effect"].abs()).sort_values(kind="stable").index

@@ -26,16 +26,14 @@ from fastslow.steps.unseen import UnseenGraphs, build_unseen, read_recipe
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import decode
 from fastslow_programs.compiler.libtpu import require_compiler
+from fastslow_programs.program.configurations import Default, find_default, identify
 from fastslow_programs.program.convert import ConvertedProgram, estimate_cycles, make_program, write_npz
-from fastslow_programs.program.default import Default, find_default
-from fastslow_programs.program.identity import identify
-from fastslow_programs.ranking.advice import ADVISED, advise
+from fastslow_programs.ranking.choices import NamedChoice, name_choices
 from fastslow_programs.ranking.known_runtimes import Learnt, check_known, configurations_of, learn, read_known
 from fastslow_programs.ranking.models import Models, describe_run, read_models
-from fastslow_programs.ranking.named_choices import NamedChoice, name_choices
 from fastslow_programs.ranking.result import Ranking, make_table
 from fastslow_programs.ranking.settings import RankSettings
-from fastslow_programs.ranking.trust import Trust
+from fastslow_programs.ranking.trust import ADVISED, Trust, advise
 
 _DESCRIBED = 10  # configurations of either end of the ranking
 _FROM_COMPILER = "with SET=estimate=10 the compiler names them"

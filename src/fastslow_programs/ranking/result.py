@@ -20,13 +20,11 @@ from fastslow.competition.metrics import (
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
 from fastslow.core.tables import number_text, percent, table_html
 from fastslow.steps.finished_run import AppliedRule
+from fastslow_programs.program.configurations import Default
 from fastslow_programs.program.convert import count_failures
-from fastslow_programs.program.default import Default
-from fastslow_programs.ranking.advice import describe_estimates
-from fastslow_programs.ranking.effects import effects
+from fastslow_programs.ranking.choices import NamedChoice, describe_differences, differences, effects
 from fastslow_programs.ranking.known_runtimes import Learnt
-from fastslow_programs.ranking.named_choices import NamedChoice, describe_differences, differences
-from fastslow_programs.ranking.trust import TOLD, Trust
+from fastslow_programs.ranking.trust import TOLD, Trust, describe_estimates
 
 _SENTENCES = 5  # of effects, and of changes
 _SURE = 2  # standard errors
@@ -95,7 +93,7 @@ class Ranking(Shown):
 
     @cached_property
     def effects(self) -> pd.DataFrame:
-        """What each option does, see :func:`fastslow_programs.ranking.effects.effects`."""
+        """What each option does, see :func:`fastslow_programs.ranking.choices.effects`."""
         return effects(self.choices, self._in_file_order)
 
     @cached_property
@@ -215,15 +213,16 @@ class Ranking(Shown):
             if scores["top_1_error"]:
                 slower = f"{_two_digits(100 * scores['top_1_error'])} % slower than {slower}"
             return f"The first of the ranking, configuration {first}, is {slower}{self._default_slower()}."
+        if self.learnt:
+            return self._measured_verdict(first)
         best = self.estimates().head(1)
         if len(best) and best["vs_default"].iloc[0] < 1:
             config = int(best["config"].iloc[0])
             fewer = f"{_two_digits(100 * (1 - best['vs_default'].iloc[0]))} % fewer cycles"
-            return f"Change {self._in_words(config)}: {fewer} by the compiler's estimate."
+            said = f"Measure configuration {config} first: {fewer} by the compiler's estimate"
+            return f"{said}. It changes {self._in_words(config)}."
         if len(best):
             return "The compiler's default is the choice to keep: no estimate is below its cycles."
-        if self.learnt:
-            return self._measured_verdict(first)
         if self.advice:
             return f"The compiler's default is the choice to keep while no runtime is known. {self._gain()}"
         return f"Configuration {first} is predicted the fastest of {len(self.table):,}."
@@ -395,13 +394,27 @@ class Ranking(Shown):
 
     def _changes(self) -> list[str]:
         rows = self.changes()
+        estimated = self._estimated_faster()
+        if estimated and rows.empty:
+            return estimated
         if self.choices and not any(choice.known for choice in self.choices):
             return ["to change: no advice, since the compiler's default is not known"]
         if rows.empty:
             also = ", or the compiler's estimates refute it" if self.default_cycles else ""
             return [f"to change: nothing; no option is surely predicted faster than the default's{also}"]
         to_do = "to measure first" if self.advice else "to change"
-        return [f"{to_do}: {_effect_in_words(row)}" for row in rows.head(_SENTENCES).itertuples()]
+        likely = [f"{to_do}: {_effect_in_words(row)}" for row in rows.head(_SENTENCES).itertuples()]
+        return estimated + likely
+
+    def _estimated_faster(self) -> list[str]:
+        """Return the best estimate and what it changes in words; nothing where the default is as good."""
+        estimates = self.estimates()
+        if estimates.empty or estimates["vs_default"].iloc[0] >= 1:
+            return []
+        config = int(estimates["config"].iloc[0])
+        ratio = estimates["vs_default"].iloc[0]
+        cycles = f"{ratio:.3f} of the default's cycles by the compiler's estimate"
+        return [f"to measure first: configuration {config}, {cycles}: {self._in_words(config)}"]
 
     def _largest_effects(self) -> list[str]:
         order = (-self.effects["effect"].abs()).sort_values(kind="stable").index[:_SENTENCES]
@@ -517,10 +530,8 @@ class Ranking(Shown):
             facts["slowdown"] = ", ".join(slowdowns)
         if len(estimates := self.estimates()):
             best = estimates.iloc[0]
-            words = f"configuration {best['config']:.0f}, {best['vs_default']:.3f} of the default's cycles"
-            if best["vs_default"] < 1:
-                words += "; measure it first"
-            facts["best estimate"] = words
+            cycles = f"{best['vs_default']:.3f} of the default's cycles"
+            facts["best estimate"] = f"configuration {best['config']:.0f}, {cycles}"
             facts["the estimate's own tau"] = describe_estimates()
         if self.failures:
             asked = len(self.failures) + len(estimates)

@@ -1,12 +1,14 @@
-"""How far to trust a ranking: bands for its score, how sure a pair is, and when neither can be said.
+"""How far to trust a ranking: bands for its score, how sure a pair is, and what it is worth on a device.
 
-Both are read from programs that no model was trained on: the valid programs of a kind of collection, and its
-test programs where their runtimes are known. A band of a layout program is split-conformal (Lei et al., JASA
-2018) over the ``NEAREST`` of these whose distance to the train programs is most like the program's. A tile
-has no band, as nearly every kernel scores 1, but the share of kernels that do. A pair of configurations is as
-sure as pairs of these programs that are predicted as far apart. The distance of two programs is the share of
-nodes that would need another opcode (:func:`fastslow.competition.opcodes.distance`). Neither band nor
-probability is given where no program like it was scored. ``benchmarks/trust.py`` measures both.
+Bands and sureness are read from programs that no model was trained on: the valid programs of a kind of
+collection, and its test programs where their runtimes are known. A band of a layout program is
+split-conformal (Lei et al., JASA 2018) over the ``NEAREST`` of these whose distance to the train programs is
+most like the program's. A tile has no band, as nearly every kernel scores 1, but the share of kernels that
+do. A pair of configurations is as sure as pairs of these programs that are predicted as far apart. The
+distance of two programs is the share of nodes that would need another opcode
+(:func:`fastslow.competition.opcodes.distance`). Neither band nor probability is given where no program like
+it was scored. ``benchmarks/trust.py`` measures both. What a ranking is worth on a device while no runtime is
+known is in files of the package, which benchmarks write beside their tables.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,6 +24,7 @@ from fastslow.competition.catalog import COLLECTIONS, TRAIN
 from fastslow.competition.metrics import collection_score
 from fastslow.competition.node_columns import SHAPE_PRODUCT
 from fastslow.competition.opcodes import distance, opcode_name
+from fastslow.core.files import read_json
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import find_data, resolve
 from fastslow.core.tables import percent
@@ -29,6 +32,7 @@ from fastslow.evaluation.run_record import read_run_record
 from fastslow.evaluation.scores import solution_of, truth_of
 from fastslow.features.graph import Graph
 from fastslow.runs.features_folder import Features
+from fastslow.runs.packaged import FOLDER
 from fastslow.runs.predictions import read_predictions
 
 FILE = "experience-{kind}.npz"
@@ -39,6 +43,20 @@ NEAREST = 39  # of 39 scores the tenth, fourth and second at either end bound ex
 _PAIRED, _STEEPEST = 300, 20.0  # configurations of a program whose pairs are taken, drawn at random
 _OPCODES = 256  # values of the type of ``node_opcode``
 _AGAIN = "Delete it, or pack the models again"
+
+FIGURES = FOLDER / "device.json"
+"""Means over ``programs`` programs that no model saw, measured on ``device``. A figure is how much slower a
+configuration is than the best one; 0.1 is 10 % slower. ``default``, ``first`` and ``rule`` are the default
+and the first of the ranking and of the trivial rule. With ``measured`` configurations measured,
+``first_learnt`` is the fastest of these and of the first of the ranking that learnt from them;
+``first_at_random`` takes one more at random instead. ``benchmarks/does_it_help.py --labels device`` writes
+them."""
+ESTIMATES = FOLDER / "estimates.json"
+"""Kendall's ``tau`` of the compiler's estimates with measured runs of ``program``, on halves of its programs
+that did not choose the rule of the labels: the mean, and ``low`` and ``high``, the 2.5 and 97.5 percentiles.
+``benchmarks/label_truth.py`` writes it beside its table."""
+ADVISED = 8
+"""Number of measurements that are advised."""
 
 
 @dataclass(frozen=True)
@@ -238,6 +256,36 @@ class Trust:
         bands = {percent(level): self.band(level) for level in LEVELS}
         told = [f"{band[0]:.2f} to {band[1]:.2f} for {level}" for level, band in bands.items() if band]
         return f"expected Kendall's tau: {', '.join(told)} of programs that are as far, {labels}"
+
+
+def advise(to_measure: str, configurations: int | None = None) -> list[str]:
+    """Return as sentences that the default is the choice to keep, and what measurements bring.
+
+    Args:
+        to_measure: How to measure configurations of the program, in words.
+        configurations: Number of configurations that the program has; None for more than are advised.
+    """
+    figures = read_json(FIGURES)
+    slower = {name: percent(value, 1) for name, value in figures.items() if isinstance(value, float)}
+    if configurations is not None:
+        gain = f"to gain: measure all {configurations} configurations, and take the fastest. "
+    else:
+        gain = (
+            "to gain: measure {measured} configurations. The fastest of {measured} and of the first that is "
+            "ranked then is {first_learnt} slower than the best, of {measured} and one more at random "
+            "{first_at_random}. ".format(**figures | slower)
+        )
+    return [
+        "to keep: the compiler's default, while no runtime is known. On {programs} programs measured on a "
+        "device ({device}) it is {default} slower than the best configuration, the first of the ranking "
+        "{first}, the first of the trivial rule {rule}".format(**figures | slower),
+        gain + to_measure,
+    ]
+
+
+def describe_estimates() -> str:
+    """Return in words how well the compiler's estimates agree with measured runs."""
+    return "{tau:.2f} on {program}, between {low:.2f} and {high:.2f}".format(**read_json(ESTIMATES))
 
 
 def _opcode_counts(graphs: Iterable[Graph]) -> np.ndarray:

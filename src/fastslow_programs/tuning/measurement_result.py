@@ -13,10 +13,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from fastslow.core.figures import CEILING, DEFAULT, KNOWN, WIDTH, in_style, mark_ratios, name_in_colours
 from fastslow.core.shown import Number, Section, Shown, picture
 from fastslow.core.tables import number_text, percent, table_html
+from fastslow_programs.program.configurations import find_default, identify
 from fastslow_programs.program.convert import ConvertedProgram, count_failures
-from fastslow_programs.program.default import find_default
-from fastslow_programs.program.identity import identify
-from fastslow_programs.ranking.named_choices import NamedChoice, describe_differences, name_choices
+from fastslow_programs.ranking.choices import NamedChoice, describe_differences, name_choices
 from fastslow_programs.tuning.confirmation import FEWEST, LEVEL, student_interval
 
 _ON_PAGE = 10  # configurations on the page

@@ -31,12 +31,11 @@ from fastslow_programs.compiler.lowering import (
     options_of,
     with_options,
 )
-from fastslow_programs.compiler.tracing import is_staged
+from fastslow_programs.program.configurations import ROW_MAJOR, find_default
 from fastslow_programs.program.convert import ConvertedProgram, checked_nodes, write_npz
-from fastslow_programs.program.default import ROW_MAJOR, find_default
 from fastslow_programs.program.measured import Measured
 from fastslow_programs.program.user_program import Source
-from fastslow_programs.ranking.named_choices import name_choices
+from fastslow_programs.ranking.choices import name_choices
 from fastslow_programs.ranking.rank import read_program
 from fastslow_programs.tuning.compiler_options import CompilerOption, list_options, refused_options
 from fastslow_programs.tuning.evaluators import EVALUATORS, DeviceEvaluator, Evaluator
@@ -289,8 +288,6 @@ def read_local(source: Source, seed: int) -> LocalProgram:
     require_jax()
     if source.function:
         function, arguments, keywords = source.call_of_function()
-        if is_staged(function):
-            raise DataError(source.path, "gives no function to run", "Return (function, arguments)")
         local = lower_function(function, arguments, seed, keywords)
         _require_known_options(local)
         return local

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fastslow.competition.layouts import LEFT_TO_COMPILER, ROLES
-from fastslow_programs.program.default import Default
-from fastslow_programs.ranking.named_choices import differences, name_choices
+from fastslow_programs.program.configurations import Default
+from fastslow_programs.ranking.choices import differences, name_choices
 from helpers.competition_files import layout_arrays, npz_program, tile_arrays, write_npz
 
 UNKNOWN = Default(None, "", known=False)
