@@ -164,6 +164,10 @@ OPCODE_RULES: dict[str, Rule] = {
 _ELEMENTS = """
 floats  acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one
 floats  log log-plus-one logistic rsqrt sine sinh sqrt tan tanh
+floats  batch-norm-training batch-norm-inference batch-norm-grad
+numbers abs divide negate power remainder sign subtract
+tensors add broadcast clamp compare concatenate convert maximum minimum multiply pad reshape reverse select
+tensors slice transpose
 reals   ceil floor is-finite reduce-precision round-nearest-afz round-nearest-even
 bits    and not or xor
 whole   count-leading-zeros popcnt shift-left shift-right-arithmetic shift-right-logical
@@ -171,7 +175,10 @@ whole   count-leading-zeros popcnt shift-left shift-right-arithmetic shift-right
 _FLOATS = frozenset(("f16", "f32", "f64", "bf16"))
 _COMPLEX = frozenset(("c64", "c128"))
 _WHOLE = frozenset(("s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64"))
+_NO_TENSOR = frozenset(("tuple", "token", "opaque"))
 _REFUSED = {
+    "numbers": frozenset({"pred"}),
+    "tensors": frozenset(),
     "floats": _WHOLE | {"pred"},
     "reals": _WHOLE | _COMPLEX | {"pred"},
     "bits": _FLOATS | _COMPLEX,
@@ -179,7 +186,7 @@ _REFUSED = {
 }
 
 REFUSED_ELEMENTS: dict[str, frozenset[str]] = {
-    opcode: frozenset(_REFUSED[kind])
+    opcode: _NO_TENSOR | _REFUSED[kind]
     for kind, *opcodes in map(str.split, _ELEMENTS.strip().splitlines())
     for opcode in opcodes
 }
