@@ -171,6 +171,8 @@ IMPOSSIBLE = {
     "convert": "t = token[] after-all(); ROOT r = f32[] convert(t)",
     "batch-norm-training": "a = s32[4,8] parameter(0); s = s32[8] parameter(1); ROOT r = (s32[4,8], s32[8], "
     "s32[8]) batch-norm-training(a, s, s), epsilon=0.1, feature_index=1",
+    "all-gather": "a = f32[4,8] parameter(0); "
+    "ROOT s = f32[16,8] all-gather(a), replica_groups={{0,1}}, dimensions={0}",
     "all-gather-start": "a = f32[4,8] parameter(0); s = (f32[4,8], f32[9,8]) all-gather-start(a), "
     "replica_groups={{0,1}}, dimensions={0}; ROOT r = f32[9,8] all-gather-done(s)",
 }

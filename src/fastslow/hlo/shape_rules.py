@@ -576,7 +576,7 @@ def _scaled_axis(site: Site, made: Any, down: bool) -> str:
             large_sizes[axes[0]] = small_sizes[axes[0]]
         if not (fits and small_sizes == large_sizes and _same_type(out, source)):
             return f"is {shown(site.out)}, {_of(site)} and its axis is {axes[0]}"
-    shards = site.inst.replica_groups
+    shards = site.inst.replica_groups or site.inst.devices.replica_groups  # of an older and a newer XLA
     if shards and len({*(len(group.replica_ids) for group in shards)}) == 1 and outs:
         count = len(shards[0].replica_ids)
         axis = axes[0]
