@@ -30,7 +30,7 @@ from fastslow.networks.hardware.memory import FreedMemory, resident_bytes
 from fastslow.networks.model.losses import pairwise_hinge
 from fastslow.networks.predict.dataset import make_network
 from fastslow.networks.segments.training import SegmentTraining
-from fastslow.networks.settings.options import VARIANTS
+from fastslow.networks.settings.segments import VARIANTS
 from fastslow.runs.features_folder import read_graph, write_graph
 from fastslow.steps.features import FeatureSettings
 from fastslow.steps.network import graphs_of

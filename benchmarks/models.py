@@ -23,7 +23,7 @@ from common import report
 from common.folds import HeldOut, build_layouts, family_of, split_families
 from common.kept import kept_parts
 from common.options import network_settings
-from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, get_collection, training_groups
+from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, get_collection
 from fastslow.competition.metrics import ranking_tau
 from fastslow.core.errors import SettingsError
 from fastslow.core.files import digest
@@ -32,6 +32,7 @@ from fastslow.networks.predict.dataset import predict
 from fastslow.networks.training.train import Training
 from fastslow.steps.network import graphs_of
 from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.training_groups import training_groups
 from fastslow.workflow.presets import preset_settings
 from fastslow.workflow.steps import parse_overrides
 

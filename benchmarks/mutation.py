@@ -37,7 +37,7 @@ TARGETS = {
     "pruning": ("**/pruning.py", "features/test_pruning.py"),
     "copies": ("**/copies.py", "features/test_copies.py"),
     "submission": (
-        "**/competition/submission_csv.py",
+        "**/competition/submission_c*.py",
         "competition/test_submission_csv.py bad_input/test_texts.py",
     ),
     "ensemble": ("**/ensemble/*.py", "evaluation/test_ensemble.py evaluation/test_baselines.py"),
@@ -55,7 +55,8 @@ TARGETS = {
     "losses": ("**/losses.py", "networks/test_losses.py"),
     "segments": (
         "**/segments/*.py",
-        "networks/test_segment_training.py networks/test_segment_partition.py networks/test_segment_loop.py",
+        "networks/test_config_states.py networks/test_segment_training.py"
+        " networks/test_segment_partition.py networks/test_segment_loop.py",
     ),
     "published": ("**/networks/published/*.py", "networks/test_plain.py workflow/test_published_presets.py"),
     "known": ("**/known_*.py", "ranking/test_known_runtimes.py"),

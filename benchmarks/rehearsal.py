@@ -23,7 +23,7 @@ from common.graph_files import REAL
 from common.options import make_parser
 from common.real_size import DISTINCT, REAL_SIZE, TINY_DISTINCT, TINY_SIZE, make_competition
 from fastslow.competition.catalog import COLLECTIONS, SPLITS
-from fastslow.competition.submission_csv import expected_counts, read_submission
+from fastslow.competition.submission_checks import expected_counts, read_submission
 from fastslow.core.files import read_json, write_json
 from fastslow.evaluation.run_record import read_run_record
 from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds

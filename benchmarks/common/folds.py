@@ -9,8 +9,8 @@ from sklearn.model_selection import GroupKFold
 
 from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID
 from fastslow.core.errors import DataError
-from fastslow.features.graph import Graph, expand_nodes
-from fastslow.features.scaling import NODE_BLOCKS, Scaler
+from fastslow.features.graph import Graph, fit_scalers
+from fastslow.features.scaling import Scaler
 from fastslow.runs.features_folder import Features
 from fastslow.steps.features import FeatureSettings, build_features
 
@@ -88,7 +88,4 @@ class HeldOut(Features):
     def scaler(self, name: str) -> Scaler:
         """Fit the ``node`` or ``config`` scaler."""
         graphs = (self.graph(TRAIN, graph) for graph in self.names(TRAIN))
-        if name == "node":
-            graphs = list(graphs)
-            return Scaler.fit((expand_nodes(graph) for graph in graphs), *NODE_BLOCKS)
-        return Scaler.fit(graph.config_feat for graph in graphs)
+        return fit_scalers(graphs)[name]

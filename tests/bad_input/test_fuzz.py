@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fastslow.competition.submission_csv import read_submission
+from fastslow.competition.submission_checks import read_submission
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, FastslowError
 from fastslow.evaluation.scores import read_solution

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, ProgramFile, list_programs
-from fastslow.competition.submission_csv import check_ids, expected_counts, read_submission
+from fastslow.competition.submission_checks import check_ids, expected_counts, read_submission
 from fastslow.core.errors import DataError, FastslowError, SettingsError
 from fastslow.evaluation.scores import read_solution
 from fastslow.evaluation.submission_record import read_submission_record

@@ -12,7 +12,7 @@ from common.real_size import TINY_DISTINCT, TINY_SIZE, make_competition, spread
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, list_programs
 from fastslow.competition.data_quality import quality_of
 from fastslow.competition.reader import read_npz
-from fastslow.competition.submission_csv import expected_counts
+from fastslow.competition.submission_checks import expected_counts
 
 
 @pytest.mark.parametrize("tau", [0.3, 0.8])

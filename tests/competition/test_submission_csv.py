@@ -9,12 +9,8 @@ from hypothesis import strategies as st
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import fastest_first
-from fastslow.competition.submission_csv import (
-    check_submission,
-    collection_of,
-    expected_counts,
-    read_submission,
-)
+from fastslow.competition.submission_checks import check_submission, expected_counts, read_submission
+from fastslow.competition.submission_csv import collection_of
 from fastslow.core.errors import DataError
 from helpers.cases import cases
 from helpers.competition_files import REAL, needs_real, write_submission

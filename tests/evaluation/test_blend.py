@@ -8,7 +8,7 @@ import pytest
 
 import fastslow
 from fastslow import cli
-from fastslow.competition.submission_csv import check_submission, read_any_submission
+from fastslow.competition.submission_checks import check_submission, read_any_submission
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.evaluation.blend import BlendSettings, blend_orders, blend_submissions
 from fastslow.evaluation.leaderboard import LeaderboardSettings, leaderboard

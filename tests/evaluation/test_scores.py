@@ -18,7 +18,7 @@ from fastslow.competition.metrics import (
 )
 from fastslow.competition.node_columns import LISTS
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.submission_csv import check_submission
+from fastslow.competition.submission_checks import check_submission
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.evaluation import scores

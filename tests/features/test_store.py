@@ -32,7 +32,10 @@ def graph():
 def test_rows_are_expanded_to_the_file_and_taken_alone(graph):
     merged = replace(graph, config_row=np.array([2, 0, 0, 1, 3, 2], np.int32))
     assert merged.expand(np.array([10, 11, 12, 13])).tolist() == [12, 10, 10, 11, 13, 12]
-    assert (merged.count.tolist(), merged.config_ids.tolist()) == ([2, 1, 2, 1], [1, 3, 0, 4])
+    assert (np.bincount(merged.config_row).tolist(), merged.config_ids.tolist()) == (
+        [2, 1, 2, 1],
+        [1, 3, 0, 4],
+    )
     part = merged.take(np.array([3, 1]))
     np.testing.assert_array_equal(part.choices.layout_codes(), graph.choices.layout_codes([3, 1]))
     assert (part.config_row.tolist(), part.num_configs) == ([0, 1], 2)

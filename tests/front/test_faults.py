@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from fastslow import cli
-from fastslow.competition.submission_csv import check_submission
+from fastslow.competition.submission_checks import check_submission
 from fastslow.core.files import file_digest
 from fastslow.core.settings import resolve
 from fastslow.workflow import execution, forked_kernels

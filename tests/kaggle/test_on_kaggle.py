@@ -8,7 +8,7 @@ import papermill
 import pytest
 
 from fastslow.competition.catalog import COMPETITION
-from fastslow.competition.submission_csv import check_submission
+from fastslow.competition.submission_checks import check_submission
 from fastslow.core.errors import FastslowError
 from fastslow.evaluation.leaderboard import LeaderboardSettings, leaderboard
 from fastslow.kaggle import on_kaggle

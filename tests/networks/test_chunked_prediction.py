@@ -12,7 +12,8 @@ from fastslow.competition.catalog import get_collection
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.predict import dataset as module
-from fastslow.networks.predict.dataset import predict, predict_chunks
+from fastslow.networks.predict.chunked_prediction import predict_chunks
+from fastslow.networks.predict.dataset import predict
 from fastslow.networks.predict.node_blocks import computes_by_nodes, predict_by_nodes
 from fastslow.steps.network import graphs_of
 from fastslow.steps.network_settings import TrainSettings

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from fastslow.networks.segments.part_states import PartReach
 from fastslow.networks.states.config_states import Reach
 from helpers.dense_reference import brute_force_states, mean_matrices, state_table
 from helpers.factorised import factorise
@@ -110,7 +111,7 @@ def test_a_part_has_the_states_of_its_nodes_and_of_those_they_depend_on(structur
     choices, num_nodes = factorise(structure[3]), structure[1]
     reach = Reach(*structure[:3], choices, 3)
     nodes = np.array(sorted(random.sample(range(num_nodes), random.randint(1, num_nodes))))
-    part, whole = reach.part(nodes, num_layers), reach.states(choices.values)
+    part, whole = PartReach(reach, nodes, num_layers), reach.states(choices.values)
     levels, each, number = part.states(choices.values), np.arange(len(structure[3]))[:, None], None
     assert len(levels) == (4 if num_layers is None else num_layers + 1)
     assert np.array_equal(part.nodes[-1], nodes)

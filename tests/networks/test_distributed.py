@@ -151,12 +151,12 @@ def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path, 
 
 def test_a_process_takes_a_gpu_of_its_own(monkeypatch):
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
-    assert distributed.own_device(gpu) == gpu
+    assert network_processes.own_device(gpu) == gpu
     for name, value in {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert distributed.own_device(gpu) == torch.device("cuda", 1)
-    assert distributed.own_device(cpu) == cpu
+    assert network_processes.own_device(gpu) == torch.device("cuda", 1)
+    assert network_processes.own_device(cpu) == cpu
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(SettingsError, match="2 processes on this machine, 1 GPUs; use 'auto'"):
-        distributed.own_device(gpu)
+        network_processes.own_device(gpu)

@@ -3,15 +3,16 @@
 from functools import reduce
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
 from fastslow.networks.model.graph_batch import PreparedGraph
-from fastslow.networks.model.layers import CrossConfigAttention
+from fastslow.networks.model.layers import CrossConfigAttention, Dropout
 from fastslow.networks.states.set_statistics import SoftmaxMean
-from fastslow.networks.states.sparse import SparseOperator
+from fastslow.networks.states.sparse import SparseOperator, take_rows
 from helpers.networks import all_configs, close, program
 from helpers.random_graphs import make_scalers
 
@@ -40,6 +41,40 @@ def test_sparse_operator_takes_columns_in_any_order_and_stays_float32_under_auto
     assert product.tolist() == [[23.0], [0.0]]
     product.sum().backward()
     assert x.grad.dtype == torch.bfloat16 and x.grad.tolist() == [[3.0], [2.0]]
+
+
+@given(st.integers(1, 4), st.lists(st.integers(0, 3), max_size=3), st.booleans(), st.integers(0, 99))
+@settings(max_examples=30)
+def test_taken_rows_are_those_of_an_index_with_their_gradient(rows, shape, autocast, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn((rows, 3), generator=generator, requires_grad=True)
+    index = torch.randint(rows, shape, generator=generator)
+    weight = torch.randn((*shape, 3), generator=generator)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        taken = take_rows(x, index)
+    assert torch.equal(taken, x[index])
+    gradients = [torch.autograd.grad((each * weight).sum(), x)[0] for each in (taken, x[index])]
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_dropout_drops_its_share_and_keeps_the_mean(dtype):
+    dropout = Dropout(0.3)
+    x = torch.ones((999, 101), dtype=dtype, requires_grad=True)
+    assert dropout.eval()(x) is x and Dropout(0.0).train()(x) is x
+    torch.manual_seed(0)
+    y = dropout.train()(x)
+    assert y.dtype == dtype
+    dropped = (y == 0).double()
+    assert abs(dropped.mean() - 0.3) < 0.01
+    places = dropped.flatten()[: 4 * (dropped.numel() // 4)].view(-1, 4)  # the four values of a drawn word
+    correlation = torch.corrcoef(places.T) - torch.eye(4)
+    assert (abs(places.mean(0) - 0.3) < 0.01).all() and (abs(correlation) < 0.03).all()
+    torch.testing.assert_close(y[y != 0], torch.full_like(y[y != 0], 1 / 0.7), rtol=1e-2, atol=0)
+    y.double().sum().backward()
+    assert torch.equal(x.grad, y.detach())
+    torch.manual_seed(0)
+    assert torch.equal(dropout(x), y)
 
 
 def test_cross_config_attention_does_not_overflow():

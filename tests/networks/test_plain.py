@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
-from fastslow.networks.predict.dataset import predict_chunks
+from fastslow.networks.predict.chunked_prediction import predict_chunks
 from fastslow.networks.segments.graph import SegmentedGraph
-from fastslow.networks.settings.options import CUT
+from fastslow.networks.settings.segments import CUT
 from helpers.dense_plain import dense_plain_predictions, dense_plain_states
 from helpers.networks import all_configs, close, equals_reference, make_network
 from helpers.random_graphs import make_graph, make_scalers, structures

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from fastslow.core.errors import FastslowError
-from fastslow.networks.hardware.devices import Shrinking, explain_memory
+from fastslow.networks.hardware.devices import Shrinking
 from fastslow.networks.hardware.memory import prefetch
 from fastslow.networks.training.train import Training
-from fastslow.steps.network import read_graphs
+from fastslow.steps.network import explain_memory, read_graphs
 from helpers.cases import cases
 from helpers.networks import small_training
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fastslow.networks.settings.options import VARIANTS
+from fastslow.networks.settings.segments import VARIANTS
 from fastslow.networks.training.train import Training
 from fastslow.steps.network import read_graphs, train_gnn
 from helpers.networks import into, same_run, small_training, train_until

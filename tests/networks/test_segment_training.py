@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fastslow.core.errors import SettingsError
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.segments.training import KEEP, SegmentTraining
-from fastslow.networks.settings.options import BORDERS, CUT, HALO
+from fastslow.networks.settings.segments import BORDERS, CUT, HALO
 from fastslow.steps.network_settings import TrainSettings
 from helpers.cases import cases
 from helpers.dense_reference import dense_head, dense_states

@@ -6,7 +6,8 @@ import pytest
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.core.errors import SettingsError
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
-from fastslow.networks.settings.inputs import PICKED, input_columns, require_inputs
+from fastslow.networks.settings.columns import PICKED
+from fastslow.networks.settings.inputs import input_columns, require_inputs
 from fastslow.steps.network_settings import TrainSettings
 from helpers.cases import cases
 

@@ -17,6 +17,7 @@ from fastslow.runs.trained_ranker import read_ranker
 from fastslow.steps import ranker as train
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.ranker_settings import RankerSettings
+from fastslow.views.ranker_explanations import shap_values
 from helpers.cases import cases
 from helpers.competition_files import write_data_root
 
@@ -62,7 +63,7 @@ def test_it_learns_a_column_that_tells_the_runtime(objective, kind):
         early_stopping_rounds=40,
     )
     fitted = fit(training, settings.replace(objective=objective))
-    rounds, values = zip(*fitted.history, strict=True)
+    rounds, values, _ = zip(*fitted.history, strict=True)
     assert max(values) > 0.8 and fitted.num_trees == rounds[np.argmax(values)]
     predictions = fitted.predict(training.valid)
     assert collection_score(kind, training.valid.labels(), predictions)["mean"] == pytest.approx(max(values))
@@ -85,7 +86,7 @@ def test_contributions_add_up_to_the_prediction():
     settings = RankerSettings(num_iterations=5, min_data_in_leaf=2, num_threads=1)
     for objective in OBJECTIVES:
         fitted = fit(training, settings.replace(objective=objective))
-        parts = fitted.contributions(training.valid)["g0"]
+        parts = shap_values(fitted, training.valid)["g0"]
         rest = parts.sum(1) - fitted.predict(training.valid)["g0"]
         assert parts.shape[1] == len(fitted.columns) == (3 if objective == "pairwise" else 4)
         np.testing.assert_allclose(rest, rest[0], atol=1e-12)
@@ -96,7 +97,8 @@ def test_tables_too_small_to_split_give_equal_predictions(objective):
     training = toy_training([6], [5])
     settings = RankerSettings(num_iterations=9, min_data_in_leaf=10_000, num_threads=1)
     fitted = fit(training, settings.replace(objective=objective))
-    assert fitted.num_trees == 0 and fitted.history == [(0, 0.0)]
+    assert fitted.num_trees == 0
+    assert [(evaluation.trees, evaluation.score) for evaluation in fitted.history] == [(0, 0.0)]
     assert not fitted.predict(training.valid)["g0"].any()
 
 

@@ -23,7 +23,7 @@ def test_against_plain_loops(rng):
         option = int(row.option.split()[1])
         own = [100 * p / 39 for v, p in zip(values, prediction, strict=True) if v == option]
         default = [100 * p / 39 for v, p in zip(values, prediction, strict=True) if v == 1]
-        assert row.configs == len(own)
+        assert row.configs == len(own) and row.nodes == 1
         assert row.effect == pytest.approx(np.mean(own) - np.mean(default))
         variance = np.var(own, ddof=1) / len(own) + np.var(default, ddof=1) / len(default)
         assert row.standard_error == pytest.approx(np.sqrt(variance))
@@ -37,6 +37,17 @@ def test_the_choice_that_decides_comes_first(rng):
     first, second = table.itertuples()
     assert first.explained > 0.7 > 0.1 > second.explained and first.effect > 0
     assert abs(second.effect) < 3 * second.standard_error
+
+
+def test_one_configuration_more_than_options_is_enough_to_explain():
+    assert effects([choice([0, 0, 1])], np.arange(3.0))["explained"].tolist() == [pytest.approx(0.5)]
+
+
+def test_equal_choices_are_in_order_and_their_options_from_fast_to_slow(rng):
+    same = choice(rng.integers(3, size=40), options=3)
+    table = effects([same, same], rng.permutation(40).astype(float))
+    rows = [*zip(table["choice"], table["effect"], strict=True)]
+    assert rows == sorted(rows) and len({*rows}) == 4
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(-1e3, 1e3)), min_size=1, max_size=30))
@@ -55,6 +66,7 @@ def test_without_choices_or_with_equal_predictions():
     table = effects([choice([0, 1, 1])], np.zeros(3))
     assert table["effect"].tolist() == [0] and table["explained"].tolist() == [0]
     assert np.isnan(effects([choice([0, 1])], np.arange(2.0))["standard_error"]).all()
+    assert np.isfinite(effects([choice([0, 0, 1, 1])], np.arange(4.0))["standard_error"]).all()
 
 
 def test_the_figure_is_sorted_by_the_bars_that_it_shows(rng):

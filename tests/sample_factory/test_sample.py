@@ -16,7 +16,7 @@ import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection, list_programs
 from fastslow.competition.opcodes import distance, opcode_shares
-from fastslow.competition.submission_csv import check_submission
+from fastslow.competition.submission_checks import check_submission
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import find_data
 from fastslow.evaluation.scores import read_solution, score_submission

@@ -13,7 +13,7 @@ import pytest
 from fastslow import cli
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import competition_score
-from fastslow.competition.submission_csv import check_submission
+from fastslow.competition.submission_checks import check_submission
 from fastslow.core.files import atomic_path, read_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.run_record import record_run

@@ -64,45 +64,6 @@ def get_collection(name: str) -> Collection:
     raise SettingsError("collection", f"{name!r} is none of {', '.join(c.name for c in COLLECTIONS)}")
 
 
-TRAIN_ON = ("collection", "source", "layout")
-"""Choices of the collections whose train graphs a model learns from, from few to many."""
-_SHARED = dict(zip(TRAIN_ON, (3, 2, 1), strict=True))  # leading parts of the name that they share
-
-
-def trained_together(collection: Collection, train_on: str) -> list[Collection]:
-    """Return the other collections whose train graphs are trained on together with a collection's own.
-
-    Those are none (``collection``), the other search of xla or nlp (``source``), or every other layout
-    collection (``layout``). For tile there is none.
-    """
-    (group,) = (group for group in training_groups(collection.kind, train_on).values() if collection in group)
-    return [c for c in group if c != collection]
-
-
-def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:
-    """Group the collections of a kind into those that one network learns from together and predicts.
-
-    Args:
-        kind: ``layout`` or ``tile``.
-        train_on: One of ``TRAIN_ON``: ``collection``, ``source`` or ``layout``.
-
-    Returns:
-        The collections by the shared part of their names: ``layout``, ``layout-xla`` or
-        ``layout-xla-random``.
-
-    Raises:
-        SettingsError: ``train_on`` is none of these.
-    """
-    if train_on not in TRAIN_ON:
-        raise SettingsError("train_on", f"{train_on!r} is not one of {', '.join(TRAIN_ON)}")
-    groups: dict[str, list[Collection]] = {}
-    for collection in COLLECTIONS:
-        if collection.kind == kind:
-            parts = collection.name.split(":")[: _SHARED[train_on]]
-            groups.setdefault("-".join(parts), []).append(collection)
-    return groups
-
-
 @dataclass(frozen=True)
 class ProgramFile:
     """One npz file: a program (layout) or a kernel (tile) with its configurations."""

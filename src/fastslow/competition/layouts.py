@@ -14,7 +14,10 @@ PLACE_VALUES = ENTRY_VALUES ** np.arange(LAYOUT_WIDTH, dtype=np.int32)
 
 
 def layouts_of(numbers: np.ndarray) -> np.ndarray:
-    """Return the layouts ``(n, 6)`` int8 of these numbers ``(n,)``."""
+    """Return the layouts ``(n, 6)`` int8, minor to major, -1 padded, that have the numbers ``(n,)``.
+
+    A number is the sum of ``(entry + 1) * PLACE_VALUES``, from 0 to 7**6 - 1.
+    """
     return (numbers[:, None] // PLACE_VALUES % ENTRY_VALUES - 1).astype(np.int8)
 
 

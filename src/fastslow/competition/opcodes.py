@@ -43,7 +43,10 @@ RESHAPE = OPCODES["reshape"]
 
 
 def opcode_number(name: str) -> int:
-    """Return the number of an HLO opcode, or of the nearest known one; 0 where there is none."""
+    """Return the number of an HLO opcode such as ``dot``, 1 to 120, as ``node_opcode`` has it.
+
+    An opcode without a number in the competition counts as the nearest opcode; 0 where there is none.
+    """
     return OPCODES.get(NEAREST.get(name, name), 0)
 
 

@@ -22,7 +22,7 @@ from fastslow.competition.layouts import (
     ROLES,
     layouts_of,
 )
-from fastslow.competition.schema import DEFAULTS, GRAPH, REMEDY, check_schema, whole_keys
+from fastslow.competition.schema import DEFAULTS, REMEDY, check_schema, whole_keys
 from fastslow.competition.tied_choices import ChoiceFinder, Choices
 from fastslow.competition.value_checks import check_entries, check_layouts, check_ranks, check_values
 from fastslow.core.errors import DataError
@@ -178,21 +178,6 @@ def read_checked(path: Path, kind: str, keys: Iterable[str]) -> dict[str, np.nda
     """
     check_schema(path, kind, read_headers(path), keys)
     return read_arrays(path, keys)
-
-
-def read_graph_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read and check the arrays of a competition file that are the program itself.
-
-    Returns:
-        The arrays of :data:`GRAPH` by key: ``node_feat`` ``(N, 140)`` float32, ``node_opcode`` ``(N,)`` and
-        ``edge_index`` ``(E, 2)``.
-
-    Raises:
-        DataError: The file is missing or broken; the message names the key.
-    """
-    arrays = read_checked(path, "layout", GRAPH)  # of a tile file they are the same
-    check_values(path, arrays, labelled=False)
-    return arrays
 
 
 def _default_layouts(path: Path, row: np.ndarray) -> np.ndarray:

@@ -44,7 +44,13 @@ LAUNCH: Mapping[str, RowOrder] = {
 
 
 def row_order(path: Path) -> RowOrder:
-    """Return the digests of a layout file's configurations; what type they are stored as does not count."""
+    """Return two digests of a layout file's configurations: in the order of the file, and in any order.
+
+    The type that the file stores them as does not count.
+
+    Raises:
+        DataError: The file is missing or broken.
+    """
     whole = hashlib.sha256()
     rows = []
     for chunk in stream_rows(path, "node_config_feat"):

@@ -260,6 +260,8 @@ _NONE = -1  # number of no layout
 class ChoiceFinder:
     """Groups of tensors whose layouts determine each other in all configurations seen so far.
 
+    Call :meth:`explain` and :meth:`add` for each chunk of configurations, and :meth:`finish` at the end.
+
     Letters in shapes: T = 3 K tensors, G groups, O maximum number of options of a group.
 
     Args:

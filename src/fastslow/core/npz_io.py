@@ -140,13 +140,25 @@ def read_headers(path: Path, remedy: str = "", whole: bool = False) -> dict[str,
 
 
 def read_checksums(path: Path, remedy: str = "") -> list[tuple[str, int, int]]:
-    """Return name, size in bytes and CRC-32 of every member, from the zip directory; errors as above."""
+    """Return name, size in bytes and CRC-32 of every member, from the zip directory.
+
+    Raises:
+        DataError: The file is missing or is no zip; ``remedy`` is in the message.
+    """
     with _opened(path, remedy) as archive:
         return [(info.filename, info.file_size, info.CRC) for info in archive.infolist()]
 
 
 def read_arrays(path: Path, keys: Iterable[str] | None = None, remedy: str = "") -> dict[str, np.ndarray]:
-    """Read whole arrays of an npz file, all of them by default.
+    """Read whole arrays of an npz file.
+
+    Args:
+        path: The file.
+        keys: Names of the arrays; by default all.
+        remedy: Advice for a broken file, for the message.
+
+    Returns:
+        The arrays by name, in the order of ``keys``.
 
     Raises:
         DataError: The file is missing or broken, or lacks one of the keys, or an array is too large.

@@ -10,7 +10,8 @@ from pydantic import BeforeValidator
 
 from fastslow.competition.catalog import TEST
 from fastslow.competition.metrics import competition_score
-from fastslow.competition.submission_csv import HEADER, check_submission, read_any_submission
+from fastslow.competition.submission_checks import check_submission, read_any_submission
+from fastslow.competition.submission_csv import HEADER
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import atomic_path, file_digest
 from fastslow.core.settings import Settings, find_data, find_typed, resolve

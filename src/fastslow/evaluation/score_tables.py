@@ -136,7 +136,14 @@ def preview_csv(csv: str, rows: int = 5, configs: int = 5) -> pd.DataFrame:
 
 
 def readable_distances(rows: list[dict]) -> pd.DataFrame:
-    """Put the rows of ``distances.score_by_distance`` into words: a row per collection, a column per part."""
+    """Return a table of scores by distance to the nearest train program.
+
+    Args:
+        rows: As ``distances.score_by_distance`` returns them.
+
+    Returns:
+        A row per split and collection, a column per part; a cell has score, number of graphs and distances.
+    """
     lines: dict[tuple, dict] = {}
     for row in rows:
         ends = f"{row['smallest']:.3f} to {row['largest']:.3f}"

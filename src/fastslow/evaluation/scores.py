@@ -22,7 +22,8 @@ from fastslow.competition.catalog import (
 )
 from fastslow.competition.data_quality import quality_of
 from fastslow.competition.metrics import collection_score, fastest_first, mean_metrics, tile_score
-from fastslow.competition.submission_csv import collection_of, read_lines, read_submission
+from fastslow.competition.submission_checks import read_submission
+from fastslow.competition.submission_csv import collection_of, read_lines
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import resolve

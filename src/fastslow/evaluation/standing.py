@@ -16,7 +16,12 @@ MEDALS = ((10 + 2 * TEAMS // 1000, "gold"), (50, "silver"), (100, "bronze"), (TE
 
 
 class Standing(NamedTuple):
-    """The places that a score may have on the final board, and their medals."""
+    """The places that a score may have on the final board, and their medals.
+
+    Args:
+        first: Best place, from 1.
+        last: Worst place; other than ``first`` where the published scores do not tell teams apart.
+    """
 
     first: int
     last: int

@@ -50,11 +50,6 @@ class Graph:
         return len(self.runtime)
 
     @property
-    def count(self) -> np.ndarray:
-        """``(C,)`` number of configurations of the file that each row represents, 1 or more."""
-        return np.bincount(self.config_row, minlength=self.num_configs)
-
-    @property
     def config_ids(self) -> np.ndarray:
         """``(C,)`` position in the file of the first configuration that each row represents."""
         return np.unique(self.config_row, return_index=True)[1]
@@ -244,10 +239,20 @@ def draw_graphs(
 def draw_rows(
     graph: Graph, split: str, name: str, max_configs: int | None, seed: int
 ) -> tuple[np.ndarray | slice, np.ndarray]:
-    """Return rows ``(n,)`` and runtimes ``(n,)`` of a sample of configurations, see :func:`draw_graphs`.
+    """Sample configurations of a graph without replacement.
 
     Of a train graph the distinct configurations with their mean runtimes are sampled; of a valid or test
     graph the configurations of the competition file, in which a row may occur more than once.
+
+    Args:
+        graph: The graph.
+        split: Its split: ``train``, ``valid`` or ``test``.
+        name: Its name, which decides the sample together with the seed.
+        max_configs: Maximum number of configurations; None takes all.
+        seed: Seed of the sample.
+
+    Returns:
+        Rows ``(n,)`` of the graph, and their runtimes ``(n,)`` float64.
     """
     if split == TRAIN:
         chosen = draw_configs(graph.num_configs, max_configs, seed, name)
@@ -257,9 +262,13 @@ def draw_rows(
 
 
 def draw_configs(size: int, max_configs: int | None, seed: int, name: str) -> np.ndarray | slice:
-    """Sample at most ``max_configs`` of ``size`` configurations without replacement.
+    """Sample configurations without replacement; the sample does not depend on the other graphs read.
 
-    The sample depends on the seed and the name of the graph, not on the other graphs read.
+    Args:
+        size: Number of configurations.
+        max_configs: Maximum number that is drawn; None takes all.
+        seed: Seed of the sample.
+        name: Name of the graph, which decides the sample together with the seed.
 
     Returns:
         Ascending positions ``(n,)``, or ``slice(None)`` where all are taken.

@@ -100,14 +100,6 @@ class Scaler:
         return np.flatnonzero(self.std > 0)
 
     @classmethod
-    def fit(cls, matrices: Iterable[np.ndarray], *blocks: slice) -> "Scaler":
-        """Fit the moments of matrices ``(rows, F)``, read one at a time, see :class:`ScalerFit`."""
-        fit = ScalerFit(*blocks)
-        for matrix in matrices:
-            fit.add(matrix)
-        return fit.scaler()
-
-    @classmethod
     def _of_moments(cls, mean: np.ndarray, variance: np.ndarray) -> "Scaler":
         constant = variance <= _ROUNDING * np.maximum(1.0, mean**2)
         return cls(mean, np.where(constant, 0.0, np.sqrt(np.maximum(variance, 0))))
@@ -170,7 +162,10 @@ class ScalerFit:
 
 
 def write_scalers(path: Path, **scalers: Scaler) -> None:
-    """Write scalers by name to one npz file."""
+    """Write scalers to one npz file, such as ``write_scalers(path, node=one, config=another)``.
+
+    The file has two float64 arrays ``(F,)`` for each: ``node_mean`` and ``node_std``.
+    """
     arrays = {f"{name}_{part}": getattr(s, part) for name, s in scalers.items() for part in ("mean", "std")}
     write_arrays(path, arrays)
 

@@ -54,7 +54,17 @@ def as_text(data: bytes) -> str | None:
 
 
 def programs_in(text: str) -> list[str | bytes]:
-    """Return the programs of a text: HLO texts, or StableHLO as bytes, each without what is around it."""
+    """Return the programs that a text contains, each without the lines around it.
+
+    Args:
+        text: The content of a file, such as a log or what ``print(lowered.as_text())`` wrote.
+
+    Returns:
+        HLO modules as texts, or StableHLO modules as bytes; none where the text has no program.
+
+    Raises:
+        ValueError: A module is cut off, or instructions stand before its first line.
+    """
     if _HEADER.search(text) or not _MLIR.search(text):
         return [*split_text(text)]
     return [source.encode() for part in _MLIR_FILES.split(text) for source in _mlir_modules(part)]

@@ -7,7 +7,8 @@ import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import TOP_K, kendall_tau
-from fastslow.competition.submission_csv import collection_of, read_any_submission
+from fastslow.competition.submission_checks import read_any_submission
+from fastslow.competition.submission_csv import collection_of
 from fastslow.core.errors import DataError
 
 _SHOWN = 5  # IDs in a sentence

@@ -79,7 +79,7 @@ def submit(
     """Upload a submission file, once: after a lost answer the list tells whether it arrived.
 
     Args:
-        csv: The file, checked by :func:`fastslow.competition.submission_csv.check_submission`.
+        csv: The file, checked by :func:`fastslow.competition.submission_checks.check_submission`.
         message: Description that Kaggle shows beside the submission.
         begin: Called just before the upload with what finds it again, should this process be killed.
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fastslow.competition.submission_csv import check_submission
+from fastslow.competition.submission_checks import check_submission
 from fastslow.core.artifacts import commit
 from fastslow.core.files import writer_lock
 from fastslow.evaluation.submission_record import SubmissionResult, update_record

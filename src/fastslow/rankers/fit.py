@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,11 +17,18 @@ from fastslow.rankers.objectives import predict_table, sample_table
 from fastslow.rankers.options import OBJECTIVES, RankerOptions
 from fastslow.rankers.table import ABOVE_LEAST, Table, read_table, read_tables
 
-History = list[tuple[int, float]]
-"""(iteration, valid score) of every evaluation."""
 Report = Callable[[int, float], None]
 """Called after every boosting iteration with its number and the latest valid score."""
 BIN_ROWS = 50_000  # rows of all graphs together from which the bins of the columns are made
+
+
+class Evaluation(NamedTuple):
+    """The score of the first trees on the valid graphs: Kendall's tau (layout), 1 - slowdown (tile)."""
+
+    trees: int
+    score: float
+    """Mean over the graphs."""
+    per_graph: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -72,13 +80,13 @@ class Fitted:
         objective: One of ``OBJECTIVES``.
         trees: The trees, those that are not used included.
         num_trees: Number of trees that are used.
-        history: (iteration, valid score) of every evaluation.
+        history: Every evaluation.
     """
 
     objective: str
     trees: Trees
     num_trees: int
-    history: History
+    history: list[Evaluation]
 
     def predict(self, table: Table) -> dict[str, np.ndarray]:
         """Return predictions ``(C,)`` float64 per graph of a table, lower = predicted faster."""
@@ -111,18 +119,6 @@ class Fitted:
     def columns(self) -> list[str]:
         """Names of the F columns of the table that the trees read."""
         return self.trees.columns
-
-    def contributions(self, table: Table) -> dict[str, np.ndarray]:
-        """Return the SHAP values ``(C, F)`` of ``columns`` per graph.
-
-        LightGBM's are TreeSHAP's (Lundberg et al., arXiv 1802.03888). They add up to the prediction minus a
-        constant.
-        """
-
-        def shap_values(rows: np.ndarray) -> np.ndarray:
-            return self.trees.contributions(rows, self.num_trees)
-
-        return predict_table(self.objective, table.select(self.columns), shap_values)
 
 
 def predict_trees(
@@ -189,24 +185,24 @@ def boost(
     labels: Mapping[str, np.ndarray],
     seconds: float = math.inf,
     report: Report | None = None,
-) -> History:
+) -> list[Evaluation]:
     """Grow trees, until the time is over or, with ``early_stopping_rounds``, valid stops improving.
 
     Args:
         options: What the trees learn.
         update: Grows one tree; returns whether none could be grown, which ends the training.
-        predict: Valid predictions ``(C,)`` per graph of ``num_iteration`` trees from ``start_iteration`` on,
-            its two arguments. Predictions of consecutive trees add up, so each tree is evaluated once.
+        predict: Takes the first tree and a number of trees; returns valid predictions ``(C,)`` per graph.
+            Predictions of consecutive trees add up, so each tree is evaluated once.
         kind: ``layout`` or ``tile``, which decides the metric.
         labels: Valid runtimes ``(C,)`` per graph.
-        seconds: Time after which no further tree is grown.
-        report: Called with the iteration and the latest valid score after every iteration.
+        seconds: As for :func:`fit`.
+        report: As for :func:`fit`.
 
     Returns:
         Every evaluation; the last tree is always evaluated.
     """
     predictions = {name: np.zeros(len(runtime)) for name, runtime in labels.items()}
-    history: History = []
+    history: list[Evaluation] = []
     evaluated = 0
     ends = time.monotonic() + seconds
     for iteration in range(1, options.num_iterations + 1):
@@ -217,17 +213,18 @@ def boost(
             for name, values in predict(evaluated, grown - evaluated).items():
                 predictions[name] += values
             evaluated = grown
-            history.append((grown, collection_score(kind, labels, predictions)["mean"]))
+            score = collection_score(kind, labels, predictions)
+            history.append(Evaluation(grown, score["mean"], score["per_graph"]))
         if report:
-            report(iteration, history[-1][1] if history else np.nan)
+            report(iteration, history[-1].score if history else np.nan)
         patience = options.early_stopping_rounds
         if last or (patience and history and evaluated - kept_trees(options, history) >= patience):
             break
     return history
 
 
-def kept_trees(options: RankerOptions, history: History) -> int:
+def kept_trees(options: RankerOptions, history: Sequence[Evaluation]) -> int:
     """Return the number of trees of a model: all, or with early stopping up to the first best valid score."""
     if not options.early_stopping_rounds:
-        return history[-1][0]
-    return max(history, key=lambda entry: entry[1])[0]
+        return history[-1].trees
+    return max(history, key=lambda evaluation: evaluation.score).trees

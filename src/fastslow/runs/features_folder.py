@@ -49,7 +49,16 @@ _TABLES = (*(f"choices_{key}" for key in _CHOICES), *(f"config_feat_{key}" for k
 
 
 def files_of(folder: Path, split: str, name: str) -> list[Path]:
-    """Return the files of one graph: the npz of small arrays, then those that are read row by row."""
+    """Return the files of one graph in a features folder, whether they are there or not.
+
+    Args:
+        folder: Features folder of a collection.
+        split: ``train``, ``valid`` or ``test``.
+        name: Name of the graph.
+
+    Returns:
+        The npz of small arrays, then the npy files that are read row by row.
+    """
     stems = [f"{name}.npz", *(f"{name}.{array}.npy" for array in _ROWS)]
     return [Path(folder) / split / stem for stem in stems]
 
@@ -81,7 +90,14 @@ def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> Non
 
 
 def is_written(folder: Path, split: str, name: str, fingerprint: str) -> bool:
-    """Check whether a graph is there, complete, and carries this fingerprint."""
+    """Check whether a graph is in a features folder, complete and up to date.
+
+    Args:
+        folder: Features folder of a collection.
+        split: ``train``, ``valid`` or ``test``.
+        name: Name of the graph.
+        fingerprint: Digest of what it is made from; a graph that was written with another one is out of date.
+    """
     files = files_of(folder, split, name)
     if not all(file.is_file() for file in files):
         return False

@@ -152,7 +152,12 @@ class EnsembleSettings(Settings):
 
 
 def read_member(folder: Path, manifest: Mapping, features: Features) -> Predictions:
-    """Read the predictions of one run, by its folder and manifest, for an ensemble on these features.
+    """Read the predictions of one run for an ensemble.
+
+    Args:
+        folder: The run folder.
+        manifest: Its manifest.
+        features: Features of the collection, which the predictions must fit.
 
     Returns:
         As :func:`fastslow.runs.predictions.read_predictions` does.

@@ -1,15 +1,16 @@
 """The step of networks: train one, with checkpoints, and write a run folder for each collection."""
 
+import contextlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from fastslow.core.artifacts import Artifact, finished_file, read_manifest
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import FastslowError, SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.memory import step_memory
@@ -20,7 +21,7 @@ from fastslow.evaluation.training_files import METRICS
 from fastslow.features.graph import GraphSet
 from fastslow.features.scaling import Scaler, write_scalers
 from fastslow.networks.hardware import distributed
-from fastslow.networks.hardware.devices import explain_memory, pick_device
+from fastslow.networks.hardware.devices import pick_device, ran_out_of_memory
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training
 from fastslow.runs.features_folder import SCALERS, Features
@@ -28,13 +29,29 @@ from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, wri
 from fastslow.runs.tensors import load_weights, read_checkpoint, write_tensors
 from fastslow.runs.trained_network import WEIGHTS, read_scalers
 from fastslow.steps.loggers import opened_logger
-from fastslow.steps.network_processes import building, joined, launch
+from fastslow.steps.network_processes import building, joined, launch, launched, own_device
 from fastslow.steps.network_settings import AGAIN, TrainSettings
 
 CHECKPOINT = "checkpoint.pt"
 PLOT = "training.png"
 OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
 _FACTS = ("epoch", "first_loss", "seconds")
+
+
+class OutOfMemory(FastslowError):
+    """A training needs more memory than there is."""
+
+
+@contextlib.contextmanager
+def explain_memory() -> Iterator[None]:
+    """Raise an :class:`OutOfMemory` that names the settings to lower where memory runs out."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not ran_out_of_memory(error):
+            raise
+        lower = "lower configs_per_step, hidden_channels, num_layers or the hops of the features"
+        raise OutOfMemory(f"memory ran out: {lower}, or take JOBS=1") from None
 
 
 def train_gnn(settings: TrainSettings, on_metrics: Callable[[dict], None] | None = None) -> dict:
@@ -58,7 +75,7 @@ def train_gnn(settings: TrainSettings, on_metrics: Callable[[dict], None] | None
         Diverged: The training diverged before its first evaluation.
         OutOfMemory: The network is too large for this machine.
     """
-    if settings.processes > 1 and not distributed.launched():
+    if settings.processes > 1 and not launched():
         launch(settings)
         return read_manifest(settings.artifact().folder)
     with joined(settings), explain_memory():
@@ -78,8 +95,14 @@ def train_gnn(settings: TrainSettings, on_metrics: Callable[[dict], None] | None
 def graphs_of(
     settings: TrainSettings, sources: Sequence[GraphSet], scalers: tuple[Scaler, Scaler] | None = None
 ) -> GraphDataset:
-    """Return graphs as a network of these settings reads them on this machine."""
-    device = distributed.own_device(pick_device(settings.device))
+    """Return graphs as a network reads them on this machine.
+
+    Args:
+        settings: Settings of the network, with device and configurations per batch.
+        sources: The graphs of each collection.
+        scalers: Scalers of nodes and of configurations; by default the sources' scalers, pooled.
+    """
+    device = own_device(pick_device(settings.device))
     together = settings.configs_together
     return GraphDataset(settings, sources, scalers, str(device), together, memory=step_memory())
 
@@ -227,7 +250,13 @@ def save_checkpoint(training: Training, folder: Path, mark: str) -> None:
 
 
 def load_checkpoint(training: Training, folder: Path, mark: str) -> bool:
-    """Restore the checkpoint of a folder where it carries the mark; return whether it did."""
+    """Restore the state of an interrupted training; return whether there was one.
+
+    Args:
+        training: The training, which takes the state.
+        folder: Folder of the checkpoint.
+        mark: Digest of all that the training depends on; a checkpoint with another digest is not read.
+    """
     state = distributed.from_first(lambda: read_checkpoint(folder / CHECKPOINT, mark))
     if state is None:
         return False

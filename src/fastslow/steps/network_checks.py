@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastslow.core.settings import Unread
-from fastslow.networks.settings.options import (
+from fastslow.networks.settings.segments import (
     CUT,
     CUT_LIVE,
     EDGES,

@@ -13,10 +13,10 @@ import torch
 from torch import distributed
 
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import FastslowError
+from fastslow.core.errors import FastslowError, SettingsError
 from fastslow.core.isolated import end_with_parent
 from fastslow.networks.hardware.devices import pick_device
-from fastslow.networks.hardware.distributed import from_first, launched, own_device
+from fastslow.networks.hardware.distributed import from_first
 from fastslow.steps.network_settings import TrainSettings
 
 _TIMEOUT = timedelta(days=1)  # torchrun itself notices a process that died; the others may wait for a lock
@@ -34,6 +34,34 @@ _TAIL = 20  # lines that are shown of processes that ended without a reason
 
 class RankError(FastslowError):
     """A process of a training ended; the same command resumes after the last checkpoint."""
+
+
+def launched() -> bool:
+    """Return whether torchrun started this process as one of several."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def is_first() -> bool:
+    """Return whether this is the first process of torchrun's, or the only one, joined or not."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def own_device(device: torch.device) -> torch.device:
+    """Return the device of this process: of several on a machine, each takes a GPU of its own.
+
+    Raises:
+        SettingsError: One GPU is named, or there are fewer than processes.
+    """
+    if device.type != "cuda" or not launched():
+        return device
+    local = int(os.environ["LOCAL_RANK"])
+    count = torch.cuda.device_count()
+    if device.index is not None or local >= count:
+        there = f"{os.environ['LOCAL_WORLD_SIZE']} processes on this machine, {count} GPUs"
+        raise SettingsError(
+            "device", f"{str(device)!r} does not suit {there}; use 'auto', and a GPU for each"
+        )
+    return torch.device("cuda", local)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,8 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import AtLeastTwo, NonNegativeFloat, Positive, Settings, Unread, resolve, unkeyed
 from fastslow.networks.settings.inputs import input_columns, parse_readout
-from fastslow.networks.settings.options import SEGMENT_FIELDS, ArchitectureOptions, NetworkOptions
+from fastslow.networks.settings.options import ArchitectureOptions, NetworkOptions
+from fastslow.networks.settings.segments import SEGMENT_FIELDS
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import INIT, run_artifact
 from fastslow.steps.features import KindSettings
@@ -27,7 +28,13 @@ _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvmap")  # without o
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any], names: Iterable[str]) -> str:
-    """Return in words which of some settings differ between two; empty where none does."""
+    """Return in words which settings differ between two trainings; empty where none does.
+
+    Args:
+        there: Settings by name of the other training.
+        here: Settings by name of this one.
+        names: Settings to compare.
+    """
     differing = [name for name in names if there.get(name) != here.get(name)]
     return "; ".join(f"{name}={there.get(name)!r} there, {here.get(name)!r} here" for name in differing)
 

@@ -21,7 +21,7 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.scores import score_references
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
-from fastslow.rankers.fit import Fitted, RankerTables, Report, fit, predict_trees, read_training
+from fastslow.rankers.fit import Fitted, RankerTables, Report, fit, read_training
 from fastslow.rankers.libraries import Trees
 from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
 from fastslow.runs.trained_ranker import MODEL
@@ -63,8 +63,8 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
             bar.set_postfix({scored: f"{valid:.3f}"}, refresh=False)
 
         fitted = fit_within_hours(settings, training, report)
-    history = score_by_collection(fitted, training)
-    grown, most = fitted.history[-1][0], settings.num_iterations
+    grown = fitted.history[-1].trees
+    most = settings.num_iterations
     late = [f"{grown} of {most} trees (hours={settings.hours:g})"] if settings.hours and grown < most else []
     for run in (*artifact.parts, artifact):  # the folder that stands for all comes last
         source = sources[get_collection(run.settings["collection"]).slug]
@@ -73,7 +73,7 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
         valid = predictions[VALID]
         slug = source.collection.slug
         metrics = mean_metrics(labels, valid)
-        rows = history_rows(fitted, metrics, {slug: history[slug]})
+        rows = history_rows(fitted, metrics, slug)
         write_trees(run.folder, fitted, rows)
         figure = plot_training(pd.DataFrame(rows), run.folder.name, None, {slug: score_references(source)})
         save_figure(figure, run.folder / TRAINING_PLOT)
@@ -139,48 +139,19 @@ def _mark(settings: RankerSettings) -> str:
     return digest([settings.identity(), settings.hours])
 
 
-def score_by_collection(fitted: Fitted, training: RankerTables) -> dict[str, list[float]]:
-    """Return the valid score of every evaluation of trees that were fitted on several collections.
-
-    Args:
-        fitted: The boosted trees, whose history has the mean over all graphs.
-        training: The tables of these collections.
-
-    Returns:
-        A score per entry of the history, by the slug of each collection.
-    """
-    labels: dict[str, dict[str, np.ndarray]] = {}
-    for graph, runtime in training.valid.labels().items():
-        labels.setdefault(graph.rpartition("/")[0], {})[graph] = runtime
-    scores: dict[str, list[float]] = {slug: [] for slug in labels}
-    predictions = {graph: np.zeros(len(runtime)) for graph, runtime in training.valid.labels().items()}
-    evaluated = 0
-    for grown, _ in fitted.history:
-        part = predict_trees(fitted.objective, fitted.trees, training.valid, evaluated, grown - evaluated)
-        for graph, values in part.items():
-            predictions[graph] += values
-        evaluated = grown
-        for slug, runtimes in labels.items():
-            chosen = {graph: predictions[graph] for graph in runtimes}
-            scores[slug].append(collection_score(training.kind, runtimes, chosen)["mean"])
-    return scores
-
-
-def history_rows(
-    fitted: Fitted, metrics: Mapping[str, float], history: Mapping[str, Sequence[float]]
-) -> list[dict]:
+def history_rows(fitted: Fitted, metrics: Mapping[str, float], slug: str) -> list[dict]:
     """Return a row of every evaluation, as ``metrics.jsonl`` holds them.
 
     Args:
         fitted: The boosted trees.
         metrics: Every metric on valid of the trees that are used.
-        history: Score of every evaluation on the run's collection, by its slug.
+        slug: The run's collection, whose mean has its name.
     """
     rows = []
-    for number, (iteration, score) in enumerate(fitted.history):
-        row = {"objective": fitted.objective, "round": iteration, "valid": score}
-        row |= {slug: scores[number] for slug, scores in history.items()}
-        rows.append(row | (metrics if iteration == fitted.num_trees else {}))
+    for trees, score, per_graph in fitted.history:
+        scores = [value for graph, value in per_graph.items() if graph.startswith(f"{slug}/")]
+        row = {"objective": fitted.objective, "round": trees, "valid": score, slug: float(np.mean(scores))}
+        rows.append(row | (metrics if trees == fitted.num_trees else {}))
     return rows
 
 

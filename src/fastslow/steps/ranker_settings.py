@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import ClassVar, Literal
 
-from fastslow.competition.catalog import COLLECTIONS, TRAIN_ON, trained_together
+from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import MANIFEST, Artifact
 from fastslow.core.errors import DataError
 from fastslow.core.setting_fields import nearest
@@ -12,6 +12,7 @@ from fastslow.rankers.libraries import LIBRARIES
 from fastslow.rankers.options import RankerOptions
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import run_artifact
+from fastslow.steps.training_groups import TRAIN_ON, trained_together
 
 RANKER_ENTRY = "fastslow.steps.ranker:train_ranker"
 

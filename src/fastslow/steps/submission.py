@@ -7,7 +7,8 @@ import pandas as pd
 from fastslow.competition.catalog import COLLECTIONS, LABELLED_SPLITS, TEST, VALID
 from fastslow.competition.data_quality import quality_of
 from fastslow.competition.metrics import competition_score
-from fastslow.competition.submission_csv import SAMPLE, check_submission, format_submission
+from fastslow.competition.submission_checks import check_submission
+from fastslow.competition.submission_csv import SAMPLE, format_submission
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
 from fastslow.core.figures import save_figure

@@ -15,6 +15,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.figures import FURTHER, KNOWN, TREES, in_style
 from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.rankers.fit import Fitted
+from fastslow.rankers.objectives import predict_table
 from fastslow.rankers.table import ABOVE_LEAST, CONTEXT, Table, read_table
 from fastslow.runs.features_folder import Features
 from fastslow.runs.trained_ranker import read_ranker
@@ -160,11 +161,27 @@ class Explanation:
         The importances of a feature and of its min-subtracted column are added up; constant features are left
         out.
         """
-        values = self.fitted.contributions(self.one_graph)[self.name]
+        values = shap_values(self.fitted, self.one_graph)[self.name]
         names = pd.Index(self.table.columns).str.removesuffix(ABOVE_LEAST)
         table = pd.DataFrame(values.T, index=names).groupby(level=0).sum().T
         table = table.loc[:, ~table.columns.str.startswith(CONTEXT)]
         return table[(table - table.mean()).abs().mean().sort_values(ascending=False, kind="stable").index]
+
+
+def shap_values(fitted: Fitted, table: Table) -> dict[str, np.ndarray]:
+    """Return what each column contributes to the predictions of a table.
+
+    They are TreeSHAP's of LightGBM (Lundberg et al., arXiv 1802.03888). The values of one configuration
+    add up to its prediction minus a constant.
+
+    Returns:
+        By graph, ``(C, F)`` of the columns ``fitted.columns``.
+    """
+
+    def contributions(rows: np.ndarray) -> np.ndarray:
+        return fitted.trees.contributions(rows, fitted.num_trees)
+
+    return predict_table(fitted.objective, table.select(fitted.columns), contributions)
 
 
 def _bars(axes, names, values, colour, **options) -> None:

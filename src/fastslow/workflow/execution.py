@@ -14,7 +14,7 @@ from jupyter_client.kernelspec import NoSuchKernel
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
-from fastslow.competition.submission_csv import check_submission
+from fastslow.competition.submission_checks import check_submission
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import FastslowError
 from fastslow.core.files import atomic_path

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from fastslow.competition.catalog import COLLECTIONS, trained_together
+from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
+from fastslow.steps.training_groups import trained_together
 from fastslow.workflow.presets import HOURS
 from fastslow.workflow.steps import STAGES, Step
 

@@ -10,13 +10,14 @@ alone or with a scope: a kind (``gnn.tile``), a source (``gnn.layout-xla``) or a
 import itertools
 from typing import ClassVar, Literal
 
-from fastslow.competition.catalog import COLLECTIONS, TRAIN_ON
+from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Settings
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
+from fastslow.steps.training_groups import TRAIN_ON
 from fastslow.workflow.published_presets import PUBLISHED
 
 BASE: dict[str, dict] = {

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from fastslow.competition.catalog import TEST, list_programs
-from fastslow.competition.submission_csv import check_ids
+from fastslow.competition.submission_checks import check_ids
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import remove_abandoned
 from fastslow.core.settings import find_data, resolve

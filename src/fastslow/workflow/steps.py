@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fastslow.competition.catalog import COLLECTIONS, TRAIN_ON, Collection, get_collection, training_groups
+from fastslow.competition.catalog import COLLECTIONS, Collection, get_collection
 from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import PROJECT, parse_value, resolve
@@ -17,6 +17,7 @@ from fastslow.steps.features import FeatureSettings, recipe_settings
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.steps.submission import SubmissionSettings
+from fastslow.steps.training_groups import TRAIN_ON, training_groups
 from fastslow.workflow.presets import (
     MODELS,
     PACKAGED,

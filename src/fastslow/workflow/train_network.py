@@ -33,8 +33,8 @@ def train_network(settings: NetworkRunSettings) -> None:
     steps = {s.name: s.settings for s in plan.steps() if isinstance(s.settings, TrainSettings)}
     if settings.network not in steps:
         raise SettingsError("network", f"{settings.network!r} is none of {', '.join(steps)}")
-    from fastslow.networks.hardware.distributed import is_first  # torch takes seconds
-    from fastslow.steps.network import train_gnn
+    from fastslow.steps.network import train_gnn  # torch takes seconds
+    from fastslow.steps.network_processes import is_first
 
     valid = train_gnn(steps[settings.network])["valid"]
     if is_first():

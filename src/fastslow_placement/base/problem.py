@@ -135,7 +135,14 @@ def contiguous(order: np.ndarray, work: np.ndarray, parts: int) -> np.ndarray:
 
 
 def midpoints(work: np.ndarray) -> np.ndarray:
-    """Return the share ``(n,)`` of the work up to the middle of each element ``(n,)``, 0 to 1."""
+    """Return the share of the total work that is done when half of an element is.
+
+    Args:
+        work: ``(n,)`` work of each element, 0 or more, in the order in which they are done.
+
+    Returns:
+        ``(n,)``, 0 to 1: 0.125, 0.5 and 0.875 for work 1, 2 and 1.
+    """
     total = max(float(work.sum()), 1e-300)
     return (np.cumsum(work) - work / 2) / total
 

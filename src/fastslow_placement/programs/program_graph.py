@@ -7,7 +7,9 @@ import numpy as np
 from fastslow.competition import node_columns
 from fastslow.competition.node_columns import ELEMENT_BYTES
 from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.reader import read_graph_arrays
+from fastslow.competition.reader import read_checked
+from fastslow.competition.schema import GRAPH
+from fastslow.competition.value_checks import check_values
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import unpacked_name
 from fastslow.hlo.reader import read_hlo
@@ -71,7 +73,8 @@ def graph_of_arrays(
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     """Read a competition file's program; sizes beyond any device's memory give no costs."""
-    arrays = read_graph_arrays(path)
+    arrays = read_checked(path, "layout", GRAPH)  # of a tile file they are the same
+    check_values(path, arrays, labelled=False)
     features = arrays["node_feat"]
     bad = np.abs(features) > _LARGEST
     if bad.any():

@@ -25,11 +25,11 @@ Value = int | frozenset | list
 
 @dataclass
 class Recorder:
-    """The operators found so far.
+    """Collects the operators and edges of a program; :meth:`graph` returns them as a cost graph.
 
     Args:
         source: Origin of the program, for messages.
-        device: Whose roofline gives the times.
+        device: Device whose roofline gives the seconds of an operator.
     """
 
     source: str | Path

@@ -145,7 +145,14 @@ def draw_configuration(choices: list[TiedChoice], rng: random.Random) -> Configu
 def mutate(
     configuration: Configuration, choices: list[TiedChoice], rng: random.Random, rate: float
 ) -> Configuration:
-    """Return a copy in which each choice is drawn again with probability ``rate``."""
+    """Return a copy of a configuration in which some choices are drawn again.
+
+    Args:
+        configuration: The option of each choice.
+        choices: The choices with their options and weights.
+        rng: Source of randomness.
+        rate: Probability that a choice is drawn again, 0 to 1; it may draw the same option.
+    """
     return tuple(
         _draw(choice, rng) if rng.random() < rate else option
         for option, choice in zip(configuration, choices, strict=True)

@@ -157,7 +157,11 @@ def with_options(module: Module, options: Mapping[str, Any]) -> Module:
 
 
 def options_of(code: bytes) -> dict[str, Any]:
-    """Return the options of the compiler that a serialised module holds."""
+    """Return the options of the compiler by name that a module holds; none where it was given none.
+
+    Args:
+        code: The module as bytes, from ``SerializeToString()`` or ``best.hlo.pb``.
+    """
     attributes = _Attributed.FromString(code).frontend_attributes.map
     kept = [json.loads(attribute.value) for attribute in attributes if attribute.key == _OPTIONS]
     return kept[-1] if kept else {}

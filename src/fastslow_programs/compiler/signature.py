@@ -190,7 +190,14 @@ def _static_value(text: str, values: Mapping[str, Any]) -> Any:
 
 
 def describe(tree: Any) -> Any:
-    """Return a tree (``jax.tree_util.PyTreeDef``) as JSON: type, facts such as keys, and children by node."""
+    """Describe the structure of arguments or results so that JSON can hold it.
+
+    Args:
+        tree: A ``jax.tree_util.PyTreeDef``, as ``jax.tree.structure`` gives.
+
+    Returns:
+        A text for a leaf; for a node a dict with its ``type``, ``facts`` such as keys, and ``children``.
+    """
     if tree.node_data() is None:
         return _LEAF
     kind, facts = tree.node_data()
@@ -270,7 +277,7 @@ def key_kinds(leaves: Any) -> list[str]:
 
 
 def as_numbers(leaf: Any) -> Any:
-    """Return a leaf, or the numbers of a random key."""
+    """Return an argument as arrays hold it: the numbers of a random key of JAX, any other leaf as it is."""
     import jax
 
     return jax.random.key_data(leaf) if key_kinds([leaf])[0] else leaf

@@ -21,7 +21,12 @@ _INSTEAD = "tune the function that computes it, such as {} or the whole step, an
 
 
 def write_signature(folder: Path, program: LocalProgram) -> None:
-    """Write what :func:`load_tuned` needs beside the tuned program."""
+    """Write ``signature.json``, and ``best.jax_export`` for a function on a mesh, for :func:`load_tuned`.
+
+    Args:
+        folder: Folder of the study, which has the tuned program.
+        program: The program that was tuned.
+    """
     if program.exported:
         with atomic_path(folder / EXPORTED) as temporary:
             temporary.write_bytes(program.exported)

@@ -23,13 +23,13 @@ _REMEDY = "It is left out, and nothing is added to it; delete it, and its values
 
 
 class Measured:
-    """The values of one program by one evaluator.
+    """The file of values that one evaluator (a device or a compiler) gave configurations of one program.
 
     Args:
         data_root: Root of the data folder, which has the files in ``measured/``.
         module: The program.
         nodes: Its configurable nodes.
-        evaluator: Identity of the evaluator.
+        evaluator: Identity of the evaluator, in words; its first word is ``device`` or ``compiler``.
         choices: The choices that a configuration is made of; by default the imposable ones of the nodes.
 
     Attributes:
@@ -117,9 +117,17 @@ def _option(choice: TiedChoice, layouts: set[str | None]) -> int | None:
 def find_measured(
     data_root: Path, labeller: Labeller, module: Module, nodes: list[ConfigurableNode]
 ) -> tuple[dict[Configuration, list[float]], str]:
-    """Return what was measured on this machine's device, or else what the compiler of a labeller estimated.
+    """Return the values of a program that earlier commands kept on this machine.
 
-    These are the values by configuration, and where they are from, in words; nothing where there are none.
+    Args:
+        data_root: Root of the data folder, which has the files in ``measured/``.
+        labeller: The compiler whose estimates count where the device measured nothing.
+        module: The program.
+        nodes: Its configurable nodes.
+
+    Returns:
+        A list of values by configuration, in the unit of the evaluator, and where they are from, in words;
+        an empty dict and text where nothing was kept.
     """
     program = _digest(module)
     for kind, identity in (("device", device_identity), ("compiler", labeller.identity)):

@@ -190,7 +190,17 @@ def predict(run: FinishedRun, subject: Subject, hlo_folder: str = "") -> Predict
 
 
 def learn_known(run: FinishedRun, subject: Subject, predicted: Predicted) -> Learnt | None:
-    """Join predictions with the measured runtimes; equal configurations of a file share them."""
+    """Correct the predictions by the measured runtimes that the user gave.
+
+    Args:
+        run: The run that predicted.
+        subject: The program, with its measured runtimes.
+        predicted: Its predictions.
+
+    Returns:
+        What was learnt, a row for each configuration of the file; equal configurations share runtimes.
+        None where no runtime was given.
+    """
     if subject.known is None:
         return None
     graph = predicted.graph

@@ -152,11 +152,14 @@ class Confirming:
 
 
 def verdict(history: History, plan: Plan) -> Verdict | None:
-    """Compare the candidate with the default; None where it was not measured in a round.
+    """Compare the candidate with the default.
 
     Args:
-        history: All evaluations.
-        plan: As for :class:`Confirming`.
+        history: All evaluations of the search.
+        plan: The evaluations that confirm a candidate, as for :class:`Confirming`.
+
+    Returns:
+        The verdict; None where no round measured the candidate.
     """
     default = tuple(map(int, history.space.default))
     rounds = _rounds(history)

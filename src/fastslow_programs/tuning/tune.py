@@ -209,7 +209,17 @@ def _search(study: Study) -> None:
 
 
 def propose(history: History, strategy: Strategy, count: int, seed: int) -> list[Proposal]:
-    """Return up to ``count`` new proposals, the default first of all; the same history gives the same."""
+    """Return the next configurations to evaluate; the same history gives the same.
+
+    Args:
+        history: All evaluations so far.
+        strategy: How the search proposes configurations.
+        count: Maximum number of proposals.
+        seed: Seed of the search.
+
+    Returns:
+        Proposals, the default first while it has no value; none at the end.
+    """
     batch: list[Proposal] = []
     default = tuple(map(int, history.space.default))
     asked = history.beside([default])

@@ -182,9 +182,14 @@ def _convolution_fits(node_feat, dims, rank, triples) -> np.ndarray:
 
 
 def dot_fit(output: list[int], lhs: list[int], rhs: list[int]) -> int:
-    """Check whether operands of these sizes can give a dot of this output: batch, lhs free, rhs free sizes.
+    """Check whether operands of these sizes can give a dot of this output.
 
     ``node_feat`` does not contain which axes are batch and which are contracting: any choice is accepted.
+
+    Args:
+        output: Sizes of the output: the batch axes, then the free axes of lhs, then of rhs.
+        lhs: Sizes of the first operand.
+        rhs: Sizes of the second operand.
 
     Returns:
         0: no choice of axes gives the output; 1: one does; 2: one does in which lhs contracts its last axes

@@ -19,8 +19,8 @@ def tensor_positions(nodes: np.ndarray, roles: np.ndarray | int) -> np.ndarray:
     """Return the positions of tensors among the 3 K of a graph, for :class:`LayoutStates`.
 
     Args:
-        nodes: Positions of nodes, of K.
-        roles: Their tensors: 0 output, 1 input, 2 kernel; broadcast against ``nodes``.
+        nodes: ``(...)`` positions of nodes among the K configurable ones, 0 to K - 1.
+        roles: ``(...)`` which tensor of each: 0 output, 1 input, 2 kernel; broadcast against ``nodes``.
 
     Returns:
         ``(...)`` int64, of the shape of both, 0 to 3 K - 1.

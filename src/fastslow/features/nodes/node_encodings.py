@@ -31,11 +31,7 @@ def node_extras(edge_index: np.ndarray, num_nodes: int, attributes: np.ndarray |
 
 
 def depth_encodings(edge_index: np.ndarray, num_nodes: int) -> np.ndarray:
-    """Return degrees and depths of nodes.
-
-    Args:
-        edge_index: ``(E, 2)`` consumer and operand.
-        num_nodes: Number N of nodes.
+    """Return degrees and depths of nodes; arguments as for :func:`node_extras`.
 
     Returns:
         ``(N, 4)`` float32, columns :data:`DEPTH_NAMES`: numbers of operands and of users, hops from the

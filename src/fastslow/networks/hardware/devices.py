@@ -1,14 +1,13 @@
 """Device and floating-point precision of a network, from the setting ``device``."""
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import TypeVar
 
 import torch
 
-from fastslow.core.errors import FastslowError, SettingsError
+from fastslow.core.errors import SettingsError
 
 BFLOAT16_CAPABILITY = 8, 0  # Ampere; Kaggle's T4 (7.5) has float16 alone
 _OTHER_GPU = "on Kaggle choose the accelerator GPU T4 x2, whose GPUs torch can use"
@@ -136,22 +135,6 @@ def ran_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(said in str(error) for said in _SAYS)
-
-
-class OutOfMemory(FastslowError):
-    """A training needs more memory than there is."""
-
-
-@contextlib.contextmanager
-def explain_memory() -> Iterator[None]:
-    """Raise an :class:`OutOfMemory` that names the settings to lower where memory runs out."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not ran_out_of_memory(error):
-            raise
-        lower = "lower configs_per_step, hidden_channels, num_layers or the hops of the features"
-        raise OutOfMemory(f"memory ran out: {lower}, or take JOBS=1") from None
 
 
 class Shrinking:

@@ -8,26 +8,13 @@ Gradients are summed once, at the end of a step, rather than by ``DistributedDat
 fewer graphs than there are processes, and a network of this size has little to overlap.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import distributed
 
-from fastslow.core.errors import SettingsError
-
 _Value = TypeVar("_Value")
-
-
-def launched() -> bool:
-    """Return whether torchrun started this process as one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
-
-
-def is_first() -> bool:
-    """Return whether this is the first process of torchrun's, or the only one, joined or not."""
-    return int(os.environ.get("RANK", "0")) == 0
 
 
 def rank() -> int:
@@ -38,24 +25,6 @@ def rank() -> int:
 def world_size() -> int:
     """Return the number of processes."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
-
-
-def own_device(device: torch.device) -> torch.device:
-    """Return the device of this process: of several on a machine, each takes a GPU of its own.
-
-    Raises:
-        SettingsError: One GPU is named, or there are fewer than processes.
-    """
-    if device.type != "cuda" or not launched():
-        return device
-    local = int(os.environ["LOCAL_RANK"])
-    count = torch.cuda.device_count()
-    if device.index is not None or local >= count:
-        there = f"{os.environ['LOCAL_WORLD_SIZE']} processes on this machine, {count} GPUs"
-        raise SettingsError(
-            "device", f"{str(device)!r} does not suit {there}; use 'auto', and a GPU for each"
-        )
-    return torch.device("cuda", local)
 
 
 def share(items: Sequence[_Value]) -> Sequence[_Value]:

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from fastslow.networks.model.graph_batch import LevelTensors
 from fastslow.networks.model.layers import SageConv, neighbour_sums
+from fastslow.networks.states.sparse import take_rows
 
 
 class GcnConv(nn.Module):
@@ -29,10 +30,6 @@ class GcnConv(nn.Module):
     Args:
         in_channels: Channels of x.
         out_channels: Channels of y.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D_{in})` of the level below
-        - **output:** states :math:`(S, D_{out})` of the level
     """
 
     def __init__(self, in_channels: int, out_channels: int):
@@ -46,7 +43,7 @@ class GcnConv(nn.Module):
         )
         z = functional.linear(x, self.linear.weight) * scale
         from_operands, from_users = neighbour_sums(z, z, level)
-        return (z[level.itself] + from_operands + from_users) * own_scale + self.linear.bias
+        return (take_rows(z, level.itself) + from_operands + from_users) * own_scale + self.linear.bias
 
 
 class MlpGcnConv(nn.Module):
@@ -65,10 +62,6 @@ class MlpGcnConv(nn.Module):
         in_channels: Channels of x.
         out_channels: Channels of y.
         slope: Slope s of the leaky ReLUs for negative numbers: PyTorch's default; the baseline uses 0.2.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D_{in})` of the level below
-        - **output:** states :math:`(S, D_{out})` of the level
     """
 
     def __init__(self, in_channels: int, out_channels: int, slope: float = 0.01):
@@ -81,7 +74,7 @@ class MlpGcnConv(nn.Module):
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
         """Return the states ``(S, D_out)`` of ``level`` from the states ``(S_below, D_in)`` below it."""
         u = functional.leaky_relu(x, self.slope)
-        itself = u[level.itself]
+        itself = take_rows(u, level.itself)
         share, own_share = (1 / (each.degrees[:, 1:] + 1)[each.node_ids] for each in (below, level))
         from_operands, from_users = neighbour_sums(u * share, u, level)
         return self.mlp((from_users + itself) * own_share + from_operands + itself * own_share + itself)

@@ -12,7 +12,7 @@ from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.configs.tpu_tiling import TILING_FEATURES, tiling_features
 from fastslow.features.graph import Graph, derived, expand_nodes
 from fastslow.features.scaling import Scaler
-from fastslow.networks.states.config_states import Level, PartReach, Reach
+from fastslow.networks.states.config_states import Level, Reach
 from fastslow.networks.states.sparse import SparseOperator, moved_fields
 
 NOT_CONFIGURABLE = -2
@@ -148,16 +148,7 @@ class PreparedGraph:
         self._tiling = tiling_features(graph.tensor_sizes[:, :, None], layouts, default)
 
     def states(self, configs: np.ndarray, num_levels: int, edges: np.ndarray | None = None) -> list[Level]:
-        """Return the states of the graph under some of its configurations.
-
-        Args:
-            configs: ``(C,)`` positions of the configurations.
-            num_levels: Number of layers that pass something between nodes.
-            edges: ``(E',)`` bool, which edges pass; by default all.
-
-        Returns:
-            A level for each layer, and level 0 first.
-        """
+        """Return the states of each level, 0 to ``num_levels``; arguments as for :meth:`batch`."""
         reach = self.reach(num_levels, edges)
         if self.joins_nodes:  # the configuration is one choice, which every node sees
             return reach.states(np.arange(len(configs))[:, None])
@@ -207,37 +198,6 @@ class PreparedGraph:
             self.config_features(configs),
             self.configurable,
             torch.from_numpy(levels[0].config) if self.joins_nodes else None,
-        )
-
-    def part_batch(
-        self, part: PartReach, configs: np.ndarray, choices: np.ndarray, degrees: Tensor, gradients: bool
-    ) -> Batch:
-        """Return some nodes of the graph under some of its configurations, and the nodes that they depend on.
-
-        Args:
-            part: The nodes. Those that they depend on have no share in the statistics of a level.
-            configs: ``(C,)`` positions of the configurations.
-            choices: Their :meth:`choices`.
-            degrees: Of all nodes, see :meth:`degrees`.
-            gradients: Whether gradients are wanted.
-        """
-        levels = part.states(choices)
-        first, last = part.nodes[0], part.nodes[-1]
-        tensors = []
-        for level, nodes in zip(levels, part.nodes, strict=True):
-            all_nodes = level_tensors(level, len(configs), degrees[nodes], gradients)
-            counted = torch.from_numpy(np.isin(nodes, last) * np.float32(len(nodes) / len(last)))
-            share = all_nodes.share * counted[all_nodes.node_ids, None]
-            tensors.append(replace(all_nodes, share=share))
-        return Batch(
-            self.numeric[first],
-            self.node_layout[first],
-            self.opcode[first],
-            *self.state_features(levels[0], configs, first),
-            tensors,
-            SparseOperator(*levels[-1].pooling(), differentiable=gradients),
-            self.config_features(configs),
-            self.configurable[last],
         )
 
     @property

@@ -11,9 +11,16 @@ from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.configs.tpu_tiling import TILING_FEATURES
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import Batch, LevelTensors
-from fastslow.networks.model.layers import ChannelAttention, CrossConfigAttention, Head, WeightedInstanceNorm
+from fastslow.networks.model.layers import (
+    ChannelAttention,
+    CrossConfigAttention,
+    Dropout,
+    Head,
+    WeightedInstanceNorm,
+)
 from fastslow.networks.settings.options import OPCODE_ROWS, Architecture
 from fastslow.networks.states.set_statistics import Complete, as_is
+from fastslow.networks.states.sparse import take_rows
 
 LAYOUT_VALUES = MAX_DIMENSION + 3  # -2 not configurable, -1 left to the compiler or padding, 0 to 5
 LAYOUT_EMBEDDING = 4
@@ -33,10 +40,6 @@ class Block(nn.Module):
 
     Args:
         architecture: Settings of the layers. Without cross-config attention the bracket is just y.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D)` of the level below, layout embeddings :math:`(S, D)`
-        - **output:** states :math:`(S, D)` of the level
     """
 
     def __init__(self, architecture: Architecture):
@@ -48,7 +51,7 @@ class Block(nn.Module):
         self.cross = CrossConfigAttention() if cross_config else None
         joined_channels = 2 * channels if cross_config else channels
         self.project = nn.Sequential(
-            nn.GELU(), nn.Dropout(architecture.dropout), nn.Linear(joined_channels, channels)
+            nn.GELU(), Dropout(architecture.dropout), nn.Linear(joined_channels, channels)
         )
         self.layout = nn.Linear(channels, channels, bias=False)
 
@@ -60,11 +63,11 @@ class Block(nn.Module):
         level: LevelTensors,
         complete: Complete,
     ) -> Tensor:
-        """Return the states of ``level``.
+        """Return the states ``(S, D)`` of ``level``.
 
         Args:
             x: ``(S_below, D)`` states of the level below.
-            layout_embedding: ``(S, D)`` embedding of the configured layouts of each state's node.
+            layout_embedding: ``(S_below, D)`` embedding of the configured layouts of each one's node.
             below: The level below.
             level: The level.
             complete: Returns a statistic of the whole configuration set.
@@ -72,7 +75,7 @@ class Block(nn.Module):
         y = self.channel(self.conv(self.norm(x, below, complete), level, below))
         if self.cross is not None:
             y = torch.cat([y, self.cross(y, level, complete)], 1)
-        return x[level.itself] + self.project(y) + self.layout(layout_embedding)
+        return take_rows(x + self.layout(layout_embedding), level.itself) + self.project(y)
 
 
 class Trunk(nn.Module):
@@ -81,10 +84,6 @@ class Trunk(nn.Module):
     Args:
         node_channels: Columns F of the scaled node features.
         architecture: Settings of the layers.
-
-    Shapes:
-        - **input:** a batch of N nodes with S_0 states at level 0
-        - **output:** states :math:`(S, D)` of the last level
     """
 
     def __init__(self, node_channels: int, architecture: Architecture):
@@ -107,8 +106,8 @@ class Trunk(nn.Module):
         )
         blocks = self.blocks[: len(batch.levels) - 1]
         for block, below, level in zip(blocks, batch.levels[:-1], batch.levels[1:], strict=True):
-            layout_embedding = layout_embedding[level.itself]
             x = block(x, layout_embedding, below, level, complete)
+            layout_embedding = take_rows(layout_embedding, level.itself)
         return x
 
     def embed(
@@ -120,23 +119,16 @@ class Trunk(nn.Module):
         state_tiling: Tensor,
         node_ids: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Embed the states of level 0.
+        """Return the states ``(S_0, D)`` of level 0 and the embedding ``(S_0, D)`` of their layouts.
 
-        Args:
-            numeric: ``(N, F)`` scaled node features.
-            node_layout: ``(N, 6)`` layout of each node's output.
-            opcode: ``(N,)`` opcode of each node.
-            state_layouts: ``(S_0, 18)`` layouts of each state.
-            state_tiling: ``(S_0, 27)`` fit of each state's tensors to the tiles of the TPU.
-            node_ids: ``(S_0,)`` node of each state.
-
-        Returns:
-            The states ``(S_0, D)`` and the embedding of their layouts ``(S_0, D)``.
+        Arguments as in a :class:`~fastslow.networks.model.graph_batch.Batch`; ``node_ids`` as in its level 0.
         """
-        node = torch.cat([numeric, self.layout(node_layout).flatten(1), self.opcode(opcode)], 1)
-        configured = torch.cat([self.layout(state_layouts).flatten(1), state_tiling], 1)
+        layouts = take_rows(self.layout.weight, node_layout).flatten(1)
+        node = torch.cat([numeric, layouts, take_rows(self.opcode.weight, opcode)], 1)
+        state_layouts = take_rows(self.layout.weight, state_layouts).flatten(1)
+        configured = torch.cat([state_layouts, state_tiling], 1)
         layout_embedding = self.configured(configured)
-        return self.input(self.node(node)[node_ids] + layout_embedding), layout_embedding
+        return self.input(take_rows(self.node(node), node_ids) + layout_embedding), layout_embedding
 
 
 class RankingNetwork(nn.Module):
@@ -151,10 +143,6 @@ class RankingNetwork(nn.Module):
         node_channels: Columns F of the scaled node features.
         config_channels: Columns V of the scaled configuration features.
         architecture: Settings of the layers.
-
-    Shapes:
-        - **input:** a batch of C configurations of a graph
-        - **output:** predictions :math:`(C,)`, float32, comparable within the graph only
     """
 
     def __init__(self, node_channels: int, config_channels: int, architecture: Architecture):
@@ -175,7 +163,7 @@ class RankingNetwork(nn.Module):
         """Return a prediction per configuration, ``(C,)`` float32; lower is predicted faster.
 
         Args:
-            batch: Some configurations of a graph.
+            batch: C configurations of a graph.
             complete: Returns a statistic of the whole configuration set; by default the batch is the set.
         """
         x = self.trunk(batch, complete)

@@ -1,12 +1,11 @@
 """Graphs of several collections as batches for a network, and predictions of whole splits."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fastslow.core.errors import DataError
 from fastslow.features.graph import GraphSet
@@ -15,10 +14,10 @@ from fastslow.networks.hardware.devices import Shrinking, autocast, pick_device,
 from fastslow.networks.hardware.memory import BoundedCache, held_bytes
 from fastslow.networks.model.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model.network import RankingNetwork
+from fastslow.networks.predict.chunked_prediction import predict_chunks
 from fastslow.networks.predict.node_blocks import computes_by_nodes, predict_by_nodes
 from fastslow.networks.settings.inputs import config_columns, input_columns, require_inputs
 from fastslow.networks.settings.options import NetworkOptions
-from fastslow.networks.states.set_statistics import Complete, Statistic
 
 CONFIGS_TOGETHER = 2000
 """Maximum number of configurations of a batch at inference where nothing else is said."""
@@ -134,7 +133,8 @@ def predict(
     """Predict the configurations of a collection's split; only configurations of one graph are compared.
 
     A layout graph with more configurations than the dataset's ``configs_together``, or a large one, is
-    predicted node by node (``node_blocks.py``) or, where that does not fit, in chunks, in several passes. The
+    predicted node by node (``node_blocks.py``) or, where that does not fit, in chunks
+    (``chunked_prediction.py``). The
     result is the same up to rounding. A tile kernel's graph is embedded once anyway and never chunked. Where
     memory runs out, the number is halved.
 
@@ -181,8 +181,9 @@ def _predict_rows(
             predictions = _predict_by_nodes(network, prepared, rows, dataset.device, dataset.memory // 4)
             if predictions is not None:
                 return predictions
-        chunks = np.array_split(rows, parts)
-        return predict_chunks(network, partial(dataset.batch, split, path), chunks)
+        if parts == 1:
+            return network(dataset.batch(split, path, rows))
+        return predict_chunks(network, partial(dataset.batch, split, path), np.array_split(rows, parts))
 
 
 def _predict_by_nodes(
@@ -197,52 +198,3 @@ def _predict_by_nodes(
         if not ran_out_of_memory(error):
             raise
         return None
-
-
-class _Unknown(Exception):
-    """Stops a forward pass at the first statistic not yet known of the whole set; holds the chunk's own."""
-
-    def __init__(self, part: Statistic):
-        self.part = part
-
-
-def _completer(known: list[Statistic]) -> Complete:
-    """Return a ``complete`` that gives the known statistics in the order in which the network asks."""
-    remaining = iter(known)
-
-    def complete(part: Statistic) -> Statistic:
-        for statistic in remaining:
-            return statistic
-        raise _Unknown(part)
-
-    return complete
-
-
-@torch.no_grad()
-def predict_chunks(
-    network: RankingNetwork, batch_of: Callable[[np.ndarray], Batch], chunks: Sequence[np.ndarray]
-) -> Tensor:
-    """Predict a configuration set chunk by chunk, each configuration compared with the whole set.
-
-    Args:
-        network: A network in evaluation mode; with dropout the passes would differ.
-        batch_of: Makes the batch of a chunk's configurations. Called for each chunk in each pass, so memory
-            does not grow with the number of chunks.
-        chunks: Positions of the configurations of each chunk; a single chunk takes a single pass.
-
-    Returns:
-        ``(C,)`` predictions, chunk after chunk, equal to the predictions of one batch up to float32 rounding.
-    """
-    if len(chunks) == 1:
-        return network(batch_of(chunks[0]))
-    known: list[Statistic] = []
-    while True:
-        predictions, statistic = [], None
-        for chunk in chunks:
-            try:
-                predictions.append(network(batch_of(chunk), _completer(known)))
-            except _Unknown as unknown:
-                statistic = unknown.part if statistic is None else statistic.merge(unknown.part)
-        if statistic is None:
-            return torch.cat(predictions)
-        known.append(statistic)

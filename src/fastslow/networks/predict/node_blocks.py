@@ -76,12 +76,11 @@ def predict_by_nodes(
         above = None
         above_root = np.empty(len(level), np.int64)
         for nodes, part, needed in _parts(reach, level, lower, block_states):
-            part_root = root[needed[part.itself]]
             tensors = level_tensors(part, len(configs), degrees[nodes], differentiable=False).to(device)
             chosen = torch.from_numpy(needed).to(device)
             under = replace(below, share=below.share[chosen], node_ids=below.node_ids[chosen])
-            at = torch.from_numpy(part_root).to(device)
-            y = block(x[chosen], embedding[at], under, tensors, partial(_complete, moments))
+            below_embedding = embedding[torch.from_numpy(root[needed]).to(device)]
+            y = block(x[chosen], below_embedding, under, tensors, partial(_complete, moments))
             if last:
                 configurable = prepared.configurable[nodes].to(device)[tensors.node_ids, None]
                 for pool, pooling in zip(pools, network.head.readout.parts, strict=True):
@@ -90,7 +89,7 @@ def predict_by_nodes(
             place = np.arange(len(part)) + (level.start[nodes] - part.start[:-1])[part.node_ids]
             above = y.new_empty(len(level), y.shape[1]) if above is None else above
             above[torch.from_numpy(place).to(device)] = y
-            above_root[place] = part_root
+            above_root[place] = root[needed[part.itself]]
         if not last:
             x, root = above, above_root
             below = level_tensors(level, len(configs), degrees, differentiable=False).to(device)

@@ -28,6 +28,11 @@ def leaky(x: Tensor) -> Tensor:
     return functional.leaky_relu(x, SLOPE)
 
 
+def preactivates(architecture: Architecture) -> bool:
+    """Return whether blocks start with their activation and one follows the last: TpuGraphs' tile ResGCN."""
+    return architecture.block == "residual" and architecture.convolution == "mlp_gcn"
+
+
 class PlainBlock(nn.Module):
     r"""Pass messages once, in the form of the baseline whose convolution it has.
 
@@ -58,10 +63,10 @@ class PlainBlock(nn.Module):
         channels, name = architecture.hidden_channels, architecture.convolution
         self.unit = architecture.block == "unit"
         self.rejoins = not self.unit and name == "gcn"
-        self.activates = not architecture.preactivates
+        self.activates = not preactivates(architecture)
         self.cross = CrossConfigAttention() if architecture.cross_config else None
         width = in_channels + LAYOUT_CHANNELS * self.rejoins
-        details = {"slope": SLOPE} if architecture.preactivates else {}
+        details = {"slope": SLOPE} if preactivates(architecture) else {}
         self.conv = CONVOLUTIONS[name](width, channels, **details)
         self.linear = nn.Linear(channels, channels) if self.rejoins else None
         self.dropout = nn.Dropout(architecture.dropout)
@@ -100,10 +105,6 @@ class PlainTrunk(nn.Module):
 
     Attributes:
         channels: Channels of the states that it returns.
-
-    Shapes:
-        - **input:** a batch of N nodes with S_0 states at level 0
-        - **output:** states :math:`(S, D)` of the last level
     """
 
     def __init__(self, node_channels: int, config_channels: int, architecture: Architecture):
@@ -112,7 +113,7 @@ class PlainTrunk(nn.Module):
         self.opcode = nn.Embedding(OPCODE_ROWS, channels)
         width = LAYOUT_CHANNELS + node_channels + LAYOUT_WIDTH + channels + config_channels
         self.encode = None
-        self.activates = architecture.preactivates
+        self.activates = preactivates(architecture)
         if architecture.block == "residual":
             self.encode = nn.Sequential(
                 nn.Linear(width, channels),

@@ -1,6 +1,6 @@
 """A graph divided into segments, and a batch of one of them, which needs memory for this segment only.
 
-States are deduplicated as in the whole graph, see ``PartReach`` in ``config_states.py``. With the border
+States are deduplicated as in the whole graph, see ``PartReach`` in ``part_states.py``. With the border
 ``halo`` the states of a segment equal its states in the whole graph. With ``cut`` they depend on nothing but
 the segment.
 """
@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from fastslow.networks.model.graph_batch import Batch, PreparedGraph
-from fastslow.networks.settings.options import CUT, HALO
+from fastslow.networks.segments.part_states import PartReach, part_batch, states_of_parts
+from fastslow.networks.settings.segments import CUT, HALO
 from fastslow.networks.states.config_states import Level, Reach
 
 
 def partition(num_nodes: int, max_nodes: int) -> np.ndarray:
-    """Divide the nodes of a graph into segments: ranges of equal size of their order, which is topological.
+    """Divide the nodes of a graph into segments: ranges of about equal size in the order of the file.
 
     Args:
         num_nodes: N.
@@ -77,8 +78,9 @@ class SegmentedGraph:
         Two configurations give a segment the same state where they agree on all groups that its nodes see.
         """
         if border not in self._states:
+            reach, _ = self.view(border)
             everything = self.prepared.choices(np.arange(self.prepared.graph.num_configs))
-            self._states[border] = self.view(border)[0].parts(self.part, everything)
+            self._states[border] = states_of_parts(reach.sets[-1], self.part, everything)
         return self._states[border]
 
     def rows(self, border: str, configs: np.ndarray) -> np.ndarray:
@@ -108,8 +110,8 @@ class SegmentedGraph:
             The batch; its last level holds the nodes of the segment, ascending.
         """
         reach, degrees = self.view(border)
-        part = reach.part(np.flatnonzero(self.part == segment), num_levels)
-        return self.prepared.part_batch(part, configs, choices, degrees, gradients)
+        part = PartReach(reach, np.flatnonzero(self.part == segment), num_levels)
+        return part_batch(self.prepared, part, configs, choices, degrees, gradients)
 
 
 @dataclass(frozen=True)

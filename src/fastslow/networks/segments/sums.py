@@ -113,7 +113,7 @@ def pool_moments(parts: Tensor, size: np.ndarray) -> Moments:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Compute with a module in evaluation mode, without dropout."""
+    """Put a module into evaluation mode (no dropout) within a ``with``, and back into its mode after it."""
     training = module.training
     module.eval()
     try:

@@ -30,7 +30,9 @@ from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.segments.graph import SegmentedGraph, SegmentExample, partition
 from fastslow.networks.segments.sums import Batches, Norms, add_segments, norms, pool_moments, segment_moments
 from fastslow.networks.segments.table import GraphTable
-from fastslow.networks.settings.options import (
+from fastslow.networks.settings.inputs import POOLS
+from fastslow.networks.settings.options import NetworkOptions
+from fastslow.networks.settings.segments import (
     CUT,
     CUT_LIVE,
     EDGES,
@@ -38,7 +40,6 @@ from fastslow.networks.settings.options import (
     HALO,
     TABLE,
     VARIANTS,
-    NetworkOptions,
     head_epochs,
 )
 from fastslow.networks.states.set_statistics import Moments, as_is
@@ -62,7 +63,7 @@ class SegmentTraining:
     """
 
     def __init__(self, options: NetworkOptions, dataset: GraphDataset, network: RankingNetwork):
-        if not network.head.readout.adds_up:
+        if any(POOLS[part.pool].largest for part in network.head.readout.parts):
             problem = f"readout: {options.readout!r} has a maximum, and sums of segments do not make one"
             raise SettingsError(f"{problem}; use sums and means, or segment_training 'none'")
         self.options, self.dataset, self.network = options, dataset, network

@@ -109,6 +109,11 @@ class Reach:
         num_levels: Number of message-passing layers, 0 or more.
         whole_graph: Whether a layer lets each node see the whole graph: every distinct configuration is then
             a state of every node from level 1 on.
+
+    Attributes:
+        operands: ``(N, N)`` CSR of ones, the operands of each node.
+        users: ``(N, N)`` CSR of ones, the nodes that consume its output.
+        sets: Sets of groups that the nodes see, by level.
     """
 
     def __init__(
@@ -122,23 +127,23 @@ class Reach:
     ):
         ones = np.ones(len(edge_index), np.int64)
         shape = num_nodes, num_nodes
-        self._operands = sparse.csr_matrix((ones, (edge_index[:, 0], edge_index[:, 1])), shape=shape)
-        self._users = self._operands.T.tocsr()
+        self.operands = sparse.csr_matrix((ones, (edge_index[:, 0], edge_index[:, 1])), shape=shape)
+        self.users = self.operands.T.tocsr()
         self.num_nodes = num_nodes
-        near = self._operands + self._users + sparse.eye_array(num_nodes, dtype=np.int64)
+        near = self.operands + self.users + sparse.eye_array(num_nodes, dtype=np.int64)
         nodes = np.repeat(config_index, choices.group.shape[1])
         members = sparse.csr_matrix(
             (np.ones(len(nodes), np.int64), (nodes, choices.group.ravel())),
             shape=(num_nodes, choices.num_groups),
         )
-        self._sets = [GroupSets(members, choices.options)]
+        self.sets = [GroupSets(members, choices.options)]
         for _ in range(num_levels):
             if whole_graph:
                 members = sparse.csr_matrix(np.ones(members.shape, np.int64))
             else:
                 members = sparse.csr_matrix(near @ members)
                 members.data[:] = 1
-            self._sets.append(GroupSets(members, choices.options))
+            self.sets.append(GroupSets(members, choices.options))
 
     def states(self, values: np.ndarray) -> list[Level]:
         """Compute the states of a set of configurations.
@@ -159,12 +164,8 @@ class Reach:
         return levels
 
     def unlinked(self, values: np.ndarray) -> list[Level]:
-        """Return the levels of :meth:`states`, without the links from one to the next.
-
-        Args:
-            values: ``(C, G)`` option that each configuration chooses for each group.
-        """
-        return [Level(sets.classes(values), sets.index) for sets in self._sets]
+        """Return the levels of :meth:`states`, without the links from one to the next."""
+        return [Level(sets.classes(values), sets.index) for sets in self.sets]
 
     def link(self, level: Level, below: Level, nodes: np.ndarray) -> Level:
         """Return some nodes of a level, with their links to the states of the level below.
@@ -176,69 +177,18 @@ class Reach:
         """
         part = Level(level.classes, level.set_index[nodes])
         itself = below.state(nodes[part.node_ids], part.config)
-        sides = (_aggregate(side[nodes], part, below) for side in (self._operands, self._users))
+        sides = (aggregate(side[nodes], part, below) for side in (self.operands, self.users))
         return Level(part.classes, part.set_index, itself, *sides)
 
-    def part(self, nodes: np.ndarray, num_levels: int | None = None) -> "PartReach":
-        """Return the nodes and links that the computation of only some nodes needs.
 
-        Args:
-            nodes: ``(n,)`` node numbers, ascending, at least one.
-            num_levels: Layers after which they are wanted; by default all.
-        """
-        depth = len(self._sets) - 1 if num_levels is None else num_levels
-        nodes_of = [nodes]  # of each level, the lowest first
-        links = []
-        for _ in range(depth):
-            sides = [side[nodes_of[0]] for side in (self._operands, self._users)]
-            below = np.unique(np.concatenate([nodes_of[0], *(side.indices for side in sides)]))
-            shape = len(nodes_of[0]), len(below)
-            sides = [
-                sparse.csr_matrix((s.data, np.searchsorted(below, s.indices), s.indptr), shape) for s in sides
-            ]
-            links.insert(0, (np.searchsorted(below, nodes_of[0]), *sides))
-            nodes_of.insert(0, below)
-        sets = [sets.take(chosen) for sets, chosen in zip(self._sets, nodes_of, strict=False)]
-        return PartReach(nodes_of, sets, links)
-
-    def parts(self, part: np.ndarray, values: np.ndarray) -> Level:
-        """Return the states after the last layer of parts of the nodes, each as one node, without links.
-
-        Args:
-            part: ``(N,)`` part of each node, 0 to J - 1, each of them at least once.
-            values: ``(C, G)`` option that each configuration chooses for each group.
-        """
-        sets = self._sets[-1].union(part)
-        return Level(sets.classes(values), sets.index)
-
-
-class PartReach:
-    """The states of some nodes, and at each level below of the nodes that they depend on.
+def aggregate(adjacency: sparse.csr_matrix, level: Level, below: Level) -> sparse.csr_matrix:
+    """Return the row-normalised ``(S, S_below)`` matrix along one direction of the edges.
 
     Args:
-        nodes: ``(n_l,)`` node numbers of level l, ascending; the nodes of the last level are wanted.
-        sets: Sets of groups of the nodes of each level.
-        links: For each level from 1 the ``(n_l,)`` positions of its nodes in the level below, and its
-            operands and users ``(n_l, n_l-1)``.
+        adjacency: ``(n, n_below)`` CSR of ones, the neighbours of each node of the level.
+        level: The level, of n nodes.
+        below: The level below, of n_below nodes.
     """
-
-    def __init__(self, nodes: list[np.ndarray], sets: list[GroupSets], links: list[tuple]):
-        self.nodes, self._sets, self._links = nodes, sets, links
-
-    def states(self, values: np.ndarray) -> list[Level]:
-        """Return the levels for configurations ``(C, G)``, with the same states as :meth:`Reach.states`."""
-        levels = [Level(self._sets[0].classes(values), self._sets[0].index)]
-        for sets, (position, *sides) in zip(self._sets[1:], self._links, strict=True):
-            level = Level(sets.classes(values), sets.index)
-            below = levels[-1]
-            states = below.state(position[level.node_ids], level.config)
-            linked = (_aggregate(side, level, below) for side in sides)
-            levels.append(Level(level.classes, level.set_index, states, *linked))
-        return levels
-
-
-def _aggregate(adjacency: sparse.csr_matrix, level: Level, below: Level) -> sparse.csr_matrix:
-    """Return the row-normalised ``(S, S_below)`` matrix along one direction of the edges."""
     degree = np.diff(adjacency.indptr)[level.node_ids]
     first = adjacency.indptr[level.node_ids]
     indptr = np.concatenate([[0], np.cumsum(degree)])

@@ -2,7 +2,7 @@
 
 A batch yields such a statistic of its own configurations only. A layer passes it to a function ``complete``,
 which returns the statistic of the whole set: :func:`as_is` where the batch is the set;
-``chunked_prediction.py`` merges it over several batches.
+``predict/chunked_prediction.py`` merges it over several batches.
 """
 
 from collections.abc import Callable

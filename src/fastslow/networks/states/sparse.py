@@ -98,6 +98,24 @@ class SparseOperator:
             return x
 
 
+def take_rows(x: Tensor, index: Tensor) -> Tensor:
+    """Return ``x[index]``, with the gradient that is fast on a CPU.
+
+    There the gradient of ``index_select`` takes half the time of an indexed tensor's, and a tenth of an
+    embedding's. On a GPU it would add in an order that changes from run to run.
+
+    Args:
+        x: ``(rows, D)``.
+        index: ``(...)`` rows.
+
+    Returns:
+        ``(..., D)``.
+    """
+    if x.device.type != "cpu":
+        return x[index]
+    return x.index_select(0, index.flatten()).view(*index.shape, x.shape[1])
+
+
 def largest_rows(operator: SparseOperator, x: Tensor) -> Tensor:
     """Return for each row of a matrix of ones the largest of the rows that it would sum, by channel.
 

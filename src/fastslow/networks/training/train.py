@@ -17,7 +17,8 @@ from fastslow.networks.hardware.memory import AdamW, BoundedCache, FreedMemory, 
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.predict.dataset import GraphDataset, make_network
-from fastslow.networks.settings.options import NetworkOptions, head_epochs
+from fastslow.networks.settings.options import NetworkOptions
+from fastslow.networks.settings.segments import same_schedule
 from fastslow.networks.states.sparse import move
 from fastslow.networks.training.validation import (
     Diverged,
@@ -262,7 +263,13 @@ def train(
 
 
 def learning_rate(options: NetworkOptions, step: int, steps: int) -> float:
-    """Return a step's learning rate: linear warm-up, then cosine to 0 (arXiv 1608.03983) or constant."""
+    """Return a step's learning rate: linear warm-up, then cosine to 0 (arXiv 1608.03983) or constant.
+
+    Args:
+        options: Peak, ``warmup`` and ``schedule``.
+        step: Number of the step, from 0.
+        steps: Number of steps of the schedule.
+    """
     warm = options.warmup * steps
     if step < warm:
         return options.learning_rate * (step + 1) / (warm + 1)
@@ -272,7 +279,7 @@ def learning_rate(options: NetworkOptions, step: int, steps: int) -> float:
 
 
 def scheduled(options: NetworkOptions, epoch: int, position: int, steps: int) -> float:
-    """Return the learning rate of a step. Epochs in which the head alone learns have their own schedule.
+    """Return the learning rate of a step of an epoch.
 
     Args:
         options: Options of the training.
@@ -280,6 +287,7 @@ def scheduled(options: NetworkOptions, epoch: int, position: int, steps: int) ->
         position: Number of the step in the epoch, from 0.
         steps: Number of steps of an epoch.
     """
-    last = head_epochs(options)
-    epochs = last if epoch in last else range(last.start)
+    epochs = range(options.epochs)
+    if options.segment_training != "none":
+        epochs = same_schedule(options, epoch)
     return learning_rate(options, (epoch - epochs.start) * steps + position, len(epochs) * steps)

@@ -67,20 +67,13 @@ class Validation:
         }
 
     def predict(self, slug: str, only: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
-        """Predict a collection's valid graphs, all configurations or the positions ``only`` of each graph.
-
-        Returns:
-            ``(C_file,)`` float64 per graph, or one value per position of ``only``; lower is faster.
-
-        Raises:
-            Diverged: A prediction is not finite.
-        """
+        """Predict a collection's valid graphs, see :func:`predict_shared`; Diverged if one is not finite."""
         predictions = predict_shared(self.network, self.dataset, slug, VALID, only)
         check_outputs(predictions)
         return predictions
 
     def score(self, slug: str) -> tuple[float, dict[str, float]]:
-        """Return a collection's metric, and every metric, on the configurations drawn once per valid graph.
+        """Return a collection's metric, and every metric by name, on the drawn configurations of valid.
 
         Raises:
             Diverged: A prediction is not finite.
@@ -201,7 +194,14 @@ def check_outputs(predictions: Mapping[str, np.ndarray]) -> None:
 def stop(
     error: Diverged, epoch: int, loss: float, options: NetworkOptions, history: Sequence[Mapping]
 ) -> str:
-    """Return what happened in an epoch, from 1, the remedy, and which weights of ``history`` are kept.
+    """Return a warning: why a training ended, the remedy, and which weights are kept.
+
+    Args:
+        error: What diverged.
+        epoch: Number of the epoch, from 1.
+        loss: Its mean loss.
+        options: Options of the training.
+        history: A row for each evaluation before.
 
     Raises:
         Diverged: No weights were evaluated before.
