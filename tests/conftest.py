@@ -21,6 +21,7 @@ from PIL import Image
 
 from fastslow.runs.features_folder import Features
 from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.workflow import forked_kernels
 from helpers.competition_files import write_data_root
 from helpers.startup import sitecustomize  # noqa: F401 (for this process, which has begun)
 from helpers.workspace import finished, home  # noqa: F401 (fixtures)
@@ -29,22 +30,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a shell starts so what it puts in the background; what the tests start and interrupt would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# as after a first kernel: a worker starts many, and one that is not forked imports the libraries once more
+next(forked_kernels._started)
+
 settings.register_profile("fastslow", deadline=None)  # a test must not depend on the speed of the machine
 settings.load_profile("fastslow")
 
 
 FIRST = """
-workflow/test_run front/test_notebooks front/test_faults networks/test_distributed workflow/test_step_pools
-compiler/test_training_loops compiler/test_tuned tuning/test_compiler_options placement/test_jax_program
-networks/test_train kaggle/test_client kaggle/test_kernel compiler/test_compile_pool tuning/test_tune
-kaggle/test_on_kaggle tuning/test_user_space commands/test_measure tuning/test_decorator
-benchmarks/test_rehearsal core/test_dask_cluster workflow/test_budget ranking/test_trust front/test_readme
-kaggle/test_upload front/test_cli benchmarks/test_options_gain core/test_isolated tuning/test_read_settings
-sample_factory/test_zoo features/test_build bad_input/test_security workflow/test_published_presets
-placement/test_policy tuning/test_strategies benchmarks/test_models ranking/test_packaged
+workflow/test_run compiler/test_training_loops placement/test_jax_program front/test_notebooks
+front/test_faults kaggle/test_on_kaggle workflow/test_budget workflow/test_step_pools
+tuning/test_compiler_options compiler/test_tuned networks/test_train tuning/test_decorator
+benchmarks/test_rehearsal tuning/test_tune networks/test_distributed sample_factory/test_zoo
+tuning/test_user_space kaggle/test_upload kaggle/test_kernel tuning/test_read_settings kaggle/test_client
+core/test_dask_cluster commands/test_place features/test_build core/test_isolated ranking/test_packaged
+commands/test_measure benchmarks/test_options_gain benchmarks/test_does_it_help front/test_readme
+benchmarks/test_models compiler/test_compile_pool front/test_cli placement/test_policy
+workflow/test_published_presets bad_input/test_security
 """
-"""The files that take ten CPU seconds and more, so that the last ones end together; the very first makes
-`finished`, for which others wait."""
+"""The files that take four CPU seconds and more, the longest first, so that the last ones end together; the
+first makes `finished`, for which the next two do not wait."""
 
 
 def pytest_collection_modifyitems(items):

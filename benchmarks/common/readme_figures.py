@@ -41,7 +41,8 @@ def plot_states(graph: Graph, depth: int = 1) -> Figure:
 
     Cells of one colour in a row are one state, which the network computes once. The state that most
     configurations give a node is pale blue; a node with a single state is grey. Configurations are sorted so
-    that equal states of level 0 are next to each other; the number of states of each node is at the right.
+    that equal states of level 0 are next to each other; the number of states, of a node that has several, is
+    at the right.
 
     Args:
         graph: A layout graph.
@@ -90,15 +91,15 @@ def _draw_level(axes: Axes, level: Level, order: np.ndarray) -> None:
     """Draw the state of each node (row) in each configuration (column), and their count at the right."""
     counts, table = np.diff(level.start), _table(level)[:, order]
     shades = counts.max() + (counts.max() % _STRIDE == 0)  # coprime to the stride: no colour comes twice
-    others = colormaps["turbo"](np.arange(shades) * _STRIDE % shades / shades)[:, :3]
+    others = colormaps["viridis"](np.arange(shades) * _STRIDE % shades / shades)[:, :3]
     image = np.full((len(counts), len(order), 3), _SINGLE)
     for node in np.flatnonzero(counts > 1):
         _, inverse, shares = np.unique(table[node], return_inverse=True, return_counts=True)
         rank = np.argsort(np.argsort(-shares, kind="stable"))[inverse]
         image[node] = np.where(rank[:, None] > 0, others[rank], _COMMONEST)
     axes.imshow(image, aspect="auto", interpolation="nearest")
-    for node, count in enumerate(counts):
-        axes.text(len(order) + 0.2, node, count, va="center", fontsize=7, color="0.3")
+    for node in np.flatnonzero(counts > 1):
+        axes.text(len(order) + 0.2, node, counts[node], va="center", fontsize=7, color="0.3")
     axes.grid(visible=False)
     axes.tick_params(left=False)
     axes.spines[:].set_visible(False)

@@ -53,6 +53,8 @@ _THIRDS = {
     "farthest third": "#7d2f5c",
     "all": ENSEMBLE,
 }
+_MEDALS = {"gold": "#f7ecc4", "silver": "#ebebeb", "bronze": "#f1dfd0"}
+_BEFORE_FIRST = 0.85  # where an axis of places begins
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 _TITLE = {"fontsize": 10.5, "weight": "bold"}
 _LETTERS = {"fontsize": 8.5, "va": "center", "textcoords": "offset points", "annotation_clip": False}
@@ -258,7 +260,8 @@ def plot_searches() -> Figure:
         axes.set_xlim(0.85 * np.nanmin(mean), 2.2 * np.nanmax(mean))
         _plain_log(axes, (1, 2, 5) if np.nanmax(mean) > _FAR else (1, 2, 3, 5))
         axes.grid(axis="y", visible=False)
-    panels[0].set_yticks(range(len(order)), order)
+    names = {"guided": "guided (the default)"}
+    panels[0].set_yticks(range(len(order)), [names.get(search, search) for search in order])
     figure.suptitle("Evaluations until within 1 % of the best: the prediction decides", **_TITLE)
     words = [("with a prediction", ENSEMBLE), ("without one", FURTHER[0]), ("trivial rule or chance", RULE)]
     name_in_colours(figure, words)
@@ -326,7 +329,12 @@ def plot_board() -> Figure:
     places, scores = zip(*standing.PRIVATE, strict=True)
     figure = Figure(figsize=(WIDTH, 3.4), layout="constrained")
     axes = figure.subplots()
-    axes.plot(places, scores, "o-", color=RULE, markersize=5)
+    axes.plot(places, scores, "--", color=FAINT)
+    axes.plot(places, scores, "o", color=CEILING, markersize=5)
+    first = _BEFORE_FIRST
+    for last, medal in standing.MEDALS[: len(_MEDALS)]:
+        axes.axvspan(first, last + 0.5, color=_MEDALS[medal], linewidth=0, zorder=0)
+        first = last + 0.5
     for place, score in standing.PRIVATE:
         medal = next(name for last, name in standing.MEDALS if place <= last)
         words = f"place {place}, {medal}: {score:.3f}"
@@ -339,7 +347,7 @@ def plot_board() -> Figure:
             color=CEILING,
             **_LETTERS,
         )
-    axes.set(xscale="log", xlim=(0.85, 900), ylim=(0, 0.82), ylabel="private score, mean of five")
+    axes.set(xscale="log", xlim=(_BEFORE_FIRST, 900), ylim=(0, 0.82), ylabel="private score, mean of five")
     axes.set_xlabel(f"place of {standing.TEAMS} entries")
     _plain_log(axes, (1, 2, 5))
     gold = max(score for place, score in standing.PRIVATE if place > 1)

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from fastslow.core.tables import percent
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
@@ -143,10 +144,14 @@ def _gain_words(placed) -> list[str]:
     alone = gain[ONE_DEVICE]
     if alone is not None and alone < _WORTH:
         seconds = placed.found[ONE_DEVICE].cost
-        words = f"{problem.devices} devices gain nothing worth having ({alone:.1%})"
+        words = f"{problem.devices} devices gain nothing worth having ({percent(alone, 1)})"
         return [f"{words}: use a single {device}, which takes {seconds * 1e3:.3f} ms."]
-    words = f"It gains {alone:.1%} over one {device}" if alone else f"One {device} is too small for it"
-    over = f"{splits[split]:.1%} over the best simple split ({split})" if split else "no simple split fits"
+    words = f"One {device} is too small for it"
+    if alone:
+        words = f"It gains {percent(alone, 1)} over one {device}"
+    over = "no simple split fits"
+    if split:
+        over = f"{percent(splits[split], 1)} over the best simple split ({split})"
     return [f"{words}, and {over}."]
 
 
@@ -173,7 +178,7 @@ def _schedule_words(problem, subject: str, decision: np.ndarray) -> list[str]:
     waited = sum(t.finish - t.start for t in waits) * 1e3
     sent = f"{len(timeline.transfers)} tensors, {moved:,.1f} MB"
     lines = [
-        f"{subject} sends {sent}, and its devices compute {busy:.0%} of the time.",
+        f"{subject} sends {sent}, and its devices compute {percent(busy)} of the time.",
         f"Its critical path is {work:.3f} ms of {len(operators)} operators and {waited:.3f} ms of"
         f" {len(waits)} transfers.",
     ]

@@ -19,6 +19,7 @@ from fastslow.core.figures import (
     label_ends,
     shortened,
 )
+from fastslow.core.tables import number_text, percent
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, memory_profile
 
@@ -28,6 +29,7 @@ _CURVES = {_POLICY: NETWORK, _THEN_SEARCHED: ENSEMBLE}  # the colours of other s
 _DEVICES = (NETWORK, TREES, *FURTHER, "#009e73")
 _LINE = 80  # characters below a figure
 _WORST = 2.0  # times the default's cost; a worse rule is named and not drawn
+_MANY_DECADES = 1e3  # last over first evaluation, from which a tick a decade has room
 _ROW = 0.24  # inches of a device or link, so that its name has a line of its own
 
 
@@ -50,7 +52,7 @@ def plot_decision(placed, method: str = "") -> Figure:
         figure.set_figheight(max(3, 1.2 + _ROW * rows))
         last = timeline.finish.max()
         share = (timeline.finish - timeline.start).sum() / (last * timeline.devices) if last else 0.0
-        said = f"{timeline.devices} devices work {share:.0%} of {1e3 * last:.3g} ms"
+        said = f"{timeline.devices} devices work {percent(share)} of {1e3 * last:.3g} ms"
     else:
         counts = np.bincount(decision)
         axes.bar(range(len(counts)), counts, color=_BUSY)
@@ -105,7 +107,7 @@ def plot_memory(placed, method: str = "") -> Figure:
         return figure
     _draw_limit(axes, limit / 1e6)
     figure.legend(loc="outside lower center", ncols=4, fontsize=8)
-    axes.set_title(f"A device needs at most {peak / 1e6:,.3g} of {limit / 1e6:,.3g} MB")
+    axes.set_title(f"A device needs at most {number_text(peak / 1e6)} of {number_text(limit / 1e6)} MB")
     return figure
 
 
@@ -159,7 +161,9 @@ def plot_learning(placed) -> Figure:
         ends[name] = (places[-1], costs[name], colours[name])
     upper.axhline(1, color=DEFAULT, linestyle="--")
     upper.set(xscale="log", ylabel="best cost / default's", xlabel="evaluations, with GO's before its search")
-    upper.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    first, last = upper.get_xlim()
+    steps = (1,) if last / first > _MANY_DECADES else (1, 2, 5)
+    upper.xaxis.set_major_locator(LogLocator(subs=steps))
     upper.xaxis.set_major_formatter("{x:,.0f}")
     upper.xaxis.set_minor_formatter(NullFormatter())
     upper.set_title(_gained(placed.best, costs[placed.best]))

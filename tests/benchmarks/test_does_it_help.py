@@ -22,6 +22,8 @@ from fastslow_programs.ranking.advice import FIGURES  # noqa: E402
 from fastslow_programs.ranking.models import Models  # noqa: E402
 from helpers.competition_files import layout_arrays, npz_program, write_npz  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture(scope="module")
 def models():

@@ -9,16 +9,23 @@ from fastslow_programs.tuning import target
 from fastslow_programs.tuning.compiler_options import OPTIONS
 
 jax = pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
-options_gain = pytest.importorskip("options_gain")
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
-def test_every_function_is_traced():
+@pytest.fixture(scope="module")
+def options_gain():
+    """The script, which imports equinox and optax: every worker of pytest imports this module."""
+    return pytest.importorskip("options_gain")
+
+
+def test_every_function_is_traced(options_gain):
     assert len(options_gain.FUNCTIONS) >= 10
     for make in options_gain.FUNCTIONS:
         assert jax.tree.leaves(trace(Call(*make())).results), make.__name__
 
 
-def test_a_search_has_a_row_beside_the_default_itself(monkeypatch, capsys):
+def test_a_search_has_a_row_beside_the_default_itself(options_gain, monkeypatch, capsys):
     monkeypatch.setattr(options_gain, "SPACES", ("options",))
     monkeypatch.setattr(target, "list_options", lambda *_: (OPTIONS["cpu"][:3], []))  # without a process
     assert options_gain.main(["--quick"]) == 0
@@ -27,12 +34,12 @@ def test_a_search_has_a_row_beside_the_default_itself(monkeypatch, capsys):
     assert options.keys() == {*itself, "gain"} and " to " in options["over the default"]
 
 
-def test_a_function_without_layouts_says_so():
+def test_a_function_without_layouts_says_so(options_gain):
     row = options_gain.searched(options_gain.elementwise_chain, "layouts", 7)
     assert row == {"over the default": "no choice"}
 
 
-def test_totals_count_what_was_confirmed():
+def test_totals_count_what_was_confirmed(options_gain):
     facts = {"searched": "layouts", "seconds": 2, "over the default": "0.800 (0.700 to 0.900)"}
     rows = [facts | {"gain": "confirmed"}, facts | {"gain": "not confirmed", "seconds": 4}, facts]
     counts = {"functions": 2, "confirmed gains": 1, "the largest": "0.800", "seconds, mean": 3}

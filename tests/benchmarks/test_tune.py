@@ -13,6 +13,8 @@ from common.searches import distinct, replay_target, search  # noqa: E402
 from fastslow_programs.tuning.search.guided import Guided  # noqa: E402
 from helpers.competition_files import layout_arrays, write_npz  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def test_evaluations_are_counted_and_compared_from_the_same_starts():
     one, two = needs_of(np.array([0.5, 0.2, 0.03, 0.03, 0.0])), needs_of(np.array([0.5, 0.5]))

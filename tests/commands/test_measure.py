@@ -20,6 +20,7 @@ from helpers.cases import cases  # noqa: E402
 from helpers.dot_module import SMALL_TEXT  # noqa: E402
 from helpers.read_settings import ignored, settings_read  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 MODEL = """
 import jax, jax.numpy as jnp
 def make():

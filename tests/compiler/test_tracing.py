@@ -8,6 +8,8 @@ from fastslow.core.errors import SettingsError
 from helpers.cases import cases
 
 jax = pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 MATRIX = np.ones((8, 8), np.float32)
 
 

@@ -138,6 +138,17 @@ def test_changes_are_told_by_name(tmp_path):
     assert make(tmp_path).changes() == []
     other = Artifact(tmp_path, {"epochs": 4, "new": True}, {"data": "e"})
     assert other.changes() == ["epochs: 3 -> 4", "new: None -> True", "data changed"]
+    longer = Artifact(tmp_path, {"epochs": 3, "runs": ["a"] * 9}, {"data": "d"})
+    assert longer.changes() == ["runs: None -> 9 values"]
+
+
+def test_much_changed_code_is_told_by_its_packages(tmp_path, monkeypatch):
+    make(tmp_path).finish()
+    told = []
+    for names in (["core.a", "core.b"], ["core.a", "core.b", "core.c", "networks.model.layers"]):
+        monkeypatch.setattr(Artifact, "code", {f"fastslow.{name}": "digest" for name in names})
+        told += make(tmp_path).changes()
+    assert told == ["core/a.py, core/b.py changed", "code of 4 modules in core, networks changed"]
 
 
 def finish_with_files(folder, names=("a.bin", "sub/b.bin"), **more):

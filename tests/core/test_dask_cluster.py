@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Future
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import psutil
@@ -21,7 +22,7 @@ from helpers import cluster_calls
 from helpers.cases import cases
 from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)
 
-pytest.importorskip("distributed")
+pytestmark = pytest.mark.skipif(not find_spec("distributed"), reason="distributed is not installed")
 
 
 @pytest.fixture

@@ -69,8 +69,17 @@ def test_words_below_a_figure_have_the_colours_of_the_marks():
     ]
 
 
+def test_words_below_a_figure_are_read_row_by_row():
+    """Of four thirds and all, the second stood below the first, and the third beside it."""
+    figure = draw("x")
+    figures.name_in_colours(figure, [(name, "#000000") for name in "abcde"])
+    columns = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert columns == ["a", "c", "e", "b", "d"], "matplotlib fills the columns one after the other"
+
+
 def test_a_colour_has_one_meaning():
     named = [figures.NETWORK, figures.TREES, figures.ENSEMBLE, figures.RULE, figures.DEFAULT, figures.KNOWN]
+    named += [figures.FASTER, figures.SLOWER]
     colours = [to_rgb(colour) for colour in (*named, *figures.FURTHER)]
     for one, other in itertools.combinations(colours, 2):
         assert sum(abs(a - b) for a, b in zip(one, other, strict=True)) > 0.25

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastslow.core.tables import number_text, show, table_html, table_markdown, table_text
+from fastslow.core.settings import PROJECT
+from fastslow.core.tables import number_text, percent, show, table_html, table_markdown, table_text
 
 TEXTS = st.text(st.characters(codec="ascii", exclude_categories=["C"]), max_size=300)
 CELLS = st.one_of(TEXTS, st.floats(), st.integers(-(10**12), 10**12), st.booleans(), st.none())
@@ -107,3 +108,20 @@ def test_a_table_says_how_many_rows_it_shows_and_where_the_others_are():
 def test_columns_of_several_levels_have_one_name():
     frame = pd.DataFrame({("nodes", "mean"): [1.0], ("nodes", ""): [2.0]})
     assert table_text(frame).splitlines()[0] == "| nodes mean | nodes |"
+
+
+def test_a_number_with_its_error_is_not_broken_into_lines():
+    """In 80 columns the differences of a comparison stood on two lines each."""
+    text = "+0.0001 ± 0.0002"
+    frame = pd.DataFrame({"words that are long": ["some words " * 5], "difference": [text]})
+    shown = table_text(frame, 40)
+    assert text in shown and max(map(len, shown.splitlines())) <= 40
+
+
+def test_no_percentage_is_printed_without_the_space_of_the_pages():
+    assert percent(0.0065, 2) == "0.65 %" and percent(1) == "100 %"
+    tight = re.compile(r":[.,\d]*%[}\"]")
+    for file in sorted((PROJECT / "src").rglob("*.py")):
+        lines = enumerate(file.read_text().splitlines(), 1)
+        wrong = [number for number, line in lines if tight.search(line) and "{level:.0%}" not in line]
+        assert not wrong, (file, "use fastslow.core.tables.percent; a key of ranking.json is no text", wrong)

@@ -11,6 +11,7 @@ from fastslow import cli
 from fastslow.competition.submission_checks import check_submission, read_any_submission
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.evaluation.blend import BlendSettings, blend_orders, blend_submissions
+from fastslow.evaluation.compare import CompareSettings
 from fastslow.evaluation.leaderboard import LeaderboardSettings, leaderboard
 from fastslow.evaluation.scores import score_submission, solution_of
 from fastslow.evaluation.submission_record import read_submission_record, update_record
@@ -85,6 +86,7 @@ def test_rows_that_do_not_fit_are_an_error_with_their_names(tmp_path, changes, s
         (["a.csv"], "csvs: .* two submissions or more: fastslow blend a.csv b.csv"),
         (["a.csv", "a.csv"], "csvs: .* different files; use weights instead"),
         (["a.csv", "b.csv", "weights=2,1,1"], "weights: .* 2 numbers, one for each submission"),
+        (["a.csv", "b.csv", "weights=2"], "weights: .* 2 numbers, one for each submission"),
         (["a.csv", "b.csv", "weights=1,0"], "weights: .* finite numbers above 0"),
         (["a.csv", "b.csv", "out=c.txt"], "out: .* a path that ends in .csv"),
         (["a.csv", "b.csv", "c"], "no such file"),
@@ -96,6 +98,20 @@ def test_a_wrong_setting_is_an_error_with_its_name(tmp_path, monkeypatch, texts,
         write(tmp_path / name, ROWS)
     with pytest.raises((SettingsError, DataError), match=said):
         blend_submissions(BlendSettings.from_texts(texts, first="csvs...").paths())
+
+
+def test_names_of_the_leaderboard_stand_for_submissions(tmp_path, monkeypatch):
+    """``compare`` and ``blend`` take them alike; a blend has no run, so its run is compared as a CSV, too."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "submissions"
+    folder.mkdir()
+    mine, mix = (write(folder / f"{name}.csv", ROWS) for name in ("mine", "mix"))
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    for typed in (["mine", "mix.csv"], ["submissions/mine.csv", "mix"]):
+        assert BlendSettings(csvs=typed).paths() == [mine, mix]
+    assert CompareSettings(one="mine", other="mix").folders() == (mine, mix)
+    assert CompareSettings(one="mine", other="mine").folders() == (tmp_path / "runs" / "mine",) * 2
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from fastslow.evaluation.compare import (
     compare_runs,
     mean_difference,
     paired_difference,
+    plot_comparison,
     plot_differences,
     verdict,
 )
@@ -120,7 +121,7 @@ def test_two_runs_are_compared_by_collection(features, tmp_path, monkeypatch, ca
     assert "not compared: layout:nlp:random (only one has it)" in said
     for other, problem in (
         ("runs/two/ensemble-layout-xla-random", "a run and a model do not compare"),
-        ("runs/none", "is not a folder of a finished model, or a run with ensembles"),
+        ("tow", "'tow' is no run, model's folder or submission; .*; did you mean 'two'"),
     ):
         with pytest.raises(SettingsError, match=f"other: .*{problem}"):
             compare_runs(CompareSettings(**runs | {"other": other}))
@@ -189,3 +190,22 @@ def test_the_differences_of_all_collections_are_drawn_with_their_errors(count):
     told = [text.get_text() for text in axes.texts]
     assert told[0] == "+0.0000" and (count == 1 or told[1] == "+0.1000 ± 0.0200")
     assert figure.get_suptitle() == "a is better" and "±" in axes.get_xlabel()
+    errors = plot_differences(rows, ("a", "b"), "a is better", "top_5_error")
+    sides = [drawn.axes[0].get_xlabel().splitlines()[0] for drawn in (figure, errors)]
+    assert sides[0].startswith("← b is better") and sides[1].startswith("← a is better")
+
+
+@pytest.mark.parametrize(
+    "differences, drawn, said",
+    [
+        ([0.0] * 5, 0, "; not drawn: 5 with equal scores"),
+        ([0.0, 0.1, -0.2], 2, "; not drawn: 1 with equal scores"),
+        (np.linspace(0.1, 0.9, 100), 40, "; not drawn: 60 with smaller differences"),
+        ([0.1, -0.1], 2, ""),
+    ],
+)
+def test_the_programs_of_a_comparison_are_those_that_differ_most(differences, drawn, said):
+    """Of 160 kernels of which two differ a picture of 160 rows showed nothing."""
+    table = pd.DataFrame({"one": differences, "other": 0.0, "difference": differences})
+    (axes,) = plot_comparison(table, ("a", "b"), "title").axes
+    assert len(axes.get_yticklabels()) == drawn and axes.get_xlabel() == f"score of a program{said}"

@@ -120,6 +120,18 @@ def test_it_is_sorted_printed_and_written(home, capsys):
         fastslow.leaderboard(sort="best")
 
 
+def test_a_run_without_a_mean_says_which_collections_it_lacks(home):
+    """A run whose ensemble was deleted stood in the table without a score and without a word."""
+    root, *_ = home
+    shutil.rmtree(root / "runs" / "two" / "ensemble-tile-xla")
+    said = [word for word in fastslow.leaderboard().words() if "no mean" in word]
+    others = "tile:xla, layout:xla:default, layout:nlp:default, layout:nlp:random"
+    assert sorted(said) == [
+        f"mine/trees: no mean of five on valid without {others}",
+        "two: no mean of five on valid without tile:xla",
+    ]
+
+
 def test_scores_of_other_programs_stand_below_and_are_said(home):
     """A run of a single easy valid program leads no table of runs of two."""
     root, *_ = home

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.data_quality import quality_of
 from fastslow.competition.metrics import ranking_tau
-from fastslow.core.figures import RULE, label_ends
+from fastslow.core.figures import NETWORK, RULE, label_ends
 from fastslow.ensemble.baselines import GraphRows
 from fastslow.evaluation import plots, scores
 from helpers.cases import cases
@@ -42,9 +42,16 @@ def test_training_of_a_network():
         told = [text.get_text() for text in axes.texts]
         assert told == ["trivial rule 0.250", "ceiling by the noise of labels 0.900"]
         assert axes.get_xlabel() == "epoch" and axes.get_legend() is None
-    assert len({axes.lines[0].get_color() for axes in panels}) == 2, "each has a colour of its own"
+    assert {axes.lines[0].get_color() for axes in figure.axes} == {NETWORK}, "as in every picture of models"
     said = "gnn: 0.505 on valid, mean of 2 collections\n0.255 ahead of the trivial rule"
     assert figure.get_suptitle() == said
+
+
+def test_a_single_evaluation_has_a_single_tick():
+    """A tile network of two epochs had an axis from 1.900 to 2.100 epochs."""
+    history = pd.DataFrame({"epoch": [2], "loss": [3.0], "tile-xla": [0.9]})
+    for axes in plots.plot_training(history, "network").axes:
+        assert axes.get_xticks().tolist() == [2]
 
 
 def test_training_of_a_ranker_shows_the_score_of_its_own_collection():

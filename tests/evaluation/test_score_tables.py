@@ -53,12 +53,12 @@ def test_the_table_in_words():
     shown = readable_table(pd.DataFrame(rows))
     assert [*shown] == ["collection", "model", "seeds", "weight", "valid"]
     cells = shown.to_numpy().tolist()
-    assert cells[0] == ["tile:xla", "gnn", "3", "0.75", "0.500 ± 0.100 [-0.25, 1.00]"]
+    assert cells[0] == ["tile:xla", "network", "3", "0.75", "0.500 ± 0.100 [-0.25, 1.00]"]
     assert ["tile:xla", "extra", "1", "0.25", "0.125 [-0.25, 1.00]"] in cells
     assert cells[-3:] == [
-        ["mean of layouts", "gnn", "2", "", "0.500"],
+        ["mean of layouts", "network", "2", "", "0.500"],
         ["mean of layouts", "additive", "1", "", "0.300"],
-        ["mean of five", "gnn", "2 to 3", "", "0.500"],
+        ["mean of five", "network", "2 to 3", "", "0.500"],
     ], "only of models of all that are meant"
 
 
@@ -80,7 +80,7 @@ def test_the_overview_has_a_row_per_model_and_the_ensemble_last():
     layouts = [c.name.removeprefix("layout:") for c in COLLECTIONS if c.kind == "layout"]
     assert head[0] == "valid" and head[-2:] == ["mean of layouts", "mean of five"]
     assert set(head[1:-2]) == {"tile:xla", *layouts}
-    assert [model for model, *_ in found] == ["gnn", "product of bounds", "ensemble"]
+    assert [model for model, *_ in found] == ["network", "product of bounds", "ensemble"]
     assert found[0][1:] == 5 * ["0.500 ± 0.100 [-0.25, 1.00]"] + 2 * ["0.500"]
     tile = head.index("tile:xla")
     assert [cell for n, cell in enumerate(found[1]) if n != tile] == ["product of bounds", *6 * [""]]
@@ -95,7 +95,7 @@ def test_the_means_fit_a_terminal_with_the_ensemble_first(monkeypatch):
     text = format_scores(pd.DataFrame(rows))
     assert max(map(len, text.splitlines())) <= 80 and "not shown" not in text
     valid, test = (cells_of(part) for part in text.split("\n\n"))
-    assert valid[0][:3] == ["valid", "ensemble", "ranker"] and test[0][:2] == ["test", "ensemble"]
+    assert valid[0][:3] == ["valid", "ensemble", "trees"] and test[0][:2] == ["test", "ensemble"]
     assert [line for line in test if line[0] == "nlp:random"] == [["nlp:random", *6 * ["0.250"]]]
     assert [line for line in valid if line[0] == "nlp:random"] == [["nlp:random", *6 * ["0.500"]]]
     assert text.count("0.250") == text.count("0.500") == 7 * 6, "five collections and two means"

@@ -21,6 +21,7 @@ from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.submission_checks import check_submission
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.figures import MODEL_WORDS
 from fastslow.evaluation import scores
 from fastslow.evaluation.scores import read_solution, score_submission, solution_of, valid_metrics
 from fastslow.runs.features_folder import Features
@@ -225,12 +226,12 @@ def test_an_ensemble_is_compared_with_its_models_on_each_graph(made):
     tmp_path = made
     folder = tmp_path / "made" / "ensemble-layout-xla-random"
     table = scores.compare_graphs(folder)
-    assert list(table.columns) == ["ensemble", *RULES, *MODELS]
+    assert list(table.columns) == ["ensemble", *RULES, *map(MODEL_WORDS.get, MODELS)]
     assert set(table.index) == {"v", "w"} and table.iloc[:, 0].is_monotonic_increasing
     for model in MODELS:
         wanted = read_manifest(tmp_path / "runs" / f"{model}-layout-xla-random-s0")
         wanted = wanted["valid"]["per_graph"]
-        assert table[model].to_dict() == pytest.approx(wanted)
+        assert table[MODEL_WORDS[model]].to_dict() == pytest.approx(wanted)
     assert table["ensemble"].to_dict() == pytest.approx(read_manifest(folder)["valid"]["per_graph"])
 
 
@@ -299,8 +300,9 @@ def test_all_metrics_of_every_model_stand_beside_the_competition_s(submitted):
     settings, scores, _ = submitted
     for features, ensemble, c in zip(settings.features, settings.ensembles, COLLECTIONS, strict=True):
         table = valid_metrics(features, ensemble).set_index("model")
-        assert {"gnn", "ensemble"} < {*table.index} and [*table.columns] == [*ALL_METRICS]
+        assert {"network", "ensemble"} < {*table.index} and [*table.columns] == [*ALL_METRICS]
         for model, row in table.iterrows():
-            own = scores[(scores["collection"] == c.name) & (scores["model"] == model)]["valid"]
+            words = scores["model"].replace(MODEL_WORDS)
+            own = scores[(scores["collection"] == c.name) & (words == model)]["valid"]
             assert own.mean() == pytest.approx(1 - row["top_5_error"] if c.kind == "tile" else row["tau"])
             assert row["opa_ties_wrong"] <= row["opa"] and row["top_100_error"] <= row["top_1_error"]

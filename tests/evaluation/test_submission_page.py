@@ -84,7 +84,10 @@ def test_it_names_scores_changes_times_and_notebooks(tmp_path):
     assert page.text[3] == f"{said} It has no score from Kaggle."
     assert "Scores on test, beside before, which was made before:" in page.text and "+0.0200" in page.text
     assert [t for t in page.text if t.startswith("seeds: ")] == ["seeds: 3, before 1"]
-    assert "5.0 min" in page.text and "75%" in page.text and "6.7 min" in page.text
+    compared = "The mean difference is +0.0200. To compare it with chance: fastslow compare mine before"
+    assert compared in page.text
+    assert "networks" in page.text and ", 5.0 min" in page.text, "a kind of steps, and a notebook"
+    assert "5.0 min" in page.text and "75 %" in page.text and "6.7 min" in page.text
     assert "Warnings (1)" in page.text and "doubtful labels: a: two" in page.text
     links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
     assert links == ["../runs/mine/training/notebook.html", "../runs/mine/ensemble/notebook.html"]

@@ -38,7 +38,7 @@ def test_nodes_before_and_after_pruning(settings):
     dots = axes.collections[0].get_offsets()
     np.testing.assert_array_equal(dots, table[["in_file", "kept"]])
     assert len(axes.collections) == (2 if settings.kind == "layout" else 1)
-    assert f"{table['kept'].sum() / table['in_file'].sum():.0%}" in axes.get_title("left")
+    assert f"{100 * table['kept'].sum() / table['in_file'].sum():.0f} %" in axes.get_title("left")
 
 
 @pytest.mark.parametrize("name", ["", "a"])

@@ -100,11 +100,11 @@ assert not large & sys.modules.keys(), large & sys.modules.keys()
 def test_runs_and_submissions_are_compared_as_by_the_command(home):
     """Nothing is drawn or printed. Of a CSV against itself every difference is 0."""
     runs = fastslow.compare("smoke", "smoke", data_root="data/sample")
-    assert runs.words()[0] == "competition on valid: no difference beyond chance"
+    assert runs.words()[0] == "mean score on valid: no difference beyond chance"
     assert len(runs.table) == 6 and len(runs.programs) == 5
     csv = home / "submissions" / "smoke.csv"
     both = fastslow.compare(str(csv), str(csv), data_root="data/sample")
-    assert both.words() == ["competition on test: no difference beyond chance"]
+    assert both.words() == ["mean score on test: no difference beyond chance"]
     assert both.table["collection"].tolist()[-1] == "mean of 5"
     header, *rows = csv.read_text().splitlines(keepends=True)
     part = home / "part.csv"

@@ -9,8 +9,9 @@ from fastslow.core.settings import PROJECT
 
 BLOCKED = """
 import sys
-EXTRA = "IPython ipykernel jupyter_client jupyter_core kaggle nbclient nbformat papermill requests traitlets"
-sys.modules.update(dict.fromkeys(EXTRA.split()))
+JUPYTER = "IPython ipykernel jupyter_client jupyter_core nbclient nbformat papermill traitlets"
+OTHERS = "kaggle requests tabulate"
+sys.modules.update(dict.fromkeys([*JUPYTER.split(), *OTHERS.split()]))
 from fastslow.cli import COMMANDS, _load, main
 wanted = [own for name, own in COMMANDS.items() if name != "data" and not own.repository]
 assert all((_load(own.settings), _load(own.run)) for own in wanted)

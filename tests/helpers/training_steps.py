@@ -1,14 +1,11 @@
 """Training steps as users of optax, flax and equinox write them: each takes a state and a batch.
 
-A step returns the new state and the loss. The first two values of a factory are the step and its state.
+A step returns the new state and the loss. The first two values of a factory are the step and its state. The
+libraries are imported by those who call: every worker of pytest imports this module.
 """
 
-import equinox
-import flax.linen
-import flax.training.train_state
 import jax
 import jax.numpy as jnp
-import optax
 
 IMAGES = jnp.linspace(-1.0, 1.0, 16 * 8).reshape(16, 8)
 LABELS = jnp.sin(IMAGES[:, :4])
@@ -16,6 +13,8 @@ LABELS = jnp.sin(IMAGES[:, :4])
 
 def of_optax():
     """A dict of weights and the state of Adam, in a chain with clipping and a schedule."""
+    import optax
+
     optimiser = optax.chain(
         optax.clip_by_global_norm(1.0), optax.adamw(optax.cosine_decay_schedule(1e-2, 20))
     )
@@ -35,6 +34,9 @@ def of_optax():
 
 def of_flax():
     """A TrainState, which holds functions, and a random key for dropout."""
+    import flax.linen
+    import flax.training.train_state
+    import optax
 
     class Network(flax.linen.Module):
         """A dense network with dropout."""
@@ -68,6 +70,9 @@ def of_flax():
 
 def of_equinox():
     """A module with its activation among its leaves, under equinox's own jit."""
+    import equinox
+    import optax
+
     model = equinox.nn.MLP(8, 4, 16, 2, key=jax.random.key(0))
     optimiser = optax.adam(1e-2)
     state = optimiser.init(equinox.filter(model, equinox.is_inexact_array))
@@ -84,12 +89,20 @@ def of_equinox():
     return step, (model, state), (IMAGES, LABELS)
 
 
+def with_functions(key):
+    """A TrainState made inside the function, so that no argument has its functions."""
+    import flax.training.train_state
+    import optax
+
+    return flax.training.train_state.TrainState.create(
+        apply_fn=jnp.tanh, params=jax.random.normal(key, (3,)), tx=optax.adam(1e-2)
+    )
+
+
 STEPS = {"optax": of_optax, "flax": of_flax, "equinox": of_equinox}
 UNSAVED = {
     "a state with functions that no argument has": (
-        lambda key: flax.training.train_state.TrainState.create(
-            apply_fn=jnp.tanh, params=jax.random.normal(key, (3,)), tx=optax.adam(1e-2)
-        ),
+        with_functions,
         (jax.random.key(0),),
         "a result is a TrainState with .*, which no argument has, so the tuned function could not return it. "
         "Return arrays, or give a value of this type as an argument too",

@@ -25,6 +25,7 @@ def placed(memory):
 def test_the_limit_of_a_device_is_drawn_or_named(memory):
     (axes,) = plot_memory(placed(memory)).axes
     *_, last = axes.figure.legends[0].get_texts()
+    assert "e+" not in axes.get_title("left"), "16,000 MB stood as 1.6e+04 MB"
     lines = [line.get_ydata() for line in axes.lines if "limit" in line.get_label()]
     assert "limit of a device" in last.get_text() and len(lines) == 1
     if len(lines[0]):
@@ -47,10 +48,10 @@ def test_the_words_and_tables_are_of_the_decision():
 @cases(
     "alone, human, metis, said",
     [
-        (2, 4, 3, "It gains 50.0% over one test, and 66.7% over the best simple split (METIS)."),
-        (np.inf, 4, np.inf, "One test is too small for it, and 75.0% over the best simple split (human)."),
-        (2, np.inf, np.inf, "It gains 50.0% over one test, and no simple split fits."),
-        (1.005, 4, 3, "gain nothing worth having (0.5%): use a single test, which takes {ms:.3f} ms."),
+        (2, 4, 3, "It gains 50.0 % over one test, and 66.7 % over the best simple split (METIS)."),
+        (np.inf, 4, np.inf, "One test is too small for it, and 75.0 % over the best simple split (human)."),
+        (2, np.inf, np.inf, "It gains 50.0 % over one test, and no simple split fits."),
+        (1.005, 4, 3, "gain nothing worth having (0.5 %): use a single test, which takes {ms:.3f} ms."),
     ],
 )
 def test_what_is_gained_over_one_device_and_a_simple_split_is_said(alone, human, metis, said):
@@ -83,6 +84,7 @@ def test_a_search_after_the_policy_begins_where_the_policy_ends_and_every_method
     lines = {line.get_label(): line for line in upper.lines if not line.get_label().startswith("_")}
     assert lines["GO, then search"].get_xdata().tolist() == [49, 108, 148]
     assert len({line.get_color() for line in lines.values()}) == len(lines) == 3
+    assert len([tick for tick in upper.get_xticks() if tick >= 1]) <= 9, "so many names do not overlap"
     assert upper.get_title("left") == "GO, then search is best: 50 % below the default's cost"
     names = [label.get_text() for label in lower.get_yticklabels()]
     assert sorted(names) == sorted({*placing.found} - {"bad", "impossible"})

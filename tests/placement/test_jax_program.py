@@ -24,6 +24,7 @@ jax = pytest.importorskip("jax")
 from helpers.jax_functions import arguments, loops, network  # noqa: E402
 from helpers.training_steps import STEPS  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 RUN = """
 import sys, jax, numpy as np, fastslow
 sys.path.insert(0, sys.argv[2])

@@ -9,6 +9,8 @@ from fastslow_programs.program.user_program import find_source
 from helpers.cases import cases
 from helpers.competition_files import layout_arrays, write_npz
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture
 def places(tmp_path, monkeypatch):

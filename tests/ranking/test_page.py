@@ -71,7 +71,7 @@ def test_while_nothing_is_known_the_default_is_to_be_kept_and_the_members_are_sh
     keep = "The compiler's default is the choice to keep while no runtime is known."
     assert text[3] == f"{keep} To gain, measure 8 configurations."
     assert "Do the models agree?" in text and "How slow is each place?" not in text
-    assert "10%" in text and "0.54 to 0.96" in text and "% likely faster" in " ".join(text)
+    assert "10 %" in text and "0.54 to 0.96" in text and " % likely faster" in " ".join(text)
 
 
 def test_a_change_is_advised_where_the_estimates_confirm_it():
@@ -100,8 +100,12 @@ def test_known_runtimes_decide_whether_the_first_is_taken(chance):
     shown = Ranking(**{**vars_of(shown), "rows": shown.rows.assign(known=np.nan)})
     first = shown.table["config"].iloc[0]
     said = f"onfiguration {first}: it is faster" if chance > 0.8 else f"configuration {first} is faster"
-    assert said in shown.verdict() and shown.verdict().endswith(f"a probability of {chance:.0%}.")
-    assert [number.value for number in shown.numbers()] == [f"{chance:.0%} likely faster", "8", "0.40"]
+    assert said in shown.verdict() and shown.verdict().endswith(f"a probability of {100 * chance:.0f} %.")
+    assert [number.value for number in shown.numbers()] == [
+        f"{100 * chance:.0f} % likely faster",
+        "8",
+        "0.40",
+    ]
 
 
 @pytest.mark.parametrize("known", [{9: 1.0, 3: 2.0}, {9: 1.0}])

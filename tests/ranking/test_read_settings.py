@@ -15,6 +15,7 @@ from helpers.competition_files import layout_arrays, write_npz
 from helpers.dot_module import measured_module, varied_module
 from helpers.stub_labeller import StubLabeller
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 OTHER = {
     "name": "other",
     "collection": "layout:nlp:random",

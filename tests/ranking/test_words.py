@@ -63,8 +63,8 @@ def test_how_sure_the_fastest_is_is_told_of_the_default_and_of_all_others():
     def sure(**changed):
         return [w for w in replace(own, **changed).words() if w.startswith("sure: ")]
 
-    others = f"than {(slower < 0.2).sum()} of 159 others with at least 80%; equal runtimes count half"
-    chance = f"with a probability of {1 - slower[0]:.0%}, and"
+    others = f"than {(slower < 0.2).sum()} of 159 others with at least 80 %; equal runtimes count half"
+    chance = f"with a probability of {100 * (1 - slower[0]):.0f} %, and"
     assert sure() == [f"sure: configuration {first} is faster than the default {chance} {others}"]
     unknown = sure(compared_with=Default(0, "x", known=False))
     assert unknown == [sure()[0].replace("the default", "configuration 0")]
@@ -111,10 +111,10 @@ def test_what_is_advised_while_nothing_is_known_is_not_contradicted():
     keep, gain = own.words()[2:4]
     assert keep.startswith("to keep: the compiler's default, while no runtime is known. On ")
     for name in ("default", "first", "rule"):
-        assert f"{figures[name]:.1%}" in keep
+        assert f"{100 * figures[name]:.1f} %" in keep
     assert f"measure {figures['measured']} configurations" in gain and gain.endswith(" How: measure.")
     for name in ("first_learnt", "first_at_random"):
-        assert f"{figures[name]:.1%}" in gain
+        assert f"{100 * figures[name]:.1f} %" in gain
     assert not any(said.startswith("to change: first") for said in own.words())
     assert any(said.startswith("to measure first: first: output {0,1} instead") for said in own.words())
     trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), [], [], False, False)
@@ -141,6 +141,8 @@ def test_the_scores_of_a_file_with_runtimes_are_those_of_every_pair_and_every_k(
     assert scores["tau"] == pytest.approx((2 * right - len(pairs)) / (len(pairs) * every) ** 0.5)
     slower = [min(runtime[c] for c in order[:k]) / min(runtime) - 1 for k in (1, 5, 10, 100)]
     assert [scores[f"top_{k}_error"] for k in (1, 5, 10, 100)] == pytest.approx(slower)
-    said = ", ".join(f"{s:.1%} of the first {k}" for s, k in zip(slower, (1, 5, 10, 100), strict=True))
+    said = ", ".join(
+        f"{100 * s:.1f} % of the first {k}" for s, k in zip(slower, (1, 5, 10, 100), strict=True)
+    )
     assert f"slowdown: {said}" in own.words() and f"ordered pair accuracy: {scores['opa']:.3f}" in own.words()
     assert ranking().scores() == {} and not any("slowdown" in said for said in ranking().words())

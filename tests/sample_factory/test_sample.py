@@ -10,7 +10,6 @@ from collections import Counter
 from itertools import combinations
 from types import SimpleNamespace
 
-import networkx
 import numpy as np
 import pytest
 
@@ -406,6 +405,8 @@ def test_no_held_out_program_of_the_committed_sample_is_near_another_split():
 
 
 def directed_graph(arrays):
+    import networkx
+
     graph = networkx.DiGraph(arrays["edge_index"].tolist())
     graph.add_nodes_from((node, {"opcode": int(opcode)}) for node, opcode in enumerate(arrays["node_opcode"]))
     return graph
@@ -413,6 +414,8 @@ def directed_graph(arrays):
 
 def isomorphic(first, second):
     """Whether networkx maps the nodes of one graph to the other's such that opcodes and edges agree."""
+    import networkx
+
     return networkx.is_isomorphic(*map(directed_graph, (first, second)), node_match=dict.__eq__)
 
 

@@ -25,6 +25,8 @@ from helpers.stub_labeller import StubLabeller
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 class Labeller(StubLabeller):
     """Estimates by the content of a program, and counts what it estimates."""

@@ -15,6 +15,7 @@ from fastslow_programs.tuning.target import read_target
 jax = pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
 from fastslow_programs.compiler.lowering import options_of  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
 MAKE = """
 import jax, numpy as np

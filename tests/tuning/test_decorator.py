@@ -11,6 +11,8 @@ from fastslow_programs.tuning import decorator
 from helpers.cases import cases
 
 jax = pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 X, W = np.ones((32, 64), np.float32), np.full((64, 32), 0.5, np.float32)
 CALLS = []
 

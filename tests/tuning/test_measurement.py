@@ -56,7 +56,7 @@ def test_a_gain_is_told_with_its_size_the_noise_and_what_to_change(measured, tmp
     numbers = [(number.name, number.value) for number in measured.numbers()]
     assert numbers == [
         ("fastest against the default", "10 % less time"),
-        ("two runs of the default differ by", "1.3%"),
+        ("two runs of the default differ by", "1.3 %"),
         ("time of the default", "52.0 µs"),
     ]
     assert "cpu; 5 configurations ran, 1 failed" in text and identify(measured.program)[3] in text

@@ -16,6 +16,7 @@ from helpers.read_settings import ignored, settings_read
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 KINDS = ("replay", "command", "command on a space", "device", "device on a space")
 KERNEL = """
 import jax.numpy as jnp

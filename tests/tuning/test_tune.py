@@ -75,7 +75,7 @@ def test_replay_of_a_file_finds_its_best(npz, tmp_path, strategy):
     assert facts["result"].startswith("gained: " if gained else "nothing gained")
 
 
-def test_a_function_in_memory_is_measured_here(tmp_path, monkeypatch):
+def test_a_function_in_memory_is_measured_here(tmp_path, monkeypatch, undrawn):
     """A process of JAX's own compiles and measures, which takes seconds to start."""
     monkeypatch.setattr(evaluators, "ROUNDS", 2)
     jax = pytest.importorskip("jax")
@@ -143,7 +143,7 @@ def test_a_setting_that_the_evaluator_does_not_read_is_refused(evaluator, settin
         TuneSettings(evaluator=evaluator, **{setting: values[setting]})
 
 
-def test_exact_values_of_a_command_end_with_the_better_one(tmp_path, capsys):
+def test_exact_values_of_a_command_end_with_the_better_one(tmp_path, capsys, undrawn):
     """2.26 and 1.00, as in the cases: the verdict, the file and the bar agree."""
     path = tmp_path / "space.json"
     path.write_text('{"choices": {"tile": [16, 32, 64], "mode": ["scan", "einsum"]}}')
@@ -158,7 +158,7 @@ def test_exact_values_of_a_command_end_with_the_better_one(tmp_path, capsys):
     assert re.search(r"16/16 .*best 1, 0.4425 of the default\]", shown)
 
 
-def test_a_budget_of_seconds_ends_it(npz, tmp_path):
+def test_a_budget_of_seconds_ends_it(npz, tmp_path, undrawn):
     with pytest.raises(SettingsError, match="budget_seconds: 1e-09 is not enough for one evaluation"):
         complete_study(settings_of(npz, tmp_path, budget_seconds=1e-9))
     complete_study(settings_of(npz, tmp_path, evaluations=3))
@@ -167,7 +167,7 @@ def test_a_budget_of_seconds_ends_it(npz, tmp_path):
     write_result(study)
 
 
-def test_failures_are_counted_and_not_fatal(dots, tmp_path):
+def test_failures_are_counted_and_not_fatal(dots, tmp_path, undrawn):
     code = SUM.replace("print(", "o = json.load(open(sys.argv[1]))['options']; print('oh' if o[0] else ")
     study = complete_study(measuring(dots, tmp_path, code, evaluations=12))
     failures = study.history.failures

@@ -13,6 +13,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow_programs.tuning.user_space import UserSpace
 from helpers.cases import cases
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 CHOICES = {"tile": [64, 16, 32], "unroll": [1, 2, 4, 8], "flag": ["", "--fast"], "fuse": [True, False]}
 COMMAND = {"evaluator": "command", "command": "true"}
 RUN = """

@@ -331,25 +331,27 @@ def test_a_plan_says_what_would_run_and_why_and_runs_nothing(home, capsys):
     for line in ("features: 5 of 5", "train: 5 of 5", "ensemble: 5 of 5", "submission: 1 of 1"):
         assert f"{line} up to date" in said
     assert run("submission", "--plan", "features.tile.padding=0", "ranker.layout.num_iterations=7") == 0
-    said = capsys.readouterr().out.splitlines()
-    ensembles = sorted(f"ensemble-{c.slug}" for c in COLLECTIONS)
+    lines = capsys.readouterr().out
+    assert max(map(len, lines.splitlines())) <= 80
+    said = lines.replace("\n      ", " ").splitlines()
     assert said[-1] == "this is the plan; nothing was run"
     assert re.match(r"time: \d+ min for \d+ of \d+ steps, one after the other, as last time", said[-2])
     assert {
         "features: 4 of 5 up to date",
         "  features tile-xla: padding: -1 -> 0",
-        "  training-tile-s0: after features tile-xla",
-        "  ranker-layout-nlp-default-s0: num_iterations: 30 -> 7",
-        f"  submission: after {', '.join([*ensembles, 'features tile-xla'])}",
+        "  training-tile-s0, ranker-tile-xla-s0: after features tile-xla",
+        "  ranker-layout-nlp-default-s0, ranker-layout-xla-default-s0: num_iterations: 30 -> 7",
+        "  submission: after 6 steps above",
     } <= {*said}
     assert not any("training-layout" in line for line in said)
     assert run("submission", "--plan", "gnn.layout.epochs=1") == 0
-    said = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr().out.replace("\n      ", " ").splitlines()
     assert "  training-layout-s0: epochs: 2 -> 1" in said
-    planned = {line.split(":")[0].strip() for line in said if line.startswith("  ")}
+    named = [line.split(":")[0].strip().split(", ") for line in said if line.startswith("  ")]
+    planned = {name for names in named for name in names}
     assert planned == {"training-layout-s0", *(f"ensemble-{slug}" for slug in LAYOUTS), "submission"}
     assert run("train", "--plan", "name=other") == 0
     said = capsys.readouterr().out
-    assert "features: 0 of 5 up to date" in said and "  features tile-xla: not made yet" in said
-    assert "  training-tile-s0: after features tile-xla" in said
+    assert "features: 0 of 5 up to date\n  all: not made yet\n" in said, "a reason is given once"
+    assert "  training-tile-s0, ranker-tile-xla-s0: after features tile-xla\n" in said
     assert all_files(home) == before

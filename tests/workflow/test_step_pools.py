@@ -1,6 +1,7 @@
 """Steps on a cluster of two worker processes: the same files as on one machine, features file by file."""
 
 import shutil
+from importlib.util import find_spec
 
 import pytest
 
@@ -15,7 +16,7 @@ from helpers.cases import cases
 from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)
 from helpers.workspace import SERIAL
 
-pytest.importorskip("distributed")
+pytestmark = pytest.mark.skipif(not find_spec("distributed"), reason="distributed is not installed")
 REDONE = ("features/smoke/tile-xla", "runs/smoke/ranker-tile-xla-s0")
 RESULTS = ("*.npz", "*.npy", "*.csv", "model.txt", "metrics.jsonl")
 

@@ -25,6 +25,7 @@ LARGE_BYTES = 16 << 20
 """A file from this size on is not read again where size and time of change are those recorded."""
 _AGAIN = "Delete it and run the step that makes it again"
 _CHANGED = "changed after it was written"
+_MOST_NAMED = 3  # changed modules that are named, and values of a list
 
 
 class _Manifest(Record):
@@ -163,9 +164,9 @@ class Artifact:
 
         settings = differing("settings", self.settings)
         code = differing("code", self.code)
-        lines = [f"{name}: {old!r} -> {new!r}" for name, old, new in settings]
+        lines = [f"{name}: {_shown(old)} -> {_shown(new)}" for name, old, new in settings]
         changed = [name for name, *_ in differing("inputs", self.inputs)]
-        changed += [f"{name.removeprefix('fastslow.').replace('.', '/')}.py" for name, *_ in code]
+        changed += _modules([name.removeprefix("fastslow.") for name, *_ in code])
         if changed:
             lines.append(f"{', '.join(changed)} changed")
         lines += [f"{name}: {problem}" for name, problem in self.damaged().items()]
@@ -232,6 +233,19 @@ class Artifact:
             },
         }
         write_manifest(self.folder, manifest)
+
+
+def _shown(value: Any) -> str:
+    """Return the value of a setting as text; of a long list its length."""
+    return f"{len(value)} values" if isinstance(value, list) and len(value) > _MOST_NAMED else repr(value)
+
+
+def _modules(names: list[str]) -> list[str]:
+    """Return changed modules in words: each by its file, or of many how many of which packages."""
+    if len(names) <= _MOST_NAMED:
+        return [f"{name.replace('.', '/')}.py" for name in names]
+    packages = sorted({name.partition(".")[0] for name in names})
+    return [f"code of {len(names)} modules in {', '.join(packages)}"]
 
 
 def _compare(path: Path, facts: Mapping[str, Any]) -> str:

@@ -33,6 +33,10 @@ KNOWN = "#009e73"
 """What was measured, and what learned from it."""
 MODEL_COLOURS = {"ensemble": ENSEMBLE, "gnn": NETWORK, "ranker": TREES}
 """Colours of models by the names that runs give them."""
+MODEL_WORDS = {"gnn": "network", "ranker": "trees"}
+"""Words of tables and pictures for models that runs and settings give a short name."""
+FASTER, SLOWER = "#5e3c99", "#999933"
+"""The effect of a choice: purple where a program becomes faster, olive where it becomes slower."""
 FURTHER = ("#cc79a7", "#56b4e9", "#f0e442")
 """Further series, in this order."""
 CEILING = "#555555"
@@ -42,12 +46,12 @@ FAINT = "#c8c8c8"
 
 COLLECTION_COLOURS = {
     "tile:xla": "#cc79a7",
-    "layout:xla:default": NETWORK,
+    "layout:xla:default": "#56b4e9",
     "layout:xla:random": "#56b4e9",
-    "layout:nlp:default": DEFAULT,
-    "layout:nlp:random": "#e69f00",
+    "layout:nlp:default": "#332288",
+    "layout:nlp:random": "#332288",
 }
-"""Colours of collections: pink for tiles, blue for xla, orange for nlp, pale for random configurations."""
+"""Colours of collections: pink for tiles, sky blue for xla, indigo for nlp; marks tell the searches apart."""
 
 STYLE: Mapping[str, Any] = {
     "font.size": 10,
@@ -72,6 +76,8 @@ STYLE: Mapping[str, Any] = {
 }
 
 _NARROW, _MIDDLE = 3.0, 8.0  # largest over smallest ratio of an axis
+
+_LEGEND_COLUMNS = 2
 
 _Arguments = ParamSpec("_Arguments")
 _Drawn = TypeVar("_Drawn")
@@ -145,9 +151,16 @@ def name_in_colours(figure: "Figure", named: Sequence[tuple[str, str]]) -> None:
     """
     from matplotlib.lines import Line2D
 
+    # a legend fills column by column, a reader reads row by row
+    rows = [named[start : start + _LEGEND_COLUMNS] for start in range(0, len(named), _LEGEND_COLUMNS)]
+    named = [row[column] for column in range(_LEGEND_COLUMNS) for row in rows if column < len(row)]
     handles = [Line2D([], [], linestyle="", label=name) for name, _ in named]
     legend = figure.legend(
-        handles=handles, loc="outside lower center", ncols=2, handlelength=0, handletextpad=0
+        handles=handles,
+        loc="outside lower center",
+        ncols=_LEGEND_COLUMNS,
+        handlelength=0,
+        handletextpad=0,
     )
     for text, (_, colour) in zip(legend.get_texts(), named, strict=True):
         text.set_color(colour)

@@ -6,6 +6,7 @@ text goes over several lines. What does not fit is named below the table, with t
 
 import html
 import math
+import re
 import shutil
 import statistics
 import textwrap
@@ -25,6 +26,7 @@ _BETWEEN = 3  # characters between two columns
 _PLAIN = 10_000  # smaller counts have no comma, as numbers of configurations and nodes have none in files
 _HUGE = 1e15  # and more is written with an exponent
 _MOST_DECIMALS = 8  # a smaller number is written with an exponent
+_NUMBER = re.compile(r"[-+−]?[\d.,]+( %)?( ± [\d.,]+)?( \*)?")  # as a text, with its error or a mark
 _CELL = "padding:.2em .8em;border-bottom:1px solid #8886;vertical-align:top"
 
 
@@ -144,6 +146,16 @@ def number_text(value: float, typical: float | None = None) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def percent(share: float, digits: int = 0) -> str:
+    """Return a share as text, with the space that pages have before the sign: ``0.65 %``.
+
+    Args:
+        share: The share, 1 for all.
+        digits: Decimals of the percentage.
+    """
+    return f"{100 * share:.{digits}f} %"
+
+
 class _Column:
     """A column as texts: its name, its cells, and whether they stand at the right, as numbers do."""
 
@@ -200,7 +212,8 @@ def _column(name: str, values: list[Any], bar: str) -> _Column:
     typical = statistics.median([size for size in sizes if size] or [0.0])
     cells = [_cell(value, max(sizes, default=0.0), typical).replace("|", bar) for value in values]
     texts = [value for value in values if isinstance(value, str) and value]
-    return _Column(name.replace("|", bar), cells, right=bool(numbers) and not texts)
+    all_numbers = bool(numbers) if not texts else all(_NUMBER.fullmatch(text) for text in texts)
+    return _Column(name.replace("|", bar), cells, right=all_numbers)
 
 
 def _is_number(value: Any) -> bool:

@@ -14,15 +14,17 @@ from fastslow.competition.submission_checks import check_submission, read_any_su
 from fastslow.competition.submission_csv import HEADER
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import atomic_path, file_digest
-from fastslow.core.settings import Settings, find_data, find_typed, resolve
+from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.evaluation.scores import score_submission, solution_of
-from fastslow.evaluation.submission_record import read_submission_record, write_record
+from fastslow.evaluation.submission_record import read_submission_record, submission_path, write_record
 
 _SHOWN = 3  # IDs in a message
 
 
 def _as_floats(value: Any) -> Any:
-    """Return numbers that a command line gives as ``2,1`` as a list."""
+    """Return numbers that a command line gives as ``2,1`` as a list, and a single one, too."""
+    if isinstance(value, int | float):
+        return [float(value)]
     return [*map(float, value)] if isinstance(value, tuple | list) else value
 
 
@@ -30,7 +32,8 @@ class BlendSettings(Settings):
     """Settings of a blend of submissions."""
 
     csvs: list[str] = []
-    """Submissions (CSV), two or more, your own or others'; a plain name may be in ``submissions``."""
+    """Submissions (CSV), two or more, your own or others'; a plain name, with or without ``.csv``,
+    may be in ``submissions``."""
     weights: Annotated[list[float], BeforeValidator(_as_floats)] = []
     """A weight above 0 for each of them, such as 2,1; equal ones if empty."""
     out: str = "blend.csv"
@@ -53,12 +56,7 @@ class BlendSettings(Settings):
 
     def paths(self) -> list[Path]:
         """Return where the submissions are."""
-        return [_in_submissions(find_typed(name), name) for name in self.csvs]
-
-
-def _in_submissions(path: Path, typed: str) -> Path:
-    plain = Path(typed).name == typed
-    return path if path.exists() or not plain else resolve("submissions") / typed
+        return [submission_path(name) for name in self.csvs]
 
 
 def blend_orders(orders: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:

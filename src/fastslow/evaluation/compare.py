@@ -14,12 +14,14 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection, g
 from fastslow.competition.metrics import ALL_METRICS, tile_score
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.figures import DEFAULT, ENSEMBLE, FAINT, FURTHER, WIDTH, in_style, save_figure, shortened
+from fastslow.core.figures import CEILING, ENSEMBLE, FAINT, FURTHER, WIDTH, in_style, save_figure, shortened
+from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.core.tables import table_text
 from fastslow.evaluation.run_record import PICTURES
 from fastslow.evaluation.scores import SOLUTION, runtimes_of, solution_of
+from fastslow.evaluation.submission_record import submission_path
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import read_predictions, read_run_manifest
 
@@ -27,8 +29,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SAME = "Compare models of the same programs and configurations, against their own solution (data_root)"
-_MAX_LABELS = 60  # of graphs; more would overlap
+_MOST_DRAWN = 40  # graphs, those with the largest differences; more do not fit on a page
 _NAME, _TITLE = 40, 72  # characters of a name, and of a line of a title
+
+METRIC_WORDS = {"competition": "mean score"}
+"""Words for a metric that its name does not explain."""
 
 
 class CompareSettings(Settings):
@@ -53,12 +58,22 @@ class CompareSettings(Settings):
     """Print a row for each program too. Not read for submissions."""
 
     def folders(self) -> tuple[Path, Path]:
-        """Return the two paths; a name that is no path is a name under ``runs``."""
-        one, other = (
-            resolve(name) if resolve(name).exists() else resolve("runs") / name
-            for name in (self.one, self.other)
-        )
-        return one, other
+        """Return the two paths.
+
+        A name that is no path is a run under ``runs``. Where one of the two has no run, such as a blend, the
+        submissions of both are compared.
+        """
+        typed = self.one, self.other
+        one, other = (resolve(name) if resolve(name).exists() else resolve("runs") / name for name in typed)
+        if one.exists() and other.exists():
+            return one, other
+        submissions = submission_path(self.one), submission_path(self.other)
+        return submissions if all(path.is_file() for path in submissions) else (one, other)
+
+    def names(self) -> tuple[str, str]:
+        """Return what tables call the two: the last part of each path, or all of it where that is equal."""
+        short = Path(self.one).stem, Path(self.other).stem
+        return (self.one, self.other) if short[0] == short[1] else short
 
     def check(self) -> None:
         """Check that two things are given."""
@@ -114,6 +129,12 @@ def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
             is no model, such as the folder of a training.
     """
     one, other = settings.folders()
+    for field, folder in (("one", one), ("other", other)):
+        if not folder.exists():
+            typed = getattr(settings, field)
+            hint = nearest(typed, [path.name for path in resolve("runs").glob("*/")])
+            lists = "`fastslow leaderboard` lists runs and blends"
+            raise SettingsError(field, f"{typed!r} is no run, model's folder or submission; {lists}{hint}")
     single = [(folder / MANIFEST).is_file() for folder in (one, other)]
     for field, model, folder in zip(("one", "other"), single, (one, other), strict=True):
         if model and "collection" not in read_manifest(folder)["settings"]:
@@ -205,7 +226,9 @@ def _require_same_graphs(folder: Path, values: Mapping, reference: Mapping, of: 
 
 @in_style
 def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> "Figure":
-    """Plot both scores of each graph, joined by a line.
+    """Plot both scores of each graph that they differ on, joined by a line.
+
+    Of many such graphs those with the largest differences are drawn; the label of the axis counts the others.
 
     Args:
         table: As returned by :func:`compare_table`.
@@ -214,15 +237,23 @@ def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> 
     """
     from matplotlib.figure import Figure  # half a second
 
-    figure = Figure(figsize=(WIDTH, 1.9 + 0.2 * min(len(table), _MAX_LABELS)), layout="constrained")
+    differing = table[table["difference"] != 0]
+    largest = differing["difference"].abs().nlargest(_MOST_DRAWN).index
+    drawn = differing[differing.index.isin(largest)]
+    figure = Figure(figsize=(WIDTH, 1.9 + 0.2 * len(drawn)), layout="constrained")
     axes = figure.subplots()
-    places = np.arange(len(table))
-    axes.hlines(places, table["one"], table["other"], color=FAINT, linewidth=1.5)
-    axes.plot(table["other"], places, "o", color=FURTHER[1], label=names[1])
-    axes.plot(table["one"], places, "o", color=ENSEMBLE, label=names[0])
-    if len(table) <= _MAX_LABELS:
-        axes.set_yticks(places, [shortened(str(name), _NAME) for name in table.index], fontsize=7)
-    axes.set(xlabel="score")
+    places = np.arange(len(drawn))
+    axes.hlines(places, drawn["one"], drawn["other"], color=FAINT, linewidth=1.5)
+    axes.plot(drawn["other"], places, "o", color=FURTHER[1], label=names[1])
+    axes.plot(drawn["one"], places, "o", color=ENSEMBLE, label=names[0])
+    axes.set_yticks(places, [shortened(str(name), _NAME) for name in drawn.index], fontsize=7)
+    left_out = []
+    if smaller := len(differing) - len(drawn):
+        left_out.append(f"{smaller:,} with smaller differences")
+    if equal := len(table) - len(differing):
+        left_out.append(f"{equal:,} with equal scores")
+    not_drawn = f"; not drawn: {', '.join(left_out)}" if left_out else ""
+    axes.set_xlabel(f"score of a program{not_drawn}")
     figure.suptitle(fill(title, _TITLE), fontsize=10, weight="bold")
     axes.grid(axis="y", visible=False)
     figure.legend(loc="outside lower right", ncols=1 if max(map(len, names)) > _NAME else 2)
@@ -230,13 +261,16 @@ def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> 
 
 
 @in_style
-def plot_differences(rows: Sequence[Mapping], named: tuple[str, str], found: str) -> "Figure":
+def plot_differences(
+    rows: Sequence[Mapping], named: tuple[str, str], found: str, metric: str = "competition"
+) -> "Figure":
     """Plot the paired difference of two runs on each collection, and on the mean of several.
 
     Args:
         rows: :func:`paired_difference` of each collection, with its name as ``collection``.
         named: Names of the two.
         found: The sentence that names the better one, as the title.
+        metric: The metric; of a ``top_K_error`` lower is better.
     """
     from matplotlib.figure import Figure  # half a second
 
@@ -260,12 +294,16 @@ def plot_differences(rows: Sequence[Mapping], named: tuple[str, str], found: str
             ha="center",
             fontsize=8,
         )
-    axes.axvline(0, color=DEFAULT, linestyle="--", linewidth=1.2)
+    axes.axvline(0, color=CEILING, linestyle="--", linewidth=1.2)
     axes.set_yticks(range(len(lines)), [line["collection"] for line in lines])
     axes.set_ylim(len(lines) - 0.4, -0.7)
     axes.grid(axis="y", visible=False)
     one, other = (shortened(name, _NAME) for name in named)
-    axes.set_xlabel(fill(f"{one} minus {other}; lines: ± standard error over the programs", _TITLE))
+    left, right = (one, other) if metric.endswith("_error") else (other, one)
+    sides = fill(f"← {left} is better     {right} is better →", _TITLE)
+    axes.set_xlabel(
+        f"{sides}\n" + fill(f"{one} minus {other}; lines: ± standard error over programs", _TITLE)
+    )
     figure.suptitle(fill(found, _TITLE), fontsize=10.5, weight="bold")
     return figure
 
@@ -307,9 +345,9 @@ def compare_models(settings: CompareSettings) -> Comparison:
         tables[one.name] = table
         collection = read_run_manifest(one)["settings"]["collection"].removeprefix("layout:")
         rows.append(paired_row(collection, table))
-    named = settings.one, settings.other
+    named = settings.names()
     better = which_is_better(rows, named, settings.metric)
-    sentences = [f"{settings.metric} on {settings.split}: {better}"]
+    sentences = [f"{METRIC_WORDS.get(settings.metric, settings.metric)} on {settings.split}: {better}"]
     if left_out := collections_of_one(settings):
         sentences.append(f"not compared: {left_out}")
     return Comparison(comparison_table(rows, named), sentences, tables, rows)
@@ -338,15 +376,17 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
         path = resolve(f"runs/{PICTURES}/{file}--{settings.metric}-{settings.split}.png")
         path.parent.mkdir(parents=True, exist_ok=True)
         difference = _plus_minus(paired_difference(table))
-        title = f"difference {difference}, {settings.metric}, {settings.split}: {names[0]} - {names[1]}"
+        metric = METRIC_WORDS.get(settings.metric, settings.metric)
+        title = f"{names[0]} minus {names[1]}: {difference}, {metric} on {settings.split}"
         save_figure(plot_comparison(table, names, title), path)
         if settings.all:
             print(f"{title}\n\n{table_text(table)}\n\nplot: {path}\n")
     print_comparison(comparison)
     both = "--".join(folder.name for folder in settings.folders())
     path = resolve(f"runs/{PICTURES}/{both}--{settings.metric}-{settings.split}-differences.png")
-    named = settings.one, settings.other
-    save_figure(plot_differences(comparison.rows, named, comparison.words()[0]), path)
+    named = settings.names()
+    figure = plot_differences(comparison.rows, named, comparison.words()[0], settings.metric)
+    save_figure(figure, path)
     print(f"plots: {resolve(f'runs/{PICTURES}')}; a row for each program: --all")
     return comparison.programs
 

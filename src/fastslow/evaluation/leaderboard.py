@@ -84,6 +84,7 @@ class Leaderboard(Shown):
             f"{run}: place {place} of the {TEAMS} on the final board, {medal}"
             for run, place, medal in self.table[["run", "place", "medal"]].dropna().itertuples(index=False)
         ]
+        words += self._without_mean()
         return [*words, *(f"left out: {reason}" for reason in self.left_out)]
 
     def __str__(self) -> str:
@@ -94,10 +95,25 @@ class Leaderboard(Shown):
         words = [textwrap.fill(word, _WIDTH, break_long_words=False) for word in self.words()]
         return "\n".join([table, "", *words])
 
+    def _shown_rows(self) -> pd.DataFrame:
+        """Return the row of each run's ensemble, or all rows of a run without one."""
+        ensembles = self.table["model"] == "ensemble"
+        return self.table[ensembles | ~self.table["run"].isin(self.table.loc[ensembles, "run"])]
+
+    def _without_mean(self) -> list[str]:
+        """Return which collections a model lacks for its mean of five, a sentence for each such model."""
+        rows = self._shown_rows()
+        columns = {f"{VALID} {name}": name for name in _NAMES}
+        lacking = rows[list(columns)].rename(columns=columns).isna()
+        partly = lacking.any(axis=1) & ~lacking.all(axis=1)
+        return [
+            f"{label}: no mean of five on valid without {', '.join(lacking.columns[lacks])}"
+            for label, lacks in zip(_labels(rows)[partly], lacking[partly].to_numpy(), strict=True)
+        ]
+
     def _narrow(self) -> pd.DataFrame:
         """Return a row for each run, of its ensemble where it has one, as texts that fit into 80 columns."""
-        ensembles = self.table["model"] == "ensemble"
-        rows = self.table[ensembles | ~self.table["run"].isin(self.table.loc[ensembles, "run"])]
+        rows = self._shown_rows()
         shown = pd.DataFrame(index=rows.index)
         if self._settings.sort in _NAMES:
             name = self._settings.sort
@@ -110,8 +126,7 @@ class Leaderboard(Shown):
         shown["place"] = rows["place"].fillna("").str.replace(" to ", "-")
         shown = shown.replace("nan", "")
         shown = shown.loc[:, (shown != "").any()]
-        names = rows["run"].where(rows["model"] == "ensemble", rows["run"] + "/" + rows["model"])
-        shown.insert(0, "run", names)
+        shown.insert(0, "run", _labels(rows))
         return shown.reset_index(drop=True)
 
     def _wide(self) -> pd.DataFrame:
@@ -135,6 +150,11 @@ class Leaderboard(Shown):
         texts = _texts(rows[split]) + error.map(" ± {:.3f}".format).where(error.notna(), "")
         group = _groups(self.table, self._settings.sort, split)[rows.index]
         return texts.where((group <= 0) | (texts == ""), texts + " *")
+
+
+def _labels(rows: pd.DataFrame) -> pd.Series:
+    """Return what the table calls the rows: a run by its ensemble, else with its model."""
+    return rows["run"].where(rows["model"] == "ensemble", rows["run"] + "/" + rows["model"])
 
 
 def _texts(values: pd.Series) -> pd.Series:

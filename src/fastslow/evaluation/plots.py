@@ -13,18 +13,18 @@ from fastslow.competition.metrics import ALL_METRICS
 from fastslow.core import figures
 from fastslow.core.figures import (
     CEILING,
-    ENSEMBLE,
     FURTHER,
     MODEL_COLOURS,
+    MODEL_WORDS,
     NETWORK,
     RULE,
+    TREES,
     WIDTH,
     in_style,
 )
 from fastslow.ensemble.baselines import BASELINES
 
 _MODELS = {**MODEL_COLOURS, **dict.fromkeys(BASELINES, RULE)}
-_WORDS = {"gnn": "network", "ranker": "trees"}
 _MARKERS = dict(zip(BASELINES, ("s", "D", "^"), strict=True))
 _MAX_LABELS = 40  # of graphs; a page has room for these
 _MARKS = {"marker": "o", "markersize": 3}  # a curve of one evaluation is a point
@@ -70,10 +70,17 @@ def plot_training(
         upper = figure.add_subplot(grid[0, :])
         upper.plot(history[axis], history["loss"], color=NETWORK, **_MARKS)
         upper.set(title=f"loss {history['loss'].iloc[-1]:.3g} on train", ylabel="loss", xlabel=axis)
-        upper.xaxis.set_major_locator(MaxNLocator(integer=True))
+        _mark_whole(upper, history[axis])
     for number, column in enumerate(columns):
         axes = figure.add_subplot(grid[len(heights) - rows + number // wide, number % wide])
-        _draw_score(axes, history[axis], history[column], rings.get(column), (references or {}).get(column))
+        _draw_score(
+            axes,
+            history[axis],
+            history[column],
+            rings.get(column),
+            (references or {}).get(column),
+            TREES if ranker else NETWORK,
+        )
         axes.set_xlabel("boosting round" if ranker else "epoch")
         axes.set_ylabel("1 - slowdown" if column.startswith("tile") else "Kendall's tau")
     scores = {column: rings[column][1] if column in rings else history[column].iloc[-1] for column in columns}
@@ -101,10 +108,11 @@ def _draw_score(
     scores: pd.Series,
     ring: tuple[float, float, str] | None,
     references: Mapping[str, float] | None,
+    colour: str,
 ) -> None:
     """Draw the score of a collection over the training, with its references and the model that is kept."""
     name = {collection.slug: collection.name for collection in COLLECTIONS}.get(scores.name, scores.name)
-    axes.plot(places, scores, color=figures.COLLECTION_COLOURS.get(name, ENSEMBLE), **_MARKS)
+    axes.plot(places, scores, color=colour, **_MARKS)
     told = f"{scores.iloc[-1]:.3f}"
     if ring:
         axes.plot(*ring[:2], "o", markersize=9, markerfacecolor="none", color="black")
@@ -127,7 +135,15 @@ def _draw_score(
             fontsize=8.5,
         )
     axes.margins(y=0.14)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _mark_whole(axes, places)
+
+
+def _mark_whole(axes: Axes, places: pd.Series) -> None:
+    """Set the ticks of epochs or rounds; around a single one, matplotlib would mark parts of it."""
+    if places.nunique() == 1:
+        axes.set_xticks(places.unique())
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _learned(title: str, scores: Mapping[str, float], references: Mapping[str, Mapping[str, float]]) -> str:
@@ -177,12 +193,20 @@ def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping
     table = pd.DataFrame.from_dict(dict(members), orient="index")
     weights = table.groupby("model", sort=False)["weight"].sum()[::-1]
     colours = [_model_colours(list(weights.index))[model] for model in weights.index]
+    weights = weights.rename(MODEL_WORDS)
     figure = Figure(figsize=(WIDTH, 1.7 + 0.4 * len(weights)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     left.bar_label(left.barh(weights.index, weights, color=colours), fmt="%.2f", padding=3)
     left.set(title="Weight of each model", xlabel="weight (sum over seeds)", xlim=(0, 1.2))
     left.grid(axis="y", visible=False)
-    right.plot(table["valid"], table["model"], "o", color=FURTHER[0], markeredgecolor="0.2", alpha=0.8)
+    right.plot(
+        table["valid"],
+        table["model"].replace(MODEL_WORDS),
+        "o",
+        color=FURTHER[0],
+        markeredgecolor="0.2",
+        alpha=0.8,
+    )
     right.set(title="Each run by itself", xlabel="score on valid")
     for (name, baseline), dashes in zip((baselines or {}).items(), ("-", "--", ":"), strict=False):
         right.axvline(
@@ -256,7 +280,7 @@ def _draw_models(
         axes.plot(spread, [place, place], color=colour, linewidth=4, alpha=0.4)
         axes.plot(score, place, _MARKERS.get(model, "o"), color=colour)
         axes.annotate(f"{score:.3f}", (spread[1], place), (7, 0), textcoords="offset points", **words)
-    names = [_WORDS.get(model, model) for model in rows.index]
+    names = [MODEL_WORDS.get(model, model) for model in rows.index]
     axes.set_yticks(range(len(names)), names)
     for label, model in zip(axes.get_yticklabels(), rows.index, strict=True):
         label.set_color(colours[model])

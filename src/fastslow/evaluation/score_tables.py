@@ -5,6 +5,7 @@ from textwrap import fill
 import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, TEST, VALID
+from fastslow.core.figures import MODEL_WORDS
 from fastslow.core.settings import resolve
 from fastslow.core.tables import table_text
 
@@ -53,11 +54,12 @@ def readable_table(table: pd.DataFrame) -> pd.DataFrame:
         table: As returned by :func:`fastslow.evaluation.scores.score_table`.
 
     Returns:
-        Strings: ``collection``, ``model``, ``seeds``, ``weight`` and each split as
+        Strings: ``collection``, ``model`` in words, ``seeds``, ``weight`` and each split as
         ``mean ± half the range over seeds [minimum, maximum over graphs]``, for tile with the top 1.
     """
     pooled = pool_seeds(table)
     splits = _scored_splits(pooled)
+    pooled["model"] = pooled["model"].replace(MODEL_WORDS)
     shown = pooled[["collection", "model"]].assign(
         seeds=pooled["seeds"].astype(str), weight=_text(pooled["weight"], "{:.2f}")
     )

@@ -25,6 +25,7 @@ from fastslow.competition.metrics import collection_score, fastest_first, mean_m
 from fastslow.competition.submission_checks import read_submission
 from fastslow.competition.submission_csv import collection_of, read_lines
 from fastslow.core.errors import DataError
+from fastslow.core.figures import MODEL_WORDS
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import resolve
 from fastslow.ensemble.baselines import choose_column, predict_configs, read_examples
@@ -178,15 +179,17 @@ def compare_graphs(ensemble: Path) -> pd.DataFrame:
     """Compare an ensemble, given its folder, with its baselines and each of its models on every valid graph.
 
     Returns:
-        One row per graph, worst for the ensemble first: the score of the ensemble and of each model, seeds
-        averaged.
+        One row per graph, worst for the ensemble first: the score of the ensemble and of each model, in
+        words, seeds averaged.
     """
     scores: dict[str, list[dict]] = {}
     for model, _, _, path in list_runs(ensemble):
         scores.setdefault(model, []).append(read_run_manifest(path)["valid"]["per_graph"])
-    table = pd.DataFrame({model: pd.DataFrame(own).mean() for model, own in scores.items()})
-    own = table.columns[-1]
-    return table[[own, *table.columns[:-1]]].sort_values(own).rename_axis("graph")
+    means = {MODEL_WORDS.get(model, model): pd.DataFrame(seeds).mean() for model, seeds in scores.items()}
+    table = pd.DataFrame(means)
+    ensemble_name = table.columns[-1]
+    table = table[[ensemble_name, *table.columns[:-1]]]
+    return table.sort_values(ensemble_name).rename_axis("graph")
 
 
 def as_submitted(predictions: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -214,14 +217,15 @@ def valid_metrics(features: str, ensemble: str) -> pd.DataFrame:
         ensemble: Folder of the ensemble, as settings name it.
 
     Returns:
-        One row per model: each metric, mean over graphs and then over seeds.
+        One row per model, in words: each metric, mean over graphs and then over seeds.
     """
     source = Features(resolve(features))
     rows = []
     labels = source.labels(VALID)
     for model, _, _, run in list_runs(resolve(ensemble)):
         metrics = mean_metrics(labels, read_predictions(run)[VALID])
-        rows.append({"model": short_name(model, source.collection), **metrics})
+        name = short_name(model, source.collection)
+        rows.append({"model": MODEL_WORDS.get(name, name), **metrics})
     return pd.DataFrame(rows).groupby("model", sort=False).mean().reset_index()
 
 

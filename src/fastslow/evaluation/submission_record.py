@@ -14,6 +14,7 @@ from fastslow.core.artifacts import commit
 from fastslow.core.errors import DataError
 from fastslow.core.files import file_digest, read_json, write_json
 from fastslow.core.records import Record, check_record
+from fastslow.core.settings import find_typed, resolve
 
 
 def write_record(
@@ -125,6 +126,14 @@ class _Submission(Record):
     attempt: SubmissionResult | None = None
     valid_mean: float = 0.0
     test_mean: float | None = None
+
+
+def submission_path(typed: str) -> Path:
+    """Return the CSV that a user means: a path, or a name in ``submissions`` with or without ``.csv``."""
+    path = find_typed(typed)
+    if path.is_file() or Path(typed).name != typed:
+        return path
+    return resolve("submissions") / (typed if typed.endswith(".csv") else f"{typed}.csv")
 
 
 def read_submission_record(path: Path, *needed: str) -> dict:

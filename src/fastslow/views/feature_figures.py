@@ -16,6 +16,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.figures import KNOWN, NETWORK, RULE, WIDTH, in_style
 from fastslow.core.npz_io import read_headers
 from fastslow.core.settings import Settings, resolve, unkeyed
+from fastslow.core.tables import percent
 from fastslow.features.graph import Graph
 from fastslow.runs.features_folder import Features
 from fastslow.steps.features import FeatureSettings
@@ -62,7 +63,7 @@ def plot_pruning(settings: FeatureSettings) -> Figure:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter("{x:.0f}")
         axis.set_minor_formatter(NullFormatter())
-    axes.set_title(f"{settings.collection}: {share:.0%} of all nodes are kept")
+    axes.set_title(f"{settings.collection}: {percent(share)} of all nodes are kept")
     axes.legend()
     return figure
 

@@ -11,9 +11,10 @@ import pandas as pd
 
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
+from fastslow.core.figures import shortened
 from fastslow.core.files import atomic_path
 from fastslow.core.shown import Number, Section, make_document, make_page, picture, sentences
-from fastslow.core.tables import table_html
+from fastslow.core.tables import percent, table_html
 from fastslow.ensemble.baselines import BASELINES
 from fastslow.evaluation.plots import plot_results
 from fastslow.evaluation.run_record import read_run_record
@@ -22,6 +23,8 @@ from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds, wall_seconds
 
 _ENDS = re.compile(r" \[.*\]")  # lowest and highest program, which the record has
+_KINDS = {"training": "networks", "ranker": "trees", "ensemble": "ensembles"}  # by the first word of a step
+_LONGEST = 40  # characters of a kind
 _NOTEBOOK_STYLE = """\
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem;
   overflow-wrap: anywhere; background: white; color: #1c1e21 }
@@ -56,7 +59,7 @@ def write_submission_page(csv: Path, runs: Path, steps: Mapping[str, Path]) -> P
     before = _last_before(csv, record)
     scores = overview(table).map(lambda text: _ENDS.sub("", text))
     parts = [
-        Section("Scores", table_html(scores) + picture(plot_results(pool_seeds(table)))),
+        Section("Scores", picture(plot_results(pool_seeds(table))) + table_html(scores)),
         _changes(record, before, runs),
         _times(steps),
         _warnings(record, steps),
@@ -138,6 +141,9 @@ def _changes(record: Mapping, before: Mapping, runs: Path) -> Section:
             "difference": [f"{now[name] - then[name]:+.4f}" for name in collections],
         }
     )
+    mean = sum(now[name] - then[name] for name in collections) / max(len(collections), 1)
+    command = f"fastslow compare {record['name']} {before['name']}"
+    beyond = f"The mean difference is {mean:+.4f}. To compare it with chance: {command}"
     settings = read_run_record(runs).get("settings", {})
     earlier = read_run_record(runs.parent / before["name"]).get("settings")
     changed = [] if earlier is None else _changed_settings(settings, earlier)
@@ -147,7 +153,7 @@ def _changes(record: Mapping, before: Mapping, runs: Path) -> Section:
         changed.append(f"its settings are not known: the folder of the run {before['name']} is gone")
     words = sentences(changed) if changed else "<p>The settings are the same.</p>\n"
     said = f"<p>Scores on {split}, beside {html.escape(before['name'])}, which was made before:</p>\n"
-    return Section(heading, said + table_html(rows) + words)
+    return Section(heading, f"{said}{table_html(rows)}<p>{html.escape(beyond)}</p>\n{words}")
 
 
 def _changed_settings(settings: Mapping, earlier: Mapping) -> list[str]:
@@ -166,13 +172,30 @@ def _setting(settings: Mapping, name: str) -> str:
     return "none" if settings[name] in ("", [], {}, None) else str(settings[name])
 
 
-def _times(steps: Mapping[str, Path]) -> Section:
+def _seconds(steps: Mapping[str, Path]) -> dict[str, float]:
+    """Return the seconds of each step whose notebook tells them, the longest first."""
     seconds = {name: notebook_seconds(folder) for name, folder in steps.items()}
     known = {name: value for name, value in seconds.items() if value is not None}
-    total = sum(known.values())
-    order = sorted(known, key=known.__getitem__, reverse=True)
-    share = [f"{known[name] / total:.0%}" if total else "" for name in order]
-    rows = pd.DataFrame({"step": order, "time": [_minutes(known[n]) for n in order], "share": share})
+    return dict(sorted(known.items(), key=lambda step: -step[1]))
+
+
+def _times(steps: Mapping[str, Path]) -> Section:
+    """Return how much of the time each kind of step took; the list of the notebooks has every step."""
+    of_kind: dict[str, list[float]] = {}
+    for name, seconds in _seconds(steps).items():
+        kind = re.split("[ -]", name)[0]
+        of_kind.setdefault(_KINDS.get(kind, kind), []).append(seconds)
+    times = {kind: sum(seconds) for kind, seconds in of_kind.items()}
+    order = sorted(times, key=times.__getitem__, reverse=True)
+    total = sum(times.values())
+    rows = pd.DataFrame(
+        {
+            "steps": [shortened(kind, _LONGEST) for kind in order],
+            "number": [len(of_kind[kind]) for kind in order],
+            "time": [_minutes(times[kind]) for kind in order],
+            "share": [percent(times[kind] / total) if total else "" for kind in order],
+        }
+    )
     return Section("Where time went", table_html(rows))
 
 
@@ -197,14 +220,16 @@ def _warnings(record: Mapping, steps: Mapping[str, Path]) -> Section:
 
 
 def _notebooks(csv: Path, steps: Mapping[str, Path]) -> Section:
-    """Render the executed notebooks that are newer than their page, and link all."""
+    """Render the executed notebooks that are newer than their page, and link all, the longest first."""
+    seconds = _seconds(steps)
     items = []
-    for name, folder in steps.items():
-        notebook = folder / NOTEBOOK
+    for name in (*seconds, *(name for name in steps if name not in seconds)):
+        notebook = steps[name] / NOTEBOOK
         if notebook.is_file():
             page = _render(notebook, name)
             link = quote(os.path.relpath(page, csv.parent))
-            items.append(f'<li><a href="{link}">{html.escape(name)}</a></li>')
+            took = f", {_minutes(seconds[name])}" if name in seconds else ""
+            items.append(f'<li><a href="{link}">{html.escape(name)}</a>{took}</li>')
     return Section("Executed notebooks", f"<ul>{''.join(items)}</ul>\n")
 
 

@@ -9,6 +9,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import find_data
 from fastslow.core.tables import table_text
 from fastslow.evaluation.compare import (
+    METRIC_WORDS,
     CompareSettings,
     Comparison,
     compare_models,
@@ -19,6 +20,14 @@ from fastslow.evaluation.compare import (
     which_is_better,
 )
 from fastslow.evaluation.scores import SOLUTION, score_submission, solution_of
+
+_WORDS = {
+    "tau": "mean tau",
+    "lowest": "lowest tau",
+    "highest": "highest tau",
+    "top_5": "first five in common",
+    "chance": "by chance",
+}
 
 
 def compare(settings: CompareSettings) -> None:
@@ -35,7 +44,9 @@ def compare(settings: CompareSettings) -> None:
 
     one, other = settings.folders()
     print("How far they rank alike, whatever the true runtimes are:\n")
-    print(table_text(summary(agreement(one, other))), "\n")
+    alike = summary(agreement(one, other))
+    alike.index = alike.index.str.removeprefix("layout:").rename("collection")
+    print(table_text(alike.rename(columns=_WORDS)), "\n")
     print_comparison(compare_submissions(settings))
 
 
@@ -70,7 +81,7 @@ def compare_submissions(settings: CompareSettings) -> Comparison:
     one, other = settings.folders()
     lacking = without_counterpart(one, other)
     solution = solution_of(find_data(settings.data_root))
-    named = settings.one, settings.other
+    named = settings.names()
     if solution is None:
         reason = f"no verdict: {settings.data_root} has no {SOLUTION}; give data_root=FOLDER"
         return Comparison(pd.DataFrame(), [reason, *lacking], {}, [])
@@ -85,7 +96,7 @@ def compare_submissions(settings: CompareSettings) -> Comparison:
             table = table.assign(difference=table["one"] - table["other"])
             tables[collection.slug] = table.rename_axis("row").sort_values("difference")
     rows = [paired_row(slug.removeprefix("layout-").replace("-", ":"), t) for slug, t in tables.items()]
-    verdict = f"competition on test: {which_is_better(rows, named, 'competition')}"
+    verdict = f"{METRIC_WORDS['competition']} on test: {which_is_better(rows, named, 'competition')}"
     return Comparison(comparison_table(rows, named), [verdict, *lacking], tables, rows)
 
 

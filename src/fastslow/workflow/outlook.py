@@ -1,6 +1,8 @@
 """The plan of a run: its outdated steps with reasons and time."""
 
-from collections.abc import Iterator
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fastslow.competition.catalog import COLLECTIONS
@@ -13,6 +15,8 @@ from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.steps.training_groups import trained_together
 from fastslow.workflow.presets import HOURS
 from fastslow.workflow.steps import STAGES, Step
+
+_MOST_NAMED = 3  # steps that another one waits for
 
 
 def look(step: Step) -> tuple[bool, list[str]]:
@@ -37,15 +41,30 @@ def print_outlook(steps: list[Step], preset: str, refused: str = "") -> None:
         reasons = {step.name: _reasons(step, outdated) for step in of_stage}
         if of_stage:
             print(f"{stage}: {sum(not why for why in reasons.values())} of {len(of_stage)} up to date")
-        for step in of_stage:
-            for reason in reasons[step.name]:
-                print(f"  {step.name}: {reason}")
+        _print_reasons(reasons)
         for step in (step for step in of_stage if reasons[step.name]):
             outdated |= dict.fromkeys(_outputs(step), step.name)
             due.append(step)
     if due:
         print(_estimate(due, preset))
     print("this is the plan; nothing was run" + (f". Refused as it is: {refused}" if refused else ""))
+
+
+def _print_reasons(reasons: Mapping[str, Sequence[str]]) -> None:
+    """Print each reason once, with the steps of a stage that it holds for, on lines of a terminal.
+
+    Args:
+        reasons: Why a step would run, by its name; nothing where it is up to date.
+    """
+    names: dict[str, list[str]] = {}
+    for name, of_step in reasons.items():
+        for reason in of_step:
+            names.setdefault(reason, []).append(name)
+    width = shutil.get_terminal_size().columns
+    for reason, of_reason in names.items():
+        said = "all" if 1 < len(of_reason) == len(reasons) else ", ".join(of_reason)
+        options = {"subsequent_indent": "      ", "break_long_words": False, "break_on_hyphens": False}
+        print(textwrap.fill(f"{said}: {reason}", width, initial_indent="  ", **options))
 
 
 def _estimate(steps: list[Step], preset: str) -> str:
@@ -56,28 +75,35 @@ def _estimate(steps: list[Step], preset: str) -> str:
         f"{sum(known) / 60:.0f} min for {len(known)} of {len(steps)} steps, one after the other, as last time"
     ]
     if len(known) < len(steps):
-        hours = HOURS.get(preset)
-        measured = f"the whole preset {preset} takes about {hours:g} h on two cores" if hours else "not known"
-        said = said * bool(known) + [f"{len(steps) - len(known)} never ran here: {measured}"]
+        never = f"not known of {len(steps) - len(known)} steps, which never ran here"
+        if hours := HOURS.get(preset):
+            never += f"; the whole preset {preset} takes about {hours:g} h on two cores"
+        said = said * bool(known) + [never]
     return f"time: {'; '.join(said)}"
 
 
 def _reasons(step: Step, outdated: dict[str, str]) -> list[str]:
     """Return why a step would run; nothing where it is up to date."""
-    after = sorted({outdated[path] for path in _inputs(step) if path in outdated})
+    after = _after({outdated[path] for path in _inputs(step) if path in outdated})
     try:
         current, changes = look(step)
     except DataError as error:
-        return [f"after {', '.join(after)}"] if after else [str(error)]
+        return after or [str(error)]
     made = (resolve(step.settings.folder) / MANIFEST).is_file()
     reasons = [] if current else list(changes)
     if not (current or changes or made):
         reasons.append("not made yet")
-    if after:
-        reasons.append(f"after {', '.join(after)}")
+    reasons += after
     if not (current or reasons):
         reasons.append("incomplete")
     return reasons
+
+
+def _after(names: set[str]) -> list[str]:
+    """Return in words after which other steps a step runs; nothing where it waits for none."""
+    if len(names) > _MOST_NAMED:
+        return [f"after {len(names)} steps above"]
+    return [f"after {', '.join(sorted(names))}"] if names else []
 
 
 def _outputs(step: Step) -> list[str]:

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE, opcode_name
-from fastslow.core.figures import NETWORK, TREES, in_style, shortened
+from fastslow.core.figures import FASTER, SLOWER, in_style, shortened
 from fastslow.features.nodes.pruning import WHOLE_GRAPH, hop_distance
 
 MAX_BOXES = 60  # nodes up to which a graph is drawn as boxes: the text is legible at the width of a page
@@ -234,7 +234,7 @@ def contracted_edges(edge_index: np.ndarray, num_nodes: int, kept: np.ndarray) -
 
 def _shade(effect: float, strongest: float) -> tuple[float, float, float]:
     """Return the colour of an effect: the paler, the smaller."""
-    red, green, blue = to_rgb(NETWORK if effect < 0 else TREES)
+    red, green, blue = to_rgb(FASTER if effect < 0 else SLOWER)
     share = (_PALEST + (1 - _PALEST) * abs(effect) / strongest) * _MOST
     return 1 - share * (1 - red), 1 - share * (1 - green), 1 - share * (1 - blue)
 

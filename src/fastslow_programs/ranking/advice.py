@@ -4,6 +4,7 @@ The figures are in files of the package, which benchmarks write beside their tab
 """
 
 from fastslow.core.files import read_json
+from fastslow.core.tables import percent
 from fastslow.runs.packaged import FOLDER
 
 FIGURES = FOLDER / "device.json"
@@ -29,18 +30,19 @@ def advise(to_measure: str, configurations: int | None = None) -> list[str]:
         configurations: Number of configurations that the program has; None for more than are advised.
     """
     figures = read_json(FIGURES)
+    slower = {name: percent(value, 1) for name, value in figures.items() if isinstance(value, float)}
     if configurations is not None:
         gain = f"to gain: measure all {configurations} configurations, and take the fastest. "
     else:
         gain = (
             "to gain: measure {measured} configurations. The fastest of {measured} and of the first that is "
-            "ranked then is {first_learnt:.1%} slower than the best, of {measured} and one more at random "
-            "{first_at_random:.1%}. ".format(**figures)
+            "ranked then is {first_learnt} slower than the best, of {measured} and one more at random "
+            "{first_at_random}. ".format(**figures | slower)
         )
     return [
         "to keep: the compiler's default, while no runtime is known. On {programs} programs measured on a "
-        "device ({device}) it is {default:.1%} slower than the best configuration, the first of the ranking "
-        "{first:.1%}, the first of the trivial rule {rule:.1%}".format(**figures),
+        "device ({device}) it is {default} slower than the best configuration, the first of the ranking "
+        "{first}, the first of the trivial rule {rule}".format(**figures | slower),
         gain + to_measure,
     ]
 

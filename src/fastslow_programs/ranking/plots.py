@@ -13,11 +13,12 @@ from fastslow.core.figures import (
     DEFAULT,
     ENSEMBLE,
     FAINT,
+    FASTER,
     KNOWN,
     MODEL_COLOURS,
-    NETWORK,
+    MODEL_WORDS,
     RULE,
-    TREES,
+    SLOWER,
     WIDTH,
     in_style,
     name_in_colours,
@@ -28,7 +29,6 @@ _BARS = 12
 _LABEL_WIDTH, _LONGEST = 46, 120  # characters of a line, and of a label
 _SHOWN_DOTS = 4000  # configurations; of more, that many are drawn
 _USUAL, _LEAST = 5, 1e-3  # percentile of the slowdowns, and percent, from which their axis is logarithmic
-_MEMBER_NAMES = {"gnn": "networks", "ranker": "trees"}
 
 
 @in_style
@@ -93,7 +93,7 @@ def plot_members(
         kind = member.split("-")[0]
         colour = MODEL_COLOURS.get(kind, RULE)
         axes.scatter(place[drawn], values[drawn], s=10, color=colour, alpha=0.6, linewidths=0)
-        entry = (f"dots: {_MEMBER_NAMES.get(kind, kind)}", colour)
+        entry = (f"dots: {MODEL_WORDS.get(kind, kind)}", colour)
         if entry not in named:
             named.append(entry)
     axes.plot([1, size], [1, size], color=ENSEMBLE, linewidth=1.2)
@@ -133,7 +133,7 @@ def plot_effects(effects: pd.DataFrame, base: str = "the default") -> Figure:
     figure = Figure(figsize=(WIDTH, 1.3 + 0.17 * max(lines + len(shown), 6)), layout="constrained")
     axes = figure.subplots()
     places = np.arange(len(shown))
-    colours = np.where(shown["effect"] < 0, NETWORK, TREES)
+    colours = np.where(shown["effect"] < 0, FASTER, SLOWER)
     errors = 2 * shown["standard_error"].fillna(0)
     axes.barh(places, shown["effect"], xerr=errors, color=colours, error_kw={"elinewidth": 1})
     axes.set_yticks(places, labels, fontsize=8)

@@ -18,7 +18,7 @@ from fastslow.competition.metrics import (
     tile_score,
 )
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
-from fastslow.core.tables import number_text, table_html
+from fastslow.core.tables import number_text, percent, table_html
 from fastslow.steps.finished_run import AppliedRule
 from fastslow_programs.program.convert import count_failures
 from fastslow_programs.program.default import Default
@@ -241,7 +241,7 @@ class Ranking(Shown):
         slower = None if default is None else self.faster(first)
         if slower is None or default == first:
             return f"Take configuration {first}, the first of the ranking."
-        than = f"faster than {self._compared} with a probability of {1 - slower[default]:.0%}"
+        than = f"faster than {self._compared} with a probability of {percent(1 - slower[default])}"
         if 1 - slower[default] >= _LIKELY:
             return f"Take configuration {first}: it is {than}."
         return f"Keep {self._compared}, or measure more: configuration {first} is {than}."
@@ -292,7 +292,7 @@ class Ranking(Shown):
         error = scores["top_1_error"]
         slower = f"{_two_digits(100 * error)} % slower" if error else "the same"
         by_runtime = f"place {place:,} of {len(runtime):,} by runtime"
-        order = f"1 is the right order, 0 is chance; {scores['opa']:.0%} of all pairs are right"
+        order = f"1 is the right order, 0 is chance; {percent(scores['opa'])} of all pairs are right"
         return [
             against,
             Number("first against the fastest", slower, by_runtime),
@@ -310,7 +310,7 @@ class Ranking(Shown):
             return Number(name, "not known", "no probability can be given")
         assert config is not None
         note = "by labels like those that the models learned; a device may differ"
-        return Number(name, f"{1 - slower[config]:.0%} likely faster", note)
+        return Number(name, f"{percent(1 - slower[config])} likely faster", note)
 
     def _trust_number(self) -> Number:
         if self.learnt:
@@ -318,7 +318,7 @@ class Ranking(Shown):
         if self.trust is None:
             return Number("trust", "not known", "what the models were trained on is not known")
         note = "of its nodes would need another opcode to be as in a train program"
-        return Number("distance to the train programs", f"{self.trust.nearest:.0%}", note)
+        return Number("distance to the train programs", percent(self.trust.nearest), note)
 
     def _expected_number(self) -> Number:
         if self.learnt:
@@ -326,13 +326,13 @@ class Ranking(Shown):
             value = "not known" if tau is None else f"{tau:.2f}"
             return Number("expected Kendall's tau", value, "on the others, if they are measured as these")
         if self.trust and self.trust.kind == "tile" and not self.trust.unlike:
-            share = f"{(self.trust.scores == 1).mean():.0%}"
+            share = percent((self.trust.scores == 1).mean())
             note = f"of {len(self.trust.scores)} kernels that no model was trained on"
             return Number("the fastest is among the first five", share, note)
         band = self.trust.band(_LEVEL) if self.trust else None
         if band:
             low, high = band
-            note = f"of {_LEVEL:.0%} of programs that are as far, by labels as the models learned"
+            note = f"of {percent(_LEVEL)} of programs that are as far, by labels as the models learned"
             return Number("expected Kendall's tau", f"{low:.2f} to {high:.2f}", note)
         return Number("expected Kendall's tau", "not known", "no program like it was scored")
 
@@ -360,7 +360,7 @@ class Ranking(Shown):
         rows = self.table.head(_ON_PAGE)
         columns: dict[str, Any] = {"place": rows["rank"], "config": rows["config"]}
         if "faster" in rows:
-            columns[f"faster than {self._compared}"] = rows["faster"].map("{:.0%}".format)
+            columns[f"faster than {self._compared}"] = rows["faster"].map(percent)
         if self.scores():
             excess = 100 * (self._judged_by / self._judged_by.min() - 1)
             columns["slower than the fastest"] = excess.head(_ON_PAGE).map(lambda x: f"{_two_digits(x)} %")
@@ -438,10 +438,10 @@ class Ranking(Shown):
         slower = self.faster(first)
         if slower is None:
             return []
-        told = f"than {(slower <= 1 - TOLD).sum()} of {len(slower) - 1} others with at least {TOLD:.0%}"
+        told = f"than {(slower <= 1 - TOLD).sum()} of {len(slower) - 1} others with at least {percent(TOLD)}"
         if other not in (None, first):
             name = "the default" if self.compared_with.known else f"configuration {other}"
-            told = f"than {name} with a probability of {1 - slower[other]:.0%}, and {told}"
+            told = f"than {name} with a probability of {percent(1 - slower[other])}, and {told}"
         of = ", by labels like those that the models learned" if self.advice else ""
         return [f"sure: configuration {first} is faster {told}; equal runtimes count half{of}"]
 
@@ -513,7 +513,7 @@ class Ranking(Shown):
         if scores := self.scores():
             facts["Kendall's tau with runtime"] = f"{scores['tau']:.3f}"
             facts["ordered pair accuracy"] = f"{scores['opa']:.3f}"
-            slowdowns = [f"{scores[f'top_{k}_error']:.1%} of the first {k}" for k in _FIRST]
+            slowdowns = [f"{percent(scores[f'top_{k}_error'], 1)} of the first {k}" for k in _FIRST]
             facts["slowdown"] = ", ".join(slowdowns)
         if len(estimates := self.estimates()):
             best = estimates.iloc[0]

@@ -24,6 +24,7 @@ from fastslow.competition.node_columns import SHAPE_PRODUCT
 from fastslow.competition.opcodes import distance, opcode_name
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import find_data, resolve
+from fastslow.core.tables import percent
 from fastslow.evaluation.run_record import read_run_record
 from fastslow.evaluation.scores import solution_of, truth_of
 from fastslow.features.graph import Graph
@@ -149,7 +150,7 @@ class Seen:
                 others = f"programs that were scored {scored.min():,.0f} to {scored.max():,.0f}"
                 reasons.append(f"it has {size:,.0f} {name}, {others}")
         if near > self.distance.max():
-            reasons.append(f"every program that was scored is nearer, at most {self.distance.max():.0%}")
+            reasons.append(f"every program that was scored is nearer, at most {percent(self.distance.max())}")
         if graph.default_layouts.size and (graph.default_layouts < 0).all():
             reasons.append("the compiler's own layouts are not known")
         if len(self.score) < NEAREST:
@@ -211,8 +212,9 @@ class Trust:
 
     def words(self) -> list[str]:
         """Return the same as sentences."""
+        far = percent(self.nearest)
         sentences = [
-            f"trust: {self.nearest:.0%} of its nodes would need another opcode to be as in a train program",
+            f"trust: {far} of its nodes would need another opcode to be as in a train program",
             self._expected(),
         ]
         if self.trained_on:
@@ -231,10 +233,10 @@ class Trust:
             "(fastslow measure) and rank with known="
         )
         if self.kind == "tile":
-            best = f"{(self.scores == 1).mean():.0%} of {len(self.scores)} kernels"
+            best = f"{percent((self.scores == 1).mean())} of {len(self.scores)} kernels"
             return f"expected: the fastest is among the first five, as in {best}, {labels}"
-        bands = {level: self.band(level) for level in LEVELS}
-        told = ["{:.2f} to {:.2f} for {:.0%}".format(*band, level) for level, band in bands.items() if band]
+        bands = {percent(level): self.band(level) for level in LEVELS}
+        told = [f"{band[0]:.2f} to {band[1]:.2f} for {level}" for level, band in bands.items() if band]
         return f"expected Kendall's tau: {', '.join(told)} of programs that are as far, {labels}"
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fastslow.core.tables import percent
 from fastslow_programs.tuning.history import History, Proposal
 
 CONFIRMS = "paired round"
@@ -54,8 +55,8 @@ class Verdict:
         """The comparison in a sentence."""
         if self.rounds < FEWEST:
             return too_few(self.rounds)
-        compared = f"{self.ratio:.4f} of the default, {LEVEL:.0%} interval {self.low:.4f} to {self.high:.4f}"
-        compared = f"{compared} from {self.rounds} paired rounds".replace("%", " %")
+        interval = f"{percent(LEVEL)} interval {self.low:.4f} to {self.high:.4f}"
+        compared = f"{self.ratio:.4f} of the default, {interval} from {self.rounds} paired rounds"
         if self.is_faster:
             return f"gained: {compared}"
         return f"nothing gained: the default stays, and the fastest candidate is not confirmed: {compared}"

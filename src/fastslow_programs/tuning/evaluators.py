@@ -20,6 +20,7 @@ import numpy as np
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.isolated import TIMED_OUT, Killed, Workers, run_command
+from fastslow.core.tables import percent
 from fastslow.hlo.messages import HloProto, Module
 from fastslow_programs.compiler.bench import NOISY, Bench
 from fastslow_programs.compiler.compile_pool import Labeller
@@ -228,7 +229,7 @@ class DeviceEvaluator(Evaluator):
     def remark(self) -> str:
         """Whether the machine is too noisy, by what was measured since the evaluator was made."""
         noise = float(np.median(np.concatenate(self._noise))) if self._noise else 0.0
-        return f"too noisy: two runs of one program differ by {noise:.0%}" if noise > NOISY else ""
+        return f"too noisy: two runs of one program differ by {percent(noise)}" if noise > NOISY else ""
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:

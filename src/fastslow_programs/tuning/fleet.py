@@ -13,6 +13,7 @@ import pandas as pd
 from fastslow.core.artifacts import MANIFEST, commit
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
+from fastslow.core.tables import percent
 from fastslow_programs.tuning.result import BEST
 from fastslow_programs.tuning.settings import FleetSettings, TuneSettings
 from fastslow_programs.tuning.target import Target, read_target
@@ -120,7 +121,7 @@ def write_fleet(members: Sequence[Member], settings: FleetSettings) -> Path:
         "programs": f"{len(table)} different ones",
         "value": "; ".join(dict.fromkeys(study.target.evaluator.identity for study in studies)),
         "evaluations": f"{table['evaluations'].sum()}, {table['failed'].sum()} of them failed",
-        "saved": f"{saved:.6g}, {saved / total:.2%} of all defaults",
+        "saved": f"{saved:.6g}, {percent(saved / total, 2)} of all defaults",
     }
     write_json(folder / MANIFEST, {"settings": settings.asdict(), "commit": commit(), "summary": summary})
     return folder

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fastslow.core.figures import CEILING, DEFAULT, KNOWN, WIDTH, in_style, mark_ratios, name_in_colours
 from fastslow.core.shown import Number, Section, Shown, picture
-from fastslow.core.tables import number_text, table_html
+from fastslow.core.tables import number_text, percent, table_html
 from fastslow_programs.program.convert import ConvertedProgram, count_failures
 from fastslow_programs.program.default import find_default
 from fastslow_programs.program.identity import identify
@@ -81,7 +81,7 @@ class Measurement(Shown):
             "device": self.device,
             "configurations": len(self.ratios),
             "unconstrained program, ns": round(self.default_ns),
-            "two runs of it differ by": f"{self.noise:.1%}",
+            "two runs of it differ by": percent(self.noise, 1),
         }
         if failed := [failure for failure in self.failures if failure]:
             facts["failures"] = count_failures(failed, len(self.failures))
@@ -129,7 +129,7 @@ class Measurement(Shown):
         if self.paired:
             mean, half = student_interval(self.paired)
             interval = f"{_signed(np.exp(mean - half))} to {_signed(np.exp(mean + half))}"
-            note = f"{LEVEL:.0%} interval {interval}, from {len(self.paired)} further runs of both"
+            note = f"{percent(LEVEL)} interval {interval}, from {len(self.paired)} further runs of both"
             note = note if np.isfinite(half) else "too few further runs"
             against = Number(against.name, f"{self._gain} time", note)
         failed = sum(map(bool, self.failures))
@@ -137,7 +137,9 @@ class Measurement(Shown):
         return [
             against,
             Number(
-                "two runs of the default differ by", f"{self.noise:.1%}", "the noise, median of the rounds"
+                "two runs of the default differ by",
+                percent(self.noise, 1),
+                "the noise, median of the rounds",
             ),
             Number("time of the default", _time(self.default_ns), f"{self.device}; {ran}"),
         ]
@@ -223,7 +225,7 @@ def plot_times(measurement: Measurement) -> Figure:
         ("dot: median of a configuration", KNOWN),
         (f"its line: the middle half of {len(measurement.rounds)} rounds", KNOWN),
         (f"dashed: the default, {_time(measurement.default_ns)} (diamond: again)", DEFAULT),
-        (f"grey: two runs of the default differ by {measurement.noise:.1%}", CEILING),
+        (f"grey: two runs of the default differ by {percent(measurement.noise, 1)}", CEILING),
     ]
     axes.set_yscale("log")
     bottom = min(low.min(), 1.0) / _MARGIN

@@ -23,7 +23,7 @@ from fastslow.core.figures import (
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow.core.shown import Number, Section, make_page, picture
-from fastslow.core.tables import table_html
+from fastslow.core.tables import percent, table_html
 from fastslow_programs.compiler.tuned import TUNED, write_signature
 from fastslow_programs.tuning.confirmation import LEVEL, too_few
 from fastslow_programs.tuning.evaluators import serialised
@@ -215,7 +215,7 @@ def study_page(study: Study) -> str:
         numbers.append(Number("best against the default", _against(best[1] / default)))
     numbers.append(Number("evaluations", f"{study.history.spent}", f"by {study.settings.strategy}"))
     size = study.target.space.size
-    share = f"{len(study.history) / size:.1%} of them were evaluated" if size else ""
+    share = f"{percent(len(study.history) / size, 1)} of them were evaluated" if size else ""
     numbers.append(Number("configurations", _count(size), share))
     rows = list_evaluations(study).dropna(subset="value").drop_duplicates("options")
     rows = rows.sort_values("value", kind="stable", ignore_index=True).head(_ROWS)
