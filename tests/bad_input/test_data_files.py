@@ -123,7 +123,10 @@ OF_ANY_KIND = {
     "a group count of -2": (put("node_feat", (2, 107), -2), r"node_feat\[2, 107\] is -2"),
     "a row of zeros": (put("node_feat", 2, 0), "node_feat"),
     "columns in another order": (turned("node_feat", axis=1), "node_feat"),
-    "edges the other way": (turned("edge_index", axis=1), "edge_index: node .*, a parameter, has an operand"),
+    "edges the other way": (
+        turned("edge_index", axis=1),
+        r"node \d+, a parameter, has \d operands .*\(edge_index\)",
+    ),
     "an edge twice": (longer("edge_index"), r"edge_index\[\d+\] is .*, an edge of an earlier row"),
     "no known opcode": (put("node_opcode", slice(None), 0), "node_opcode is 0 everywhere"),
     "opcodes in another order": (turned("node_opcode", axis=0), "node_config_ids|edge_index: node"),
@@ -137,7 +140,7 @@ OF_LAYOUT = {
         r"node_config_default\[0, 0\] is 4, but the node's output has 2 dimensions",
     ),
     **{
-        f"a transpose of axis {axis:g}": (transposes(axis), r"node_feat\[2, 31\]")
+        f"a transpose of axis {axis:g}": (transposes(axis), r"node_feat\[2, 31\]|node 2, a transpose, has")
         for axis in (-3, 0.5, 2, 6, 120, 1e9)
     },
     "no configurable node": (no_configurable, "has no configurable nodes"),

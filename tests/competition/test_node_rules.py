@@ -98,7 +98,46 @@ def as_opcode(name):
     return change
 
 
+def more_ranks(arrays, node):
+    set_sizes(arrays, node, [*sizes_of(arrays, node), 1])
+
+
+def longer_strides(arrays, node):
+    start = COLUMN["window_stride_0"]
+    strides = arrays["node_feat"][node, start : start + 6]
+    strides[strides > 0] += 1
+    arrays["node_feat"][node, start + 6 : start + 8] = strides.sum(), np.prod(strides[strides > 0])
+
+
+def an_axis_twice(arrays, node):
+    arrays["node_feat"][node, COLUMN["dimensions_0"] : COLUMN["dimensions_2"]] = 1
+
+
+def used_by_none(arrays, node):
+    edges = arrays["edge_index"]
+    again = edges[edges[:, 0] == node]
+    again[:, 0] = len(arrays["node_opcode"])
+    arrays["edge_index"] = np.concatenate([edges, again])
+    for key in ("node_feat", "node_opcode"):
+        arrays[key] = np.append(arrays[key], arrays[key][node : node + 1], axis=0)
+    arrays["node_feat"][-1, COLUMN["is_root"]] = 0
+
+
 CHANGES = {
+    "a scatter of other sizes": ("scatter", larger),
+    "a tensor that its update makes larger": ("dynamic-update-slice", larger),
+    "a selection that scatters to other sizes": ("select-and-scatter", larger),
+    "a selection in fewer windows": ("select-and-scatter", longer_strides),
+    "a part of more dimensions than the whole": ("dynamic-slice", more_ranks),
+    "a loop of fewer parts": ("while", column("tuple_shapes", 1)),
+    "a reduction in windows of another type": ("reduce-window", typed("u8")),
+    "a padding of other sizes": ("pad", column("edge_padding_high_0", 999)),
+    "a reversal of an axis twice": ("reverse", an_axis_twice),
+    "a concatenation of two axes": ("concatenate", column("dimensions_1", 1)),
+    "a count along two axes": ("iota", column("dimensions_1", 1)),
+    "numbers taken as others of another width": ("broadcast", as_opcode("bitcast-convert")),
+    "a node that nothing uses": ("add multiply dot reshape", used_by_none),
+    "a parameter of the number of another": ("parameter", column("parameter_number", 1)),
     "a reduction of one operand more": ("reduce", one_operand_more),
     "a reduction of one operand less": ("reduce", one_operand_lost),
     "a padding without a number": ("pad", one_operand_lost),
@@ -179,7 +218,7 @@ def test_two_swapped_rows_lost_edges_and_roots_everywhere_are_refused():
             refused += 1
     assert refused > 0.8 * len(pairs), "rows of nodes of one shape may change places"
     without = arrays | {"edge_index": arrays["edge_index"][:0]}
-    with pytest.raises(DataError, match="no operand"):
+    with pytest.raises(DataError, match="has 0 operands"):
         check_values(Path("x.npz"), without, labelled=False)
     everywhere = {key: array.copy() for key, array in arrays.items()}
     everywhere["node_feat"][:, 0] = 1

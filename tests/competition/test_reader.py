@@ -59,6 +59,7 @@ def test_edges_in_a_circle_are_placed_and_no_others_refused(read, kind, data):
     arrays = competition_arrays(kind)
     count = len(arrays["node_opcode"])
     arrays["node_opcode"][:] = OPCODES["custom-call"]  # with operands or without
+    arrays["node_feat"][:, node_columns.LISTS["parameter_number"][0]] = 0
     nodes = st.integers(0, count - 1)
     edges = data.draw(st.lists(st.tuples(nodes, nodes), min_size=1, max_size=12, unique=True))
     graph = graphlib.TopologicalSorter()

@@ -16,6 +16,7 @@ from fastslow.competition.metrics import (
     ranking_tau,
     tile_score,
 )
+from fastslow.competition.node_columns import LISTS
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.submission_checks import check_submission
 from fastslow.core.artifacts import Artifact, read_manifest
@@ -41,6 +42,13 @@ def runs_of(collection):
     return [*RULES, *(["product of bounds"] * (collection.kind == "tile")), "gnn s0", "ranker s0", "ensemble"]
 
 
+def give_a_constant(arrays):
+    """Make a constant of the first parameter of a file."""
+    arrays["node_opcode"][0] = OPCODES["constant"]
+    numbers = arrays["node_feat"][:, LISTS["parameter_number"][0]]
+    numbers[numbers > 0] -= 1
+
+
 @pytest.fixture(scope="module")
 def features(tmp_path_factory):
     """Features of all five collections, whose building takes seconds, with a solution beside the data."""
@@ -50,7 +58,7 @@ def features(tmp_path_factory):
         write_data_root(root / "data", c.name, train=("a",), valid=("v", "w"), test=("t", "u"))
         for split, name in (("valid", "w"), ("test", "u")):  # farther from train than v and t
             path = c.folder(root / "data", split) / f"{name}.npz"
-            change_arrays(path, lambda arrays: arrays["node_opcode"].__setitem__(0, OPCODES["constant"]))
+            change_arrays(path, give_a_constant)
         folder = str(root / "features" / c.slug)
         settings = {"collection": c.name, "data_root": str(root / "data"), "folder": folder, "workers": 1}
         build_features(FeatureSettings(**settings))

@@ -83,6 +83,8 @@ def test_padding_and_operands_are_those_of_the_module(tmp_path, seed):
     program.module.entry_computation_id = program.computation.id
     instructions = program.computation.instructions
     node = next(at for at, i in enumerate(instructions) if i.operand_ids and i.shape.dimensions)
+    program.add("custom-call", (), [i.id for i in instructions], custom_call_target="uses all")
+    program.computation.root_id = instructions[-1].id
     npz = write_npz(tmp_path / "p.npz", competition_arrays(program.module, [node]))
     file = npz_program(npz, "layout")
     exact = read_exact_graph(write_protobuf(tmp_path / "p.pb", program.module), file)

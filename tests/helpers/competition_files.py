@@ -45,9 +45,15 @@ def node_row(dims=(), minor_to_major=None, is_root=False, element_type="f32"):
 
 
 def graph_arrays(nodes, edges):
-    """node_feat, node_opcode and edge_index; nodes are ``(opcode name, arguments of node_row)``."""
+    """node_feat, node_opcode and edge_index; nodes are ``(opcode name, arguments of node_row)``.
+
+    Parameters are numbered in their order, as those of one computation.
+    """
+    node_feat = np.stack([node_row(*rest) for _, *rest in nodes])
+    parameters = [node for node, (name, *_) in enumerate(nodes) if name == "parameter"]
+    node_feat[parameters, node_columns.LISTS["parameter_number"][0].start] = range(len(parameters))
     return {
-        "node_feat": np.stack([node_row(*rest) for _, *rest in nodes]),
+        "node_feat": node_feat,
         "node_opcode": np.array([OPCODES[name] for name, *_ in nodes], np.uint8),
         "edge_index": np.array(edges, np.int64).reshape(-1, 2),
     }

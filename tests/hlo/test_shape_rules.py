@@ -159,5 +159,33 @@ def test_an_instruction_that_no_program_has_is_refused(name):
         check_module(Path("x"), Module.FromString(module.SerializeToString()))
 
 
+IMPOSSIBLE = {
+    "rng": "a = f32[] parameter(0); b = s32[] parameter(1); "
+    "ROOT r = f32[4] rng(a, b), distribution=rng_uniform",
+    "dynamic-slice": "a = f32[4,4] parameter(0); i = s32[] parameter(1); j = u32[] parameter(2); "
+    "ROOT r = f32[1,1] dynamic-slice(a, i, j), dynamic_slice_sizes={1,1}",
+    "bitcast-convert": "a = c64[4] parameter(0); ROOT r = s64[4] bitcast-convert(a)",
+    "cholesky": "a = s32[4,4] parameter(0); ROOT r = s32[4,4] cholesky(a), lower=true",
+    "subtract": "a = pred[4] parameter(0); ROOT r = pred[4] subtract(a, a)",
+    "add": "a = f32[4] parameter(0); t = (f32[4]) tuple(a); ROOT r = (f32[4]) add(t, t)",
+    "convert": "t = token[] after-all(); ROOT r = f32[] convert(t)",
+    "batch-norm-training": "a = s32[4,8] parameter(0); s = s32[8] parameter(1); ROOT r = (s32[4,8], s32[8], "
+    "s32[8]) batch-norm-training(a, s, s), epsilon=0.1, feature_index=1",
+    "all-gather": "a = f32[4,8] parameter(0); "
+    "ROOT s = f32[16,8] all-gather(a), replica_groups={{0,1}}, dimensions={0}",
+    "all-gather-start": "a = f32[4,8] parameter(0); s = (f32[4,8], f32[9,8]) all-gather-start(a), "
+    "replica_groups={{0,1}}, dimensions={0}; ROOT r = f32[9,8] all-gather-done(s)",
+}
+
+
+@cases("opcode", IMPOSSIBLE)
+def test_what_the_parser_accepts_and_no_program_has_is_refused(opcode):
+    pytest.importorskip("jaxlib.xla_client", reason="text needs jaxlib, an optional requirement")
+    lines = IMPOSSIBLE[opcode].replace("; ", "\n ")
+    code = forms.to_hlo(f"HloModule m\n\nENTRY main {{\n {lines}\n}}\n")
+    with pytest.raises(DataError, match=f"HLO module 'm': {opcode} "):
+        check_module(Path("x"), Module.FromString(code))
+
+
 def test_every_known_opcode_has_a_row():
     assert sorted(OPCODE_RULES) == sorted({*OPCODES, *NEAREST})

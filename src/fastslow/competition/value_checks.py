@@ -17,6 +17,7 @@ from fastslow.competition.node_columns import (
     ELEMENT_TYPES,
     IS_ROOT,
     LAYOUT,
+    LISTS,
     SHAPE,
     SHAPE_PRODUCT,
     TUPLE_SHAPES,
@@ -49,6 +50,7 @@ for _columns, _largest, _what in (
     (LAYOUT, _MAX_AXIS, "axis"),
     (DIMENSIONS, _MAX_AXIS, "axis"),
     (IS_ROOT, 1, "flag"),
+    (LISTS["is_stable"][0], 1, "flag"),
     (WINDOW_REVERSAL, 1, "flag"),
     (ELEMENT_TYPE, 1, "flag"),
 ):
@@ -74,11 +76,6 @@ all-gather all-gather-start all-to-all reduce-scatter
 """,
     "feature_group_count batch_group_count": "convolution custom-call",
 }
-_LEAVES = "parameter constant iota"
-_LEAVES_OR_NOT = """
-custom-call after-all partition-id replica-id rng rng-get-and-update-state tuple infeed recv all-reduce domain
-async-start async-update async-done
-"""
 
 
 def _of(names: str) -> np.ndarray:
@@ -98,9 +95,7 @@ def _foreign() -> np.ndarray:
 
 _FOREIGN = _foreign()
 _OF_NO_LIST = np.array([name.endswith("_product") for name in COLUMN_NAMES], np.float32)
-_IS_LEAF = _of(_LEAVES)
-_IS_NO_LEAF = ~_of(_LEAVES + _LEAVES_OR_NOT)
-_IS_NO_LEAF[0] = False
+_IS_LEAF = _of("parameter constant iota")
 
 
 def _refuse(
@@ -152,10 +147,6 @@ def check_values(path: Path, arrays: dict[str, np.ndarray], labelled: bool) -> N
         wrong = (bounds < 0) | (bounds != np.rint(bounds))
         _refuse(path, "config_feat", bounds, wrong, "a whole size from 0")
         _check_bounds(path, bounds, node_feat)
-    nodes = np.flatnonzero(opcodes == OPCODES["transpose"])
-    axes = node_feat[nodes, DIMENSIONS]
-    ranks = _ranks(node_feat[nodes])
-    _refuse_beyond(path, "node_feat", axes, ranks, nodes, DIMENSIONS.start)
     if "node_config_ids" in arrays:
         _check_configurable(path, arrays["node_config_ids"], opcodes)
     _check_graph(path, node_feat, opcodes, arrays["edge_index"])
@@ -215,19 +206,12 @@ def _check_graph(path: Path, node_feat: np.ndarray, opcodes: np.ndarray, edges: 
         raise DataError(path, "node_opcode is 0 everywhere, opcodes from 1 wanted", REMEDY)
     if not columns[IS_ROOT].any():
         raise DataError(path, f"node_feat[:, {IS_ROOT}] is 0 everywhere, a root wanted", REMEDY)
-    has_operands = np.zeros(len(opcodes), bool)
-    has_operands[edges[:, 0]] = True
     codes = edges[:, 0].astype(np.int64) * len(opcodes) + edges[:, 1]
     if not (np.diff(codes) > 0).all():  # else they are in order, as published ones are
         again = np.delete(np.arange(len(codes)), np.unique(codes, return_index=True)[1])
         if len(again):
             problem = f"edge_index[{again[0]}] is {edges[again[0]].tolist()}, an edge of an earlier row"
             raise DataError(path, problem, REMEDY)
-    wrong = np.where(has_operands, _IS_LEAF[opcodes], _IS_NO_LEAF[opcodes] & (len(opcodes) > 1))
-    if wrong.any():
-        node = int(np.argmax(wrong))
-        problem = f"node {node}, a {opcode_name(opcodes[node])}, has {'an' if has_operands[node] else 'no'}"
-        raise DataError(path, f"edge_index: {problem} operand", REMEDY)
     if fault := first_fault(node_feat, opcodes, edges):
         node, problem = fault
         raise DataError(path, f"node {node}, a {opcode_name(opcodes[node])}, {problem}", REMEDY)
@@ -320,17 +304,6 @@ def _ranks(node_feat: np.ndarray) -> np.ndarray:
     return np.where(node_feat[:, SHAPE_PRODUCT] > 0, (node_feat[:, SHAPE] > 0).sum(1), LAYOUT_WIDTH)
 
 
-def _refuse_beyond(
-    path: Path, key: str, axes: np.ndarray, ranks: np.ndarray, nodes: np.ndarray, column: int
-) -> None:
-    """Name the first axis ``(n, 6)`` that is not below the rank ``(n,)``; six or more columns may be cut."""
-    beyond = (axes >= ranks[:, None]) & ((axes >= LAYOUT_WIDTH) | (ranks[:, None] < LAYOUT_WIDTH))
-    if beyond.any():
-        row, entry = np.argwhere(beyond)[0].tolist()
-        problem = f"{key}[{nodes[row]}, {column + entry}] is {axes[row, entry]:g}"
-        raise DataError(path, f"{problem}, but the node's output has {ranks[row]} dimensions", REMEDY)
-
-
 def check_ranks(
     path: Path, node_feat: np.ndarray, layouts: np.ndarray, choices: Choices, defaults: np.ndarray | None
 ) -> None:
@@ -357,7 +330,11 @@ def check_ranks(
         problem = f"node_config_feat{position} is {named}, but the node's output has {ranks[node]} dimensions"
         raise DataError(path, problem, REMEDY)
     if defaults is not None:
-        _refuse_beyond(path, DEFAULTS, defaults[:, 0], ranks, np.arange(len(defaults)), 0)
+        beyond = defaults[:, 0] >= ranks[:, None]
+        if beyond.any():
+            node, entry = np.argwhere(beyond)[0].tolist()
+            problem = f"{DEFAULTS}[{node}, {entry}] is {defaults[node, 0, entry]}"
+            raise DataError(path, f"{problem}, but the node's output has {ranks[node]} dimensions", REMEDY)
 
 
 def check_entries(path: Path, key: str, chunk: np.ndarray, row: int) -> None:

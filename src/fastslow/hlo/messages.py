@@ -112,9 +112,11 @@ message Module {
   string name = 1; string entry_computation_name = 2; repeated Computation computations = 3;
   ProgramShape program_shape = 4; int64 id = 5; int64 entry_computation_id = 6;
 }
+message DeviceList { repeated ReplicaGroup replica_groups = 1; }
 """
 """Messages with the fields that only checks read. They are apart: a declared field has its place in the
 bytes, an unknown one is at the end, and the keys of kept labels are digests of the bytes of a ``Module``."""
+_DEVICES = ("string comparison_direction = 63;", "string comparison_direction = 63; DeviceList devices = 87;")
 
 
 def message_classes(package: str, schema: str) -> dict[str, type]:
@@ -147,7 +149,7 @@ def message_classes(package: str, schema: str) -> dict[str, type]:
 
 
 _MESSAGES = message_classes("fastslow.hlo", _SCHEMA)
-CheckedModule = message_classes("fastslow.hlo.checked", _SCHEMA + _CHECKED)["Module"]
+CheckedModule = message_classes("fastslow.hlo.checked", _SCHEMA.replace(*_DEVICES) + _CHECKED)["Module"]
 """A module with the fields that only checks read."""
 Module, HloProto, Instruction, ModuleTuningData, TuningData, OpMetadata = (
     _MESSAGES[name]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from fastslow.competition.rules.opcode_rules import (
     CLAMP,
+    GIVES,
     OPCODE_RULES,
     PRED,
     REFUSED_ELEMENTS,
@@ -192,8 +193,13 @@ def _odd_output(site: Site, output: str) -> str:
 def _odd_element(site: Site) -> str:
     refused = REFUSED_ELEMENTS.get(site.inst.opcode, ())
     types = [shape.element_type for shape in site.operands]
-    odd = any(PRIMITIVE_TYPES[name] in types for name in refused)
-    return f"does not take {_of(site).removeprefix('its operands ')}" if odd else ""
+    if any(PRIMITIVE_TYPES[name] in types for name in refused):
+        return f"does not take {_of(site).removeprefix('its operands ')}"
+    given = GIVES.get(site.inst.opcode, PRIMITIVE_TYPES)
+    known = site.out.element_type in PRIMITIVE_TYPES.values()  # a newer type has no name here
+    if known and site.out.element_type not in [PRIMITIVE_TYPES[name] for name in given]:
+        return f"is {shown(site.out)}, {' or '.join(sorted(given))} wanted"
+    return ""
 
 
 def _calls(
@@ -270,6 +276,8 @@ def _bitcast_convert(site: Site) -> str:
     widths = [_BITS.get(shape.element_type) for shape in (site.out, site.operands[0])]
     if None in widths:
         return ""
+    if (site.out.element_type in _COMPLEX) != (site.operands[0].element_type in _COMPLEX):
+        return f"is {shown(site.out)}, {_of(site)}: both complex or none wanted"
     out = list(site.out.dimensions)
     source = site.sizes[0]
     if widths[0] < widths[1]:  # the new last axis holds the pieces of an element
@@ -329,9 +337,10 @@ def _odd_starts(site: Site, starts: Sequence[Any], rank: int) -> str:
     """Return what is wrong with the start of a slice: one number an axis, or a vector of them."""
     vector = len(starts) == 1 and list(starts[0].dimensions) == [rank]
     scalars = len(starts) == rank and all(map(_is_scalar, starts))
-    if not (vector or scalars) or any(shape.element_type not in _INTEGERS for shape in starts):
+    types = {shape.element_type for shape in starts}
+    if not (vector or scalars) or not types <= _INTEGERS or len(types) > 1:
         given = ", ".join(map(shown, starts)) or "nothing"
-        return f"starts at {given}, one whole number for each of {rank} axes wanted"
+        return f"starts at {given}, one whole number of one type for each of {rank} axes wanted"
     return ""
 
 
@@ -551,10 +560,10 @@ def _all_reduce(site: Site) -> str:
     return _like_operands(site) or _calls(site, 0, [first, first], _parts(site.out)[0], scalars=True)
 
 
-def _scaled_axis(site: Site, down: bool) -> str:
-    """Return what is wrong with a gather or a scatter of shards along one axis."""
+def _scaled_axis(site: Site, made: Any, down: bool) -> str:
+    """Return what is wrong with a gather or a scatter of shards along one axis, by what it makes."""
     axes = list(site.inst.dimensions)
-    outs = _parts(site.out)
+    outs = _parts(made)
     if len(axes) != 1 or len(outs) != len(site.operands):
         return f"is {shown(site.out)}, {_of(site)} and its axes are {axes}"
     for out, source in zip(outs, site.operands, strict=True):
@@ -567,7 +576,7 @@ def _scaled_axis(site: Site, down: bool) -> str:
             large_sizes[axes[0]] = small_sizes[axes[0]]
         if not (fits and small_sizes == large_sizes and _same_type(out, source)):
             return f"is {shown(site.out)}, {_of(site)} and its axis is {axes[0]}"
-    shards = site.inst.replica_groups
+    shards = site.inst.replica_groups or site.inst.devices.replica_groups  # of an older and a newer XLA
     if shards and len({*(len(group.replica_ids) for group in shards)}) == 1 and outs:
         count = len(shards[0].replica_ids)
         axis = axes[0]
@@ -581,12 +590,13 @@ def _scaled_axis(site: Site, down: bool) -> str:
 
 
 def _all_gather(site: Site) -> str:
-    return _scaled_axis(site, down=False)
+    return _scaled_axis(site, site.out, down=False)
 
 
 def _reduce_scatter(site: Site) -> str:
     first = site.operands[0]
-    return _scaled_axis(site, down=True) or _calls(site, 0, [first, first], _parts(site.out)[0], scalars=True)
+    problem = _scaled_axis(site, site.out, down=True)
+    return problem or _calls(site, 0, [first, first], _parts(site.out)[0], scalars=True)
 
 
 def _collective_permute(site: Site) -> str:
@@ -832,6 +842,13 @@ def _random_bits(site: Site) -> str:
     return "" if fits else f"is {shown(site.out)}, {_of(site)}"
 
 
+def _random(site: Site) -> str:
+    """Return what is wrong with random numbers: two bounds or moments of their type are wanted."""
+    fits = len(site.operands) == 2 and all(map(_is_scalar, site.operands))
+    fits = fits and all(_same_type(shape, site.out) for shape in site.operands)
+    return "" if fits else f"is {shown(site.out)}, {_of(site)}: two numbers of its type wanted"
+
+
 def _ragged_dot(site: Site) -> str:
     numbers = site.inst.ragged_dot
     lhs, rhs, group_sizes = site.sizes
@@ -893,9 +910,8 @@ def _copy_start(site: Site) -> str:
 
 def _all_gather_start(site: Site) -> str:
     parts = site.out.tuple_shapes  # operands, outputs
-    axes = list(site.inst.dimensions)
-    carried = len(parts) == 2 and _gives(parts[0], site.operands) and len(axes) == 1
-    return _carried(site, carried) or _axes(axes, len(site.sizes[0]))
+    carried = len(parts) == 2 and _gives(parts[0], site.operands)
+    return _carried(site, carried) or _scaled_axis(site, parts[1], down=False)
 
 
 def _collective_permute_start(site: Site) -> str:
@@ -1001,6 +1017,7 @@ _RULES: dict[str, Callable[[Site], str]] = {
     "replica-id": _scalar,
     "reshape": _reshape,
     "reverse": _reverse,
+    "rng": _random,
     "rng-bit-generator": _random_bits,
     "scaled-dot": _scaled_dot,
     "scatter": _scatter,

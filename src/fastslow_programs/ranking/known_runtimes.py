@@ -25,7 +25,7 @@ from fastslow_programs.ranking.choices import NamedChoice
 from fastslow_programs.ranking.known_models import Configurations, Encoder, Inputs, Known, Stack
 
 KNOWN_COLUMNS = ("config", "runtime")
-_READ = (*KNOWN_COLUMNS, "id", "round")  # the last one is of `fastslow measure`
+_READ = (*KNOWN_COLUMNS, "id", "round")
 _BLOCK = 500  # configurations of one covariance matrix
 _NAMED = 5  # unknown columns that a message names
 _FORM = (
@@ -41,8 +41,9 @@ def read_known(
 
     Args:
         path: CSV file with the columns ``id``, the identity of a configuration, or ``config``, its position,
-            and ``runtime``, in any unit; a column ``round`` may be there. Rows of the same configuration are
-            repeated measurements.
+            and ``runtime``, in any unit. Rows of the same configuration are repeated measurements. A column
+            ``round`` may be there, as `fastslow measure` writes it: a whole number from 0, which tells a
+            repeated measurement from a row that was copied.
         num_configs: Number of configurations of the program.
         ids: ``(C,)`` their identities, see :func:`fastslow_programs.program.configurations.identify`.
         of_file: Whether a file lists the configurations. The positions of drawn ones depend on the settings,
@@ -88,16 +89,24 @@ def check_known(
     if not len(known):
         raise DataError(source, "holds no measurement", _FORM)
     config, runtime = (_numbers(known[name]) for name in KNOWN_COLUMNS)
+    number = _numbers(known["round"]) if "round" in known.columns else np.zeros(len(known))
     within = (config >= 0) & (config < num_configs) & (config == np.floor(config))
     for name, right, rule in (
         ("config", within, f"a whole number from 0 to {num_configs - 1}"),
         ("runtime", (runtime > 0) & (runtime < np.inf), "a finite number above 0"),
+        ("round", (number >= 0) & (number == np.floor(number)) & (number < np.inf), "a whole number from 0"),
     ):
         if not right.all():
             row = int(right.argmin())
             problem = f"row {row + 1} has {name} {str(known[name].iloc[row]) or 'nothing'}, not {rule}"
             raise DataError(source, problem, _FORM)
-    return pd.DataFrame({"config": config.astype(np.int64), "runtime": runtime})
+    result = pd.DataFrame({"config": config.astype(np.int64), "runtime": runtime})
+    copies = result.assign(round=number).duplicated().to_numpy()
+    if "round" in known.columns and copies.any():
+        row = int(copies.argmax())
+        problem = f"row {row + 1} repeats the configuration, the round and the runtime of an earlier row"
+        raise DataError(source, problem, "Leave out the copy: every measurement counts once")
+    return result
 
 
 def _numbers(column: pd.Series) -> np.ndarray:

@@ -6,7 +6,7 @@ end after six values, or two. The rules hold as far as columns go; :mod:`fastslo
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -16,8 +16,11 @@ from fastslow.competition.opcodes import OPCODES, opcode_name, opcode_number
 from fastslow.competition.rules.opcode_rules import (
     CLAMP,
     DIFFERENT,
+    EFFECTS,
     GIVES,
+    GIVES_OPERAND,
     MANY,
+    ONE_AXIS,
     ONE_TENSOR,
     OPCODE_RULES,
     OTHER,
@@ -66,31 +69,30 @@ _LOW, _HIGH, _CALLS, _OUTPUT = _table()
 
 def _every(names: Iterable[str]) -> np.ndarray:
     """Return for which opcode numbers every opcode of that number has one of these names."""
-    of_number = np.zeros(_COUNT, np.int64)
-    named = np.zeros(_COUNT, np.int64)
-    for name in OPCODE_RULES:
-        of_number[opcode_number(name)] += 1
-        named[opcode_number(name)] += name in names
-    every: np.ndarray = (named > 0) & (named == of_number)
+    numbers = [opcode_number(name) for name in OPCODE_RULES]
+    others = np.bincount(numbers, [name not in names for name in OPCODE_RULES], _COUNT)
+    every: np.ndarray = others == 0
     every[0] = False
     return every
 
 
-_GIVES = np.array(
-    [
-        [kind in GIVES.get(opcode_name(number), ELEMENT_TYPES) for kind in ELEMENT_TYPES]
-        for number in range(_COUNT)
-    ]
+# by opcode number and element type: whether it is not given, whether it is not taken
+_NOT_GIVEN = np.stack([_every([n for n in GIVES if kind not in GIVES[n]]) for kind in ELEMENT_TYPES], 1)
+_REFUSED = np.stack(
+    [_every([n for n in REFUSED_ELEMENTS if kind in REFUSED_ELEMENTS[n]]) for kind in ELEMENT_TYPES], 1
 )
-_GIVES[~_every(GIVES)] = True
 _TAKES_TUPLE = _every(TAKES_TUPLE)
 _TAKES_WHOLE = _every(TAKES_WHOLE)
 _MUST_CALL = _every([name for name, rule in OPCODE_RULES.items() if rule.called[0]])
 _HANDS_ON = _every(["call", "fusion", "while", "conditional"])
 _GIVES_ALL = _every(["call", "fusion", "while"])
+_GIVES_ROOT = _every(["fusion", "while"])
+_GIVES_OPERAND = _every(GIVES_OPERAND)
 _OF_SINGLES = _every(
     ["reduce", "reduce-window", "scatter", "map", "all-reduce", "reduce-scatter", "select-and-scatter"]
 )
+_ONE_AXIS = _every(ONE_AXIS)
+_HAS_EFFECT = ~_every([name for name in OPCODE_RULES if name not in EFFECTS])
 _HIGH_OF_ONE = np.array([ONE_TENSOR.get(opcode_name(number), MANY) for number in range(_COUNT)])
 _HIGH_OF_ONE[~_every(ONE_TENSOR)] = MANY
 _IS_SAME, _IS_PRED, _IS_SELECT, _IS_CLAMP, _IS_TYPE, _IS_SIZES = (
@@ -100,19 +102,6 @@ _IS_ELEMENTWISE = (_IS_SAME | _IS_PRED | _IS_SELECT | _IS_CLAMP | _IS_SIZES) & ~
 _COLUMN = {name: number for number, name in enumerate(COLUMN_NAMES)}
 _CLASS = np.arange(len(ELEMENT_TYPES))  # of an element type: one for all floating-point types
 _CLASS[_FLOATS] = _TYPE["f32"]
-
-
-def _refused() -> np.ndarray:
-    """Return by opcode number which element types (19) no opcode of that number takes."""
-    refused = np.ones((_COUNT, len(ELEMENT_TYPES)), bool)
-    for name in OPCODE_RULES:
-        types = REFUSED_ELEMENTS.get(name, ())
-        refused[opcode_number(name)] &= [kind in types for kind in ELEMENT_TYPES]
-    refused[0] = False
-    return refused
-
-
-_REFUSED = _refused()
 _KIND = np.zeros(len(ELEMENT_TYPES), np.int64)  # of an element type: 2 complex, 1 floating-point, 0 another
 _KIND[_FLOATS], _KIND[[_TYPE["c64"], _TYPE["c128"]]] = 1, 2
 _WHOLE = [_TYPE[name] for name in ("s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64")]
@@ -134,6 +123,13 @@ class Nodes:
         node_feat: (N, 140) whole numbers, whose sums and products are right.
         opcodes: (N,) 0 to 120.
         edges: (E, 2) distinct rows (consumer, operand).
+
+    Attributes:
+        sizes: (N, 6) that show.
+        elements: (N,) product of all sizes.
+        types: (N,) position of each element type, one for all floating-point types.
+        is_root: (N,) whether a node is the root of a computation.
+        calls: (E,) whether an edge leads from a caller to the root of a computation that it calls.
     """
 
     def __init__(self, node_feat: np.ndarray, opcodes: np.ndarray, edges: np.ndarray):
@@ -144,17 +140,11 @@ class Nodes:
         self.users, self.operands = edges.T.astype(np.int64)
         self.degree = np.bincount(self.users, minlength=len(opcodes))
         self.first = np.cumsum(self.degree) - self.degree  # edge
-
-    @cached_property
-    def sizes(self) -> np.ndarray:
-        """Sizes (N, 6) that show."""
-        return np.ascontiguousarray(self.feat[:, columns.SHAPE])
-
-    @cached_property
-    def elements(self) -> np.ndarray:
-        """Product (N,) of all sizes."""
-        elements: np.ndarray = self.feat[:, columns.SHAPE_PRODUCT]
-        return elements
+        self.sizes = np.ascontiguousarray(node_feat[:, columns.SHAPE])
+        self.elements = node_feat[:, columns.SHAPE_PRODUCT]
+        self.types = _CLASS[node_feat[:, columns.ELEMENT_TYPE].argmax(1)]
+        self.is_root = node_feat[:, columns.IS_ROOT] > 0
+        self.calls = _CALLS[self.opcodes[self.users]] & self.is_root[self.operands]
 
     @cached_property
     def rank(self) -> np.ndarray:
@@ -163,24 +153,6 @@ class Nodes:
         total = self.feat[:, columns.SHAPE_SUM]
         whole = (shown < _WIDTH) | ((total == self.sizes.sum(1)) & (total < _EXACT))
         return np.where((self.elements > 0) & whole, shown, -1)
-
-    @cached_property
-    def types(self) -> np.ndarray:
-        """Position (N,) of each element type, one for all floating-point types."""
-        types: np.ndarray = _CLASS[self.feat[:, columns.ELEMENT_TYPE].argmax(1)]
-        return types
-
-    @cached_property
-    def is_root(self) -> np.ndarray:
-        """Which nodes (N,) are the root of a computation."""
-        roots: np.ndarray = self.feat[:, columns.IS_ROOT] > 0
-        return roots
-
-    @cached_property
-    def calls(self) -> np.ndarray:
-        """Which edges (E,) lead from a caller to the root of a computation that it calls."""
-        calls: np.ndarray = _CALLS[self.opcodes[self.users]] & self.is_root[self.operands]
-        return calls
 
     @cached_property
     def parts(self) -> np.ndarray:
@@ -212,8 +184,8 @@ class Nodes:
         return position, self.first[nodes][position] + place
 
     def alike(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """Return which nodes (n,) have the sizes and the element type of others (n,)."""
-        sizes = slice(columns.SHAPE.start, columns.SHAPE_PRODUCT + 1)
+        """Return which nodes (n,) have the sizes, parts and element type of others (n,)."""
+        sizes = slice(columns.SHAPE.start, columns.TUPLE_SHAPES + 1)
         alike: np.ndarray = (self.feat[one, sizes] == self.feat[other, sizes]).all(1)
         alike &= self.types[one] == self.types[other]
         return alike
@@ -273,11 +245,12 @@ def _types(nodes: Nodes) -> Iterator[Fault]:
     no_tensor = is_tuple | (nodes.types == _TYPE["token"]) | (nodes.types == _TYPE["opaque"])
     filled = nodes.sizes.any(1) | nodes.feat[:, columns.LAYOUT].any(1) | (nodes.elements != 1)
     yield from _first(every, no_tensor & filled, "is a tuple, token or opaque with sizes or a layout")
-    made = nodes.opcodes == OPCODES["tuple"]
+    made = is_tuple & ((nodes.opcodes == OPCODES["tuple"]) | (nodes.opcodes == OPCODES["sort"]))
+    given = nodes.degree - np.bincount(nodes.users[nodes.calls], minlength=len(every))
     parts = nodes.feat[:, columns.TUPLE_SHAPES]
-    yield from _first(every, made & (parts < nodes.degree), "has fewer elements than operands")
-    gives = _GIVES[nodes.opcodes, nodes.types]
-    yield from _first(every, ~gives, "has an element type that its opcode does not give (element_type)")
+    yield from _first(every, made & (parts < given), "has fewer elements than operands (tuple_shapes)")
+    other = _NOT_GIVEN[nodes.opcodes, nodes.types]
+    yield from _first(every, other, "has an element type that its opcode does not give (element_type)")
     taken = _TAKES_TUPLE[nodes.opcodes[nodes.users]] & ~nodes.calls
     taken |= nodes.opcodes[nodes.users] == OPCODES["get-tuple-element"]
     yield from _first(nodes.users, taken & ~is_tuple[nodes.operands], "takes what is no tuple")
@@ -382,6 +355,11 @@ def _parameters(nodes: Nodes) -> Iterator[Fault]:
     beyond = numbers >= len(parameters)
     problem = f"has a number beyond {len(parameters)} parameters (parameter_number)"
     yield from _first(parameters, beyond, problem)
+    _, first = np.unique(np.stack([nodes.parts[parameters], numbers]), axis=1, return_index=True)
+    again = ~np.isin(np.arange(len(parameters)), first)
+    yield from _first(
+        parameters, again, "has the number of another one of its computation (parameter_number)"
+    )
     if not beyond.any():
         counts = np.bincount(numbers.astype(np.int64), minlength=1)
         lonely = np.append(False, np.diff(counts) > 0)[numbers.astype(np.int64)]
@@ -414,14 +392,6 @@ def _moved_axes(nodes: Nodes, opcode: str) -> Iterator[Fault]:
     yield from _first(moved, broken, "has axes that its operand does not fit (dimensions)")
 
 
-def _broadcast(nodes: Nodes) -> Iterator[Fault]:
-    return _moved_axes(nodes, "broadcast")
-
-
-def _transpose(nodes: Nodes) -> Iterator[Fault]:
-    return _moved_axes(nodes, "transpose")
-
-
 def _reshape(nodes: Nodes) -> Iterator[Fault]:
     reshapes = nodes.of("reshape", 1)
     other = nodes.elements[reshapes] != nodes.elements[nodes.operands_of(reshapes, 1)[:, 0]]
@@ -429,21 +399,26 @@ def _reshape(nodes: Nodes) -> Iterator[Fault]:
 
 
 def _bitcast(nodes: Nodes) -> Iterator[Fault]:
-    bitcasts = nodes.of("bitcast", 1)
+    bitcasts = np.concatenate([nodes.of(name, 1) for name in ("bitcast", "bitcast-convert")])
     operands = nodes.operands_of(bitcasts, 1)[:, 0]
-    size = nodes.elements * _BYTES[nodes.feat[:, columns.ELEMENT_TYPE].argmax(1)]
-    yield from _first(bitcasts, size[bitcasts] != size[operands], "has more or fewer bytes than its operand")
+    width = _BYTES[nodes.feat[:, columns.ELEMENT_TYPE].argmax(1)]
+    size = nodes.elements * width
+    # the columns have no type of less than a byte: it is written as one of a byte
+    narrow = (width[bitcasts] == 1) != (width[operands] == 1)
+    off = ~narrow & (size[bitcasts] != size[operands])
+    yield from _first(bitcasts, off, "has more or fewer bytes than its operand")
 
 
-def _fusion(nodes: Nodes) -> Iterator[Fault]:
-    """Yield a fusion that none of what it reads and calls is like: it gives what its computation gives."""
-    fusions = nodes.opcodes == OPCODES["fusion"]
-    edges = np.flatnonzero(fusions[nodes.users])
+def _given(nodes: Nodes) -> Iterator[Fault]:
+    """Yield a node that none of what it reads and calls is like, of an opcode that gives such an output."""
+    tensor = nodes.types != _TYPE["tuple"]
+    asked = _GIVES_ROOT[nodes.opcodes] | (_GIVES_OPERAND[nodes.opcodes] & tensor)
+    asked &= nodes.degree > 0
+    edges = np.flatnonzero(asked[nodes.users])
     users = nodes.users[edges]
-    operands = nodes.operands[edges]
-    has = np.bincount(users, nodes.alike(users, operands), len(nodes.opcodes)) > 0
-    asked = np.flatnonzero(fusions)
-    yield from _first(asked, ~has[asked], "has sizes or an element type that its computation does not give")
+    has = np.bincount(users, nodes.alike(users, nodes.operands[edges]), len(nodes.opcodes)) > 0
+    every = np.arange(len(asked))
+    yield from _first(every, asked & ~has, "has sizes or an element type of none of what it reads or calls")
 
 
 def _tensor_of(nodes: Nodes, of_opcode: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
@@ -453,16 +428,26 @@ def _tensor_of(nodes: Nodes, of_opcode: np.ndarray, degree: int) -> tuple[np.nda
     return operands[np.arange(len(of_opcode)), large.argmax(1)], large.sum(1) != 1
 
 
-def _reduce(nodes: Nodes) -> Iterator[Fault]:
-    reduces = nodes.of("reduce", 3)  # a tensor, its start, and the root of the computation
-    operands = nodes.operands_of(reduces, 3)
-    other = (nodes.types[operands] != nodes.types[reduces][:, None]).any(1)
-    yield from _first(reduces, other, "has another element type than what it reduces")
+def _reductions(nodes: Nodes) -> Iterator[Fault]:
+    """Yield a reduction of another type, or of several tensors: it has one, its start, and a root."""
+    reductions = np.concatenate([nodes.of(name, 3) for name in ("reduce", "reduce-window")])
+    operands = nodes.operands_of(reductions, 3)
+    other = (nodes.types[operands] != nodes.types[reductions][:, None]).any(1)
+    yield from _first(reductions, other, "has another element type than what it reduces")
     several = (nodes.rank[operands] > 0).sum(1) > 1
-    yield from _first(reduces, several, "has more than one tensor among a start and a computation's root")
-    tensor, unclear = _tensor_of(nodes, reduces, 3)
-    known = ~unclear & (nodes.rank[reduces] >= 0) & (nodes.rank[tensor] >= 0)
-    reduces, tensor = reduces[known], tensor[known]
+    yield from _first(reductions, several, "has more than one tensor among a start and a computation's root")
+
+
+def _reduced(nodes: Nodes, opcode: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the reductions (n,) of one tensor and that tensor (n,), where both ranks are known."""
+    reductions = nodes.of(opcode, 3)
+    tensor, unclear = _tensor_of(nodes, reductions, 3)
+    known = ~unclear & (nodes.rank[reductions] >= 0) & (nodes.rank[tensor] >= 0)
+    return reductions[known], tensor[known]
+
+
+def _reduce(nodes: Nodes) -> Iterator[Fault]:
+    reduces, tensor = _reduced(nodes, "reduce")
     rank, kept = nodes.rank[tensor], nodes.rank[reduces]
     axes = nodes.feat[reduces, columns.DIMENSIONS]
     gone = np.maximum(rank - kept, 0)
@@ -500,6 +485,12 @@ def _dynamic_slice(nodes: Nodes) -> Iterator[Fault]:
     known = nodes.rank[slices] >= 0
     many = known & (nodes.degree[slices] > 1 + nodes.rank[slices])
     yield from _first(slices, many, "has more starts than dimensions (edge_index)")
+    position, edges = nodes.edges_of(slices)
+    taking, given = slices[position], nodes.operands[edges]
+    holds = (nodes.rank[given] < 0) | (nodes.rank[given] == nodes.rank[taking])
+    holds &= (nodes.types[given] == nodes.types[taking]) & (nodes.sizes[given] >= nodes.sizes[taking]).all(1)
+    small = np.bincount(position, holds, len(slices)) == 0
+    yield from _first(slices, known & small, "is no part of one of its operands (shape)")
 
 
 def _pad(nodes: Nodes) -> Iterator[Fault]:
@@ -508,9 +499,15 @@ def _pad(nodes: Nodes) -> Iterator[Fault]:
     tensor, unclear = _tensor_of(nodes, pads, 2)
     several = (nodes.rank[nodes.operands_of(pads, 2)] > 0).sum(1) > 1
     yield from _first(pads, several, "has no single number among its operands, which pads (edge_index)")
-    other = ~unclear & (nodes.rank[pads] >= 0) & (nodes.rank[tensor] >= 0)
-    other &= nodes.rank[pads] != nodes.rank[tensor]
+    known = ~unclear & (nodes.rank[pads] >= 0) & (nodes.rank[tensor] >= 0)
+    other = known & (nodes.rank[pads] != nodes.rank[tensor])
     yield from _first(pads, other, "has another number of dimensions than its operand (shape)")
+    sizes = nodes.sizes[tensor][:, :2]
+    inner = nodes.sizes[pads][:, :2] - sizes
+    inner -= nodes.list_of(pads, "edge_padding_low", 2) + nodes.list_of(pads, "edge_padding_high", 2)
+    off = (inner < 0) | (inner % np.maximum(sizes - 1, 1) != 0) | ((sizes <= 1) & (inner != 0))
+    off &= np.arange(2) < nodes.rank[pads][:, None]
+    yield from _first(pads, known & off.any(1), "has sizes that its padding does not give (edge_padding)")
 
 
 def _concatenate(nodes: Nodes) -> Iterator[Fault]:
@@ -529,8 +526,12 @@ def _concatenate(nodes: Nodes) -> Iterator[Fault]:
     yield from _first(users, differs & full, "has other sizes than an operand (shape)")
     total = np.bincount(users, nodes.sizes[operands][along], len(nodes.opcodes))
     size = nodes.sizes[joined, np.clip(axis, 0, _WIDTH - 1)]
-    off |= known & (axis < _WIDTH) & (total[joined] > size) & (size < _EXACT)
-    yield from _first(joined, off, "has fewer rows than its operands, or an axis that is none (dimensions)")
+    lacking = size - total[joined]  # what operands have that are there again
+    divisor = np.zeros(len(nodes.opcodes), np.int64)
+    np.gcd.at(divisor, users, nodes.sizes[operands][along].astype(np.int64))
+    unlike = (lacking < 0) | (lacking % np.maximum(divisor[joined], 1) != 0)
+    off |= known & (axis < _WIDTH) & unlike & (size < _EXACT)
+    yield from _first(joined, off, "has other rows than its operands, or an axis that is none (dimensions)")
 
 
 def _window(nodes: Nodes, windowed: np.ndarray, spatial: np.ndarray) -> Iterator[Fault]:
@@ -575,15 +576,24 @@ def _places(nodes: Nodes, windowed: np.ndarray, sizes: np.ndarray) -> np.ndarray
 
 
 def _reduce_window(nodes: Nodes) -> Iterator[Fault]:
-    windowed = nodes.of("reduce-window", 3)
-    tensor, unclear = _tensor_of(nodes, windowed, 3)
-    known = ~unclear & (nodes.rank[windowed] >= 0) & (nodes.rank[tensor] >= 0)
-    windowed, tensor = windowed[known], tensor[known]
+    windowed, tensor = _reduced(nodes, "reduce-window")
     yield from _window(nodes, windowed, nodes.rank[tensor])
     inside = nodes.rank[tensor][:, None] > _PLACES
     sizes = np.where(inside, _places(nodes, windowed, nodes.sizes[tensor]), 0)
     broken = (sizes != nodes.sizes[windowed]).any(1)
     yield from _first(windowed, broken, "has sizes that its window does not give")
+
+
+def _select_and_scatter(nodes: Nodes) -> Iterator[Fault]:
+    scattered = nodes.of("select-and-scatter")
+    scattered = scattered[nodes.rank[scattered] > 0]
+    yield from _window(nodes, scattered, nodes.rank[scattered])
+    inside = nodes.rank[scattered][:, None] > _PLACES
+    sizes = np.where(inside, _places(nodes, scattered, nodes.sizes[scattered]), 0)
+    position, edges = nodes.edges_of(scattered)
+    fits = (sizes[position] == nodes.sizes[nodes.operands[edges]]).all(1)
+    off = np.bincount(position, fits, len(scattered)) == 0
+    yield from _first(scattered, off, "has a window that gives the sizes of none of its operands")
 
 
 def _products(nodes: Nodes, opcode: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -677,12 +687,28 @@ def _dot(nodes: Nodes) -> Iterator[Fault]:
     yield from _first(products, off.any(1), "has sizes that a product of its operands has not (shape)")
 
 
-def _iota(nodes: Nodes) -> Iterator[Fault]:
-    iotas = nodes.of("iota")
-    rank = nodes.rank[iotas]
-    axes = nodes.feat[iotas, columns.DIMENSIONS]
-    off = ((rank > 0) & (axes[:, 0] >= rank)) | axes[:, 1:].any(1)
-    yield from _first(iotas, off, "counts along an axis that is none (dimensions)")
+def _axes(nodes: Nodes) -> Iterator[Fault]:
+    """Yield a node that names an axis which none of its tensors has, an axis twice, or two for one."""
+    rank = np.where(nodes.types == _TYPE["tuple"], 0, nodes.rank)
+    unknown = np.bincount(nodes.users, rank[nodes.operands] < 0, len(rank)) > 0
+    highest = rank.copy()
+    np.maximum.at(highest, nodes.users, rank[nodes.operands])
+    one = _ONE_AXIS[nodes.opcodes]
+    asked = np.flatnonzero((one | (nodes.opcodes == OPCODES["reverse"])) & ~unknown & (highest > 0))
+    axes = nodes.feat[asked, columns.DIMENSIONS]
+    ordered = np.sort(axes, 1)
+    off = axes.max(1) >= highest[asked]
+    off |= ((np.diff(ordered, axis=1) == 0) & (ordered[:, 1:] > 0)).any(1)
+    off |= one[asked] & axes[:, 1:].any(1)
+    yield from _first(asked, off, "names an axis that is none, or one more than once (dimensions)")
+
+
+def _unused(nodes: Nodes) -> Iterator[Fault]:
+    """Yield a node that nothing uses and that has no effect of its own: the compiler leaves it out."""
+    used = nodes.is_root | _HAS_EFFECT[nodes.opcodes]
+    used[nodes.operands] = True
+    if len(used) > 1:
+        yield from _first(np.arange(len(used)), ~used, "is used by no node, and no root (edge_index)")
 
 
 _GENERAL: tuple[Callable[[Nodes], Iterator[Fault]], ...] = (
@@ -692,27 +718,28 @@ _GENERAL: tuple[Callable[[Nodes], Iterator[Fault]], ...] = (
     _roots,
     _signatures,
     _elementwise,
+    _given,
+    _reductions,
     _windows,
+    _axes,
+    _unused,
 )
-_OF_OPCODES: dict[int, Callable[[Nodes], Iterator[Fault]]] = {
-    OPCODES[name]: rule
-    for name, rule in {
-        "get-tuple-element": _elements,
-        "reshape": _reshape,
-        "bitcast": _bitcast,
-        "fusion": _fusion,
-        "broadcast": _broadcast,
-        "transpose": _transpose,
-        "reduce": _reduce,
-        "slice": _slice,
-        "dynamic-slice": _dynamic_slice,
-        "pad": _pad,
-        "concatenate": _concatenate,
-        "iota": _iota,
-        "reduce-window": _reduce_window,
-        "convolution": _convolution,
-        "dot": _dot,
-    }.items()
+_OF_OPCODES: dict[str, Callable[[Nodes], Iterator[Fault]]] = {
+    "get-tuple-element": _elements,
+    "reshape": _reshape,
+    "bitcast": _bitcast,
+    "bitcast-convert": _bitcast,
+    "broadcast": partial(_moved_axes, opcode="broadcast"),
+    "transpose": partial(_moved_axes, opcode="transpose"),
+    "reduce": _reduce,
+    "slice": _slice,
+    "dynamic-slice": _dynamic_slice,
+    "pad": _pad,
+    "concatenate": _concatenate,
+    "reduce-window": _reduce_window,
+    "select-and-scatter": _select_and_scatter,
+    "convolution": _convolution,
+    "dot": _dot,
 }
 
 
@@ -720,5 +747,5 @@ def first_fault(node_feat: np.ndarray, opcodes: np.ndarray, edges: np.ndarray) -
     """Return the first node that breaks a rule, and what is wrong; arguments as for :class:`Nodes`."""
     nodes = Nodes(node_feat, opcodes, edges)
     there = np.bincount(nodes.opcodes, minlength=_COUNT)
-    rules = [*_GENERAL, *(rule for opcode, rule in _OF_OPCODES.items() if there[opcode])]
+    rules = [*_GENERAL, *(rule for name, rule in _OF_OPCODES.items() if there[OPCODES[name]])]
     return next((fault for rule in rules for fault in rule(nodes)), None)

@@ -94,18 +94,27 @@ GIVES = {
 }
 """Element types that the output may have, of opcodes that give only some."""
 
-_OPERANDS = """
+_KINDS = """
 tuple  copy-done collective-permute-done all-gather-done async-update async-done send-done recv-done
 whole  gather scatter dynamic-slice dynamic-update-slice set-dimension-size
 two    dynamic-slice dynamic-update-slice gather pad set-dimension-size outfeed send add-dependency
 two    batch-norm-training batch-norm-inference batch-norm-grad
 three  reduce reduce-window scatter while
+operand  dynamic-update-slice scatter sort topk select-and-scatter triangular-solve cholesky
+operand  batch-norm-inference all-reduce all-to-all ragged-all-to-all collective-broadcast collective-permute
+axis     concatenate iota sort topk get-dimension-size set-dimension-size
+axis     all-gather all-to-all ragged-all-to-all reduce-scatter
+effect   parameter call fusion while conditional custom-call infeed outfeed send send-done recv recv-done
+effect   rng rng-get-and-update-state after-all add-dependency domain trace opt-barrier copy-start copy-done
+effect   all-gather all-gather-start all-gather-done all-reduce all-reduce-start all-reduce-done all-to-all
+effect   reduce-scatter collective-broadcast collective-permute collective-permute-start
+effect   collective-permute-done ragged-all-to-all async-start async-update async-done
 """
 
 
 def _with(word: str) -> frozenset[str]:
-    """Return the opcodes of the lines of ``_OPERANDS`` that begin with a word."""
-    lines = map(str.split, _OPERANDS.strip().splitlines())
+    """Return the opcodes of the lines of ``_KINDS`` that begin with a word."""
+    lines = map(str.split, _KINDS.strip().splitlines())
     return frozenset(opcode for first, *opcodes in lines if first == word for opcode in opcodes)
 
 
@@ -128,6 +137,12 @@ ONE_TENSOR = {
     "collective-broadcast": 1,
 }
 """Largest number of operands and called computations where the output is one tensor, and no tuple of them."""
+GIVES_OPERAND = _with("operand")
+"""Opcodes whose output has the sizes and the element type of an operand, where it is no tuple."""
+ONE_AXIS = _with("axis")
+"""Opcodes that name one axis at most."""
+EFFECTS = _with("effect")
+"""Opcodes that a program may have though nothing uses their output, since they do something else."""
 
 
 def _range(text: str) -> tuple[int, int]:
@@ -149,6 +164,10 @@ OPCODE_RULES: dict[str, Rule] = {
 _ELEMENTS = """
 floats  acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one
 floats  log log-plus-one logistic rsqrt sine sinh sqrt tan tanh
+floats  batch-norm-training batch-norm-inference batch-norm-grad
+numbers abs divide negate power remainder sign subtract
+tensors add broadcast clamp compare concatenate convert maximum minimum multiply pad reshape reverse select
+tensors slice transpose
 reals   ceil floor is-finite reduce-precision round-nearest-afz round-nearest-even
 bits    and not or xor
 whole   count-leading-zeros popcnt shift-left shift-right-arithmetic shift-right-logical
@@ -156,7 +175,10 @@ whole   count-leading-zeros popcnt shift-left shift-right-arithmetic shift-right
 _FLOATS = frozenset(("f16", "f32", "f64", "bf16"))
 _COMPLEX = frozenset(("c64", "c128"))
 _WHOLE = frozenset(("s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64"))
+_NO_TENSOR = frozenset(("tuple", "token", "opaque"))
 _REFUSED = {
+    "numbers": frozenset({"pred"}),
+    "tensors": frozenset(),
     "floats": _WHOLE | {"pred"},
     "reals": _WHOLE | _COMPLEX | {"pred"},
     "bits": _FLOATS | _COMPLEX,
@@ -164,7 +186,7 @@ _REFUSED = {
 }
 
 REFUSED_ELEMENTS: dict[str, frozenset[str]] = {
-    opcode: frozenset(_REFUSED[kind])
+    opcode: _NO_TENSOR | _REFUSED[kind]
     for kind, *opcodes in map(str.split, _ELEMENTS.strip().splitlines())
     for opcode in opcodes
 }
