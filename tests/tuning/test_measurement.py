@@ -72,6 +72,10 @@ def test_a_time_that_was_the_lowest_by_luck_is_no_gain(measured, tmp_path, paire
     assert said.startswith("Keep the default: configuration 3, the fastest of 5, ")
     reason = "is not faster beyond noise" if len(paired) == FEWEST else "failed in one of 5 further runs"
     assert reason in said and checked(shown, tmp_path)[3] == said
+    (number, *_) = shown.numbers()
+    assert number.value == ("not confirmed" if np.mean(paired) < 0 else "not faster"), (
+        "no gain in large letters"
+    )
 
 
 def test_nothing_below_the_default_or_nothing_but_the_default_keeps_it(measured, tmp_path):

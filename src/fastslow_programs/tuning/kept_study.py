@@ -25,6 +25,7 @@ FORM = "2"
 _START = b'{"op_code":'  # of every record that Optuna writes
 _PADDING = b"\0\r\n\t "  # what a crash or an editor leaves after the last record
 _FIRST = 2  # records before those of the trials: the study, and its identity
+_MEANING = {"choices": "options of each choice"}  # of a fact of a study, where its name does not tell it
 _ANEW = "Start in another folder (name= or data_root=), or delete it"
 
 
@@ -107,10 +108,14 @@ class KeptStudy:
         if "form" not in known:
             problem = "is the study of an older version (commit 8c8ffaf1 or before), without checksums"
             raise DataError(self.path, problem, _ANEW)
-        differ = [f"{k}: {known.get(k)} here {v}" for k, v in identity.items() if known.get(k) != v]
+        differ = [
+            f"{_MEANING.get(name, name)}: {known.get(name)}, here {value}"
+            for name, value in identity.items()
+            if known.get(name) != value
+        ]
         if differ:
             problem = f"is the study of something else ({'; '.join(differ)})"
-            raise DataError(self.path, problem, "Choose another name=, or delete the folder")
+            raise DataError(self.path, problem, "Choose another name= for this search, or delete the folder")
 
     def _read(self, trial) -> None:
         try:

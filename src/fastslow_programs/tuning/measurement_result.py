@@ -130,7 +130,11 @@ class Measurement(Shown):
             interval = f"{_signed(np.exp(mean - half))} to {_signed(np.exp(mean + half))}"
             note = f"{percent(LEVEL)} interval {interval}, from {len(self.paired)} further runs of both"
             note = note if np.isfinite(half) else "too few further runs"
-            against = Number(against.name, f"{self._gain} time", note)
+            gain = f"{self._gain} time"
+            if not self.is_faster:  # the headline is no gain, but what was seen stands below it
+                note = f"{gain}; {note}"
+                gain = "not confirmed" if mean < 0 else "not faster"
+            against = Number(against.name, gain, note)
         failed = sum(map(bool, self.failures))
         ran = f"{len(self.ratios)} configurations ran" + (f", {failed} failed" if failed else "")
         return [
