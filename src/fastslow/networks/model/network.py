@@ -40,6 +40,10 @@ class Block(nn.Module):
 
     Args:
         architecture: Settings of the layers. Without cross-config attention the bracket is just y.
+
+    Shapes:
+        - **input:** states :math:`(S_{below}, D)` of the level below, and their layout embeddings
+        - **output:** states :math:`(S, D)` of the level
     """
 
     def __init__(self, architecture: Architecture):
@@ -84,6 +88,10 @@ class Trunk(nn.Module):
     Args:
         node_channels: Columns F of the scaled node features.
         architecture: Settings of the layers.
+
+    Shapes:
+        - **input:** a batch of N nodes with S_0 states at level 0
+        - **output:** states :math:`(S, D)` of the last level
     """
 
     def __init__(self, node_channels: int, architecture: Architecture):
@@ -143,6 +151,10 @@ class RankingNetwork(nn.Module):
         node_channels: Columns F of the scaled node features.
         config_channels: Columns V of the scaled configuration features.
         architecture: Settings of the layers.
+
+    Shapes:
+        - **input:** a batch of C configurations of a graph
+        - **output:** predictions :math:`(C,)`, float32, comparable within the graph only
     """
 
     def __init__(self, node_channels: int, config_channels: int, architecture: Architecture):
