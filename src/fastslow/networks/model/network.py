@@ -127,9 +127,18 @@ class Trunk(nn.Module):
         state_tiling: Tensor,
         node_ids: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Return the states ``(S_0, D)`` of level 0 and the embedding ``(S_0, D)`` of their layouts.
+        """Embed the states of level 0.
 
-        Arguments as in a :class:`~fastslow.networks.model.graph_batch.Batch`; ``node_ids`` as in its level 0.
+        Args:
+            numeric: ``(N, F)`` scaled node features.
+            node_layout: ``(N, 6)`` layout of each node's output.
+            opcode: ``(N,)`` opcode of each node.
+            state_layouts: ``(S_0, 18)`` layouts of each state.
+            state_tiling: ``(S_0, 27)`` fit of each state's tensors to the tiles of the TPU.
+            node_ids: ``(S_0,)`` node of each state.
+
+        Returns:
+            The states ``(S_0, D)`` and the embedding of their layouts ``(S_0, D)``.
         """
         layouts = take_rows(self.layout.weight, node_layout).flatten(1)
         node = torch.cat([numeric, layouts, take_rows(self.opcode.weight, opcode)], 1)
