@@ -65,10 +65,12 @@ def _assignment(name: str, value) -> str:
 
 
 def _first_clause(sentence: str) -> str:
-    """The first clause of three words or more."""
+    """The first clause of three words or more that closes its brackets."""
     sentence = re.sub(r"^[^.]{0,40} only\. ", "", sentence)
     ends = [m.start() for m in re.finditer(r"(?<!e\.g)[.;:](?= |$)", sentence)]
-    return next((sentence[:end] for end in ends if len(sentence[:end].split()) > 2), sentence)
+    clauses = (sentence[:end] for end in ends)
+    whole = (c for c in clauses if len(c.split()) > 2 and c.count("(") == c.count(")"))
+    return next(whole, sentence)
 
 
 def render(path) -> str:

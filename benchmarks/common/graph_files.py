@@ -11,8 +11,8 @@ from fastslow.competition.catalog import TEST, TRAIN, Collection, ProgramFile, g
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import build_graph
-from fastslow.features.graph import Graph, expand_nodes
-from fastslow.features.scaling import NODE_BLOCKS, Scaler
+from fastslow.features.graph import Graph, fit_scalers
+from fastslow.features.scaling import Scaler
 from fastslow.runs.features_folder import Features
 from fastslow.steps.features import FeatureSettings
 
@@ -71,10 +71,7 @@ class OneGraph(Features):
     def __init__(self, program: ProgramFile, graph: Graph, columns: Sequence[str] = (), split: str = TRAIN):
         self.program, self.only, self.split = program, graph, split
         self._columns = [*columns] or [str(number) for number in range(graph.config_feat.shape[1])]
-        self._scalers = {
-            "node": Scaler.fit([expand_nodes(graph)], *NODE_BLOCKS),
-            "config": Scaler.fit([graph.config_feat]),
-        }
+        self._scalers = fit_scalers([graph])
 
     @property
     def collection(self) -> Collection:

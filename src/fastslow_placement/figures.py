@@ -13,7 +13,6 @@ from fastslow.core.figures import (
     FURTHER,
     NETWORK,
     RULE,
-    TREES,
     WIDTH,
     in_style,
     label_ends,
@@ -23,10 +22,10 @@ from fastslow.core.tables import number_text, percent
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, memory_profile
 
-_BUSY, _LINK = NETWORK, TREES
+_BUSY, _LINK = FURTHER[0], FURTHER[1]
 _POLICY, _THEN_SEARCHED = "GO", "GO, then search"
 _CURVES = {_POLICY: NETWORK, _THEN_SEARCHED: ENSEMBLE}  # the colours of other searches follow
-_DEVICES = (NETWORK, TREES, *FURTHER, "#009e73")
+_DEVICES = (*FURTHER[:2], "#332288", "#999933", FURTHER[2])
 _LINE = 80  # characters below a figure
 _WORST = 2.0  # times the default's cost; a worse rule is named and not drawn
 _MANY_DECADES = 1e3  # last over first evaluation, from which a tick a decade has room

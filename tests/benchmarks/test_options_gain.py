@@ -46,7 +46,7 @@ def test_totals_count_what_was_confirmed(options_gain):
     assert options_gain.totals(rows)[1] == {"searched": "layouts", **counts}
 
 
-def test_a_confirmed_candidate_has_a_row_that_says_what_it_changes():
+def test_a_confirmed_candidate_has_a_row_that_says_what_it_changes(options_gain):
     facts = {"function": "product", "searched": "options", "changes": "unroll 4 instead of 1", "seconds": 2}
     rows = [facts | {"gain": "confirmed"}, facts | {"gain": "not confirmed"}, {"function": "product"}]
     said = {"function": "product", "searched": "options", "changes": "unroll 4 instead of 1"}

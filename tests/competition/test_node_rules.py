@@ -113,16 +113,6 @@ def an_axis_twice(arrays, node):
     arrays["node_feat"][node, COLUMN["dimensions_0"] : COLUMN["dimensions_2"]] = 1
 
 
-def used_by_none(arrays, node):
-    edges = arrays["edge_index"]
-    again = edges[edges[:, 0] == node]
-    again[:, 0] = len(arrays["node_opcode"])
-    arrays["edge_index"] = np.concatenate([edges, again])
-    for key in ("node_feat", "node_opcode"):
-        arrays[key] = np.append(arrays[key], arrays[key][node : node + 1], axis=0)
-    arrays["node_feat"][-1, COLUMN["is_root"]] = 0
-
-
 CHANGES = {
     "a scatter of other sizes": ("scatter", larger),
     "a tensor that its update makes larger": ("dynamic-update-slice", larger),
@@ -136,7 +126,6 @@ CHANGES = {
     "a concatenation of two axes": ("concatenate", column("dimensions_1", 1)),
     "a count along two axes": ("iota", column("dimensions_1", 1)),
     "numbers taken as others of another width": ("broadcast", as_opcode("bitcast-convert")),
-    "a node that nothing uses": ("add multiply dot reshape", used_by_none),
     "a parameter of the number of another": ("parameter", column("parameter_number", 1)),
     "a reduction of one operand more": ("reduce", one_operand_more),
     "a reduction of one operand less": ("reduce", one_operand_lost),

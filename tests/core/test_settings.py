@@ -44,15 +44,15 @@ def test_a_misspelt_name_is_refused_with_the_nearest(name, near):
 @cases(
     "name, value, got",
     [
-        ("epochs", True, "bool"),
-        ("epochs", 3.0, "float"),
-        ("epochs", "3", "str"),
+        ("epochs", True, "a truth value"),
+        ("epochs", 3.0, "a number"),
+        ("epochs", "3", "a text"),
         ("epochs", None, "NoneType"),
-        ("learning_rate", False, "bool"),
-        ("merge", 1, "int"),
+        ("learning_rate", False, "a truth value"),
+        ("merge", 1, "a whole number"),
         ("folder", PROJECT, type(PROJECT).__name__),
-        ("members", ("a",), "tuple"),
-        ("weights", [], "list"),
+        ("members", ("a",), "a tuple"),
+        ("weights", [], "a list"),
     ],
 )
 def test_a_wrong_type_is_refused(name, value, got):
@@ -138,7 +138,7 @@ def test_a_variable_of_a_scratch_cell_is_printed_and_no_error(notebook):
     notebook.run("manifest = {'valid': 1}; rows = (1, 2); run = object(); network = Notebook = None")
     assert notebook.settings() == named, "the cell can be run again after those below it"
     notebook.run("folder = object()")
-    with pytest.raises(SettingsError, match="^folder: <object .* is object, str wanted"):
+    with pytest.raises(SettingsError, match="^folder: <object .* is object, a text wanted"):
         notebook.settings()
 
 

@@ -254,7 +254,7 @@ def test_a_broken_model_of_ones_own_is_refused_by_name(layout, tmp_path, damage,
     "options, said",
     [
         ({"runs": ["r/a", "r/b", "r/../r/a"]}, "runs: .* without repetition"),
-        ({"runs": ["r/a", 3]}, "runs: 3 in the list is int, str wanted"),
+        ({"runs": ["r/a", 3]}, "runs: 3 in the list is a whole number, a text wanted"),
         ({"max_models": 0}, "max_models: 0"),
         ({"normalisation": "softmax"}, "normalisation: 'softmax' is not one of min_max, rank, raw"),
     ],

@@ -113,7 +113,17 @@ def test_scores_by_graph_worst_first(count):
     assert axes.lines[0].get_label() == f"mean of all {np.mean(list(scores.values())):.3f}"
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == sorted(scores, key=scores.get)[: len(widths)], "every bar has its name"
-    assert (f"worst {len(widths)} of {count}" in axes.get_title("left")) == (len(widths) < count)
+    title = axes.get_title("left")
+    assert title.startswith(f"run: {min(scores.values()):.2f} to {max(scores.values()):.2f}")
+    assert (f"worst {len(widths)} of {count}" in title) == (len(widths) < count)
+
+
+def test_the_bars_of_a_model_have_its_colour():
+    colours = {
+        plots.plot_per_graph({"g": 1.0}, "run", model).axes[0].patches[0].get_facecolor()
+        for model in ("", *plots.MODEL_COLOURS)
+    }
+    assert len(colours) == 4
 
 
 @cases("splits", [("valid",), ("valid", "test")])
@@ -152,5 +162,7 @@ def test_weights_per_model_and_scores_per_run():
     left, right = plots.plot_weights(members).axes
     assert [label.get_text() for label in left.get_yticklabels()] == ["b", "a"]
     assert [bar.get_width() for bar in left.patches] == [0.5, 0.5]
+    assert left.get_title("left") == "Most weight: b, 0.50"
+    assert right.get_title("left") == "Runs: 0.400 to 0.600"
     (runs,) = right.lines
     assert list(runs.get_xdata()) == [0.5, 0.6, 0.4] and list(runs.get_ydata()) == ["a", "a", "b"]

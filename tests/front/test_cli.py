@@ -95,7 +95,7 @@ def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path):
         (["submit", "data=/"], "name: '' is not a plain folder name"),
         (["submit", "data=no/such"], "no npz files. Run `make data`"),
         (["submit", "gnn.layout.epochs=0"], "gnn.layout.epochs: 0 is not 1 or more"),
-        (["submit", "--seeds", "two"], "seeds: 'two' is str, int wanted"),
+        (["submit", "--seeds", "two"], "seeds: 'two' is a text, a whole number wanted"),
     ):
         assert cli.main(words) == 1, words
         said = capsys.readouterr().err

@@ -6,6 +6,7 @@ import inspect
 import re
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from helpers.competition_files import ROOT
@@ -19,7 +20,7 @@ MODULES = {
 ROLE = re.compile(r":(?:func|class|data|meth|mod|attr):`~?([\w.]+)`")
 CONSTANT = re.compile(r"``([a-z_]+(?:\.[a-z_]+)*)\.([A-Z][A-Z_]+)``")
 FILE = re.compile(r"`([\w/]+\.(?:py|ipynb|md))`(?!\])")
-PAGES = [*SOURCES.rglob("README.md"), ROOT / "features" / "README.md", ROOT / "notebooks" / "README.md"]
+PAGES = [*SOURCES.rglob("README.md"), ROOT / "features" / "README.md", *(ROOT / "notebooks").glob("*.[im]*")]
 
 
 def resolves(name, module):
@@ -74,11 +75,19 @@ def test_names_in_docstrings_resolve(package):
     assert gone == set()
 
 
+def prose(page):
+    """The text of a page; of a notebook its Markdown cells."""
+    if page.suffix == ".md":
+        return page.read_text()
+    cells = nbformat.read(page, 4).cells
+    return "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+
+
 def test_files_that_pages_name_exist():
     gone = set()
     for page in PAGES:
         roots = [page.parent, ROOT, ROOT / "benchmarks" / "tables", *SOURCES.glob("fastslow*")]
-        for name in FILE.findall(page.read_text()):
+        for name in FILE.findall(prose(page)):
             inside = "/" not in name and any(page.parent.rglob(name))
             if not inside and not any((Path(root) / name).exists() for root in roots):
                 gone.add((str(page.relative_to(ROOT)), name))

@@ -67,6 +67,7 @@ def test_parameters_are_the_settings_their_defaults_and_sentences():
             wanted = getattr(defaults, name)
             assert (value, type(value)) == (wanted, type(wanted)), f"{path.stem}: {name}"
         assert source == render(path) and source.count("# ") >= len(found), path.stem
+        assert source.count("(") == source.count(")"), f"{path.stem}: a sentence ends inside its brackets"
         assert len(source.splitlines()) <= 25 and max(map(len, source.splitlines())) <= 110, path.stem
         checked = code_cells(path)[1].source
         assert f"settings = {settings.__name__}.from_variables(globals())" in checked, path.stem

@@ -77,6 +77,7 @@ class KaggleStub:
         log: Pieces of the notebook's log.
         output: Content of the files that the notebook left, by name.
         refusal: Why a notebook is not taken.
+        newest: Release of the kaggle package that Kaggle names as the newest, if any.
         parts: How many requests for a file were answered with a part (206).
         authorization: Every Authorization header that was sent.
     """
@@ -89,7 +90,7 @@ class KaggleStub:
         self.scored, self._opened = None, {}
         self.hours, self.dataset, self.packed = (2, 30), 0, []
         self.pushed, self.states, self.failure, self.refusal = [], None, None, None
-        self.log, self.output = [], {}
+        self.log, self.output, self.newest = [], {}, None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"stub": self}))
 
     def __enter__(self):
@@ -247,7 +248,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(answer, b"")
 
     def _json(self, status, value):
-        self._reply(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
+        newest = {"X-Kaggle-APIVersion": self.stub.newest} if self.stub.newest else {}
+        self._reply(status, json.dumps(value).encode(), {"Content-Type": "application/json"} | newest)
 
     def _file(self, path):
         stub, content = self.stub, self.stub.files[path]

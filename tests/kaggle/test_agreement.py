@@ -58,7 +58,7 @@ def test_the_command_shows_the_collections_whose_rows_have_another_order(tmp_pat
         for line in capsys.readouterr().out.splitlines()
         if line.startswith("|")
     }
-    assert tau["layout:xla:default"] == "1.000" and abs(float(tau["layout:nlp:default"])) < 0.1
+    assert tau["xla:default"] == "1.000" and abs(float(tau["nlp:default"])) < 0.1
     assert cli.main(["compare", str(first), str(tmp_path)]) == 1
     assert f"other: {tmp_path} is a folder, {first} a submission; name two of" in capsys.readouterr().err
 

@@ -1,6 +1,7 @@
 """`make kaggle`: the real kaggle package pushes, follows and fetches against a loopback stub."""
 
 import json
+import re
 import shutil
 
 import nbformat
@@ -67,9 +68,16 @@ def test_a_run_is_pushed_followed_fetched_and_uploaded(stub, home, capsys):
     )
 
 
-def test_target_submission_stops_before_the_upload(stub):
+def test_target_submission_stops_before_the_upload_and_lost_answers_end_nothing(stub, capsys):
+    stub.answers = {
+        "GetKernelSessionStatus": [500],
+        "GetAcceleratorQuotaStatistics": [DROP],
+        "GetDatasetStatus": [429],
+    }
+    stub.newest = "99.0.0"  # kaggle prints a warning before its answer
     assert cli.main([*COMMAND, "target=submission"]) == 0
     assert not stub.calls["CreateSubmission"]
+    assert "GPU quota: 28.00h of 30.00h left" in capsys.readouterr().out
 
 
 def test_one_that_runs_is_followed_and_not_pushed_again(stub, home, capsys):
@@ -91,6 +99,38 @@ def test_one_that_has_finished_is_fetched(stub, home, capsys):
     assert cli.main([*COMMAND, "target=submission"]) == 0
     assert "has finished on Kaggle: fetching it" in capsys.readouterr().out and not stub.pushed
     assert (home / "submissions" / "smoke.csv").read_bytes() == stub.output["submissions/smoke.csv"]
+
+
+def test_one_that_was_fetched_is_not_fetched_again_but_uploaded_where_that_failed(stub, capsys):
+    stub.states, stub.remaining = ["COMPLETE"], 0
+    assert cli.main(COMMAND) == 1
+    assert "the submission limit is reached" in capsys.readouterr().err
+    stub.remaining = 4
+    fetches = stub.calls["ListKernelSessionOutput"]
+    assert cli.main(COMMAND) == 0
+    assert "smoke.csv was fetched before. Another NAME trains anew" in capsys.readouterr().out
+    assert stub.calls["ListKernelSessionOutput"] == fetches and stub.calls["CreateSubmission"] == 1
+
+
+@pytest.mark.parametrize(
+    "request_, answer, said",
+    [
+        (
+            "StartBlobUpload",
+            413,
+            "file of this size .* Look at wheels/, which is sent with the code",
+        ),
+        ("SaveKernel", 409, "is busy with another request .*Conflict.* Wait a minute and run it again$"),
+        ("CreateDataset", (200, {"error": "No space"}), "did not take the code .No space.. See whether"),
+        ("GetAcceleratorQuotaStatistics", (200, {}), "names no GPU hours of this account. Verify"),
+    ],
+)
+def test_a_refusal_is_told_in_words_about_the_notebook(stub, home, capsys, request_, answer, said):
+    stub.answers = {request_: [answer] * 3}
+    assert cli.main(COMMAND) == 1
+    error = capsys.readouterr().err.strip()
+    assert re.search(said, error) and "submission" not in error
+    assert not (home / "submissions").exists()
 
 
 def test_a_further_run_makes_a_new_version_of_the_code(stub):
@@ -121,7 +161,7 @@ def test_one_that_fails_shows_its_last_lines_and_loses_nothing(stub, home, capsy
             (25, 30),
             "hours: 8.5, but only 5 GPU hours are left this week. Give HOURS=5 or less, or wait for 2026",
         ),
-        ((0, 0), "this account has no GPU hours on Kaggle. Verify its phone number"),
+        ((0, 0), "Kaggle names no GPU hours of this account. Verify its phone number"),
     ],
 )
 def test_too_small_a_quota_is_an_error_before_anything_is_sent(stub, capsys, hours, said):

@@ -254,7 +254,7 @@ def test_a_sample_of_features_has_the_spread_of_sizes(home):
         ("nan", "nan is not a finite"),
         ("0", "0 is not above 0"),
         ("1e9", "1000000000.0 is not"),
-        ("two", "'two' is str, float wanted (above"),
+        ("two", "'two' is a text, a number wanted (above"),
     ],
 )
 def test_hours_that_are_none_are_refused(hours, said, capsys):

@@ -307,7 +307,7 @@ def test_a_setting_of_no_section_is_refused(text):
         ("gnn.tile.train_on=source", "gnn.tile.train_on: 'source' has no effect for tile"),
         ("gnn.kind=tile", "gnn.kind: is set by the workflow"),
         ("features.tile.hops=1", "features.tile.hops: 1 has no effect for tile; leave it at 2"),
-        ("gnn.layout.hidden_channels='64'", "hidden_channels: '64' is str, int wanted"),
+        ("gnn.layout.hidden_channels='64'", "hidden_channels: '64' is a text, a whole number wanted"),
         ("gnn.learning_rate=1e400", "^gnn.learning_rate: inf is not a finite number"),
         (
             "ranker.layout.num_threads=1000000",

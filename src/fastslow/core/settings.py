@@ -35,6 +35,15 @@ from fastslow.core.setting_fields import (
     sentences_of,
 )
 
+_KINDS: dict[Any, str] = {
+    bool: "a truth value",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    tuple: "a tuple",
+    dict: "a dict",
+}
 _CHECKOUT = Path(__file__).resolve().parents[3]
 PROJECT = _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
 """The repository; of a package that was installed without it, the working folder."""
@@ -381,7 +390,7 @@ class Settings(BaseModel):
         field = cls.model_fields[name]
         if len(error["loc"]) > 1:  # an element of a list
             (element,) = get_args(field.annotation)
-            problem = f"{value!r} in the list is {type(value).__name__}, {element.__name__} wanted"
+            problem = f"{value!r} in the list is {_words(type(value))}, {_words(element)} wanted"
             return SettingsError(name, problem)
         allowed = allowed_of(field)
         kind = kind_of(field)
@@ -392,7 +401,7 @@ class Settings(BaseModel):
         if kind is float and _is_infinite(value):
             return SettingsError(name, f"{value} is not a finite number{allowed and f' {allowed}'}")
         example = allowed or f"for example {field.get_default()!r}"
-        problem = f"{value!r} is {type(value).__name__}, {kind.__name__} wanted ({example})"
+        problem = f"{value!r} is {_words(type(value))}, {_words(kind)} wanted ({example})"
         return SettingsError(name, problem)
 
     @classmethod
@@ -410,6 +419,11 @@ def _injected(variables: Mapping[str, Any]) -> set[str]:
     """Return the names that papermill injected, in a cell that it heads with a comment of its own."""
     cells = [cell for cell in variables.get("In", ()) if cell.startswith("# Parameters\n")]
     return {name for cell in cells for name in re.findall(r"^(\w+) = ", cell, re.MULTILINE)}
+
+
+def _words(kind: Any) -> str:
+    """Return what a user calls a type."""
+    return _KINDS.get(kind, str(kind.__name__))
 
 
 def _is_infinite(value: Any) -> bool:

@@ -158,21 +158,24 @@ def _learned(title: str, scores: Mapping[str, float], references: Mapping[str, M
 
 
 @in_style
-def plot_per_graph(per_graph: Mapping[str, float], title: str) -> Figure:
+def plot_per_graph(per_graph: Mapping[str, float], title: str, model: str = "") -> Figure:
     """Plot the score of each graph, worst first, and the mean of all.
 
     Args:
         per_graph: Score by graph. Of many graphs only the worst 40 are shown.
-        title: Title of the figure.
+        title: The beginning of the figure's title, which also says how far the scores are apart.
+        model: Name of the model, whose colour the bars have.
     """
     names = sorted(per_graph, key=per_graph.get)
     shown = names[:_MAX_LABELS]
     mean = np.mean(list(per_graph.values()))
+    title += f": {per_graph[names[0]]:.2f} to {per_graph[names[-1]]:.2f}"
     if len(shown) < len(names):
-        title += f": the worst {len(shown)} of {len(names)} graphs"
+        title += f", here the worst {len(shown)} of {len(names)} graphs"
     figure = Figure(figsize=(WIDTH, 1.2 + 0.17 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    axes.barh(range(len(shown)), [per_graph[name] for name in shown], color=NETWORK)
+    colour = _model_colours([model])[model]
+    axes.barh(range(len(shown)), [per_graph[name] for name in shown], color=colour, alpha=0.75)
     axes.axvline(mean, color="black", linestyle="--", label=f"mean of all {mean:.3f}")
     axes.set_yticks(range(len(shown)), [figures.shortened(name, 44) for name in shown], fontsize=7)
     axes.set_ylim(len(shown) - 0.4, -0.6)  # the worst on top
@@ -197,7 +200,12 @@ def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping
     figure = Figure(figsize=(WIDTH, 1.7 + 0.4 * len(weights)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     left.bar_label(left.barh(weights.index, weights, color=colours), fmt="%.2f", padding=3)
-    left.set(title="Weight of each model", xlabel="weight (sum over seeds)", xlim=(0, 1.2))
+    largest = weights.idxmax()
+    left.set(
+        title=f"Most weight: {largest}, {weights[largest]:.2f}",
+        xlabel="weight (sum over seeds)",
+        xlim=(0, 1.2),
+    )
     left.grid(axis="y", visible=False)
     right.plot(
         table["valid"],
@@ -207,7 +215,9 @@ def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping
         markeredgecolor="0.2",
         alpha=0.8,
     )
-    right.set(title="Each run by itself", xlabel="score on valid")
+    right.set(
+        title=f"Runs: {table['valid'].min():.3f} to {table['valid'].max():.3f}", xlabel="score on valid"
+    )
     for (name, baseline), dashes in zip((baselines or {}).items(), ("-", "--", ":"), strict=False):
         right.axvline(
             baseline["valid"], color=RULE, linestyle=dashes, label=f"{name} {baseline['valid']:.3f}"

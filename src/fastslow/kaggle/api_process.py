@@ -20,6 +20,7 @@ HOW_TO_AUTHENTICATE = (
     "Make a token at https://www.kaggle.com/settings/api and type `export KAGGLE_API_TOKEN=<token>`,"
     " or save it as ~/.kaggle/access_token, or run `kaggle auth login`"
 )
+_CODE_PAGE = "https://www.kaggle.com/work/code"
 UPLOAD = "upload"
 """Name of the request that sends the bytes of a file."""
 _SERVICES = "/v1/"  # in the address of every request to Kaggle's services, but not of an uploaded file
@@ -52,7 +53,7 @@ MEANINGS = {  # by kind of failure: the problem and the remedy
     ),
     "denied": (
         "Kaggle gives no access to the notebook",
-        f"Look whether it is there under https://www.kaggle.com/work/code. {HOW_TO_AUTHENTICATE}",
+        f"Look whether it is there under {_CODE_PAGE}. {HOW_TO_AUTHENTICATE}",
     ),
     "request": (
         "Kaggle refused the request",
@@ -77,6 +78,25 @@ MEANINGS = {  # by kind of failure: the problem and the remedy
     "package": ("the kaggle package is missing or too old", "Run `pip install 'kaggle>=2.2.4,<3'`"),
     "other": ("the kaggle package failed", f"See {PAGE}/submissions"),
 }
+_NOTEBOOK_CALLS = ("kernels_", "dataset_", "quota_")
+_NOTEBOOK_MEANINGS = MEANINGS | {  # of requests about a notebook, its code and its hours
+    "conflict": ("Kaggle is busy with another request", "Wait a minute and run it again"),
+    "size": ("Kaggle refuses a file of this size", "Look at wheels/, which is sent with the code"),
+    "missing": ("Kaggle finds no such notebook or dataset", f"See {_CODE_PAGE}, and run it again"),
+    "access": (
+        "Kaggle gives no access to the notebook or its code",
+        f"Look whether the account that {_CODE_PAGE} shows is the owner of the credentials",
+    ),
+    "request": (
+        "Kaggle refused the request",
+        "Look whether the phone number is verified at https://www.kaggle.com/settings, and run it again",
+    ),
+    "answer": (
+        "Kaggle's answer has a form that is not known here",
+        "Run `pip install -U 'kaggle>=2.2.4,<3'` and run it again: a notebook that was sent runs on",
+    ),
+    "other": ("the kaggle package failed", f"See {_CODE_PAGE}, and run it again"),
+}
 _STATUS = {
     **{400: "request", 401: "credentials", 403: "access", 404: "missing", 407: "proxy"},
     **{408: "network", 409: "conflict", 413: "size", 429: "network"},
@@ -100,10 +120,12 @@ class CallError(KaggleError):
         said: What the package or Kaggle said.
         request: The request to Kaggle that failed, such as ``CreateSubmission``; empty where none is known.
         place: The place of the credentials that were used, by default the present one.
+        method: The method of kaggle's that was called, which tells what the remedy is about.
     """
 
-    def __init__(self, kind: str, said: str, request: str = "", place: str | None = None):
-        problem, remedy = MEANINGS[kind]
+    def __init__(self, kind: str, said: str, request: str = "", place: str | None = None, method: str = ""):
+        meanings = _NOTEBOOK_MEANINGS if method.startswith(_NOTEBOOK_CALLS) else MEANINGS
+        problem, remedy = meanings[kind]
         problem = problem.format(place or credentials())
         shown = f"{request}: {said}" if request else said
         super().__init__(
@@ -173,10 +195,11 @@ def call(method: str, hear: Callable[[str], None] | None = None, **arguments: An
     try:
         outcome = call_isolated(_call, method, arguments, variables, place, hear=pass_on, silence=_IDLE_S)
     except Killed as error:
-        raise CallError("network" if error.kind == TIMED_OUT else "other", f"{error.kind}: {error}") from None
+        kind = "network" if error.kind == TIMED_OUT else "other"
+        raise CallError(kind, f"{error.kind}: {error}", method=method) from None
     kind, request, answer = outcome
     if kind:
-        raise CallError(kind, answer, request, place)
+        raise CallError(kind, answer, request, place, method)
     return json.loads(answer)
 
 

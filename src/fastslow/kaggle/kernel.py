@@ -1,8 +1,8 @@
 """Train on Kaggle's own GPUs: push code and notebook, follow the log, fetch what was made.
 
 Tested with the unmodified kaggle package against a loopback stub (``tests/helpers/kaggle_stub.py``). Kaggle
-knows the state of a notebook, so nothing is recorded here: the same command again follows one that runs, and
-fetches one that has finished.
+knows the state of a notebook: the same command again follows one that runs, and fetches one that has
+finished. The record of a CSV that was fetched names its notebook, so that it is not fetched again.
 """
 
 import itertools
@@ -24,12 +24,14 @@ from fastslow.core.artifacts import commit
 from fastslow.core.errors import SettingsError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import PROJECT, resolve
+from fastslow.evaluation.submission_record import read_submission_record, update_record
 from fastslow.kaggle.api_process import PAGE, CallError, KaggleError, call, field_of
 from fastslow.kaggle.client import persistent_call, require_credentials
 
 ACCELERATOR = "NvidiaTeslaT4"  # the name of GPU T4 x2
 PUSHED_NOTEBOOK = PROJECT / "notebooks" / "90_on_kaggle.ipynb"
 _METADATA = "kernel-metadata.json"
+_NOTEBOOK = "notebook"  # key of a submission's record: the notebook that made it
 _PARTS = ("src", "notebooks", "pyproject.toml", "wheels")  # the last only where it is there
 _POLL_S = 15.0
 _READY_POLLS = 80  # most, until a dataset is ready
@@ -43,7 +45,7 @@ def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
     """Train on two T4 of Kaggle and fetch ``submissions/NAME.csv`` and ``runs/NAME``.
 
     Args:
-        name: Name of the run, of which nothing may be here yet.
+        name: Name of the run, of which nothing may be here yet but what an earlier call fetched whole.
         hours: Hours that it may take there.
         settings: Settings of ``fastslow submit`` as typed in a shell.
 
@@ -57,11 +59,14 @@ def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
     """
     require_credentials()
     csv = resolve(f"submissions/{name}.csv")
+    title = re.sub("[^a-z0-9]+", "-", f"fastslow-{name}".lower()).strip("-")
+    if _was_fetched(csv, title):
+        print(f"{csv} was fetched before. Another NAME trains anew", flush=True)
+        return csv
     for made in (csv, resolve(f"runs/{name}")):
         if made.exists():
             remedy = f"Give another NAME, or remove it with `make clean NAME={name}`"
             raise SettingsError("name", f"{made} is here already. {remedy}")
-    title = re.sub("[^a-z0-9]+", "-", f"fastslow-{name}".lower()).strip("-")
     user = call("get_config_value", name="username")
     kernel = f"{user}/{title}"
     before = _status(kernel)
@@ -84,7 +89,14 @@ def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
         raise KaggleError(f"{kernel} ended with status {ended['status']} ({reason})", f"{remedy}:\n{said}")
     if not csv.is_file():
         raise KaggleError(f"{kernel} left no submissions/{name}.csv", "Give another NAME")
+    update_record(csv, **{_NOTEBOOK: title})
     return csv
+
+
+def _was_fetched(csv: Path, title: str) -> bool:
+    """Return whether an earlier call has fetched all that a notebook made."""
+    recorded = csv.is_file() and csv.with_suffix(".json").is_file()
+    return recorded and read_submission_record(csv).get(_NOTEBOOK) == title
 
 
 def _page(kernel: str) -> str:
@@ -94,7 +106,7 @@ def _page(kernel: str) -> str:
 def _ask(method: str, **arguments: Any) -> Any:
     """Return what Kaggle knows of something; None where there is no such thing."""
     try:
-        return call(method, **arguments)
+        return persistent_call(method, **arguments)
     except CallError as error:
         if error.kind not in ("missing", "access", "denied"):
             raise
@@ -119,12 +131,13 @@ def _wait(is_so: Callable[[], bool], polls: int) -> bool:
 def _check_quota(hours: float) -> None:
     """Print how many GPU hours are left this week; refuse where they are too few."""
     said: list[str] = []
-    call("quota_view_cli", hear=said.append, output_format="json")
-    text = "".join(said)
-    rows = json.loads(text) if text.startswith("[") else []
+    persistent_call("quota_view_cli", hear=said.append, output_format="json")
+    _, bracket, text = "".join(said).partition("[")  # before it a warning, or that there is no quota
+    rows = json.loads(bracket + text) if bracket else []
     gpu = next((row for row in rows if row["resource"] == "GPU"), {"total": "0h"})
     if float(gpu["total"].rstrip("h")) == 0:
-        raise KaggleError("this account has no GPU hours on Kaggle", f"Verify its phone number at {_ACCOUNT}")
+        remedy = f"Verify its phone number at {_ACCOUNT}; `kaggle quota` shows what Kaggle answers"
+        raise KaggleError("Kaggle names no GPU hours of this account", remedy)
     print(f"GPU quota: {gpu['remaining']} of {gpu['total']} left until {gpu['refreshAt']}", flush=True)
     left = float(gpu["remaining"].rstrip("h"))
     if left < hours:
@@ -146,7 +159,7 @@ def _send_code(dataset: str) -> None:
             answer = call("dataset_create_version", version_notes=f"commit {commit()}", **options)
         else:
             answer = call("dataset_create_new", **options)
-    _require_taken("the code", answer)
+    _require_taken("the code", answer, f"See whether https://www.kaggle.com/datasets/{dataset} is there")
     if not _wait(lambda: _version(dataset, ready=True) > before, _READY_POLLS):
         raise KaggleError(f"Kaggle has not made the dataset {dataset} ready", "Run it again in some minutes")
 
@@ -165,7 +178,8 @@ def _send_notebook(facts: dict[str, Any], name: str, hours: float, settings: str
         nbformat.write(notebook, Path(place, PUSHED_NOTEBOOK.name))
         write_json(Path(place, _METADATA), read_json(PUSHED_NOTEBOOK.with_name(_METADATA)) | facts)
         answer = call("kernels_push", folder=place, acc=ACCELERATOR)
-    _require_taken("the notebook", answer)
+    remedy = f"`kaggle quota` shows the hours; GPUs and internet need a verified phone number: {_ACCOUNT}"
+    _require_taken("the notebook", answer, remedy)
     kinds = ("invalidCompetitionSources", "invalidDatasetSources")
     if lost := [name for kind in kinds for name in field_of(answer, kind, list)]:
         problem = f"Kaggle started the notebook without its data ({', '.join(lost)})"
@@ -173,9 +187,8 @@ def _send_notebook(facts: dict[str, Any], name: str, hours: float, settings: str
     print(f"pushed: {_page(facts['id'])}. Ctrl-C ends only the following", flush=True)
 
 
-def _require_taken(what: str, answer: dict[str, Any]) -> None:
+def _require_taken(what: str, answer: dict[str, Any], remedy: str) -> None:
     if error := field_of(answer, "error", str | None):
-        remedy = f"`kaggle quota` shows the hours; GPUs and internet need a verified phone number: {_ACCOUNT}"
         raise KaggleError(f"Kaggle did not take {what} ({error.rstrip('.')})", remedy)
 
 

@@ -160,7 +160,7 @@ def plot_survey(files: pd.DataFrame) -> Figure:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:,.0f}")
     most = files["nodes"].max()
-    axes.set_title(f"{len(files):,} files, up to {most:,} nodes (ring: configurations of a search)")
+    axes.set_title(f"{len(files):,} files, up to {most:,} nodes")
     figure.legend(loc="outside lower center", ncols=3)
     return figure
 

@@ -13,7 +13,7 @@ from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.schema import check_schema
 from fastslow.core.errors import SettingsError
-from fastslow.core.figures import KNOWN, NETWORK, RULE, WIDTH, in_style
+from fastslow.core.figures import KNOWN, NETWORK, RULE, WIDTH, in_style, shortened
 from fastslow.core.npz_io import read_headers
 from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.core.tables import percent
@@ -24,7 +24,8 @@ from fastslow.steps.features import FeatureSettings
 _ROWS = 40  # rows of a heat map that can still be labelled
 _COLUMNS = 400  # configurations shown in a heat map
 _DEFAULT = "#e6e6e6"  # layouts left to the compiler
-_LAYOUTS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#bcbd22", "#17becf")
+_LAYOUTS = ("#88ccee", "#332288", "#ddcc77", "#cc6677", "#44aa99", "#882255", "#117733", "#999933", "#aa4499")
+"""Paul Tol's muted colours, which colour-blind people can tell apart."""
 
 
 def count_nodes(settings: FeatureSettings) -> pd.DataFrame:
@@ -89,9 +90,9 @@ def plot_configurations(settings: FeatureSettings, graph: str = "") -> Figure:
     top, axes = figure.subplots(2, 1, sharex=True, height_ratios=(1, 4))
     axes.grid(visible=False)
     top.plot(shown.runtime[order] / shown.runtime.min(), color="black")
-    top.set(title=shown.name, ylabel="runtime / fastest")
     draw = _draw_layouts if settings.kind == "layout" else _draw_values
-    draw(axes, shown, order, features.config_columns)
+    strongest = draw(axes, shown, order, features.config_columns)
+    top.set(title=f"{shortened(shown.name, 40)}: {strongest}", ylabel="runtime / fastest")
     axes.set_xlabel(f"{len(order)} of {shown.num_configs} configurations, fastest first")
     return figure
 
@@ -110,8 +111,12 @@ def _first(varying: np.ndarray) -> np.ndarray:
     return np.flatnonzero(varying if varying.any() else np.ones_like(varying))[:_ROWS]
 
 
-def _draw_layouts(axes: Axes, graph: Graph, order: np.ndarray, _: list[str]) -> None:
-    """Draw layouts, coloured by how common they are; the rarest share the last colour."""
+def _draw_layouts(axes: Axes, graph: Graph, order: np.ndarray, _: list[str]) -> str:
+    """Draw layouts, coloured by how common they are; the rarest share the last colour.
+
+    Returns:
+        In words, the tensor whose layout explains most of the variance of the log runtime.
+    """
     codes = graph.choices.layout_codes(order).reshape(len(order), -1).T  # (K * 3, C)
     varying = _first((codes != codes[:, :1]).any(1))
     common, place = np.unique(codes[varying], return_inverse=True)
@@ -140,9 +145,15 @@ def _draw_layouts(axes: Axes, graph: Graph, order: np.ndarray, _: list[str]) -> 
     bar = axes.figure.colorbar(image, ax=axes, ticks=range(len(used)), pad=0.01, aspect=40)
     bar.ax.set_yticklabels([named[number] for number in used.tolist()], fontsize=7)
     bar.set_label("layout, minor to major")
+    runtime = pd.Series(np.log(graph.runtime[order]))
+    between = [runtime.groupby(row).transform("mean").var() for row in codes[varying]]
+    strongest = int(np.argmax(between))
+    share = between[strongest] / runtime.var() if runtime.var() else 0.0
+    return f"{tensors[strongest]} explains {percent(share)}"
 
 
-def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]) -> None:
+def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]) -> str:
+    """Draw features, standardised; return in words which one orders the runtimes best."""
     values = np.asarray(graph.config_feat, np.float64)[order].T  # (V, C)
     varying = _first(np.ptp(values, axis=1) > 0)
     values = values[varying]
@@ -150,6 +161,9 @@ def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]
     image = axes.imshow(values, cmap="RdBu_r", vmin=-3, vmax=3, aspect="auto", interpolation="nearest")
     axes.set_yticks(range(len(varying)), [columns[i] for i in varying], fontsize=6)
     axes.figure.colorbar(image, ax=axes, pad=0.01, aspect=40, label="standard deviations from the mean")
+    taus = [kendall_tau(graph.runtime[order], row) for row in values]
+    strongest = int(np.argmax(np.abs(taus)))
+    return f"{columns[varying[strongest]]} has tau {taus[strongest]:+.2f}"
 
 
 _PANELS = 12  # graphs plotted at most
@@ -205,11 +219,15 @@ def plot_violation(settings: ViolationSettings) -> Figure:
     cells = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in cells[len(names) :]:
         axes.set_axis_off()
+    taus = []
     for axes, name in zip(cells, names, strict=False):
         graph = features.graph(TRAIN, name)
         values = np.asarray(graph.config_feat[:, position])
         runtime = graph.runtime
         axes.scatter(values, runtime / runtime.min(), s=8, alpha=0.5, color=NETWORK)
-        axes.set_title(f"{name[:28]}\ntau {kendall_tau(runtime, values):+.2f}", fontsize=9)
+        taus.append(kendall_tau(runtime, values))
+        axes.set_title(f"{shortened(name, 28)}\ntau {taus[-1]:+.2f}", fontsize=9)
         axes.set(xlabel=settings.column.replace("_", " "), ylabel="runtime / fastest")
+    shown = settings.column.replace("_", " ")
+    figure.suptitle(f"{shown}: mean tau {np.mean(taus):+.2f} on these {len(taus)} programs", weight="bold")
     return figure

@@ -12,7 +12,7 @@ from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import SettingsError
-from fastslow.core.figures import FURTHER, KNOWN, TREES, in_style
+from fastslow.core.figures import FURTHER, KNOWN, TREES, in_style, shortened
 from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.rankers.fit import Fitted
 from fastslow.rankers.objectives import predict_table
@@ -260,7 +260,8 @@ def plot_contributions(explanation: Explanation) -> Figure:
     axes.set_yticks(range(table.shape[1]), table.columns[::-1], fontsize=8)
     axes.set_ylim(-0.6, table.shape[1] - 0.4)
     axes.grid(axis="y", visible=False)
-    axes.set(title=explanation.name, xlabel="← faster     contribution to the prediction     slower →")
+    title = f"{shortened(explanation.name, 40)}: {shortened(table.columns[0], 40)} moves it most"
+    axes.set(title=title, xlabel="← faster     contribution to the prediction     slower →")
     bar = figure.colorbar(ScalarMappable(Normalize(0, 1), "viridis"), ax=axes, ticks=[0, 1], pad=0.01)
     bar.ax.set_yticklabels(["low", "high"])
     bar.set_label("value of the feature", labelpad=-12)

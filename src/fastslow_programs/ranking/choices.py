@@ -13,7 +13,7 @@ from fastslow.competition.schema import TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
 from fastslow.features.scaling import unit_ranks
 from fastslow_programs.program.configurations import Default
 
-_DIFFERENCES = 3  # in words
+_DIFFERENCES = 2  # in words
 EFFECT_COLUMNS = (
     "choice",
     "where",

@@ -16,7 +16,6 @@ from fastslow.competition.opcodes import OPCODES, opcode_name, opcode_number
 from fastslow.competition.rules.opcode_rules import (
     CLAMP,
     DIFFERENT,
-    EFFECTS,
     GIVES,
     GIVES_OPERAND,
     MANY,
@@ -92,7 +91,6 @@ _OF_SINGLES = _every(
     ["reduce", "reduce-window", "scatter", "map", "all-reduce", "reduce-scatter", "select-and-scatter"]
 )
 _ONE_AXIS = _every(ONE_AXIS)
-_HAS_EFFECT = ~_every([name for name in OPCODE_RULES if name not in EFFECTS])
 _HIGH_OF_ONE = np.array([ONE_TENSOR.get(opcode_name(number), MANY) for number in range(_COUNT)])
 _HIGH_OF_ONE[~_every(ONE_TENSOR)] = MANY
 _IS_SAME, _IS_PRED, _IS_SELECT, _IS_CLAMP, _IS_TYPE, _IS_SIZES = (
@@ -703,14 +701,6 @@ def _axes(nodes: Nodes) -> Iterator[Fault]:
     yield from _first(asked, off, "names an axis that is none, or one more than once (dimensions)")
 
 
-def _unused(nodes: Nodes) -> Iterator[Fault]:
-    """Yield a node that nothing uses and that has no effect of its own: the compiler leaves it out."""
-    used = nodes.is_root | _HAS_EFFECT[nodes.opcodes]
-    used[nodes.operands] = True
-    if len(used) > 1:
-        yield from _first(np.arange(len(used)), ~used, "is used by no node, and no root (edge_index)")
-
-
 _GENERAL: tuple[Callable[[Nodes], Iterator[Fault]], ...] = (
     _counts,
     _types,
@@ -722,7 +712,6 @@ _GENERAL: tuple[Callable[[Nodes], Iterator[Fault]], ...] = (
     _reductions,
     _windows,
     _axes,
-    _unused,
 )
 _OF_OPCODES: dict[str, Callable[[Nodes], Iterator[Fault]]] = {
     "get-tuple-element": _elements,

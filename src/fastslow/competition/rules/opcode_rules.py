@@ -104,11 +104,6 @@ operand  dynamic-update-slice scatter sort topk select-and-scatter triangular-so
 operand  batch-norm-inference all-reduce all-to-all ragged-all-to-all collective-broadcast collective-permute
 axis     concatenate iota sort topk get-dimension-size set-dimension-size
 axis     all-gather all-to-all ragged-all-to-all reduce-scatter
-effect   parameter call fusion while conditional custom-call infeed outfeed send send-done recv recv-done
-effect   rng rng-get-and-update-state after-all add-dependency domain trace opt-barrier copy-start copy-done
-effect   all-gather all-gather-start all-gather-done all-reduce all-reduce-start all-reduce-done all-to-all
-effect   reduce-scatter collective-broadcast collective-permute collective-permute-start
-effect   collective-permute-done ragged-all-to-all async-start async-update async-done
 """
 
 
@@ -141,8 +136,6 @@ GIVES_OPERAND = _with("operand")
 """Opcodes whose output has the sizes and the element type of an operand, where it is no tuple."""
 ONE_AXIS = _with("axis")
 """Opcodes that name one axis at most."""
-EFFECTS = _with("effect")
-"""Opcodes that a program may have though nothing uses their output, since they do something else."""
 
 
 def _range(text: str) -> tuple[int, int]:

@@ -32,6 +32,10 @@ class WeightedInstanceNorm(nn.Module):
     Args:
         channels: Channels D.
         eps: Added to the variance.
+
+    Shapes:
+        - **input:** states :math:`(S, D)` of a level
+        - **output:** :math:`(S, D)`
     """
 
     def __init__(self, channels: int, eps: float = 1e-5):
@@ -95,6 +99,10 @@ class SageConv(nn.Module):
         in_channels: Channels of x.
         out_channels: Channels of y.
         aggregation: ``mean`` or ``sum``.
+
+    Shapes:
+        - **input:** states :math:`(S_{below}, D_{in})` of the level below
+        - **output:** states :math:`(S, D_{out})` of the level
     """
 
     def __init__(self, in_channels: int, out_channels: int, aggregation: str = "mean"):
@@ -138,6 +146,10 @@ class ChannelAttention(nn.Module):
     Args:
         channels: Channels D.
         reduction: The inner layer has D / reduction channels.
+
+    Shapes:
+        - **input:** :math:`(S, D)`
+        - **output:** :math:`(S, D)`
     """
 
     def __init__(self, channels: int, reduction: int = 8):
@@ -161,6 +173,10 @@ class CrossConfigAttention(nn.Module):
     learned scalar, 0.5 at the start. Over states the sum is weighted by multiplicity. The published form has
     no factor C; with it the magnitude does not depend on the number of configurations, and a node that no
     configuration changes passes through unchanged.
+
+    Shapes:
+        - **input:** states :math:`(S, D)` of a level
+        - **output:** :math:`(S, D)`
     """
 
     def __init__(self):
@@ -187,6 +203,10 @@ class NodeSum(nn.Module):
 
     with :math:`\bar x_n` the mean of node n over the configurations. This shared part is summed in float64:
     configurations of a large graph differ by less than float32 resolves.
+
+    Shapes:
+        - **input:** states :math:`(S, D)` of a level
+        - **output:** :math:`(C, D)`, float64
     """
 
     def forward(self, x: Tensor, pooling: SparseOperator, level: LevelTensors) -> Tensor:
@@ -211,6 +231,10 @@ class Readout(nn.Module):
     Args:
         text: Such as ``sum`` or ``mean+sum@configurable``.
         channels: Channels D.
+
+    Shapes:
+        - **input:** states :math:`(S, D)` of a level
+        - **output:** :math:`(C, P D)` of P poolings, float64
     """
 
     def __init__(self, text: str, channels: int):
@@ -278,6 +302,10 @@ class ConfigNorm(nn.Module):
     with mean and variance over the graph's own configurations, in training and at inference alike. Only the
     order within a graph is evaluated, so differences between configurations become comparable across programs
     of any size. A channel in which the configurations do not differ becomes 0.
+
+    Shapes:
+        - **input:** :math:`(C, D)`
+        - **output:** :math:`(C, D)`
     """
 
     def __init__(self, eps: float = 1e-5):
@@ -296,6 +324,10 @@ class Float64Linear(nn.Linear):
 
     Its input comes from sums over all nodes of a graph, in which configurations differ by less than float32
     resolves.
+
+    Shapes:
+        - **input:** :math:`(*, D_{in})`
+        - **output:** :math:`(*, D_{out})`, float64
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -320,6 +352,10 @@ class Head(nn.Module):
 
     Attributes:
         joined_channels: Channels J of the pooled nodes and the features together.
+
+    Shapes:
+        - **input:** states :math:`(S, D)` of the last level, configuration features :math:`(C, V)`
+        - **output:** predictions :math:`(C,)`, float32
     """
 
     def __init__(self, channels: int, config_channels: int, architecture: Architecture):

@@ -40,6 +40,10 @@ class Block(nn.Module):
 
     Args:
         architecture: Settings of the layers. Without cross-config attention the bracket is just y.
+
+    Shapes:
+        - **input:** states :math:`(S_{below}, D)` of the level below, and their layout embeddings
+        - **output:** states :math:`(S, D)` of the level
     """
 
     def __init__(self, architecture: Architecture):
@@ -84,6 +88,10 @@ class Trunk(nn.Module):
     Args:
         node_channels: Columns F of the scaled node features.
         architecture: Settings of the layers.
+
+    Shapes:
+        - **input:** a batch of N nodes with S_0 states at level 0
+        - **output:** states :math:`(S, D)` of the last level
     """
 
     def __init__(self, node_channels: int, architecture: Architecture):
@@ -119,9 +127,18 @@ class Trunk(nn.Module):
         state_tiling: Tensor,
         node_ids: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Return the states ``(S_0, D)`` of level 0 and the embedding ``(S_0, D)`` of their layouts.
+        """Embed the states of level 0.
 
-        Arguments as in a :class:`~fastslow.networks.model.graph_batch.Batch`; ``node_ids`` as in its level 0.
+        Args:
+            numeric: ``(N, F)`` scaled node features.
+            node_layout: ``(N, 6)`` layout of each node's output.
+            opcode: ``(N,)`` opcode of each node.
+            state_layouts: ``(S_0, 18)`` layouts of each state.
+            state_tiling: ``(S_0, 27)`` fit of each state's tensors to the tiles of the TPU.
+            node_ids: ``(S_0,)`` node of each state.
+
+        Returns:
+            The states ``(S_0, D)`` and the embedding of their layouts ``(S_0, D)``.
         """
         layouts = take_rows(self.layout.weight, node_layout).flatten(1)
         node = torch.cat([numeric, layouts, take_rows(self.opcode.weight, opcode)], 1)
@@ -143,6 +160,10 @@ class RankingNetwork(nn.Module):
         node_channels: Columns F of the scaled node features.
         config_channels: Columns V of the scaled configuration features.
         architecture: Settings of the layers.
+
+    Shapes:
+        - **input:** a batch of C configurations of a graph
+        - **output:** predictions :math:`(C,)`, float32, comparable within the graph only
     """
 
     def __init__(self, node_channels: int, config_channels: int, architecture: Architecture):

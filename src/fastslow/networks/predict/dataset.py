@@ -134,9 +134,8 @@ def predict(
 
     A layout graph with more configurations than the dataset's ``configs_together``, or a large one, is
     predicted node by node (``node_blocks.py``) or, where that does not fit, in chunks
-    (``chunked_prediction.py``). The
-    result is the same up to rounding. A tile kernel's graph is embedded once anyway and never chunked. Where
-    memory runs out, the number is halved.
+    (``chunked_prediction.py``). The result is the same up to rounding. A tile kernel's graph is embedded
+    once anyway and never chunked. Where memory runs out, the number is halved.
 
     Args:
         network: A network; it is left in evaluation mode.
