@@ -28,6 +28,7 @@ SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", 
 ALL, JSON, QUIET = "--all", "--json", "--quiet"
 WITH_JSON = ("convert", "measure", "rank", "tune", "fleet", "place", "leaderboard")  # these return a result
 WITH_ALL = ("compare",)  # its rows, not its help
+WRITTEN_AT_THE_END = ("measure", "place")  # interrupted, these have nothing to resume from
 FLAGS = ("plan", "wide")  # options that may be given without a value
 FACTORY = "make_sample"
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -265,7 +266,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: the memory that this process may have is used up. {remedy}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\ninterrupted; the same command resumes where it stopped", file=sys.stderr)
+        left = "the same command resumes where it stopped"
+        if words[:1] and words[0] in WRITTEN_AT_THE_END:
+            left = "nothing was written"
+        print(f"\ninterrupted; {left}", file=sys.stderr)
         return INTERRUPTED
     return 0
 

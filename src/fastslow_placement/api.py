@@ -9,6 +9,7 @@ from fastslow_placement.jax_program import JaxProgram
 from fastslow_placement.place import Placed, compare, load_placed, read_function, read_problem, write_placed  # noqa: F401
 from fastslow_placement.settings import ZOO, PlaceSettings
 from fastslow_programs.compiler.tracing import is_staged
+from fastslow_programs.program.user_program import require_path
 
 
 def place(
@@ -44,9 +45,10 @@ def place(
     if callable(source) or (not is_path and is_staged(source)):
         place_settings = PlaceSettings(source=getattr(source, "__name__", type(source).__name__), **values)
         program = JaxProgram(source, arguments, place_settings.source, keywords)
-    elif count := len(arguments) + len(keywords or {}):
-        raise SettingsError("arguments", f"{count} given, but {source} is no function")
     else:
+        require_path(source)
+        if count := len(arguments) + len(keywords or {}):
+            raise SettingsError("arguments", f"{count} given, but {source} is no function")
         path = str(source) if str(source).startswith(ZOO) else str(Path(str(source)).expanduser().absolute())
         place_settings = PlaceSettings(source=path, **values)
         program = read_function(place_settings)

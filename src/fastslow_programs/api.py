@@ -20,7 +20,7 @@ from fastslow_programs.program.convert import ConvertedProgram, make_program, su
 from fastslow_programs.program.graph_picture import plot_graph
 from fastslow_programs.program.program_settings import ConvertSettings
 from fastslow_programs.program.program_tables import list_configurable
-from fastslow_programs.program.user_program import FunctionSource, find_source
+from fastslow_programs.program.user_program import FunctionSource, find_source, require_path
 from fastslow_programs.ranking.models import Models, read_models
 from fastslow_programs.ranking.rank import rank_source, write_ranking
 from fastslow_programs.ranking.result import Ranking
@@ -398,6 +398,7 @@ def _settings(
     """Return the settings of a command for a source."""
     if callable(source) or type(source).__module__.partition(".")[0] == "jax":
         return kind(**settings).of(FunctionSource.of_function(source, arguments, keywords))
+    require_path(source)
     if count := len(arguments) + len(keywords or {}):
         raise SettingsError("arguments", f"{count} given, but {source} is no function")
     return kind(source=find_source(str(source)), **settings)

@@ -126,6 +126,9 @@ ONES = np.ones(3, np.float32)
         (ONES * np.inf, -ONES * np.inf, False),
         (ONES.astype(int), ONES.astype(int), True),
         (ONES.astype(int), ONES.astype(int) + 1, False),
+        (ONES * 1j, ONES * 1j * (1 + 1e-5), True),
+        (ONES * 1j, ONES * 1j * (1 + 1e-3), False),
+        (ONES * complex(1, np.nan), ONES * 1j, False),
         (ONES.astype(np.float16), (ONES * 1.005).astype(np.float16), True),
     ],
 )

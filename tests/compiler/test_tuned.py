@@ -288,6 +288,8 @@ def test_arguments_by_keyword_static_by_name_and_donated(tmp_path):
     found = load_tuned(tmp_path)
     np.testing.assert_allclose(found(IMAGE, EIGHT, 2, **keywords), 3 * IMAGE)
     np.testing.assert_allclose(found(IMAGE, EIGHT, scale=np.float32(3.0)), 3 * IMAGE)
+    np.testing.assert_allclose(found(weights=EIGHT, image=IMAGE, times=2, **keywords), 3 * IMAGE)
+    np.testing.assert_allclose(found(IMAGE, weights=EIGHT, **keywords), 3 * IMAGE)
     for arguments, others, said in (
         ((IMAGE, EIGHT, 3), keywords, r"arguments\[2\] is 3, but 2 was tuned"),
         ((IMAGE, EIGHT, 2), keywords | {"mode": "no"}, r"keywords\['mode'\] is 'no', but 'scaled' was tuned"),

@@ -71,6 +71,8 @@ def test_wrong_arguments_are_refused(folder):
     for call, error, said in (
         (lambda: fastslow.rank("program.pb", 3), SettingsError, "arguments: 1 given, but program.pb is no"),
         (lambda: fastslow.rank("nothing.pb"), DataError, r"nothing\.pb: no such file"),
+        (lambda: fastslow.tune(None), SettingsError, "source: a NoneType is no program; give the path"),
+        (lambda: fastslow.place(3), SettingsError, "source: a int is no program; give the path"),
         (lambda: fastslow.load_models("nothing"), DataError, "nothing: no such folder"),
         (lambda: fastslow.load_models("."), DataError, "holds no finished ensemble"),
         (

@@ -54,7 +54,7 @@ def test_hlo_for_several_devices_is_refused_by_name(tmp_path, name, door):
     text, sharding, said = FORMS[name]
     (tmp_path / "sharded.hlo").write_text(text.format(sharding))
     settings = {"evaluator": "device", "models": "none"} if door == "tune" else {}
-    with pytest.raises(DataError, match=rf"a program for several devices \({said}.*\)\. Lower the function"):
+    with pytest.raises(DataError, match=rf"a program for several devices \({said}.*\)\. Name the function"):
         getattr(fastslow, door)(tmp_path / "sharded.hlo", **settings)
 
 

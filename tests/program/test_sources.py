@@ -5,7 +5,8 @@ import pytest
 
 import fastslow
 from fastslow.core.errors import SettingsError
-from fastslow_programs.program.user_program import find_source
+from fastslow_programs.program import user_program
+from fastslow_programs.program.user_program import Source, find_source
 from helpers.cases import cases
 from helpers.competition_files import layout_arrays, write_npz
 
@@ -51,3 +52,13 @@ def test_a_tuned_function_is_loaded_by_the_path_that_the_guide_writes(places):
 def test_an_empty_source_stays_what_it_is(places):
     with pytest.raises(SettingsError, match="source: '' is neither"):
         fastslow.convert("")
+
+
+def test_jax_is_kept_from_the_tpu_library_before_a_users_file_imports_it(tmp_path, monkeypatch):
+    """A space of the user's once printed the TPU library's errors, since its file was imported first."""
+    path = tmp_path / "model.py"
+    path.write_text("import os\nSEEN = os.environ.get('KEPT')\ndef make():\n    return SEEN.lower, ()\n")
+    monkeypatch.delenv("KEPT", raising=False)
+    monkeypatch.setattr(user_program, "require_jax", lambda: monkeypatch.setenv("KEPT", "BEFORE"))
+    function, _, _ = Source.of(f"{path}:make").call_of_function()
+    assert function() == "before"

@@ -206,7 +206,8 @@ def test_the_verdict_is_the_headline_and_the_candidate_is_named_beside_it(tmp_pa
     settings = TuneSettings(evaluations=24, strategy="random")
     for pairs, said, ratio, confirmed in (
         ([(1.0, 0.9)] * 6, "gained: 0.9000", "0.9000", True),
-        ([(1.0, 0.5), (0.9, 1.0), (1.0, 1.1)] * 2, "nothing gained: ", "1.0000", False),
+        ([(1.0, 0.5), (0.9, 1.0), (1.0, 1.1)] * 2, "nothing gained: .*is not confirmed: ", "1.0000", False),
+        ([(1.0, 1.1)] * 6, "nothing gained: .*the fastest candidate is not faster: 1.1000", "1.0000", False),
         ([(1.0, 0.5)] * 3, "nothing gained: .*after 3 paired rounds, and a verdict needs 5", "1.0000", False),
     ):
         measured = of_rounds(pairs)
@@ -215,10 +216,29 @@ def test_the_verdict_is_the_headline_and_the_candidate_is_named_beside_it(tmp_pa
         facts, best = summarise_study(study), json.loads(json.dumps(best_facts(study)))
         assert re.match(said, facts["result"]) and facts["best over default"] == ratio
         assert best["confirmed"] is confirmed is study.confirmed
+        assert facts["proposed by"] == "search", "who found it, and not the rounds"
         assert best["candidate"]["options"] != list(DEFAULT)
         assert best["candidate"]["value"] == pytest.approx(study.verdict.ratio)
         assert (best["options"] == list(DEFAULT)) is not confirmed
         assert ("interval" in best) is (len(pairs) >= FEWEST)
+
+
+def test_a_lucky_time_of_the_default_itself_is_no_gain():
+    """``confirm=0`` believes single values, but the default against itself is 1."""
+    evaluator = SimpleNamespace(noisy=True, paired=True, name="clock", remark="")
+    history = History(SPACE)
+    history.add(Proposal(DEFAULT, "default"), Evaluation(0.97))
+    history.add(Proposal(SPECIAL, "random"), Evaluation(0.98))
+    target = Target(
+        "mine", "digest", history.space, evaluator, None, default_value=1.0, default_is="as it is"
+    )
+    settings = TuneSettings(evaluator="device", evaluations=2, confirm=0.0)
+    study = Study(settings, target, Random(), SimpleNamespace(history=history))
+    facts = summarise_study(study)
+    assert facts["result"].startswith("nothing gained") and facts["configuration"] == "as the default"
+    assert facts["best over default"] == "1.0000" and facts["default"] == "as it is"
+    history.add(Proposal(SPECIAL, "random"), Evaluation(0.9))
+    assert summarise_study(study)["result"].startswith("gained: the best is 10 % below the default")
 
 
 def test_a_budget_that_can_give_no_verdict_is_refused_before_anything_is_measured(tmp_path):

@@ -42,7 +42,8 @@ def test_one_search_for_shapes_and_types_is_kept_for_later_processes(tmp_path, s
     function = decorated(tmp_path, constraints=["tile * unroll <= 64"])
     for _ in range(2):
         np.testing.assert_allclose(function(X, W), X @ W, rtol=1e-5)
-    assert len(searches) == 1
+    np.testing.assert_allclose(function(w=W, x=X), X @ W, rtol=1e-5)
+    assert len(searches) == 1, "arguments by name are the same call"
     np.testing.assert_allclose(function(X[:16], W), X[:16] @ W, rtol=1e-5)
     assert len(searches) == 2 and len({*searches}) == 2
     again = decorated(tmp_path, constraints=["tile * unroll <= 64"])
@@ -75,7 +76,12 @@ def test_the_switch_and_a_named_parameter_leave_the_search_out(tmp_path, searche
     [
         ({"size": [1, 2]}, SettingsError, "product has no parameter size"),
         ({"tile": [16, 64]}, DataError, "default.tile is 32, no option"),
-        ({"tile": []}, DataError, "choices.tile"),
+        ({"tile": []}, SettingsError, r"tile: \[\] is no list of options; give one, such as @fastslow.tuned"),
+        ({"tile": 32}, SettingsError, "tile: 32 is no list of options"),
+        ({"tile": "ab"}, SettingsError, "tile: 'ab' is no list of options"),
+        ({"tile": [(16, 32), 32]}, SettingsError, r"tile: the option \(16, 32\) is not a number, a text"),
+        ({}, SettingsError, "choices: none given; name parameters with their options"),
+        ({"tile": [16, 32], "constraints": "tile > 9"}, SettingsError, r"is no list; write \['tile > 9'\]"),
         ({"tile": [32, 32]}, DataError, "has an option twice"),
         ({"tile": [16, 32], "constraints": ["tile > 99"]}, DataError, "nothing fulfils constraint"),
     ],

@@ -22,7 +22,14 @@ from fastslow_programs.compiler.lowering import LocalProgram, options_of
 
 LONG_ENOUGH = 0.002  # seconds; shorter programs run several times for one time
 NOISY = 0.1  # two equal programs that differ by more make a machine too noisy
-TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 3e-2, "float16": 1e-2}
+TOLERANCE = {
+    "float64": 1e-9,
+    "float32": 1e-4,
+    "bfloat16": 3e-2,
+    "float16": 1e-2,
+    "complex128": 1e-9,
+    "complex64": 1e-4,
+}
 """Largest difference of an output, as a fraction of its largest absolute value; other types must be equal."""
 PATIENCE = 10
 """How many times as long as the unconstrained program a candidate may take to be compiled and run."""
@@ -165,6 +172,9 @@ def run_rounds(
 ) -> tuple[np.ndarray, list[str]]:
     """Compile programs, compare their outputs with the first one's, and time them in random order.
 
+    The first one is compiled twice in each call: another loading of a program has other times, and what two
+    loadings differ by is the noise.
+
     Args:
         codes: Serialised modules, the unconstrained program first.
         inputs: Values of the parameters.
@@ -270,8 +280,9 @@ def difference(expected: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) ->
         if tolerance is None:
             equal = np.array_equal(one, other)
         else:
-            one = one.astype(np.float64)
-            other = other.astype(np.float64)
+            wide = np.complex128 if one.dtype.kind == "c" else np.float64
+            one = one.astype(wide)
+            other = other.astype(wide)
             finite = np.isfinite(one)
             limit = tolerance * np.abs(one[finite]).max(initial=0.0)
             equal = np.array_equal(one[~finite], other[~finite], equal_nan=True)

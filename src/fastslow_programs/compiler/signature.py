@@ -6,6 +6,7 @@ no addresses of memory, so functions in them are compared by name.
 """
 
 import ast
+import inspect
 import re
 import sys
 from collections import OrderedDict
@@ -39,6 +40,7 @@ class Signature:
         result_kinds: Kind of random key of each result that is an array.
         result_static: Text of each leaf of the results that is none, by position among all leaves.
         modules: Module of each type of the results' tree that is not built in, by the type's name.
+        names: Names of the positional arguments, by which they may be given too.
     """
 
     arrays: dict[str, str]
@@ -49,6 +51,7 @@ class Signature:
     result_kinds: list[str]
     result_static: dict[str, str]
     modules: dict[str, str]
+    names: Sequence[str] = ()
 
     @classmethod
     def of(cls, call: Call, results: Any) -> "Signature":
@@ -74,6 +77,7 @@ class Signature:
             result_kinds=key_kinds([leaf for leaf in leaves if is_array(leaf)]),
             result_static={str(n): _text(leaf) for n, leaf in enumerate(leaves) if not is_array(leaf)},
             modules=_modules_of(tree),
+            names=_names(call),
         )
         try:
             made = signature.results_of([leaf for leaf in leaves if is_array(leaf)], taken, wrap=False)
@@ -109,6 +113,10 @@ class Signature:
         """
         values = list(arguments)
         named = dict(keywords)
+        for name in self.names[len(values) :]:
+            if name not in named:
+                break
+            values.append(named.pop(name))
         while (path := f"arguments[{len(values)}]") in self.static:
             values.append(_LeftOut(self.static[path]))
         for path, text in self.static.items():
@@ -155,6 +163,16 @@ class Signature:
             text = self.result_static.get(str(number))
             leaves.append(next(rest) if text is None else _static_value(text, values))
         return tree.unflatten(leaves)
+
+
+def _names(call: Call) -> list[str]:
+    """Return the names of the positional arguments of a call, as far as they may be given by name."""
+    try:
+        parameters = inspect.signature(call.function).parameters.values()
+    except (TypeError, ValueError):  # of what is built in
+        return []
+    given = list(parameters)[: len(call.arguments)]
+    return [one.name if one.kind is one.POSITIONAL_OR_KEYWORD else "" for one in given]
 
 
 class _LeftOut:

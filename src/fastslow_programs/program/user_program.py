@@ -63,6 +63,13 @@ def find_source(text: str) -> str:
     return str(find_typed(name)) + f":{function}" * bool(function) if name else text
 
 
+def require_path(source: Any) -> None:
+    """Raise :class:`SettingsError` for a source that is neither a path nor a function."""
+    if not isinstance(source, str | Path):
+        may_be = "the path of an HLO or a competition file (npz), model.py:make, or a function for jax.jit"
+        raise SettingsError("source", f"a {type(source).__name__} is no program; give {may_be}")
+
+
 def _split_source(text: str) -> tuple[str, str]:
     name, _, function = text.rpartition(":")
     return (name, function) if name.endswith(".py") else (text, "")
@@ -159,6 +166,7 @@ class Source:
         Raises:
             DataError: The function is missing, takes other options or does not return (function, arguments).
         """
+        require_jax()  # before the user's file imports JAX, which then reads where it is to run
         make = getattr(_run_file(self.path), self.function, None)
         if not callable(make):
             raise DataError(self.path, f"has no function {self.function}", _WANTED)
@@ -281,7 +289,11 @@ def _refuse_sharded(path: Path, module: Module) -> None:
         signs.append(f"sharding of {', '.join(split[:3])}")
     if signs:
         problem = f"is a program for several devices ({'; '.join(signs)})"
-        raise DataError(path, problem, "Lower the function for one device, without shardings")
+        remedy = (
+            "Name the function (model.py:make) to search options of the compiler for its mesh (tune "
+            "options=auto), or lower it for one device, without shardings"
+        )
+        raise DataError(path, problem, remedy)
 
 
 def _simplified(path: Path, module: Module) -> Module:

@@ -59,7 +59,8 @@ class Verdict:
         compared = f"{self.ratio:.4f} of the default, {interval} from {self.rounds} paired rounds"
         if self.is_faster:
             return f"gained: {compared}"
-        return f"nothing gained: the default stays, and the fastest candidate is not confirmed: {compared}"
+        beyond = "is not confirmed" if self.ratio < 1 else "is not faster"
+        return f"nothing gained: the default stays, and the fastest candidate {beyond}: {compared}"
 
 
 def too_few(rounds: int) -> str:

@@ -53,9 +53,10 @@ def tuned(
         **choices: The options of each parameter. The default is the function's, or else the first option.
 
     Raises:
-        SettingsError: The function has no such parameter, or its default is no option.
-        DataError: Options or constraints are wrong, or no configuration runs.
+        SettingsError: The function has no such parameter, or options are no list of plain values.
+        DataError: The default is no option, constraints are wrong, or no configuration runs.
     """
+    _check_choices(choices, constraints)
     require_jax()
 
     def decorate(function: Callable) -> Callable:
@@ -83,6 +84,22 @@ def tuned(
     return decorate
 
 
+def _check_choices(choices: dict[str, Any], constraints: Any) -> None:
+    """Raise :class:`SettingsError` for options or constraints of a form that no search can read."""
+    example = "such as @fastslow.tuned(tile=[16, 32])"
+    if not choices:
+        raise SettingsError("choices", f"none given; name parameters with their options, {example}")
+    if isinstance(constraints, str):
+        raise SettingsError("constraints", f"{constraints!r} is no list; write [{constraints!r}]")
+    for name, options in choices.items():
+        if isinstance(options, str) or not isinstance(options, Sequence) or not options:
+            raise SettingsError(name, f"{options!r} is no list of options; give one, {example}")
+        for option in options:
+            if not isinstance(option, bool | int | float | str):
+                plain = "a number, a text or a boolean"
+                raise SettingsError(name, f"the option {option!r} is not {plain}; give its name or number")
+
+
 class _Search:
     """The searches of one function, by shapes and types of its arguments."""
 
@@ -99,9 +116,11 @@ class _Search:
 
     def run(self, *arguments: Any, **keywords: Any) -> Any:
         """Call the function with the best values of its parameters."""
-        given = inspect.signature(self._function).bind(*arguments, **keywords).arguments
-        if os.environ.get(SWITCH) == "0" or given.keys() & self._facts["choices"].keys():
+        bound = inspect.signature(self._function).bind(*arguments, **keywords)
+        if os.environ.get(SWITCH) == "0" or bound.arguments.keys() & self._facts["choices"].keys():
             return self._jitted(*arguments, **keywords)
+        arguments = bound.args  # so that an argument by its name has no search of its own
+        keywords = bound.kwargs
         call = Call(self._jitted, arguments, keywords)
         leaves = call.leaves()
         arrays = {path: array_text(leaf) for path, leaf in leaves.arrays.items()}

@@ -65,13 +65,15 @@ def summarise_study(study: Study) -> pd.Series:
             f"of {target.tied} choices the compiler can be made to take {len(target.space.choices)}"
         )
     if default:
-        facts["default"] = f"{_value(default, study)}, {target.default_is}"
+        paired = target.evaluator.paired  # a value is a ratio to the default's, which says nothing of it
+        facts["default"] = target.default_is if paired else f"{_value(default, study)}, {target.default_is}"
     if best:
         facts["best"] = _value(best[1], study)
         if not study.plan:
             number = int((history.curve > best[1]).sum()) + 1 - known
             facts["best"] += f", after {number} evaluations" if number > 0 else ", known before"
-        facts["proposed by"] = best[0].by
+        first = next((proposal for proposal, _ in history.done if proposal.codes == best[0].codes), best[0])
+        facts["proposed by"] = first.by
         facts["configuration"] = target.space.in_words(best[0].codes)
     if best and default:
         facts["best over default"] = _ratio(best[1] / default)

@@ -65,11 +65,15 @@ class Study:
     def candidate(self) -> tuple[Proposal, float] | None:
         """The fastest configuration and its value, confirmed or not; None where nothing has a value.
 
-        In paired rounds its value is the ratio that they show, times the default's value.
+        In paired rounds its value is the ratio that they show, times the default's value. Where the fastest
+        is the default itself, its value is the default's: a single one may be below it by chance.
         """
-        if self.default is not None and (compared := self.verdict):
-            return compared.proposal, compared.ratio * self.default
-        return self.history.best
+        default, best = self.default, self.history.best
+        if default is not None and (compared := self.verdict):
+            return compared.proposal, compared.ratio * default
+        if best and default is not None and best[0].codes == tuple(map(int, self.target.space.default)):
+            return best[0], default
+        return best
 
     @property
     def confirmed(self) -> bool:
@@ -187,10 +191,11 @@ def _search(study: Study) -> None:
             candidate, default = study.candidate, study.default
             said = [f"best {candidate[1]:.6g}"] if candidate else []
             if candidate and default and candidate[1] >= default:
-                said = [f"best {default:.6g}, the default"]
+                said = ["best: the default"]
             elif candidate and default:
                 unconfirmed = " (unconfirmed)" if plan and not study.confirmed else ""
-                said.append(f"{candidate[1] / default:.4f} of the default{unconfirmed}")
+                ratio = f"{candidate[1] / default:.4f} of the default{unconfirmed}"
+                said = [f"best {ratio}"] if study.target.evaluator.paired else [*said, ratio]
             said += [f"{len(history.failures)} failed"] if history.failures else []
             bar.set_postfix_str(", ".join(said), refresh=False)
             bar.update(0)
