@@ -133,6 +133,21 @@ def test_a_refusal_is_told_in_words_about_the_notebook(stub, home, capsys, reque
     assert not (home / "submissions").exists()
 
 
+def test_a_fetch_that_was_interrupted_goes_on(stub, home, capsys):
+    stub.states = ["COMPLETE"]
+    name = [name for name in stub.output if name.startswith("submissions/")][-1]
+    stub.answers = {f"/output/{name}": [404]}
+    assert cli.main([*COMMAND, "target=submission"]) == 1
+    assert "finds no such notebook or dataset" in capsys.readouterr().err
+    assert not (home / "runs").exists(), "a run appears whole"
+    kept = home / ".fetched-smoke" / "runs" / "smoke" / "run.json"
+    begun = kept.stat().st_mtime_ns
+    assert cli.main([*COMMAND, "target=submission"]) == 0
+    assert (home / "runs" / "smoke" / "run.json").stat().st_mtime_ns == begun, "it is not fetched again"
+    assert (home / name).is_file()
+    assert {path.name for path in home.iterdir()} == {"data", "runs", "submissions"}
+
+
 def test_a_further_run_makes_a_new_version_of_the_code(stub):
     stub.dataset = 4
     assert cli.main([*COMMAND, "target=submission"]) == 0

@@ -69,7 +69,9 @@ def test_plots_show_the_most_important_columns(explanation, monkeypatch):
     assert [label.get_text() for label in left.get_yticklabels()][::-1] == explanation.gain["column"][
         :4
     ].tolist()
-    dots = plot_contributions(explanation).axes[0]
+    figure = plot_contributions(explanation)
+    assert figure.get_suptitle().endswith(f": {explanation.contributions.columns[0][:40]} moves it most")
+    dots = figure.axes[0]
     assert len(dots.get_yticklabels()) == 4
 
 

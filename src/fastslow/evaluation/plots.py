@@ -163,7 +163,7 @@ def plot_per_graph(per_graph: Mapping[str, float], title: str, model: str = "") 
 
     Args:
         per_graph: Score by graph. Of many graphs only the worst 40 are shown.
-        title: The beginning of the figure's title, which also says how far the scores are apart.
+        title: Title of the figure; the lowest and the highest score follow it.
         model: Name of the model, whose colour the bars have.
     """
     names = sorted(per_graph, key=per_graph.get)

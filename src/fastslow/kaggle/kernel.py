@@ -76,6 +76,7 @@ def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
         print(f"{kernel} has finished on Kaggle: fetching it. Another NAME trains anew", flush=True)
     else:
         _check_quota(hours)
+        shutil.rmtree(_fetched(name), ignore_errors=True)  # of a version before
         dataset = f"{user}/fastslow-code"
         _send_code(dataset)
         _send_notebook({"id": kernel, "title": title, "dataset_sources": [dataset]}, name, hours, settings)
@@ -216,12 +217,21 @@ def _print_new(printed: list[str], place: Iterator[int], piece: str) -> None:
 
 
 def _fetch(kernel: str, name: str) -> None:
-    """Fetch the run and its submission; each folder and file appears whole."""
-    with tempfile.TemporaryDirectory(prefix=".fetched-", dir=resolve(".")) as place:
-        names = rf"^(runs|submissions)/{re.escape(name)}[./]"
-        persistent_call("kernels_output", kernel=kernel, path=place, file_pattern=names, page_size=200)
-        for path in (*Path(place).glob("submissions/*"), *Path(place).glob("runs/*")):
-            target = resolve(str(path.relative_to(place)))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            path.replace(target)
-            print(f"fetched: {target}", flush=True)
+    """Fetch the run and its submission; each folder and file appears whole.
+
+    What an interrupted call has fetched stays in a folder, and the next call goes on with it.
+    """
+    place = _fetched(name)
+    names = rf"^(runs|submissions)/{re.escape(name)}[./]"
+    persistent_call("kernels_output", kernel=kernel, path=str(place), file_pattern=names, page_size=200)
+    for path in (*place.glob("submissions/*"), *place.glob("runs/*")):
+        target = resolve(str(path.relative_to(place)))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(target)
+        print(f"fetched: {target}", flush=True)
+    shutil.rmtree(place)
+
+
+def _fetched(name: str) -> Path:
+    """Return the folder of what was fetched of a run and is not in its place yet."""
+    return resolve(f".fetched-{name}")

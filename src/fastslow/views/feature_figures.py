@@ -25,7 +25,7 @@ _ROWS = 40  # rows of a heat map that can still be labelled
 _COLUMNS = 400  # configurations shown in a heat map
 _DEFAULT = "#e6e6e6"  # layouts left to the compiler
 _LAYOUTS = ("#88ccee", "#332288", "#ddcc77", "#cc6677", "#44aa99", "#882255", "#117733", "#999933", "#aa4499")
-"""Paul Tol's muted colours, which colour-blind people can tell apart."""
+"""Paul Tol's muted colours, which colour-blind people can read."""
 
 
 def count_nodes(settings: FeatureSettings) -> pd.DataFrame:

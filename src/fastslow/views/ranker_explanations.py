@@ -261,7 +261,8 @@ def plot_contributions(explanation: Explanation) -> Figure:
     axes.set_ylim(-0.6, table.shape[1] - 0.4)
     axes.grid(axis="y", visible=False)
     title = f"{shortened(explanation.name, 40)}: {shortened(table.columns[0], 40)} moves it most"
-    axes.set(title=title, xlabel="← faster     contribution to the prediction     slower →")
+    figure.suptitle(title, weight="bold", fontsize=10.5)  # wider than the axes
+    axes.set(xlabel="← faster     contribution to the prediction     slower →")
     bar = figure.colorbar(ScalarMappable(Normalize(0, 1), "viridis"), ax=axes, ticks=[0, 1], pad=0.01)
     bar.ax.set_yticklabels(["low", "high"])
     bar.set_label("value of the feature", labelpad=-12)
