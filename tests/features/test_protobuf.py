@@ -165,7 +165,7 @@ def test_where_a_protobuf_is_looked_for(tmp_path):
 def test_a_folder_without_protobufs_is_refused(settings, tmp_path):
     with pytest.raises(DataError, match="contains no .pb file.*hlo_folder"):
         build_features(FeatureSettings(**settings.asdict() | {"hlo_folder": str(tmp_path / "data")}))
-    with pytest.raises(SettingsError, match="hlo_folder: 3 is int"):
+    with pytest.raises(SettingsError, match="hlo_folder: 3 is a whole number"):
         FeatureSettings(hlo_folder=3)
 
 
