@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fastslow.core.errors import SettingsError
 from fastslow_placement.jax_program import JaxProgram
 from fastslow_placement.place import Placed, compare, load_placed, read_function, read_problem, write_placed  # noqa: F401
 from fastslow_placement.settings import ZOO, PlaceSettings
@@ -46,9 +45,7 @@ def place(
         place_settings = PlaceSettings(source=getattr(source, "__name__", type(source).__name__), **values)
         program = JaxProgram(source, arguments, place_settings.source, keywords)
     else:
-        require_path(source)
-        if count := len(arguments) + len(keywords or {}):
-            raise SettingsError("arguments", f"{count} given, but {source} is no function")
+        require_path(source, arguments, keywords)
         path = str(source) if str(source).startswith(ZOO) else str(Path(str(source)).expanduser().absolute())
         place_settings = PlaceSettings(source=path, **values)
         program = read_function(place_settings)

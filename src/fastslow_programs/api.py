@@ -398,7 +398,5 @@ def _settings(
     """Return the settings of a command for a source."""
     if callable(source) or type(source).__module__.partition(".")[0] == "jax":
         return kind(**settings).of(FunctionSource.of_function(source, arguments, keywords))
-    require_path(source)
-    if count := len(arguments) + len(keywords or {}):
-        raise SettingsError("arguments", f"{count} given, but {source} is no function")
+    require_path(source, arguments, keywords)
     return kind(source=find_source(str(source)), **settings)

@@ -209,3 +209,8 @@ def test_the_programs_of_a_comparison_are_those_that_differ_most(differences, dr
     table = pd.DataFrame({"one": differences, "other": 0.0, "difference": differences})
     (axes,) = plot_comparison(table, ("a", "b"), "title").axes
     assert len(axes.get_yticklabels()) == drawn and axes.get_xlabel() == f"score of a program{said}"
+
+
+def test_tables_call_runs_by_their_whole_name_and_submissions_without_csv():
+    assert CompareSettings(one="runs/try.1", other="submissions/try.2.csv").names() == ("try.1", "try.2")
+    assert CompareSettings(one="a/mine.csv", other="b/mine.csv").names() == ("a/mine.csv", "b/mine.csv")

@@ -71,8 +71,8 @@ class CompareSettings(Settings):
         return submissions if all(path.is_file() for path in submissions) else (one, other)
 
     def names(self) -> tuple[str, str]:
-        """Return what tables call the two: the last part of each path, or all of it where that is equal."""
-        short = Path(self.one).stem, Path(self.other).stem
+        """Return what tables call the two: the last part of each path without ``.csv``, or else all of it."""
+        short = Path(self.one).name.removesuffix(".csv"), Path(self.other).name.removesuffix(".csv")
         return (self.one, self.other) if short[0] == short[1] else short
 
     def check(self) -> None:

@@ -18,7 +18,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,11 +63,13 @@ def find_source(text: str) -> str:
     return str(find_typed(name)) + f":{function}" * bool(function) if name else text
 
 
-def require_path(source: Any) -> None:
-    """Raise :class:`SettingsError` for a source that is neither a path nor a function."""
+def require_path(source: Any, arguments: Sequence[Any], keywords: Mapping[str, Any] | None) -> None:
+    """Raise :class:`SettingsError` for a source that is no path, or for a path with arguments to call it."""
     if not isinstance(source, str | Path):
         may_be = "the path of an HLO or a competition file (npz), model.py:make, or a function for jax.jit"
         raise SettingsError("source", f"a {type(source).__name__} is no program; give {may_be}")
+    if count := len(arguments) + len(keywords or {}):
+        raise SettingsError("arguments", f"{count} given, but {source} is no function")
 
 
 def _split_source(text: str) -> tuple[str, str]:
