@@ -1,5 +1,6 @@
 """`make kaggle`: the real kaggle package pushes, follows and fetches against a loopback stub."""
 
+import contextlib
 import json
 import re
 import shutil
@@ -42,7 +43,7 @@ def stub(home, tmp_path, monkeypatch):
 def test_a_run_is_pushed_followed_fetched_and_uploaded(stub, home, capsys):
     assert cli.main([*COMMAND, "hours=3", "seeds=2", "gnn.layout.epochs=9"]) == 0
     said = capsys.readouterr().out
-    assert "GPU quota: 28.00h of 30.00h left until 2026-12-05" in said
+    assert "quota: 28.00h of GPUs are left until 2026-12-05" in said
     assert "pushed: https://www.kaggle.com/code/me/fastslow-smoke" in said and "".join(LOG) in said
 
     assert [sorted(names) for names in stub.packed] == [["notebooks.zip", "pyproject.toml", "src.zip"]]
@@ -77,7 +78,7 @@ def test_target_submission_stops_before_the_upload_and_lost_answers_end_nothing(
     stub.newest = "99.0.0"  # kaggle prints a warning before its answer
     assert cli.main([*COMMAND, "target=submission"]) == 0
     assert not stub.calls["CreateSubmission"]
-    assert "GPU quota: 28.00h of 30.00h left" in capsys.readouterr().out
+    assert "28.00h of GPUs are left" in capsys.readouterr().out
 
 
 def test_one_that_runs_is_followed_and_not_pushed_again(stub, home, capsys):
@@ -88,7 +89,7 @@ def test_one_that_runs_is_followed_and_not_pushed_again(stub, home, capsys):
     }
     assert cli.main([*COMMAND, "target=submission"]) == 0
     said = capsys.readouterr().out
-    assert "is running on Kaggle: following it" in said and not stub.pushed
+    assert "is running on Kaggle: not sent again" in said and not stub.pushed
     assert said.count("line 7\n") == 1, "Kaggle sends the log from its beginning each time"
     assert (home / "runs" / "smoke" / "run.json").is_file()
 
@@ -97,7 +98,7 @@ def test_one_that_has_finished_is_fetched(stub, home, capsys):
     stub.states = ["COMPLETE"]
     stub.answers = {"/output/submissions/smoke.csv": [DROP]}
     assert cli.main([*COMMAND, "target=submission"]) == 0
-    assert "has finished on Kaggle: fetching it" in capsys.readouterr().out and not stub.pushed
+    assert "is complete on Kaggle: not sent again" in capsys.readouterr().out and not stub.pushed
     assert (home / "submissions" / "smoke.csv").read_bytes() == stub.output["submissions/smoke.csv"]
 
 
@@ -122,7 +123,11 @@ def test_one_that_was_fetched_is_not_fetched_again_but_uploaded_where_that_faile
         ),
         ("SaveKernel", 409, "is busy with another request .*Conflict.* Wait a minute and run it again$"),
         ("CreateDataset", (200, {"error": "No space"}), "did not take the code .No space.. See whether"),
-        ("GetAcceleratorQuotaStatistics", (200, {}), "names no GPU hours of this account. Verify"),
+        (
+            "GetAcceleratorQuotaStatistics",
+            (200, {}),
+            "0h of GPUs are left until Kaggle gives some. .* verified phone",
+        ),
     ],
 )
 def test_a_refusal_is_told_in_words_about_the_notebook(stub, home, capsys, request_, answer, said):
@@ -148,6 +153,25 @@ def test_a_fetch_that_was_interrupted_goes_on(stub, home, capsys):
     assert {path.name for path in home.iterdir()} == {"data", "runs", "submissions"}
 
 
+def test_two_commands_of_one_name_fetch_once(stub, home, capsys):
+    """The second one follows as well, waits until the first has fetched, and finds what that one fetched."""
+    stub.states = ["COMPLETE"]
+    lock = kernel.writer_lock
+
+    @contextlib.contextmanager
+    def after_the_other(folder):
+        monkeypatch.setattr(kernel, "writer_lock", lock)
+        assert cli.main([*COMMAND, "target=submission"]) == 0
+        with lock(folder):
+            yield
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(kernel, "writer_lock", after_the_other)
+        assert cli.main([*COMMAND, "target=submission"]) == 0
+    assert stub.calls["ListKernelSessionOutput"] == 1 and "smoke.csv" in capsys.readouterr().out
+    assert {path.name for path in home.iterdir()} == {"data", "runs", "submissions"}
+
+
 def test_a_further_run_makes_a_new_version_of_the_code(stub):
     stub.dataset = 4
     assert cli.main([*COMMAND, "target=submission"]) == 0
@@ -155,16 +179,17 @@ def test_a_further_run_makes_a_new_version_of_the_code(stub):
 
 
 @pytest.mark.parametrize("state", ["ERROR", "CANCEL_ACKNOWLEDGED"])
-def test_one_that_fails_shows_its_last_lines_and_loses_nothing(stub, home, capsys, state):
+def test_one_that_fails_shows_its_log_and_loses_nothing(stub, home, capsys, state):
     stub.states = [state]
     stub.failure = "Your notebook was stopped because it exceeded the max allowed execution duration"
     stub.output = {name: text for name, text in stub.output.items() if "ranker-tile" in name}
     stub.states = ["QUEUED", "RUNNING", state]
     assert cli.main(COMMAND) == 1
-    said = capsys.readouterr().err
+    printed, said = capsys.readouterr()
+    assert "".join(LOG) in printed
     assert f"me/fastslow-smoke ended with status {state}" in said and "under runs/smoke" in said
     assert ("exceeded the max allowed execution duration" in said) == (state == "ERROR")
-    assert said.endswith("".join(LOG[-15:])) and "line 14\n" not in said
+    assert "its log is above and at https://www.kaggle.com/code/me/fastslow-smoke" in said
     assert (home / "runs" / "smoke" / "ranker-tile-xla-s0" / "manifest.json").is_file()
     assert not stub.calls["CreateSubmission"]
 
@@ -174,9 +199,10 @@ def test_one_that_fails_shows_its_last_lines_and_loses_nothing(stub, home, capsy
     [
         (
             (25, 30),
-            "hours: 8.5, but only 5 GPU hours are left this week. Give HOURS=5 or less, or wait for 2026",
+            "hours: 8.5, but 5.00h of GPUs are left until 2026-12-05T00:00:00+00:00. Give fewer HOURS",
         ),
-        ((0, 0), "Kaggle names no GPU hours of this account. Verify its phone number"),
+        ((31, 30), "hours: 8.5, but 0.00h of GPUs are left until 2026"),
+        ((0, 0), "GPUs need a verified phone"),
     ],
 )
 def test_too_small_a_quota_is_an_error_before_anything_is_sent(stub, capsys, hours, said):
@@ -222,8 +248,7 @@ def test_the_metadata_are_those_of_the_notebook():
     """For who pushes it by hand, with the kaggle command and a name in place of USER."""
     metadata = json.loads(kernel.PUSHED_NOTEBOOK.with_name("kernel-metadata.json").read_text())
     assert (
-        metadata["code_file"] == kernel.PUSHED_NOTEBOOK.name
-        and metadata["machine_shape"] == kernel.ACCELERATOR
+        metadata["code_file"] == kernel.PUSHED_NOTEBOOK.name and metadata["machine_shape"] == "NvidiaTeslaT4"
     )
     assert metadata["competition_sources"] == [COMPETITION]
     assert all(name.startswith("USER/") for name in [metadata["id"], *metadata["dataset_sources"]])

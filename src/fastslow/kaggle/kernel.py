@@ -5,6 +5,7 @@ knows the state of a notebook: the same command again follows one that runs, and
 finished. The record of a CSV that was fetched names its notebook, so that it is not fetched again.
 """
 
+import contextlib
 import itertools
 import json
 import re
@@ -22,13 +23,12 @@ from papermill.parameterize import parameterize_notebook
 
 from fastslow.core.artifacts import commit
 from fastslow.core.errors import SettingsError
-from fastslow.core.files import read_json, write_json
+from fastslow.core.files import read_json, write_json, writer_lock
 from fastslow.core.settings import PROJECT, resolve
 from fastslow.evaluation.submission_record import read_submission_record, update_record
-from fastslow.kaggle.api_process import PAGE, CallError, KaggleError, call, field_of
+from fastslow.kaggle.api_process import CallError, KaggleError, call, field_of
 from fastslow.kaggle.client import persistent_call, require_credentials
 
-ACCELERATOR = "NvidiaTeslaT4"  # the name of GPU T4 x2
 PUSHED_NOTEBOOK = PROJECT / "notebooks" / "90_on_kaggle.ipynb"
 _METADATA = "kernel-metadata.json"
 _NOTEBOOK = "notebook"  # key of a submission's record: the notebook that made it
@@ -37,8 +37,6 @@ _POLL_S = 15.0
 _READY_POLLS = 80  # most, until a dataset is ready
 _BEGUN_POLLS = 8  # most, until a notebook is queued
 _GOING = ("QUEUED", "RUNNING", "CANCEL_REQUESTED")
-_LAST_LINES = 15
-_ACCOUNT = "https://www.kaggle.com/settings"
 
 
 def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
@@ -54,54 +52,49 @@ def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
 
     Raises:
         SettingsError: Something of that name is here, or the GPU quota has fewer hours left.
-        KaggleError: Kaggle did not take code or notebook, or the notebook failed. What it had made is
-            fetched, and the message has the last lines of its log.
+        KaggleError: Kaggle did not take code or notebook, or the notebook failed. Its log is printed, and
+            what it had made is fetched.
     """
     require_credentials()
     csv = resolve(f"submissions/{name}.csv")
     title = re.sub("[^a-z0-9]+", "-", f"fastslow-{name}".lower()).strip("-")
-    if _was_fetched(csv, title):
+    recorded = csv.is_file() and csv.with_suffix(".json").is_file()
+    if recorded and read_submission_record(csv).get(_NOTEBOOK) == title:
         print(f"{csv} was fetched before. Another NAME trains anew", flush=True)
         return csv
-    for made in (csv, resolve(f"runs/{name}")):
-        if made.exists():
+    made = (csv, resolve(f"runs/{name}"))
+    for path in made:
+        if path.exists():
             remedy = f"Give another NAME, or remove it with `make clean NAME={name}`"
-            raise SettingsError("name", f"{made} is here already. {remedy}")
+            raise SettingsError("name", f"{path} is here already. {remedy}")
     user = call("get_config_value", name="username")
     kernel = f"{user}/{title}"
+    page = f"https://www.kaggle.com/code/{kernel}"
+    fetched = resolve(f".fetched-{name}")  # until all of it is here
     before = _status(kernel)
-    if before in _GOING:
-        print(f"{kernel} is {before.lower()} on Kaggle: following it", flush=True)
-    elif before == "COMPLETE":
-        print(f"{kernel} has finished on Kaggle: fetching it. Another NAME trains anew", flush=True)
+    if before in (*_GOING, "COMPLETE"):
+        print(f"{kernel} is {before.lower()} on Kaggle: not sent again. Another NAME trains anew", flush=True)
     else:
         _check_quota(hours)
-        shutil.rmtree(_fetched(name), ignore_errors=True)  # of a version before
+        shutil.rmtree(fetched, ignore_errors=True)  # of a version before
         dataset = f"{user}/fastslow-code"
         _send_code(dataset)
         _send_notebook({"id": kernel, "title": title, "dataset_sources": [dataset]}, name, hours, settings)
+        print(f"pushed: {page}. Ctrl-C ends only the following", flush=True)
         _wait(lambda: _status(kernel) in _GOING, _BEGUN_POLLS)  # not for the state of a version before
-    ended, log = _follow(kernel)
-    _fetch(kernel, name)
-    if ended["status"] != "COMPLETE":
-        reason = field_of(ended, "failureMessage", str | None) or "no reason given"
-        remedy = f"What it had made is here under runs/{name}; all of its log is at {_page(kernel)}"
-        said = "".join(log[-_LAST_LINES:]).rstrip()
-        raise KaggleError(f"{kernel} ended with status {ended['status']} ({reason})", f"{remedy}:\n{said}")
-    if not csv.is_file():
-        raise KaggleError(f"{kernel} left no submissions/{name}.csv", "Give another NAME")
-    update_record(csv, **{_NOTEBOOK: title})
+    ended = _follow(kernel)
+    with writer_lock(fetched):  # a second command of this name waits here, and finds what the first fetched
+        if not any(path.exists() for path in made):
+            _fetch(kernel, name, fetched)
+        shutil.rmtree(fetched, ignore_errors=True)
+        if ended["status"] != "COMPLETE":
+            reason = field_of(ended, "failureMessage", str | None) or "no reason given"
+            remedy = f"What it had made is here under runs/{name}; its log is above and at {page}"
+            raise KaggleError(f"{kernel} ended with status {ended['status']} ({reason})", remedy)
+        if not csv.is_file():
+            raise KaggleError(f"{kernel} left no submissions/{name}.csv", "Give another NAME")
+        update_record(csv, **{_NOTEBOOK: title})
     return csv
-
-
-def _was_fetched(csv: Path, title: str) -> bool:
-    """Return whether an earlier call has fetched all that a notebook made."""
-    recorded = csv.is_file() and csv.with_suffix(".json").is_file()
-    return recorded and read_submission_record(csv).get(_NOTEBOOK) == title
-
-
-def _page(kernel: str) -> str:
-    return f"https://www.kaggle.com/code/{kernel}"
 
 
 def _ask(method: str, **arguments: Any) -> Any:
@@ -131,19 +124,16 @@ def _wait(is_so: Callable[[], bool], polls: int) -> bool:
 
 def _check_quota(hours: float) -> None:
     """Print how many GPU hours are left this week; refuse where they are too few."""
-    said: list[str] = []
-    persistent_call("quota_view_cli", hear=said.append, output_format="json")
-    _, bracket, text = "".join(said).partition("[")  # before it a warning, or that there is no quota
+    heard: list[str] = []
+    persistent_call("quota_view_cli", hear=heard.append, output_format="json")
+    _, bracket, text = "".join(heard).partition("[")  # before it a warning, or that there is no quota
     rows = json.loads(bracket + text) if bracket else []
-    gpu = next((row for row in rows if row["resource"] == "GPU"), {"total": "0h"})
-    if float(gpu["total"].rstrip("h")) == 0:
-        remedy = f"Verify its phone number at {_ACCOUNT}; `kaggle quota` shows what Kaggle answers"
-        raise KaggleError("Kaggle names no GPU hours of this account", remedy)
-    print(f"GPU quota: {gpu['remaining']} of {gpu['total']} left until {gpu['refreshAt']}", flush=True)
-    left = float(gpu["remaining"].rstrip("h"))
-    if left < hours:
-        remedy = f"Give HOURS={left:g} or less, or wait for {gpu['refreshAt']}"
-        raise SettingsError("hours", f"{hours:g}, but only {left:g} GPU hours are left this week. {remedy}")
+    gpu = next((row for row in rows if row["resource"] == "GPU"), {"remaining": "0h"})
+    said = f"{gpu['remaining']} of GPUs are left until {gpu.get('refreshAt', 'Kaggle gives some')}"
+    print(f"quota: {said}", flush=True)
+    if float(gpu["remaining"].rstrip("h")) < hours:
+        remedy = "Give fewer HOURS or wait. GPUs need a verified phone: https://www.kaggle.com/settings"
+        raise SettingsError("hours", f"{hours:g}, but {said}. {remedy}")
 
 
 def _send_code(dataset: str) -> None:
@@ -178,14 +168,8 @@ def _send_notebook(facts: dict[str, Any], name: str, hours: float, settings: str
         notebook = parameterize_notebook(load_notebook_node(str(PUSHED_NOTEBOOK)), parameters)
         nbformat.write(notebook, Path(place, PUSHED_NOTEBOOK.name))
         write_json(Path(place, _METADATA), read_json(PUSHED_NOTEBOOK.with_name(_METADATA)) | facts)
-        answer = call("kernels_push", folder=place, acc=ACCELERATOR)
-    remedy = f"`kaggle quota` shows the hours; GPUs and internet need a verified phone number: {_ACCOUNT}"
-    _require_taken("the notebook", answer, remedy)
-    kinds = ("invalidCompetitionSources", "invalidDatasetSources")
-    if lost := [name for kind in kinds for name in field_of(answer, kind, list)]:
-        problem = f"Kaggle started the notebook without its data ({', '.join(lost)})"
-        raise KaggleError(problem, f"Stop it at {_page(facts['id'])}, accept the rules at {PAGE}/rules")
-    print(f"pushed: {_page(facts['id'])}. Ctrl-C ends only the following", flush=True)
+        answer = call("kernels_push", folder=place)
+    _require_taken("the notebook", answer, "See `kaggle quota`, and whether the phone is verified")
 
 
 def _require_taken(what: str, answer: dict[str, Any], remedy: str) -> None:
@@ -193,19 +177,16 @@ def _require_taken(what: str, answer: dict[str, Any], remedy: str) -> None:
         raise KaggleError(f"Kaggle did not take {what} ({error.rstrip('.')})", remedy)
 
 
-def _follow(kernel: str) -> tuple[dict[str, Any], list[str]]:
-    """Print the log of a notebook until it has ended; return Kaggle's last words on it and the log."""
+def _follow(kernel: str) -> dict[str, Any]:
+    """Print the log of a notebook until it has ended; return Kaggle's last words on it."""
     printed: list[str] = []
     while True:
-        try:
+        with contextlib.suppress(CallError):  # no log while it is queued, silence, a lost connection
             hear = partial(_print_new, printed, itertools.count())
             call("kernels_logs_cli", hear=hear, kernel=kernel, follow=True)
-        except CallError as error:
-            if error.kind in ("credentials", "package"):
-                raise  # the others pass: no log while it is queued, silence, a lost connection
         state = persistent_call("kernels_status", kernel=kernel)
         if field_of(state, "status", str) not in _GOING:
-            return state, printed
+            return state
         time.sleep(_POLL_S)
 
 
@@ -216,22 +197,15 @@ def _print_new(printed: list[str], place: Iterator[int], piece: str) -> None:
         print(piece, end="", flush=True)
 
 
-def _fetch(kernel: str, name: str) -> None:
+def _fetch(kernel: str, name: str, fetched: Path) -> None:
     """Fetch the run and its submission; each folder and file appears whole.
 
-    What an interrupted call has fetched stays in a folder, and the next call goes on with it.
+    What an interrupted call has fetched stays in the folder ``fetched``, and the next call goes on with it.
     """
-    place = _fetched(name)
     names = rf"^(runs|submissions)/{re.escape(name)}[./]"
-    persistent_call("kernels_output", kernel=kernel, path=str(place), file_pattern=names, page_size=200)
-    for path in (*place.glob("submissions/*"), *place.glob("runs/*")):
-        target = resolve(str(path.relative_to(place)))
+    persistent_call("kernels_output", kernel=kernel, path=str(fetched), file_pattern=names, page_size=200)
+    for path in (*fetched.glob("submissions/*"), *fetched.glob("runs/*")):
+        target = resolve(str(path.relative_to(fetched)))
         target.parent.mkdir(parents=True, exist_ok=True)
         path.replace(target)
         print(f"fetched: {target}", flush=True)
-    shutil.rmtree(place)
-
-
-def _fetched(name: str) -> Path:
-    """Return the folder of what was fetched of a run and is not in its place yet."""
-    return resolve(f".fetched-{name}")
