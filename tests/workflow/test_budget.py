@@ -24,7 +24,7 @@ from fastslow.runs.predictions import read_predictions
 from fastslow.steps import ranker
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
-from fastslow.workflow import budget, run, speed
+from fastslow.workflow import budget, execution, run, speed
 from fastslow.workflow.budget import Choice, Model, choose, plan_hours
 from fastslow.workflow.job_plan import Resources
 from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
@@ -89,6 +89,41 @@ def test_fewer_seeds_then_segments_then_epochs_then_rankers_then_rules(monkeypat
     assert rules == {"models": "rules"} and "h are left for training: too little for any model" in said
     plan = make_plan(add_chosen(RunSettings(data="kaggle", set=["gnn.layout.epochs=9"]), rules))
     assert {step.stage for step in plan.steps()} == {"features", "ensemble", "submission"}
+
+
+@pytest.mark.parametrize(
+    "epochs, settings, said",
+    [
+        (8, [], {"init": "package"}),
+        (9, [], {}),
+        (None, [], {}),
+        (2, ["init=runs/smoke"], {}),
+        (2, ["gnn.layout.hidden_channels=32"], {}),
+    ],
+)
+def test_networks_with_few_epochs_start_from_the_packages(home, monkeypatch, capsys, epochs, settings, said):
+    plan = make_plan(RunSettings.from_texts(settings))
+    cut = {} if epochs is None else {"gnn.layout.epochs": epochs, "ranker.tile.num_iterations": 1}
+    monkeypatch.setattr(budget, "plan_hours", lambda *_: (dict(cut), "measured"))
+    monkeypatch.setattr(execution, "run_steps", lambda *_: None)
+    assert run._fit_hours(plan, "submission", 3600, time.monotonic()) == cut | said
+    printed = capsys.readouterr().out
+    assert ("start from the package's networks" in printed) == bool(said)
+    assert ("hidden_channels=64 there, 32 here" in printed) == ("gnn.layout.hidden_channels=32" in settings)
+
+
+def test_a_plan_tells_what_networks_with_few_epochs_start_from(home, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for settings, said in {
+        (): "start from the package's networks",
+        ("preset=kaggle",): "start from nothing; init=package:",
+        ("models=ranker",): "",
+    }.items():
+        assert cli.main(["submit", *settings, "name=new", "hours=2", "--plan"]) == 0
+        printed = capsys.readouterr().out
+        assert said in printed and ("networks with 8 epochs or fewer" in printed) == bool(said)
+        assert "\n\n" not in printed
+        assert all(len(line) <= 80 or line.startswith("/") for line in printed.splitlines())
 
 
 def test_what_was_chosen_is_recorded_and_made_again(home, capsys):

@@ -46,8 +46,16 @@ def print_outlook(steps: list[Step], preset: str, refused: str = "") -> None:
             outdated |= dict.fromkeys(_outputs(step), step.name)
             due.append(step)
     if due:
-        print(_estimate(due, preset))
-    print("this is the plan; nothing was run" + (f". Refused as it is: {refused}" if refused else ""))
+        print_wrapped(_estimate(due, preset))
+    print_wrapped("this is the plan; nothing was run" + (f". Refused as it is: {refused}" if refused else ""))
+
+
+def print_wrapped(text: str, first: str = "", further: str = "") -> None:
+    """Print a text on lines as wide as the terminal, with indents of the first line and of further ones."""
+    options = {"break_long_words": False, "break_on_hyphens": False}  # paths and names stay whole
+    width = shutil.get_terminal_size().columns
+    wrapped = textwrap.fill(text, width, initial_indent=first, subsequent_indent=further, **options)
+    print(wrapped, flush=True)
 
 
 def _print_reasons(reasons: Mapping[str, Sequence[str]]) -> None:
@@ -60,11 +68,9 @@ def _print_reasons(reasons: Mapping[str, Sequence[str]]) -> None:
     for name, of_step in reasons.items():
         for reason in of_step:
             names.setdefault(reason, []).append(name)
-    width = shutil.get_terminal_size().columns
     for reason, of_reason in names.items():
         said = "all" if 1 < len(of_reason) == len(reasons) else ", ".join(of_reason)
-        options = {"subsequent_indent": "      ", "break_long_words": False, "break_on_hyphens": False}
-        print(textwrap.fill(f"{said}: {reason}", width, initial_indent="  ", **options))
+        print_wrapped(f"{said}: {reason}", "  ", "      ")
 
 
 def _estimate(steps: list[Step], preset: str) -> str:

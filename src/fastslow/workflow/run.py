@@ -24,8 +24,8 @@ from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import recipe_settings
 from fastslow.steps.network_settings import TrainSettings, differences
-from fastslow.workflow.outlook import print_outlook
-from fastslow.workflow.presets import MODELS, RULES
+from fastslow.workflow.outlook import print_outlook, print_wrapped
+from fastslow.workflow.presets import MODELS, PACKAGED, RULES
 from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
 from fastslow.workflow.steps import Plan, Step
 
@@ -33,6 +33,7 @@ ON_KAGGLE = "on-kaggle"  # name of a run there
 KAGGLE_HOURS = 8.5  # of the 9 that a session of Kaggle with GPUs certainly has
 _NOT_SENT = {"target", "data", "name", "hours", "set", "cluster", "plan", "unproven_order", "predict_with"}
 """Settings that the notebook on Kaggle gives itself, or that say nothing there."""
+FEW_EPOCHS = 8  # a budget lets networks with at most so many start from trained weights
 COUNT_SECONDS = 10.0  # between two records of how much of a budget is used
 
 
@@ -51,7 +52,8 @@ def run(settings: RunSettings) -> None:
     steps = plan.steps(target)
     hours = recorded.get("hours")
     if hours and (settings.plan or chosen is not None):
-        print(_say_hours(hours, chosen), flush=True)
+        for sentence in _say_hours(hours, chosen, plan):
+            print_wrapped(sentence)
     if settings.plan:
         print_outlook(steps, "" if plan.predict_with else plan.preset, refused)
         return
@@ -172,13 +174,15 @@ def _check_init(steps: Sequence[Step]) -> None:
                 raise SettingsError("init", f"{problem}. Give features these values, or do without init")
 
 
-def _say_hours(hours: float, chosen: Mapping[str, Any] | None) -> str:
-    """Return in words what a budget of hours chose, or when it will choose."""
+def _say_hours(hours: float, chosen: Mapping[str, Any] | None, plan: Plan) -> Iterator[str]:
+    """Yield in words what a budget of hours chose, or when it will choose."""
     if chosen is None:
         first = "features and a submission of ridge regression come first"
-        return f"hours={hours:g}: {first}, then seeds, epochs and trees are chosen by the speed measured here"
+        yield f"hours={hours:g}: {first}, then seeds, epochs and trees are chosen by the speed measured here"
+        yield from filter(None, _start_of_few_epochs(plan)[1:])
+        return
     values = " ".join(f"{name}={value}" for name, value in chosen.items())
-    return f"hours={hours:g}: {values} was chosen" if values else f"hours={hours:g}: everything fits"
+    yield f"hours={hours:g}: {values} was chosen" if values else f"hours={hours:g}: everything fits"
 
 
 @contextlib.contextmanager
@@ -217,7 +221,31 @@ def _fit_hours(plan: Plan, target: str, seconds: float, began: float) -> dict[st
     minutes = (time.monotonic() - began) / 60
     until = f"{minutes:.1f} of {seconds / 60:g} minutes until here, {ensembles / 60:.1f} kept for the end"
     print(f"hours: {until}; {said}", flush=True)
+    epochs = [value for name, value in chosen.items() if name.startswith("gnn.layout") and "epochs" in name]
+    if epochs and min(epochs) <= FEW_EPOCHS:
+        start, why = _start_of_few_epochs(plan)
+        print(f"hours: {why}", flush=True)
+        chosen |= start
     return chosen
+
+
+def _start_of_few_epochs(plan: Plan) -> tuple[dict[str, str], str]:
+    """Return what networks start from to which a budget leaves few epochs: a setting, and why, in words.
+
+    With 1 to 8 epochs, networks that start from trained weights are ahead of networks that start from nothing
+    (``benchmarks/tables/warm_start.md``). The weights must be of the same architecture and features.
+    """
+    few = f"networks with {FEW_EPOCHS} epochs or fewer"
+    if plan.init:
+        return {}, f"{few} start from {plan.init}, as all do"
+    try:
+        steps = replace(plan, init=PACKAGED).steps("train")
+        _check_init(steps)
+    except SettingsError as error:
+        return {}, f"{few} start from nothing; {error.named('init=package')}"
+    if not any(isinstance(step.settings, TrainSettings) for step in steps):
+        return {}, ""
+    return {"init": PACKAGED}, f"{few} start from the package's networks"
 
 
 def _submit(plan: Plan, unproven_order: bool) -> None:
