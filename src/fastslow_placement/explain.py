@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from fastslow.core.tables import percent
+from fastslow.core.tables import counted, percent
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
@@ -162,7 +162,7 @@ def _stage_words(placed) -> list[str]:
     problem, best = placed.problem, placed.found[placed.best]
     count = int(stage_numbers(problem.timeline(best.decision), problem.graph).max()) + 1
     late = ": longer than it computes, so it gains only with more work (a larger batch)"
-    words = f"It runs in {count} stages, which Python starts in about {count * _CALL * 1e3:.1f} ms"
+    words = f"It runs in {counted(count, 'stage')}, which Python starts in about {count * _CALL * 1e3:.1f} ms"
     return [f"{words}{late if count * _CALL > best.cost else ''}."]
 
 
@@ -176,11 +176,11 @@ def _schedule_words(problem, subject: str, decision: np.ndarray) -> list[str]:
     busy = graph.seconds.sum() / timeline.seconds / timeline.devices
     work = graph.seconds[operators].sum() * 1e3
     waited = sum(t.finish - t.start for t in waits) * 1e3
-    sent = f"{len(timeline.transfers)} tensors, {moved:,.1f} MB"
+    sent = f"{counted(len(timeline.transfers), 'tensor')}, {moved:,.1f} MB"
     lines = [
         f"{subject} sends {sent}, and its devices compute {percent(busy)} of the time.",
-        f"Its critical path is {work:.3f} ms of {len(operators)} operators and {waited:.3f} ms of"
-        f" {len(waits)} transfers.",
+        f"Its critical path is {work:.3f} ms of {counted(len(operators), 'operator')} and {waited:.3f} ms of"
+        f" {counted(len(waits), 'transfer')}.",
     ]
     if waits:
         longest = max(waits, key=lambda t: t.finish - t.start)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastslow.core.errors import SettingsError
+from fastslow.core.tables import counted
 from fastslow_placement.jax_program import JaxProgram, Operator
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.fusion import ordered_clusters, single_consumer_clusters
@@ -82,7 +83,8 @@ class Staged:
     def __repr__(self) -> str:
         made = [(stage.device, value) for stage in self.stages for value in stage.outputs]
         moved = sum(to != device for device, value in made for to in self._targets.get(value, ()))
-        return f"{self.program.name}: {len(self.stages)} stages, {self.devices} devices, {moved} values sent"
+        what = f"{counted(len(self.stages), 'stage')}, {counted(self.devices, 'device')}"
+        return f"{self.program.name}: {what}, {counted(moved, 'value')} sent"
 
     def __call__(self, *arguments: Any, devices: Sequence[Any] | None = None, **keywords: Any) -> Any:
         """Run the program.

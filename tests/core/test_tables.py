@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastslow.core.settings import PROJECT
-from fastslow.core.tables import number_text, percent, show, table_html, table_markdown, table_text
+from fastslow.core.tables import counted, number_text, percent, show, table_html, table_markdown, table_text
 
 TEXTS = st.text(st.characters(codec="ascii", exclude_categories=["C"]), max_size=300)
 CELLS = st.one_of(TEXTS, st.floats(), st.integers(-(10**12), 10**12), st.booleans(), st.none())
@@ -125,3 +125,7 @@ def test_no_percentage_is_printed_without_the_space_of_the_pages():
         lines = enumerate(file.read_text().splitlines(), 1)
         wrong = [number for number, line in lines if tight.search(line) and "{level:.0%}" not in line]
         assert not wrong, (file, "use fastslow.core.tables.percent; a key of ranking.json is no text", wrong)
+
+
+def test_one_thing_has_no_plural():
+    assert [counted(n, "program") for n in (0, 1, 1965)] == ["0 programs", "1 program", "1,965 programs"]

@@ -139,6 +139,9 @@ def test_names_do_not_break_the_page(name, tmp_path):
 def test_one_configuration_or_equal_runtimes_have_a_page(count, runtime, tmp_path):
     text = checked(ranking(runtime, count=count), tmp_path)
     assert (text[3] == "There is one configuration: nothing is left to choose.") == (count == 1)
+    said = " ".join(text)
+    assert ("80 configurations have the same runtime: any will do." in said) == (count == 80)
+    assert "1 configurations" not in said and "nan" not in said
 
 
 def test_the_graph_of_a_large_program_is_thinned_and_says_so(tmp_path):

@@ -146,6 +146,11 @@ def number_text(value: float, typical: float | None = None) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things as text: ``1 program``, ``1,965 programs``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def percent(share: float, digits: int = 0) -> str:
     """Return a share as text, with the space that pages have before the sign: ``0.65 %``.
 

@@ -17,6 +17,7 @@ from fastslow.core.figures import COLLECTION_COLOURS, NETWORK, RULE, WIDTH, in_s
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
 from fastslow.core.settings import NonNegative, Settings, find_data
+from fastslow.core.tables import counted
 from fastslow.features.configs.config_tensors import config_tensors
 
 
@@ -160,7 +161,7 @@ def plot_survey(files: pd.DataFrame) -> Figure:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:,.0f}")
     most = files["nodes"].max()
-    axes.set_title(f"{len(files):,} files, up to {most:,} nodes")
+    axes.set_title(f"{counted(len(files), 'file')}, up to {counted(most, 'node')}")
     figure.legend(loc="outside lower center", ncols=3)
     return figure
 
@@ -178,7 +179,7 @@ def plot_runtimes(program: Program) -> Figure:
     axes.hist(relative, bins=60, color=NETWORK)
     median = np.median(relative)
     axes.axvline(median, color="black", linestyle="--", label=f"median {median:.2f}")
-    sizes = f"{len(relative):,} configurations, slowest / fastest {relative.max():.2f}"
+    sizes = f"{counted(len(relative), 'configuration')}, slowest / fastest {relative.max():.2f}"
     axes.set(
         title=f"{shortened(program.path.stem, 30)}: {sizes}",
         xlabel=f"runtime / fastest (1 = {fastest})",

@@ -212,7 +212,7 @@ def _warnings(record: Mapping, steps: Mapping[str, Path]) -> Section:
             lines += [f"{name}: {warning}" for warning in read_manifest(folder).get("warnings", [])]
     lines += [f"doubtful labels: {name}: {doubts}" for name, doubts in record.get("doubtful", {}).items()]
     if constant := record.get("checked", {}).get("file_order"):
-        lines.append(f"{constant} layout rows rank as the file does: a constant prediction")
+        lines.append(f"{constant} of the layout rows rank as the file does: a constant prediction")
     heading = f"Warnings ({len(lines)})"
     if not lines:
         return Section(heading, "<p>There are none.</p>\n")

@@ -25,7 +25,7 @@ from fastslow.core.progress import progress, ticking
 from fastslow.core.settings import Names, Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.core.source import source_digest
-from fastslow.core.tables import table_text
+from fastslow.core.tables import counted, table_text
 from fastslow.workflow.steps import DATA_ROOTS
 
 _ENTRY = "fastslow.competition.data_quality:measure_quality"
@@ -73,8 +73,8 @@ class LabelReport(Shown):
         """Return how many graphs were measured, and the doubtful ones."""
         doubtful = self.table[self.table["doubts"].ne("")]
         rows = zip(doubtful["collection"], doubtful["name"], doubtful["doubts"], strict=True)
-        counted = f"{len(self.table)} graphs, {len(doubtful)} with doubtful labels"
-        return [counted, *(f"{collection}:{name}: {doubts}" for collection, name, doubts in rows)]
+        first = f"{counted(len(self.table), 'graph')}, {len(doubtful)} with doubtful labels"
+        return [first, *(f"{collection}:{name}: {doubts}" for collection, name, doubts in rows)]
 
 
 def report_quality(settings: QualitySettings) -> pd.DataFrame:

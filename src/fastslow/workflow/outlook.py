@@ -9,6 +9,7 @@ from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
+from fastslow.core.tables import counted
 from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
@@ -77,11 +78,10 @@ def _estimate(steps: list[Step], preset: str) -> str:
     """Return how long steps take by their executed notebooks of the last run, or by what is measured."""
     took = [notebook_seconds(resolve(step.settings.folder)) for step in steps]
     known = [seconds for seconds in took if seconds is not None]
-    said = [
-        f"{sum(known) / 60:.0f} min for {len(known)} of {len(steps)} steps, one after the other, as last time"
-    ]
+    minutes = f"{sum(known) / 60:.0f} min for {len(known)} of {counted(len(steps), 'step')}"
+    said = [f"{minutes}, one after the other, as last time"]
     if len(known) < len(steps):
-        never = f"not known of {len(steps) - len(known)} steps, which never ran here"
+        never = f"not known of {counted(len(steps) - len(known), 'step')}, which never ran here"
         if hours := HOURS.get(preset):
             never += f"; the whole preset {preset} takes about {hours:g} h on two cores"
         said = said * bool(known) + [never]

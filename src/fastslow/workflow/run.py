@@ -18,6 +18,7 @@ from fastslow.competition.submission_checks import check_ids
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import remove_abandoned
 from fastslow.core.settings import find_data, resolve
+from fastslow.core.tables import counted
 from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_blend
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.submission_record import read_submission_record
@@ -70,7 +71,8 @@ def run(settings: RunSettings) -> None:
     _check_trained(plan)
     _check_init(steps)
     record = partial(record_run, resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
-    what = f"runs/{plan.name}: data {plan.data_root}, preset {plan.preset}, {len(steps)} steps to {target}"
+    planned = f"{counted(len(steps), 'step')} to {target}"
+    what = f"runs/{plan.name}: data {plan.data_root}, preset {plan.preset}, {planned}"
     print(what, file=sys.stderr, flush=True)  # papermill and the first step take seconds
     record(chosen, used)  # before anything that takes seconds: it is there whatever ends this process
 

@@ -17,6 +17,7 @@ from scipy import sparse
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE, opcode_name
 from fastslow.core.figures import FASTER, SLOWER, in_style, shortened
+from fastslow.core.tables import counted
 from fastslow.features.nodes.pruning import WHOLE_GRAPH, hop_distance
 
 MAX_BOXES = 60  # nodes up to which a graph is drawn as boxes: the text is legible at the width of a page
@@ -51,7 +52,7 @@ def plot_graph(arrays: Mapping[str, np.ndarray], title: str, node: int | None = 
     if arrays.get("node_config_ids") is None:
         arrays = {**arrays, "node_config_ids": np.zeros(0, np.int64)}
     opcodes, ids = arrays["node_opcode"], arrays["node_config_ids"]
-    title = f"{shortened(title, _TITLE)}: {len(opcodes):,} nodes, {len(ids):,} configurable"
+    title = f"{shortened(title, _TITLE)}: {counted(len(opcodes), 'node')}, {len(ids):,} configurable"
     if node is None and len(opcodes) <= MAX_BOXES:
         return _draw_boxes(arrays, np.arange(len(opcodes)), title)
     if node is None:

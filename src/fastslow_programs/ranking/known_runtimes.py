@@ -18,6 +18,7 @@ import pandas as pd
 from scipy.special import stdtr
 
 from fastslow.core.errors import DataError
+from fastslow.core.tables import counted
 from fastslow.features.graph import Graph
 from fastslow.rankers.table import tabulate
 from fastslow_programs.program.csv_rows import read_rows
@@ -174,7 +175,8 @@ class Learnt:
         score = "too few to tell the score to expect"
         if tau is not None:
             score = f"expected Kendall's tau on others, if they are measured as these: {tau:.2f}"
-        return f"known runtimes: {self.measurements}, of {len(self.stack.left_out)} configurations; {score}"
+        of = counted(len(self.stack.left_out), "configuration")
+        return f"known runtimes: {self.measurements}, of {of}; {score}"
 
 
 def learn(configurations: Configurations, known: pd.DataFrame) -> Learnt:

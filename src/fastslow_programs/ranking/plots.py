@@ -24,6 +24,7 @@ from fastslow.core.figures import (
     name_in_colours,
     shortened,
 )
+from fastslow.core.tables import counted
 
 _BARS = 12
 _LABEL_WIDTH, _LONGEST = 46, 120  # characters of a line, and of a label
@@ -54,7 +55,7 @@ def plot_slowdown(table: pd.DataFrame, marks: Mapping[str, int], known: Sequence
     position = dict(zip(table["config"].tolist(), range(len(table)), strict=True))
     named = [("dots: a configuration each", "#777777"), ("line: the fastest so far", ENSEMBLE)]
     if len(known):
-        named.append((f"rings: {len(known)} known runtimes", KNOWN))
+        named.append((f"rings: {counted(len(known), 'known runtime')}", KNOWN))
     for name, config in marks.items():
         row = position[config]
         colour = RULE if "rule" in name else DEFAULT
@@ -141,8 +142,9 @@ def plot_effects(effects: pd.DataFrame, base: str = "the default") -> Figure:
     axes.set_ylim(len(shown) - 0.4, -0.6)  # the largest on top
     axes.grid(axis="y", visible=False)
     faster = int((effects["effect"] + 2 * effects["standard_error"].fillna(np.inf) < 0).sum())
+    many = f"{faster} of {counted(len(effects), 'option')}"
     figure.suptitle(
-        f"{faster} of {len(effects)} options are surely predicted faster than in {base}",
+        f"Surely predicted faster than in {base}: {many}",
         fontsize=10.5,
         weight="bold",
     )

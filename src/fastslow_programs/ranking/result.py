@@ -18,7 +18,7 @@ from fastslow.competition.metrics import (
     tile_score,
 )
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
-from fastslow.core.tables import number_text, percent, table_html
+from fastslow.core.tables import counted, number_text, percent, table_html
 from fastslow.steps.finished_run import AppliedRule
 from fastslow_programs.program.configurations import Default
 from fastslow_programs.program.convert import count_failures
@@ -120,12 +120,13 @@ class Ranking(Shown):
     def words(self) -> list[str]:
         """Return what was found: changes, effects, the trivial rule, and how far to trust it."""
         facts = self.summary()
-        start = f"{self.program}: {len(self.table):,} configurations of {facts['choices']} choices"
+        size = f"{counted(len(self.table), 'configuration')} of {counted(facts['choices'], 'choice')}"
+        start = f"{self.program}: {size}"
         lines = [
             f"models: {self.models}",
             f"{start}; default: {facts['default']}",
             *([self.learnt.words()] if self.learnt else []),
-            *self.advice,
+            *([] if self.all_alike else self.advice),
             *self._changes(),
             *self._largest_effects(),
         ]
@@ -147,8 +148,7 @@ class Ranking(Shown):
         answers = {}
         places = self.plot_places()
         if places is not None:
-            measured = "runtime" in self.table
-            answers["How slow is each place?" if measured else "Do the models agree?"] = places
+            answers["How slow is each place?" if self.scores() else "Do the models agree?"] = places
         largest, names = self._largest_by_node()
         if self.arrays is not None and largest:
             figure = plot_effects_on_graph(self.arrays, self.program, largest, names)
@@ -161,7 +161,7 @@ class Ranking(Shown):
         """Plot slowdown against place, or without runtimes the place by each model; None for a single one."""
         from fastslow_programs.ranking.plots import plot_members, plot_slowdown
 
-        if "runtime" not in self.table:
+        if not self.scores():
             members = [name for name, weight in self.weights.items() if weight > 0 and name in self.table]
             if len(members) < 2 or len(self.table) < 2:
                 return None
@@ -202,11 +202,18 @@ class Ranking(Shown):
             return "the default"
         return "the commonest options" if self.compared_with.config is None else self._compared
 
+    @property
+    def all_alike(self) -> bool:
+        """Whether the file's runtimes are known and equal, so that no order is better than another."""
+        return "runtime" in self.rows and self._judged_by.nunique() == 1
+
     def verdict(self) -> str:
         """Return in one line which configuration to take."""
         first = int(self.table["config"].iloc[0])
         if len(self.table) == 1:
             return "There is one configuration: nothing is left to choose."
+        if self.all_alike:
+            return f"All {len(self.table):,} configurations have the same runtime: any will do."
         scores = self.scores()
         if scores:
             slower = "the fastest of the file"
@@ -263,7 +270,7 @@ class Ranking(Shown):
     @property
     def _judged_by(self) -> pd.Series:
         """Runtimes of the file, of a tile over the default's."""
-        return self.table["over_default" if "over_default" in self.table else "runtime"]
+        return self.rows["over_default" if "over_default" in self.rows else "runtime"]
 
     def _in_words(self, config: int) -> str:
         """Return what a configuration changes in the default, the choices that matter most first."""
@@ -274,6 +281,9 @@ class Ranking(Shown):
 
     def numbers(self) -> list[Number]:
         """Return the first against the default, how far to trust it, and the score to expect or to see."""
+        if self.all_alike:
+            tau = Number("Kendall's tau", "not defined", "no order is right or wrong")
+            return [Number("slowest against the fastest", "the same"), tau]
         scores = self.scores()
         if scores:
             return self._measured_numbers(scores)
@@ -393,6 +403,8 @@ class Ranking(Shown):
         return bool(taken.any() and estimates["vs_default"][taken].min() >= 1)
 
     def _changes(self) -> list[str]:
+        if self.all_alike:
+            return [f"to change: nothing. {self.verdict()}"]
         rows = self.changes()
         estimated = self._estimated_faster()
         if estimated and rows.empty:
@@ -439,6 +451,8 @@ class Ranking(Shown):
 
         Configurations are named by their position in the file. It is None where it is not known.
         """
+        if self.all_alike:
+            return np.full(len(self.rows), 0.5)
         if self.learnt:
             return self.learnt.faster(than)
         return self.trust.faster(self._in_file_order, than) if self.trust else None
@@ -451,7 +465,8 @@ class Ranking(Shown):
         slower = self.faster(first)
         if slower is None:
             return []
-        told = f"than {(slower <= 1 - TOLD).sum()} of {len(slower) - 1} others with at least {percent(TOLD)}"
+        others = counted(len(slower) - 1, "other")
+        told = f"than {(slower <= 1 - TOLD).sum()} of {others} with at least {percent(TOLD)}"
         if other not in (None, first):
             name = "the default" if self.compared_with.known else f"configuration {other}"
             told = f"than {name} with a probability of {percent(1 - slower[other])}, and {told}"
@@ -487,15 +502,15 @@ class Ranking(Shown):
         return rows.sort_values("estimated_cycles", kind="stable", ignore_index=True)
 
     def scores(self) -> dict[str, float]:
-        """Return how well the ranking agrees with the runtimes of the file; nothing where it has none.
+        """Return how well the ranking agrees with the file's runtimes; nothing if none differ.
 
         Returns:
             Every metric of :data:`fastslow.competition.metrics.ALL_METRICS` by name, such as ``tau``, ``opa``
             and ``top_1_error``; of a tile of its runtimes over the default's.
         """
-        if "runtime" not in self.table:
+        if "runtime" not in self.table or self.all_alike:
             return {}
-        runtime = self.table["over_default" if "over_default" in self.table else "runtime"].to_numpy()
+        runtime = self._judged_by.to_numpy()
         prediction = self.table["prediction"].to_numpy()
         return {name: metric(runtime, prediction) for name, metric in ALL_METRICS.items()}
 
@@ -569,7 +584,7 @@ def make_table(
     order = fastest_first(prediction, "layout")
     columns = {"rank": np.arange(1, len(order) + 1), "config": order, "prediction": prediction[order]}
     columns |= {name: values[order] for name, values in members.items()}
-    if 0 < runtime.min() < runtime.max():
+    if runtime.min() > 0:
         columns["runtime"] = runtime[order]
         if normalizers is not None:
             columns["over_default"] = (runtime / normalizers)[order]

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fastslow.core.figures import CEILING, DEFAULT, KNOWN, WIDTH, in_style, mark_ratios, name_in_colours
 from fastslow.core.shown import Number, Section, Shown, picture
-from fastslow.core.tables import number_text, percent, table_html
+from fastslow.core.tables import counted, number_text, percent, table_html
 from fastslow_programs.program.configurations import find_default, identify
 from fastslow_programs.program.convert import ConvertedProgram, count_failures
 from fastslow_programs.ranking.choices import NamedChoice, describe_differences, name_choices
@@ -128,7 +128,8 @@ class Measurement(Shown):
         if self.paired:
             mean, half = student_interval(self.paired)
             interval = f"{_signed(np.exp(mean - half))} to {_signed(np.exp(mean + half))}"
-            note = f"{percent(LEVEL)} interval {interval}, from {len(self.paired)} further runs of both"
+            runs = counted(len(self.paired), "further run")
+            note = f"{percent(LEVEL)} interval {interval}, from {runs} of both"
             note = note if np.isfinite(half) else "too few further runs"
             gain = f"{self._gain} time"
             if not self.is_faster:  # the headline is no gain, but what was seen stands below it
@@ -136,7 +137,7 @@ class Measurement(Shown):
                 gain = "not confirmed" if mean < 0 else "not faster"
             against = Number(against.name, gain, note)
         failed = sum(map(bool, self.failures))
-        ran = f"{len(self.ratios)} configurations ran" + (f", {failed} failed" if failed else "")
+        ran = f"{counted(len(self.ratios), 'configuration')} ran" + (f", {failed} failed" if failed else "")
         return [
             against,
             Number(

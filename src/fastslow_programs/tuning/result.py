@@ -23,7 +23,7 @@ from fastslow.core.figures import (
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow.core.shown import Number, Section, make_page, picture
-from fastslow.core.tables import percent, table_html
+from fastslow.core.tables import counted, percent, table_html
 from fastslow_programs.compiler.tuned import TUNED, write_signature
 from fastslow_programs.tuning.confirmation import LEVEL, too_few
 from fastslow_programs.tuning.evaluators import serialised
@@ -48,16 +48,17 @@ def summarise_study(study: Study) -> pd.Series:
     """Return what the study found, one value per fact."""
     history, target = study.history, study.target
     best, default = study.best, study.default
+    choices = counted(len(target.space.choices), "choice")
     facts = {
         "result": conclusion(study),
         "value": target.evaluator.name,
         "evaluations": f"{history.spent}, {len(history.failures)} of them failed",
-        "space": f"{_count(target.space.size)} configurations of {len(target.space.choices)} choices",
+        "space": f"{_count(target.space.size)} configurations of {choices}",
         "strategy": study.settings.strategy,
     }
     if known := len(history) - history.spent:
         where = f", in {target.measured.path}" if target.measured else ""
-        facts["known"] = f"{known} configurations that were evaluated before the study{where}"
+        facts["known"] = f"{counted(known, 'configuration')} evaluated before the study{where}"
     if study.exhausted:
         facts["evaluations"] += "; no configuration is left to propose"
     if target.tied > len(target.space.choices):
@@ -71,7 +72,7 @@ def summarise_study(study: Study) -> pd.Series:
         facts["best"] = _value(best[1], study)
         if not study.plan:
             number = int((history.curve > best[1]).sum()) + 1 - known
-            facts["best"] += f", after {number} evaluations" if number > 0 else ", known before"
+            facts["best"] += f", after {counted(number, 'evaluation')}" if number > 0 else ", known before"
         first = next((proposal for proposal, _ in history.done if proposal.codes == best[0].codes), best[0])
         facts["proposed by"] = first.by
         facts["configuration"] = target.space.in_words(best[0].codes)
