@@ -51,7 +51,7 @@ def plot_decision(placed, method: str = "") -> Figure:
         figure.set_figheight(max(3, 1.2 + _ROW * rows))
         last = timeline.finish.max()
         share = (timeline.finish - timeline.start).sum() / (last * timeline.devices) if last else 0.0
-        said = f"{timeline.devices} devices work {percent(share)} of {1e3 * last:.3g} ms"
+        said = f"{timeline.devices} devices work {percent(share)} of {number_text(1e3 * last)} ms"
     else:
         counts = np.bincount(decision)
         axes.bar(range(len(counts)), counts, color=_BUSY)

@@ -19,7 +19,7 @@ from fastslow.core.files import atomic_path, file_digest, write_json
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
-from fastslow.core.tables import counted, table_html
+from fastslow.core.tables import counted, number_text, table_html
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import rules_of
@@ -108,7 +108,11 @@ class Placed(Shown):
         ratio = best.cost / self.problem.baseline
         change = f"{100 * abs(1 - ratio):.2g} % {'below' if ratio <= 1 else 'above'} the default"
         numbers = [
-            Number("runtime by the cost model", f"{1e3 * best.cost:.3g} ms", f"by {self.best}; nothing ran"),
+            Number(
+                "runtime by the cost model",
+                f"{number_text(1e3 * best.cost)} ms",
+                f"by {self.best}; nothing ran",
+            ),
             Number("best decision", change, f"of {counted(len(self.found), 'method')}"),
         ]
         if self.problem.bound:

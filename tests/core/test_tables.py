@@ -129,3 +129,8 @@ def test_no_percentage_is_printed_without_the_space_of_the_pages():
 
 def test_one_thing_has_no_plural():
     assert [counted(n, "program") for n in (0, 1, 1965)] == ["0 programs", "1 program", "1,965 programs"]
+
+
+def test_a_long_name_does_not_push_other_columns_out_of_a_page():
+    page = table_html(pd.DataFrame({"a" * 200: [1], "b": ["c" * 25], "d": ["some words " * 9]}))
+    assert page.count("overflow-wrap:anywhere") == 2

@@ -78,6 +78,7 @@ STYLE: Mapping[str, Any] = {
 _NARROW, _MIDDLE = 3.0, 8.0  # largest over smallest ratio of an axis
 
 _LEGEND_COLUMNS = 2
+_LEGEND_LINE = 60  # characters of a legend that fits on one line
 
 _Arguments = ParamSpec("_Arguments")
 _Drawn = TypeVar("_Drawn")
@@ -151,14 +152,17 @@ def name_in_colours(figure: "Figure", named: Sequence[tuple[str, str]]) -> None:
     """
     from matplotlib.lines import Line2D
 
+    columns = _LEGEND_COLUMNS
+    if sum(len(name) for name, _ in named) <= _LEGEND_LINE:
+        columns = max(len(named), 1)
     # a legend fills column by column, a reader reads row by row
-    rows = [named[start : start + _LEGEND_COLUMNS] for start in range(0, len(named), _LEGEND_COLUMNS)]
-    named = [row[column] for column in range(_LEGEND_COLUMNS) for row in rows if column < len(row)]
+    rows = [named[start : start + columns] for start in range(0, len(named), columns)]
+    named = [row[column] for column in range(columns) for row in rows if column < len(row)]
     handles = [Line2D([], [], linestyle="", label=name) for name, _ in named]
     legend = figure.legend(
         handles=handles,
         loc="outside lower center",
-        ncols=_LEGEND_COLUMNS,
+        ncols=columns,
         handlelength=0,
         handletextpad=0,
     )

@@ -11,7 +11,6 @@ import pandas as pd
 
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.figures import shortened
 from fastslow.core.files import atomic_path
 from fastslow.core.shown import Number, Section, make_document, make_page, picture, sentences
 from fastslow.core.tables import percent, table_html
@@ -24,7 +23,6 @@ from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds, wall_
 
 _ENDS = re.compile(r" \[.*\]")  # lowest and highest program, which the record has
 _KINDS = {"training": "networks", "ranker": "trees", "ensemble": "ensembles"}  # by the first word of a step
-_LONGEST = 40  # characters of a kind
 _NOTEBOOK_STYLE = """\
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem;
   overflow-wrap: anywhere; background: white; color: #1c1e21 }
@@ -190,7 +188,7 @@ def _times(steps: Mapping[str, Path]) -> Section:
     total = sum(times.values())
     rows = pd.DataFrame(
         {
-            "steps": [shortened(kind, _LONGEST) for kind in order],
+            "steps": order,
             "number": [len(of_kind[kind]) for kind in order],
             "time": [_minutes(times[kind]) for kind in order],
             "share": [percent(times[kind] / total) if total else "" for kind in order],

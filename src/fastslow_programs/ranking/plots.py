@@ -47,7 +47,7 @@ def plot_slowdown(table: pd.DataFrame, marks: Mapping[str, int], known: Sequence
     figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
     axes = figure.subplots()
     drawn = np.unique(np.linspace(0, len(place) - 1, min(_SHOWN_DOTS, len(place))).astype(int))
-    axes.scatter(place[drawn], slower[drawn], s=9, color=FAINT, linewidths=0)
+    axes.scatter(place[drawn], slower[drawn], s=_dot_size(len(drawn)), color=FAINT, linewidths=0)
     axes.step(place, best, where="post", color=ENSEMBLE)
     if len(known):
         rows = np.flatnonzero(table["config"].isin(known).to_numpy())
@@ -93,7 +93,8 @@ def plot_members(
     for member, values in places.items():
         kind = member.split("-")[0]
         colour = MODEL_COLOURS.get(kind, RULE)
-        axes.scatter(place[drawn], values[drawn], s=10, color=colour, alpha=0.6, linewidths=0)
+        size_of_dot = _dot_size(len(drawn) * len(members))
+        axes.scatter(place[drawn], values[drawn], s=size_of_dot, color=colour, alpha=0.6, linewidths=0)
         entry = (f"dots: {MODEL_WORDS.get(kind, kind)}", colour)
         if entry not in named:
             named.append(entry)
@@ -153,6 +154,11 @@ def plot_effects(effects: pd.DataFrame, base: str = "the default") -> Figure:
         loc="center",
     )
     return figure
+
+
+def _dot_size(dots: int) -> int:
+    """Return the area of a dot, in square points: few are seen only if they are larger."""
+    return 26 if dots < 500 else 10
 
 
 def _percent(value: float) -> str:
