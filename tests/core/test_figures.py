@@ -72,9 +72,12 @@ def test_words_below_a_figure_have_the_colours_of_the_marks():
 def test_words_below_a_figure_are_read_row_by_row():
     """Of four thirds and all, the second stood below the first, and the third beside it."""
     figure = draw("x")
-    figures.name_in_colours(figure, [(name, "#000000") for name in "abcde"])
-    columns = [text.get_text() for text in figure.legends[0].get_texts()]
+    figures.name_in_colours(figure, [(20 * name, "#000000") for name in "abcde"])
+    columns = [text.get_text()[0] for text in figure.legends[0].get_texts()]
     assert columns == ["a", "c", "e", "b", "d"], "matplotlib fills the columns one after the other"
+    short = draw("y")
+    figures.name_in_colours(short, [(name, "#000000") for name in "abcde"])
+    assert short.legends[0]._ncols == 5, "a short legend is one line"
 
 
 def test_a_colour_has_one_meaning():
