@@ -199,6 +199,8 @@ COMMANDS = {
         "Measure the labels of a competition: repeats, noise, its ceiling on scores, drift and jumps",
         "fastslow.workflow.data_quality:QualitySettings",
         "fastslow.workflow.data_quality:report_quality",
+        first="data",
+        examples=("", "kaggle", "/my/tpugraphs splits=valid"),
     ),
 }
 

@@ -42,10 +42,10 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     print(WHOLE, flush=True)
     run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", settings))
     table = pd.read_csv(folder / TABLE)
-    print(table_text(table), "\n")
+    print(f"{table_text(table)}\n")
     print((folder / WORDS).read_text())
     if (folder / DEVICE_TABLE).is_file():
-        print(table_text(pd.read_csv(folder / DEVICE_TABLE)), "\n")
+        print(f"{table_text(pd.read_csv(folder / DEVICE_TABLE))}\n")
     names = (PAGE, TABLE, PLACEMENT, DECISION, "decision.png", "memory.png", "learning.png", NOTEBOOK)
     files = [folder / name for name in names if (folder / name).is_file()]
     print(*files, sep="\n")

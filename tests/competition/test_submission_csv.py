@@ -279,7 +279,7 @@ def test_sample_alone_decides_the_ids(root, tmp_path):
     assert check_submission(tmp_path / "s.csv", alone)["without_npz"] == 5
     write_submission(tmp_path / "s.csv", predictions_of({"tile:xla:g0": 2}), alone)
     first = ", ".join([row_id for row_id in counts if row_id != "tile:xla:g0"][:3])
-    with pytest.raises(DataError, match=f"4 of 5 IDs have no row: {first}, \\.\\.\\."):
+    with pytest.raises(DataError, match=f"4 of 5 IDs have no row: {first} and 1 more"):
         check_submission(tmp_path / "s.csv", alone)
 
 

@@ -9,7 +9,7 @@ import pytest
 import fastslow
 from fastslow import cli
 from fastslow.competition.submission_checks import check_submission, read_any_submission
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError, SettingsError, listed
 from fastslow.evaluation.blend import BlendSettings, blend_orders, blend_submissions
 from fastslow.evaluation.compare import CompareSettings
 from fastslow.evaluation.leaderboard import LeaderboardSettings, leaderboard
@@ -175,3 +175,7 @@ def test_in_python_nothing_is_written_without_out(home, other):
     fastslow.blend(home / "submissions" / "smoke.csv", other, weights=(1, 3), out=csv)
     written = read_any_submission(csv)
     assert all(written[name].tolist() == order.tolist() for name, order in blended.items())
+
+
+def test_a_message_names_the_first_rows_and_how_many_more():
+    assert listed(["a", "b"]) == "a, b" and listed([*"abcde"]) == "a, b, c and 2 more"

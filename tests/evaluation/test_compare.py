@@ -11,6 +11,7 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.compare import (
     CompareSettings,
     compare_runs,
+    comparison_table,
     mean_difference,
     paired_difference,
     plot_comparison,
@@ -214,3 +215,9 @@ def test_the_programs_of_a_comparison_are_those_that_differ_most(differences, dr
 def test_tables_call_runs_by_their_whole_name_and_submissions_without_csv():
     assert CompareSettings(one="runs/try.1", other="submissions/try.2.csv").names() == ("try.1", "try.2")
     assert CompareSettings(one="a/mine.csv", other="b/mine.csv").names() == ("a/mine.csv", "b/mine.csv")
+
+
+def test_no_difference_has_no_minus():
+    table = pd.DataFrame({"one": [0.5, 0.5], "other": [0.5 + 1e-9, 0.5]})
+    row = {"collection": "a", "programs": 2, "one": 0.5, "other": 0.5, **paired_difference(table)}
+    assert comparison_table([row], ("a", "b")).loc[0, "difference"] == "+0.0000 ± 0.0000"

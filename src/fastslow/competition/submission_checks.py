@@ -12,7 +12,7 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, Collection, ProgramF
 from fastslow.competition.metrics import TOP_K
 from fastslow.competition.schema import check_schema
 from fastslow.competition.submission_csv import ROW, SAMPLE, collection_of, read_rows, sample_lines
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, listed
 from fastslow.core.npz_io import read_headers
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -102,7 +102,7 @@ def read_submission(
             raise DataError(path, f"{where}: {error}", "Write the row again from its prediction") from None
     missing = [row_id for row_id in counts if row_id not in rows]
     if not rows or (missing and not partial):
-        shown = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        shown = listed(missing)
         problem = f"{len(missing)} of {len(counts)} IDs have no row: {shown}"
         raise DataError(path, problem, "Predict every test graph")
     return rankings

@@ -4,13 +4,19 @@ import contextlib
 import errno
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 
 def printable(text: str) -> str:
     r"""Return a text that can be printed: bytes in a file's name that are no UTF-8 as ``\udcff``."""
     return text.encode(errors="backslashreplace").decode()
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Return the first names of a list and how many more there are: ``a, b, c and 221 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 class FastslowError(Exception):

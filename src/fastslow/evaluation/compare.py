@@ -394,7 +394,7 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
 def print_comparison(comparison: Comparison) -> None:
     """Print the table and the sentences of a comparison, as wide as the terminal."""
     if len(comparison.table):
-        print(table_text(comparison.table), "\n")
+        print(f"{table_text(comparison.table)}\n")
     print(*comparison.words(), sep="\n")
 
 
@@ -406,7 +406,7 @@ def paired_row(collection: str, table: pd.DataFrame) -> dict:
 
 def _plus_minus(facts: Mapping[str, float]) -> str:
     error = facts["standard_error"]
-    return f"{facts['mean']:+.4f}" + ("" if math.isnan(error) else f" ± {error:.4f}")
+    return f"{facts['mean']:+z.4f}" + ("" if math.isnan(error) else f" ± {error:.4f}")
 
 
 def comparison_table(rows: Sequence[dict], named: tuple[str, str]) -> pd.DataFrame:

@@ -51,7 +51,7 @@ from annotated_types import Len
 from fastslow.competition.catalog import PREDICTED_SPLITS, VALID, Collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError, SettingsError, listed
 from fastslow.core.files import digest, file_digest
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.records import Record, check_record
@@ -285,7 +285,7 @@ def _warn_of_constant(predictions: Mapping[str, np.ndarray]) -> list[str]:
         return []
     if len(constant) == len(several):
         return [f"constant model: one prediction for all configurations of each of {len(several)} graphs"]
-    shown = ", ".join(constant[:3]) + (", ..." if len(constant) > 3 else "")
+    shown = listed(constant)
     return [f"constant prediction for {len(constant)} of {len(several)} graphs: {shown}"]
 
 

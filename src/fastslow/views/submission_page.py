@@ -136,12 +136,12 @@ def _changes(record: Mapping, before: Mapping, runs: Path) -> Section:
             "collection": collections,
             record["name"]: [f"{now[name]:.4f}" for name in collections],
             before["name"]: [f"{then[name]:.4f}" for name in collections],
-            "difference": [f"{now[name] - then[name]:+.4f}" for name in collections],
+            "difference": [f"{now[name] - then[name]:+z.4f}" for name in collections],
         }
     )
     mean = sum(now[name] - then[name] for name in collections) / max(len(collections), 1)
     command = f"fastslow compare {record['name']} {before['name']}"
-    beyond = f"The mean difference is {mean:+.4f}. To compare it with chance: {command}"
+    beyond = f"The mean difference is {mean:+z.4f}. To compare it with chance: {command}"
     settings = read_run_record(runs).get("settings", {})
     earlier = read_run_record(runs.parent / before["name"]).get("settings")
     changed = [] if earlier is None else _changed_settings(settings, earlier)

@@ -46,7 +46,7 @@ def compare(settings: CompareSettings) -> None:
     print("How far they rank alike, whatever the true runtimes are:\n")
     alike = summary(agreement(one, other))
     alike.index = alike.index.str.removeprefix("layout:").rename("collection")
-    print(table_text(alike.rename(columns=_WORDS)), "\n")
+    print(f"{table_text(alike.rename(columns=_WORDS))}\n")
     print_comparison(compare_submissions(settings))
 
 

@@ -33,7 +33,7 @@ def rank_program(settings: RankSettings) -> dict[str, Any]:
     print(*ranking.words()[1:], "", sep="\n")
     table = ranking.table
     shown = table[[name for name in _SHOWN if name in table]]
-    print(table_text(shown.head(_ROWS)), "\n")
+    print(f"{table_text(shown.head(_ROWS))}\n")
     files = {"ranking": TABLE, "effects of the choices": EFFECTS, "fastest and slowest": ENDS}
     files |= {"page with figures": PAGE}
     written = {what: folder / name for what, name in files.items()}
