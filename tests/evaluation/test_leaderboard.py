@@ -114,6 +114,9 @@ def test_it_is_sorted_printed_and_written(home, capsys):
     assert cli.main(["leaderboard", "--wide"]) == 0
     said = capsys.readouterr().out
     assert "| one  | gnn " in said and "nlp:random" in said and "private" not in said and "nan" not in said
+    blend = fastslow.leaderboard(wide=True)  # it has scores of test only
+    blend.table.loc[0, f"valid {XLA}"] = np.nan
+    assert "nan" not in str(blend) and "| - / " in str(blend)
     written = pd.read_csv(root / "board.csv", keep_default_na=False, na_values=[""])
     assert len(written) == 5 and [*written["hours"].dropna()] == [1.25, 1.25]
     with pytest.raises(SettingsError, match="sort: 'best' is not one of valid, test, public"):

@@ -46,6 +46,11 @@ def test_the_doubtful_graph_is_named(root, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(data_quality, "measure_quality", lambda file: 1 / 0)
     before = path.read_bytes()
     assert cli.main(command) == 0, "nothing is measured twice"
+    capsys.readouterr()
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.main(["data-quality", str(root), f"collections={COLLECTION}"]) == 0
+    said = capsys.readouterr().out
+    assert "| xla:random " in said and all(len(row) <= 80 for row in said.splitlines() if row[:1] == "|")
     assert path.read_bytes() == before
 
 

@@ -141,7 +141,8 @@ class Leaderboard(Shown):
         for name in _KAGGLE:
             shown[name] = _texts(table[name])
         shown["place"] = table["place"].fillna("").str.replace(" to ", "-")
-        shown = shown.replace({"nan / nan": "", " / nan": "", " / $": "", "^nan$": ""}, regex=True)
+        gone = {"nan / nan": "", " / nan": "", " / $": "", "^nan / ": "- / ", "^ / ": "- / ", "^nan$": ""}
+        shown = shown.replace(gone, regex=True)
         return shown.loc[:, (shown != "").any()]
 
     def _means(self, rows: pd.DataFrame, split: str) -> pd.Series:

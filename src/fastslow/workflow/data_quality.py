@@ -157,7 +157,8 @@ def _report(settings: QualitySettings, table: pd.DataFrame) -> None:
     summary = by.agg(**columns)
     summary.insert(3, "noise known", known.groupby(table["collection"], sort=False).sum())
     summary["doubtful"] = table["doubts"].ne("").groupby(table["collection"], sort=False).sum()
-    print(table_text(summary))
+    summary.index = summary.index.str.removeprefix("layout:")
+    print(table_text(summary.dropna(axis="columns", how="all")))
     doubtful = table[table["doubts"].ne("")].sort_values("ceiling", na_position="last")
     if len(doubtful):
         print("\nDoubtful labels; a model that learns from them learns noise:\n")
