@@ -54,6 +54,7 @@ _THIRDS = {
     "all": ENSEMBLE,
 }
 _MEDALS = {"gold": "#f7ecc4", "silver": "#ebebeb", "bronze": "#f1dfd0"}
+_SLOW, _WORSE = 2.0, 0.02  # times of the base, and tau below it, from which a variant is named
 _BEFORE_FIRST = 0.85  # where an axis of places begins
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 _TITLE = {"fontsize": 10.5, "weight": "bold"}
@@ -139,6 +140,37 @@ def plot_variants() -> Figure:
     title = f"Surely better than the base: {better} of {len(rows)} variants (right: training time)"
     figure.suptitle(title, **_TITLE)
     name_in_colours(figure, [("variants of the network", NETWORK), ("dashed: strongest trivial rule", RULE)])
+    return figure
+
+
+@in_style
+def plot_times() -> Figure:
+    """Plot the score of each variant of the network against the time of its training."""
+    table = next(t for t in read_tables("models")[""] if "time" in t)
+    rules = next(t for t in read_tables("models")[""] if "rule" in t)
+    tau, time = numbers(table["tau"]), numbers(table["time"])
+    longer = time > time[0]
+    sure = longer & (tau - tau[0] > 2 * numbers(table["±"].replace("", "0")))
+    figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
+    axes = figure.subplots()
+    axes.axhline(numbers(rules["tau"]).max(), color=RULE, linestyle="--")
+    axes.scatter(time, tau, s=26, color=NETWORK, linewidths=0)
+    axes.scatter(time[:1], tau[:1], s=60, color=ENSEMBLE, linewidths=0, zorder=3)
+    for place in np.flatnonzero((time >= _SLOW) | (tau < tau[0] - _WORSE)):
+        words = {"ha": "left", "color": CEILING, **_LETTERS}
+        axes.annotate(table["variant"][place], (time[place], tau[place]), (7, 0), **words)
+    axes.set_xscale("log")
+    axes.set_xlim(0.7, 8)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 4, 5)))
+    axes.xaxis.set_major_formatter("{x:g} ×")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("CPU time of a training, over the base's")
+    axes.set_ylabel("Kendall's tau, mean of layouts")
+    axes.set_title(
+        f"Of {longer.sum()} variants that train longer than the base, {sure.sum()} are surely better"
+    )
+    named = [("large dot: base", ENSEMBLE), ("dots: variants", NETWORK), ("dashed: trivial rule", RULE)]
+    name_in_colours(figure, named)
     return figure
 
 
@@ -358,6 +390,7 @@ def plot_board() -> Figure:
 BOARD = PROJECT / "src" / "fastslow" / "evaluation" / "standing.py"
 FIGURES: dict[str, tuple[Callable[[], Figure], tuple[Path, ...]]] = {
     "gains.png": (plot_gains, (TABLES / "more_programs.md",)),
+    "times.png": (plot_times, (TABLES / "models.md",)),
     "variants.png": (plot_variants, (TABLES / "models.md",)),
     "distance.png": (plot_distance, (TABLES / "does_it_help.md",)),
     "measured.png": (plot_measured, (TABLES / "few_shot.md", TABLES / "does_it_help.md")),
