@@ -1,9 +1,9 @@
 """Where a training step of the layout network spends its time, beside the least that this machine could need.
 
-``python benchmarks/train_step_operations.py [--quick]``. The steps are those of ``make submit``, on every
-fourth train program of the sample's layout collections, with one thread. An operation is one of torch's.
-Its *bound* is the time that its bytes take at this machine's bandwidth or, if that is longer, that its FLOPs
-take at this machine's FLOP/s. *between them* is Python and autograd; it has no bound.
+``python benchmarks/train_step_operations.py [--quick]``. One thread takes the steps of ``make submit`` on
+every fourth train program of the sample's layout collections. An operation is one of torch's. Its *bound* is
+the time that its bytes take at this machine's bandwidth or, if that is longer, that its FLOPs take at this
+machine's FLOP/s. *between them* is Python and autograd; it has no bound.
 """
 
 import math

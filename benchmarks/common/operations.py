@@ -50,7 +50,7 @@ class Operations(TorchDispatchMode):
 
     @classmethod
     def calibrated(cls) -> "Operations":
-        """Return a counter that knows how many seconds it adds to a call: those of adding two numbers."""
+        """Return a counter that knows how many seconds it adds to a call, measured by adding two numbers."""
         number = torch.zeros(1)
 
         def add() -> None:
@@ -106,7 +106,7 @@ class Machine:
         return cls(bandwidth, flops)
 
     def bound(self, cost: Cost) -> float:
-        """Return the least seconds of a cost: those of its bytes, or of its FLOPs if these take longer."""
+        """Return the least seconds of a cost: the longer of its bytes' time and its FLOPs' time."""
         products = sum(count / self.flops[dtype] for dtype, count in cost.flops.items())
         return max(cost.moved / self.bandwidth, products)
 
