@@ -56,9 +56,11 @@ def check_module(path: Path, module: Module) -> None:
     for part in module.computations:
         by_id = {inst.id: inst for inst in part.instructions}
         for inst in part.instructions:
-            operands = [by_id[operand].shape for operand in inst.operand_ids]
+            operands = [by_id[operand] for operand in inst.operand_ids]
+            shapes = [operand.shape for operand in operands]
+            made_by = [operand.opcode for operand in operands]
             called = [signatures[number] for number in inst.called_computation_ids]
-            problem = _odd_shape(inst.shape) or misfit(Site(inst, operands, called))
+            problem = _odd_shape(inst.shape) or misfit(Site(inst, shapes, made_by, called))
             if problem:
                 refuse(f"{inst.opcode} {inst.name} {problem}")
 
