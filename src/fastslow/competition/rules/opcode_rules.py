@@ -143,6 +143,11 @@ ONE_TENSOR = {
     "collective-broadcast": 1,
 }
 """Largest number of operands and called computations where the output is one tensor, and no tuple of them."""
+TUPLE_PARTS = {
+    **dict.fromkeys(("batch-norm-training", "batch-norm-grad", "send", "recv", "copy-start"), 3),
+    **dict.fromkeys(("infeed", "recv-done", "rng-bit-generator"), 2),
+}
+"""Number of elements of the output where it is a tuple."""
 GIVES_OPERAND = _with("operand")
 """Opcodes whose output has the sizes and the element type of an operand, where it is no tuple."""
 ONE_AXIS = _with("axis")
