@@ -78,7 +78,7 @@ class KeptStudy:
             known = self._study.user_attrs.get("identity", {})
         except (LookupError, RecursionError, TypeError, ValueError, AttributeError, AssertionError) as error:
             raise DataError(path, f"is not a study ({type(error).__name__}: {error})", _ANEW) from None
-        if not known and not trials:
+        if not known and not trials and records < _FIRST:
             self._study.set_user_attr("identity", identity)
             known, records = identity, _FIRST
         self._compare(known, identity)

@@ -804,10 +804,15 @@ def _lost(nodes: Nodes) -> Iterator[Fault]:
     for unused in np.flatnonzero(~used):
         end = roots[np.searchsorted(roots, unused)]  # of its computation
         users = lacking[(lacking > unused) & (lacking <= end)]
-        fits = (nodes.sizes[users] == nodes.sizes[unused]).all(1) | (nodes.elements[unused] == 1)
-        fits &= (nodes.types[users] == nodes.types[unused]) | ~_IS_SAME[nodes.opcodes[users]]
+        opcodes = nodes.opcodes[users]
+        fits = (nodes.sizes[users] == nodes.sizes[unused]).all(1)
+        fits |= (_IS_SELECT | _IS_CLAMP)[opcodes] & (nodes.elements[unused] == 1)
+        fits &= _IS_ELEMENTWISE[opcodes]
+        fits &= (nodes.types[users] == nodes.types[unused]) | ~_IS_SAME[opcodes]
+        if not single[unused]:
+            fits |= ~_IS_ELEMENTWISE[opcodes]
         problem = f"has one operand less than its opcode, and nothing uses node {unused} (edge_index)"
-        yield from _first(users, fits | ~_IS_ELEMENTWISE[nodes.opcodes[users]], problem)
+        yield from _first(users, fits, problem)
 
 
 _GENERAL: tuple[Callable[[Nodes], Iterator[Fault]], ...] = (
