@@ -14,6 +14,7 @@ from fastslow.hlo.messages import PRIMITIVE_TYPES, CheckedModule, Module
 from fastslow.hlo.module_checks import check_module
 from fastslow.hlo.texts import split_text
 from helpers.cases import cases
+from helpers.hlo_message import Program
 
 CORPUS = Path(__file__).with_name("corpus.txt").read_text()
 PROGRAMS = (
@@ -301,6 +302,16 @@ def test_an_attribute_that_no_program_has_is_refused(line):
     check_module(Path("x"), Module.FromString(code))
     with pytest.raises(DataError, match="HLO module 'm': "):
         check_module(Path("x"), with_field(code, line))
+
+
+def test_an_attribute_of_broken_bytes_is_refused():
+    module = Program()
+    module.computation.root_id = module.add("parameter", (2,))
+    module.module.entry_computation_id = module.computation.id
+    check_module(Path("x"), module.module)
+    module.computation.instructions[0].MergeFromString(b"\xe2\x05\x02\xff\xff")  # of field 92
+    with pytest.raises(DataError, match="an attribute cannot be read"):
+        check_module(Path("x"), module.module)
 
 
 def test_every_known_opcode_has_a_row():

@@ -89,9 +89,8 @@ def test_values_that_are_no_times_are_named_and_left_aside(tmp_path, values, cap
     del facts["checksum"]
     write_json(own.path, facts | {"checksum": digest(facts)})
     assert own.read() == {}
-    assert (
-        f"warning: {own.path}: holds values that are no lists of numbers above 0" in capsys.readouterr().err
-    )
+    said = f"warning: {own.path}: holds values that are no lists of numbers above 0"
+    assert said in capsys.readouterr().err
 
 
 def test_where_nothing_can_be_written_a_warning_says_so(tmp_path, values, capsys, monkeypatch):

@@ -8,7 +8,6 @@ configurable node, and holds each value once, so that a study may add its values
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +102,9 @@ def _warning() -> Iterator[None]:
 
 def _are_times(values: Any) -> bool:
     """Return whether what a configuration has is a list of finite numbers above 0."""
-    return isinstance(values, list) and all(
-        type(value) in (int, float) and 0 < value < inf for value in values
-    )
+    if not isinstance(values, list):
+        return False
+    return all(type(value) in (int, float) and 0 < value <= sys.float_info.max for value in values)
 
 
 def _digest(module: Module) -> str:
