@@ -50,7 +50,7 @@ def plot_training(
             :data:`ALL_METRICS` are not drawn; of a ranker they say which row is kept.
         title: Name of the run.
         kept: ``valid`` of the manifest of each run of a network, by slug: ``mean`` and ``weights``.
-        references: What :func:`fastslow.evaluation.scores.score_references` returns, by slug.
+        references: What :func:`fastslow.ensemble.baselines.score_references` returns, by slug.
     """
     ranker = "objective" in history
     axis = "round" if ranker else "epoch"
