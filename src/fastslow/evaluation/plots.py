@@ -151,9 +151,10 @@ def _learned(title: str, scores: Mapping[str, float], references: Mapping[str, M
     mean = float(np.mean(list(scores.values())))
     many = f", mean of {len(scores)} collections" if len(scores) > 1 else ""
     said = f"{title}: {mean:.3f} on valid{many}"
-    if not references or not references.keys() >= scores.keys():
+    rules = [references[slug]["rule"] for slug in scores if "rule" in references.get(slug, {})]
+    if len(rules) < len(scores):
         return said
-    ahead = mean - float(np.mean([references[slug]["rule"] for slug in scores]))
+    ahead = mean - float(np.mean(rules))
     return f"{said}\n{abs(ahead):.3f} {'ahead of' if ahead >= 0 else 'behind'} the trivial rule"
 
 
