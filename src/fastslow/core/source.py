@@ -58,7 +58,7 @@ class _Statement:
 
 
 class _Text(NamedTuple):
-    """What the text of a module says, whichever module has it."""
+    """Imports and statements in the text of a module."""
 
     imports: list[ast.ImportFrom]  # also those inside functions
     statements: list[_Statement]

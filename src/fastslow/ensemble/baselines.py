@@ -192,7 +192,7 @@ def score_references(features: GraphSet) -> dict[str, float]:
     """Return what the valid score of a model is compared with.
 
     Returns:
-        ``rule``, the score of the best single feature, where a train graph carries a ranking signal; and
+        ``rule``, the score of the best single feature, where a train graph carries a ranking signal. And
         ``ceiling``, the mean Kendall's tau that the noise of measured labels leaves possible, where all valid
         graphs of a layout collection have repeated measurements that differ.
     """
