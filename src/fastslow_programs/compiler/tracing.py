@@ -4,7 +4,7 @@ Static are the arguments that the user's ``jax.jit`` calls static, and of a func
 make all leaves that are no arrays, such as the activation of an equinox module.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -187,17 +187,19 @@ def require_no_callbacks(traced: Any) -> None:
 
     Its HLO holds the address of the Python function, which no other process has.
     """
-    if called := sorted(_primitives(traced.jaxpr.jaxpr) & _CALLBACKS):
+    names = {equation.primitive.name for equation in equations(traced.jaxpr.jaxpr)}
+    if called := sorted(names & _CALLBACKS):
         problem = f"{traced.fun_name} calls Python while it runs ({', '.join(called)}), which HLO cannot keep"
         raise SettingsError("source", f"{problem}. Leave jax.debug.print and callbacks out of it")
 
 
-def _primitives(jaxpr: Any) -> set[str]:
-    """Return the names of all primitives of a traced function."""
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """Yield all equations of a traced function, also of the functions within."""
     from jax._src.core import subjaxprs  # JAX has no public way to walk through a traced function
 
-    names = {equation.primitive.name for equation in jaxpr.eqns}
-    return names.union(*map(_primitives, subjaxprs(jaxpr)))
+    yield from jaxpr.eqns
+    for inner in subjaxprs(jaxpr):
+        yield from equations(inner)
 
 
 def _traced(call: Call, within_jit: bool) -> TracedCall:
