@@ -209,6 +209,13 @@ def test_options_of_the_compiler_stay_with_the_module(tmp_path):
         load_tuned(tmp_path)
 
 
+def test_a_function_that_calls_lapack_is_loaded(tmp_path):
+    local = lower_function(jax.numpy.linalg.cholesky, (4 * EIGHT,))
+    (tmp_path / TUNED).write_bytes(serialised(local.module))
+    write_signature(tmp_path, local)
+    np.testing.assert_allclose(load_tuned(tmp_path)(4 * EIGHT), np.linalg.cholesky(4 * EIGHT))
+
+
 MESH = """
 import sys
 from pathlib import Path

@@ -6,6 +6,7 @@ make all leaves that are no arrays, such as the activation of an equinox module.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +14,12 @@ import numpy as np
 from fastslow.core.errors import SettingsError
 
 _REMEDY = (
-    "Give each argument that the function takes: an array, a jax.ShapeDtypeStruct, or a tree of them. "
-    "Make an argument that decides what is computed static: jax.jit(function, static_argnums=...)"
+    "Give each argument that the function takes: an array, a jax.ShapeDtypeStruct, or a tree of them, "
+    "and return arrays or a tree of them. Make an argument that decides what is computed static: "
+    "jax.jit(function, static_argnums=...)"
 )
 _SHOWN = 300  # characters of JAX's message
+_OTHER_KINDS = "OSUMm"  # of NumPy's types: objects, texts and times
 _CALLBACKS = {"debug_callback", "debug_print", "io_callback", "pure_callback"}  # JAX's primitives
 
 
@@ -109,8 +112,10 @@ def _path(keys: tuple) -> str:
 
 
 def is_array(leaf: Any) -> bool:
-    """Return whether a leaf is an array, a number or the shape and type of an array."""
-    return isinstance(leaf, bool | int | float | complex | np.generic) or (
+    """Return whether a leaf is an array, a number or the shape and type of an array, of a type of JAX's."""
+    if isinstance(leaf, np.ndarray | np.generic):
+        return leaf.dtype.kind not in _OTHER_KINDS
+    return isinstance(leaf, bool | int | float | complex) or (
         hasattr(leaf, "shape") and hasattr(leaf, "dtype")
     )
 
@@ -202,6 +207,15 @@ def equations(jaxpr: Any) -> Iterator[Any]:
         yield from equations(inner)
 
 
+def _hashable(function: Callable) -> Callable:
+    """Return a function for ``jax.jit``; an equinox module with arrays that is called itself has no hash."""
+    try:
+        hash(function)
+    except TypeError:
+        return partial(function)
+    return function
+
+
 def _traced(call: Call, within_jit: bool) -> TracedCall:
     import jax
 
@@ -220,7 +234,7 @@ def _traced(call: Call, within_jit: bool) -> TracedCall:
             traced = jax.jit(of_arrays).trace(*leaves.arrays.values())
             return TracedCall(traced, of_arrays.results(traced.out_info))
         within_jit = within_jit and not leaves.static and not getattr(facts, "compiler_options_kvs", ())
-        jitted = function if hasattr(function, "trace") and not within_jit else jax.jit(function)
+        jitted = function if facts and not within_jit else jax.jit(_hashable(function))
         traced = jitted.trace(*arguments, **keywords)
         return TracedCall(traced, traced.out_info)
     except Exception as error:  # of JAX, or of the user's function

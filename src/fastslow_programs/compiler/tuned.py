@@ -147,7 +147,7 @@ def _jax_function(
 
     code = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(module.SerializeToString()))
     frame = jax.jit(lambda *_: [jnp.zeros(r.shape, r.dtype) for r in results], keep_unused=True)
-    portable = _jax.mlir.serialize_portable_artifact(code, stablehlo.get_minimum_version())
+    portable = _jax.mlir.serialize_portable_artifact(code, stablehlo.get_current_version())
     exported = replace(jax.export.export(frame)(*parameters), mlir_module_serialized=portable, _get_vjp=None)
     guarded = _without_derivatives(exported.call)
     within = jax.jit(guarded)
