@@ -13,9 +13,10 @@ to the verdict. A function without a product, a convolution or a reshape has *no
 The last table says what a user of ``rank`` takes in place of a search, by number of configurations that are
 *known*: of 24 that are measured, by their even rounds. With 0 known it is the first of the order. With 8,
 drawn at random (or all, where a function has fewer), it is the fastest of these and the first of the others,
-or the default where that is faster. *rank* orders as ``fastslow rank`` does, *rule* by the single feature that was best on the sample,
-*none* adds nothing to the known ones. Cells are times over the default's in the odd rounds; *fastest* is the
-fastest of all in the even rounds. *seconds* is what measuring and ranking took, for both rows.
+or the default where that is faster. *rank* orders as ``fastslow rank`` does, *rule* by the single feature
+that was best on the sample, *none* adds nothing to the known ones. Cells are times over the default's in the
+odd rounds; *fastest* is the fastest of all in the even rounds. *seconds* is what measuring and ranking took,
+for both rows.
 
 With ``--sharded`` the function is a layer that is split over four devices of this machine, whose options are
 searched. It has no known configurations, since its layouts are not searched.
