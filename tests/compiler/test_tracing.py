@@ -100,8 +100,9 @@ def test_a_model_without_a_hash_and_an_argument_that_is_a_time_are_part_of_the_p
 
 
 def test_a_dict_whose_keys_have_no_order_is_refused():
-    for door, settings in (("tune", {"evaluator": "device", "models": "none"}), ("measure", {})):
-        with pytest.raises(DataError, match="no tree that JAX can read .*Give a dict keys of one type"):
+    doors = (("tune", {"evaluator": "device", "models": "none"}), ("measure", {}), ("place", {}))
+    for door, settings in doors:
+        with pytest.raises(SettingsError, match="no tree that JAX can read .*Give a dict keys of one type"):
             getattr(fastslow, door)(product, {1: MATRIX, "a": MATRIX}, MATRIX, **settings)
 
 

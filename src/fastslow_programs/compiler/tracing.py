@@ -84,12 +84,20 @@ class Leaves:
         static_numbers: Sequence[int] = (),
         static_names: Sequence[str] = (),
     ) -> "Leaves":
-        """Return the leaves of arguments, of which these positions and keywords are static."""
+        """Return the leaves of arguments, of which these positions and keywords are static.
+
+        Raises:
+            SettingsError: JAX cannot read a tree, such as a dict whose keys have no order.
+        """
         import jax
 
         positional = tuple(Static(a) if n in static_numbers else a for n, a in enumerate(arguments))
         named = {name: Static(a) if name in static_names else a for name, a in keywords.items()}
-        pairs, tree = jax.tree.flatten_with_path((positional, named))
+        try:
+            pairs, tree = jax.tree.flatten_with_path((positional, named))
+        except (TypeError, ValueError) as error:
+            problem = f"an argument is no tree that JAX can read ({error})"
+            raise SettingsError("source", f"{problem}. Give a dict keys of one type, such as texts") from None
         leaves = {_path(keys): leaf for keys, leaf in pairs}
         arrays = {path: leaf for path, leaf in leaves.items() if is_array(leaf)}
         static = {

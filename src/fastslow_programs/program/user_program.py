@@ -322,12 +322,7 @@ def _checked(path: Path, call: Call) -> Call:
     import jax
 
     of_staged = getattr(call.function, "in_avals", ()) if is_staged(call.function) else ()
-    try:
-        leaves = jax.tree.leaves((call.arguments, call.keywords, of_staged))
-    except (TypeError, ValueError) as error:
-        problem = f"an argument is no tree that JAX can read ({error})"
-        raise DataError(path, problem, "Give a dict keys of one type, such as texts") from None
-    for leaf in leaves:
+    for leaf in (*call.leaves().arrays.values(), *jax.tree.leaves(of_staged)):
         shape = getattr(leaf, "shape", ())
         if any(map(jax.export.is_symbolic_dim, shape)):
             raise DataError(
