@@ -97,11 +97,13 @@ def _compare(module: Module, times: Callable[[Sequence[Module]], Times]) -> list
     tells whether it is faster.
     """
     logarithms: list[float] = []
-    for _ in range(FEWEST):
-        again = times([module])
-        if again.failures[0]:
-            break
-        logarithms.append(float(np.log(np.median(again.ratios[:, 0]))))
+    rounds = progress(range(FEWEST), desc="the fastest again", unit="round")
+    with ticking(rounds):
+        for _ in rounds:
+            again = times([module])
+            if again.failures[0]:
+                break
+            logarithms.append(float(np.log(np.median(again.ratios[:, 0]))))
     return logarithms
 
 
