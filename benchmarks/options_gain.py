@@ -10,13 +10,13 @@ measurement, in which it ran fifteen times. *seconds* is the time of the whole s
 to the verdict. A function without a product, a convolution or a reshape has *no choice* of layouts;
 *both* are then its options. A table has the changes of each confirmed candidate.
 
-The last table says what a user of ``rank`` takes in place of a search, by number of configurations that are
-*known*: of 24 that are measured, by their even rounds. With 0 known it is the first of the order. With 8,
-drawn at random (or all, where a function has fewer), it is the fastest of these and the first of the others,
-or the default where that is faster. *rank* orders as ``fastslow rank`` does, *rule* by the single feature
-that was best on the sample, *none* adds nothing to the known ones. Cells are times over the default's in the
-odd rounds; *fastest* is the fastest of all in the even rounds. *seconds* is what measuring and ranking took,
-for both rows.
+The last table has the configuration that ``rank`` gives in place of a search, by number of configurations
+that are *known*: of 24 that are measured, by their even rounds. With 0 known it is the first of the order.
+With 8, drawn at random (or all, where a function has fewer), it is the fastest of these and the first of the
+others, or the default where that is faster. *rank* orders as ``fastslow rank`` does, *rule* by the single
+feature that was best on the sample, *none* adds nothing to the known ones. Cells are times over the default's
+in the odd rounds; *fastest* is the fastest of all in the even rounds. *seconds* is what measuring and ranking
+took, for both rows.
 
 With ``--sharded`` the function is a layer that is split over four devices of this machine, whose options are
 searched. It has no known configurations, since its layouts are not searched.
@@ -237,7 +237,7 @@ def searched(make: Callable[[], Call], space: str, evaluations: int) -> dict[str
 
 
 def _require_no_choice(error: DataError) -> None:
-    """Raise an error again, unless it says that a function has no layouts to choose."""
+    """Raise an error again, except for the one of a function without layouts to choose."""
     if "has no convolution, dot or reshape" not in str(error):
         raise error
 

@@ -12,9 +12,9 @@ level, the repeats and the number of contenders, and report nothing.
 A gain is found where the verdict names a configuration that is truly faster. The other rules decide from the
 same measurements of the same candidate: they are the simplest ones that could take the verdict's place.
 
-*as it is* and *fastest again* compare two searches by the mean true time over the default's of what they end
-with. The second one measures the fastest so far again in each batch, in the place of a new configuration, and
-the means of the values decide what it proposes next.
+*as it is* and *fastest again* compare two searches by the mean true time, over the default's, of their
+result. The second one measures the fastest so far again in each batch, in the place of a new configuration,
+and the means of the values decide what it proposes next.
 """
 
 import contextlib

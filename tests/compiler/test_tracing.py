@@ -99,6 +99,11 @@ def test_a_model_without_a_hash_and_an_argument_that_is_a_time_are_part_of_the_p
         assert [*local.signature.arrays] == ["arguments[0]"]
 
 
+def test_an_iterator_among_the_arguments_is_refused():
+    with pytest.raises(SettingsError, match=r"arguments\[0\] is an iterator, which can be read once"):
+        lower_function(sum, (iter([MATRIX, MATRIX]),))
+
+
 def test_a_dict_whose_keys_have_no_order_is_refused():
     doors = (("tune", {"evaluator": "device", "models": "none"}), ("measure", {}), ("place", {}))
     for door, settings in doors:

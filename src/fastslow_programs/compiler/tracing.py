@@ -237,6 +237,8 @@ def _traced(call: Call, within_jit: bool) -> TracedCall:
     facts = jit_facts(function)
     try:
         leaves = call.leaves()
+        if once := [path for path, value in leaves.static.items() if isinstance(value, Iterator)]:
+            raise SettingsError("source", f"{once[0]} is an iterator, which can be read once: give a list")
         if leaves.static and not facts:
             of_arrays = _OfArrays(call, leaves)
             traced = jax.jit(of_arrays).trace(*leaves.arrays.values())
@@ -245,6 +247,8 @@ def _traced(call: Call, within_jit: bool) -> TracedCall:
         jitted = function if facts and not within_jit else jax.jit(_hashable(function))
         traced = jitted.trace(*arguments, **keywords)
         return TracedCall(traced, traced.out_info)
+    except SettingsError:
+        raise
     except Exception as error:  # of JAX, or of the user's function
         said = " ".join(str(error).split())[:_SHOWN]
         count = len(arguments) + len(keywords)

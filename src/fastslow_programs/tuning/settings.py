@@ -213,7 +213,7 @@ class TuneSettings(SearchSettings, SourceSettings):
         return self.name or self.name_of(self.origin)
 
     def name_of(self, source: Source) -> str:
-        """Return the source's name; that of a search of options has an end, as it is another study."""
+        """Return the source's name, with an end where options are searched, as this is another study."""
         name = super().name_of(source)
         if not self.searches_options:
             return name
