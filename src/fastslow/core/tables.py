@@ -128,13 +128,16 @@ def facts_text(facts: Mapping[str, Any], width: int | None = None) -> str:
         width: Maximum characters of a line; None: the width of the terminal, 80 where there is none.
     """
     room = width or shutil.get_terminal_size().columns
+    wrapper = textwrap.TextWrapper(
+        max(room, 2 * _FACT),
+        subsequent_indent=" " * (_FACT + 1),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     texts = []
     for name, value in facts.items():
         text = f"{name:{_FACT}} {value}"
-        if not isinstance(value, Path):
-            whole = {"break_long_words": False, "break_on_hyphens": False}
-            text = textwrap.fill(text, max(room, 2 * _FACT), subsequent_indent=" " * (_FACT + 1), **whole)
-        texts.append(text)
+        texts.append(text if isinstance(value, Path) else wrapper.fill(text))
     return "\n".join(texts)
 
 
