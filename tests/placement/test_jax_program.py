@@ -3,20 +3,24 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fastslow
+from fastslow.core import progress
 from fastslow.core.errors import DataError, FastslowError, SettingsError
 from fastslow.hlo.messages import Module
+from fastslow_placement import place
 from fastslow_placement.jax_program import JaxProgram
 from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.hlo_graph import graph_of_module
 from fastslow_placement.programs.roofline import DEVICES
 from fastslow_placement.programs.schedule import Scheduler
 from fastslow_placement.staged import stage_numbers
+from fastslow_programs.tuning import target
 from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
 
@@ -149,3 +153,15 @@ def test_static_and_keyword_arguments_of_a_placed_function():
     np.testing.assert_allclose(staged(matrix, 2, scale=3.0), 3 * matrix)
     with pytest.raises(TypeError, match=r"arguments\[1\] is 3, but 2 was placed"):
         staged(matrix, 3, scale=3.0)
+
+
+def test_a_search_and_a_trace_that_take_long_show_a_line(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "TICK_SECONDS", 0.02)
+    anneal = place.anneal_regions
+    monkeypatch.setattr(place, "anneal_regions", lambda *given: time.sleep(0.1) or anneal(*given))
+    monkeypatch.setattr(target, "lower_function", lambda *_: time.sleep(0.1) or 1 / 0)
+    fastslow.place(lambda x: x @ x, np.eye(8), devices=2, search=20)
+    assert "annealing of regions:   0%" in capsys.readouterr().err
+    with pytest.raises(ZeroDivisionError):
+        fastslow.measure(lambda x: x @ x, np.eye(8))
+    assert "tracing:   0%" in capsys.readouterr().err

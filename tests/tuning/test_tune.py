@@ -323,9 +323,12 @@ def test_what_cannot_be_tuned_is_refused(home, dots, npz, tmp_path):
     ]:
         with pytest.raises((DataError, SettingsError), match=said):
             complete_study(settings_of(source, tmp_path, **more))
-    complete_study(settings_of(npz, tmp_path, name="mine"))
+    mine = settings_of(npz, tmp_path, name="mine")
+    complete_study(mine)
+    mine.journal.parent.with_name("mine-2").mkdir()
     other = write_npz(tmp_path / "other.npz", layout_arrays(4, configs=20))
-    with pytest.raises(DataError, match=r"study of something else .program: \w+, here \w+; options of each"):
+    said = r"study of something else .program: \w+, here \w+; options of each.*such as name=mine-3, or delete"
+    with pytest.raises(DataError, match=said):
         complete_study(settings_of(other, tmp_path, name="mine"))
 
 
