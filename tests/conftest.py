@@ -39,7 +39,7 @@ settings.load_profile("fastslow")
 
 FIRST = """
 workflow/test_run compiler/test_training_loops placement/test_jax_program front/test_notebooks
-front/test_faults kaggle/test_on_kaggle workflow/test_budget workflow/test_step_pools
+front/test_faults kaggle/test_on_kaggle workflow/test_rules workflow/test_step_pools workflow/test_budget
 tuning/test_compiler_options compiler/test_tuned networks/test_train tuning/test_decorator
 benchmarks/test_rehearsal tuning/test_tune networks/test_distributed sample_factory/test_zoo
 tuning/test_user_space kaggle/test_upload kaggle/test_kernel tuning/test_read_settings kaggle/test_client
