@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from matplotlib.figure import Figure
-from PIL import Image
 
 from fastslow.runs.features_folder import Features
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.workflow import forked_kernels
 from helpers.competition_files import write_data_root
 from helpers.startup import sitecustomize  # noqa: F401 (for this process, which has begun)
+from helpers.undrawn import save_pixel
 from helpers.workspace import finished, home  # noqa: F401 (fixtures)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -65,8 +65,8 @@ def pytest_collection_finish():
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Save pictures of one pixel, where no test looks at them: each would take half a second."""
-    monkeypatch.setattr(Figure, "savefig", lambda _, file, **__: Image.new("RGB", (1, 1)).save(file, "png"))
+    """Save pictures of one pixel, where no test looks at them."""
+    monkeypatch.setattr(Figure, "savefig", save_pixel)
 
 
 @pytest.fixture
