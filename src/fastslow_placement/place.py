@@ -189,6 +189,11 @@ def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | Non
     """Run every rule, search and the policy on a problem.
 
     The annealing of regions of a placement has as many evaluations as the policy and the search after it.
+
+    Args:
+        settings: Seed, evaluations and what else the methods read.
+        problem: The placement, schedule or fusion to decide.
+        program: The JAX program that the graph was made from, if it was.
     """
     methods: dict[str, Found] = {}
     seconds: dict[str, float] = {}

@@ -315,6 +315,9 @@ def check_ranks(
 
     Takes the features ``(K, 140)`` of the configurable nodes, the distinct layouts ``(L, 6)``, and the
     compiler's own layouts ``(K, 3, 6)``, if the file has them.
+
+    Raises:
+        DataError: A layout of a configuration, or of the compiler, names such an axis.
     """
     ranks = _ranks(node_feat)
     option = np.arange(choices.codes.shape[2])

@@ -359,7 +359,16 @@ class Settings(BaseModel):
         return [name for name, field in cls.model_fields.items() if field.json_schema_extra != _UNKEYED]
 
     def require(self, condition: bool, field: str, allowed: str) -> None:
-        """Raise an error for a field where a condition does not hold; ``allowed`` describes its values."""
+        """Raise an error for a field where a condition does not hold.
+
+        Args:
+            condition: What must hold.
+            field: Name of the field.
+            allowed: Its values in words, after "is not", such as ``a positive number``.
+
+        Raises:
+            SettingsError: The condition does not hold.
+        """
         if not condition:
             raise SettingsError(field, f"{getattr(self, field)!r} is not {allowed}")
 

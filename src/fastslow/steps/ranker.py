@@ -99,7 +99,13 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
 
 
 def fit_within_hours(settings: RankerSettings, training: RankerTables, report: Report) -> Fitted:
-    """Fit the trees in the hours of the settings, less what an interrupted training used of them."""
+    """Fit the trees in the hours of the settings, less what an interrupted training used of them.
+
+    Args:
+        settings: Options of the trees, and their hours; 0: no limit.
+        training: Tables of train and valid.
+        report: Is called after each tree with its number and the score on valid.
+    """
     if not settings.hours:
         return fit(training, settings, settings.num_threads, report=report)
     used = read_used(settings)

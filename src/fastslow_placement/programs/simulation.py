@@ -43,7 +43,13 @@ class Arrays(NamedTuple):
 
 
 def arrays_of(graph: CostGraph, send: np.ndarray, eager: bool) -> Arrays:
-    """Return the arrays of a graph, whose edges are sorted by producer."""
+    """Return the arrays of a graph, as the simulation reads them.
+
+    Args:
+        graph: The graph; its edges are sorted by producer.
+        send: (N,) seconds that the output of each operator takes over a link.
+        eager: Whether operators start as soon as they are ready.
+    """
     producer, consumer = graph.edges.astype(np.int64).reshape(-1, 2).T
     sizes = np.bincount(producer, minlength=len(graph))
     count = np.bincount(consumer, minlength=len(graph))
@@ -146,7 +152,14 @@ def simulate(arrays, place, rank, devices):
 
 @njit(cache=True)
 def held_at_most(arrays, place, routes, devices):
-    """Return the bytes on each device if all that is ever there were held all the time: (devices,)."""
+    """Return the bytes on each device if all that is ever there were held all the time: (devices,).
+
+    Args:
+        arrays: The graph of N operators.
+        place: (N,) int64 device of each operator.
+        routes: (T, 3) producer, source and target of each transfer, as :func:`simulate` returns them.
+        devices: Number of devices.
+    """
     held = np.zeros(devices)
     for node in range(len(place)):
         held[place[node]] += arrays.parameters[node] + arrays.output[node]
@@ -162,6 +175,15 @@ def occupancy(arrays, place, start, finish, routes, times, devices):
     Where an output is produced, it is held from the start of its operator to the end of its last local
     consumer and last transfer. Where it is sent, it is held from the start of the transfer to the end of the
     last consumer there. An output without consumers stays to the end.
+
+    Args:
+        arrays: The graph of N operators.
+        place: (N,) int64 device of each operator.
+        start: (N,) seconds at which each operator starts, as :func:`simulate` returns them.
+        finish: (N,) seconds at which it ends.
+        routes: (T, 3) producer, source and target of each transfer.
+        times: (T, 2) start and finish of each transfer, in seconds.
+        devices: Number of devices.
     """
     count = len(place)
     end = finish.max()
@@ -184,7 +206,15 @@ def occupancy(arrays, place, start, finish, routes, times, devices):
 
 @njit(cache=True)
 def evaluate(arrays, places, rank, devices, limit):
-    """Return runtimes (B,) and bytes over the limit, summed over devices (B,), of placements (B, N)."""
+    """Return runtimes (B,) in seconds, and bytes over the limit (B,), summed over the devices.
+
+    Args:
+        arrays: The graph of N operators.
+        places: (B, N) int64 device of each operator, for each of B placements.
+        rank: (N,) int64 order of ready operators, as for :func:`simulate`.
+        devices: Number of devices.
+        limit: Bytes that a device holds.
+    """
     seconds = np.empty(len(places))
     excess = np.zeros(len(places))
     for row in range(len(places)):
@@ -218,7 +248,17 @@ def _peak(arrays, first, last):
 
 @njit(cache=True)
 def latest(arrays, place, finish, begun, routes, times, devices):
-    """Return when operators (N,) and transfers (T,) must start at the latest, so that the end stays."""
+    """Return when operators (N,) and transfers (T,) must start at the latest, so that the end stays.
+
+    Args:
+        arrays: The graph of N operators.
+        place: (N,) int64 device of each operator.
+        finish: (N,) seconds at which each operator ends, as :func:`simulate` returns them.
+        begun: (N,) operators in the order of their starts.
+        routes: (T, 3) producer, source and target of each transfer.
+        times: (T, 2) start and finish of each transfer, in seconds.
+        devices: Number of devices.
+    """
     count = len(place)
     end = finish.max()
     operators = np.zeros(count)
