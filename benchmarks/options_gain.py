@@ -8,15 +8,25 @@ default. *the default itself* is measured with as many rounds: what it differs f
 first* is what the models in the package rank first, with nothing known, beside the default: one
 measurement, in which it ran fifteen times. *seconds* is the time of the whole search, from the function
 to the verdict. A function without a product, a convolution or a reshape has *no choice* of layouts;
-*both* are then its options. The last table has the changes of each confirmed candidate. With
-``--sharded`` the function is a layer that is split over four devices of this machine, whose options are
-searched.
+*both* are then its options. A table has the changes of each confirmed candidate.
+
+The last table has the configuration that ``rank`` gives in place of a search, by number of configurations
+that are *known*: of 24 that are measured, by their even rounds. With 0 known it is the first of the order.
+With 8, drawn at random (or all, where a function has fewer), it is the fastest of these and the first of the
+others, or the default where that is faster. *rank* orders as ``fastslow rank`` does, *rule* by the single
+feature that was best on the sample, *none* adds nothing to the known ones. Cells are times over the default's
+in the odd rounds; *fastest* is the fastest of all in the even rounds. *seconds* is what measuring and ranking
+took, for both rows.
+
+With ``--sharded`` the function is a layer that is split over four devices of this machine, whose options are
+searched. It has no known configurations, since its layouts are not searched.
 """
 
 import os
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox
@@ -24,6 +34,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pandas as pd
 
 import fastslow
 from common import report
@@ -35,6 +46,7 @@ from fastslow.runs.packaged import packaged_models
 from fastslow_programs.compiler.bench import Bench
 from fastslow_programs.compiler.device import ROUNDS, device_name
 from fastslow_programs.compiler.lowering import lower_function
+from fastslow_programs.program.configurations import identify
 from fastslow_programs.tuning.confirmation import FEWEST, student_interval
 from fastslow_programs.tuning.search.strategies import GUIDED
 
@@ -47,6 +59,9 @@ TABLE = {
 ITSELF = "the default itself"
 SPACES = ("options", "layouts", "both")
 EVALUATIONS = 24
+CONFIGURATIONS = 24
+"""Configurations of a function that are measured, of which some are known."""
+KNOWN = 8
 Call = tuple[Callable, tuple]
 """A function and its arguments."""
 
@@ -205,8 +220,7 @@ def searched(make: Callable[[], Call], space: str, evaluations: int) -> dict[str
     try:
         tuned = fastslow.tune(function, *arguments, models=models, **settings)
     except DataError as error:
-        if "has no convolution, dot or reshape" not in str(error):
-            raise
+        _require_no_choice(error)
         return {"over the default": "no choice"}
     best, table = tuned.best, tuned.table
     ends = best.get("interval", {"low": np.nan, "high": np.nan})
@@ -220,6 +234,67 @@ def searched(make: Callable[[], Call], space: str, evaluations: int) -> dict[str
         value = table.loc[table["by"] == GUIDED, "value"].iloc[0]
         row["rank's first"] = "failed" if np.isnan(value) else f"{value:.3f}"
     return row
+
+
+def _require_no_choice(error: DataError) -> None:
+    """Raise an error again, except for the one of a function without layouts to choose."""
+    if "has no convolution, dot or reshape" not in str(error):
+        raise error
+
+
+def known(make: Callable[[], Call], configurations: int) -> list[dict[str, Any]]:
+    """Return what is taken with none and with :data:`KNOWN` configurations known, as two rows."""
+    function, arguments = make()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        given = {"name": "measured", "configs": configurations}
+        try:
+            measured = fastslow.measure(function, *arguments, out=folder, **given)
+        except DataError as error:
+            _require_no_choice(error)
+            return []
+        chooses = np.median(measured.rounds[::2], 0)
+        scores = np.median(measured.rounds[1::2], 0)
+        ran = np.flatnonzero(np.isfinite(scores))
+        drawn = np.random.default_rng(0).permutation(ran)[:KNOWN]
+        ids = identify(measured.program)
+        table = pd.DataFrame({"id": ids[drawn], "runtime": chooses[drawn] * measured.default_ns})
+        rows = []
+        for runtimes, positions in ((None, []), (table, drawn)):
+            ranking = fastslow.rank(
+                measured.source, models=packaged_models(), known=runtimes, cache=False, **given
+            )
+            orders = {
+                "rank": ranking.table["config"].to_numpy(),
+                "rule": ranking.rule.prediction.argsort(kind="stable"),
+            }
+            left = {
+                name: order[np.isin(order, ran) & ~np.isin(order, positions)]
+                for name, order in orders.items()
+            }
+            row = {"known": len(positions)}
+            for name, order in left.items():
+                row[name] = _taken([*positions, *order[:1]], chooses, scores, bool(len(positions)))
+            row["none"] = _taken(positions, chooses, scores, True)
+            row["fastest"] = _taken(ran, chooses, scores, True)
+            rows.append(row)
+    seconds = round(time.monotonic() - began)
+    return [row | {"seconds": seconds} for row in rows]
+
+
+def _taken(picks: Sequence[int], chooses: np.ndarray, scores: np.ndarray, measured: bool) -> str:
+    """Return the time over the default's of the fastest of some configurations, or of the default.
+
+    Args:
+        picks: Positions of the configurations.
+        chooses: ``(C,)`` times over the default's that choose.
+        scores: ``(C,)`` times over the default's that count.
+        measured: Whether the configurations are measured, so that the default stays where it is faster.
+    """
+    fastest = min(picks, key=lambda pick: chooses[pick], default=None)
+    if fastest is None or (measured and chooses[fastest] >= 1):
+        return "1.000"
+    return f"{scores[fastest]:.3f}"
 
 
 def totals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -238,6 +313,23 @@ def totals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def mean_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the geometric means over functions by number of known configurations."""
+    means = []
+    for number, some in ((0, False), (f"up to {KNOWN}", True)):
+        of_number = [row for row in rows if bool(row["known"]) is some]
+        if not of_number:
+            continue
+        times = {
+            name: np.exp(np.mean([np.log(float(row[name])) for row in of_number]))
+            for name in ("rank", "rule", "none", "fastest")
+        }
+        cells = {name: f"{value:.3f}" for name, value in times.items()}
+        seconds = round(sum(row["seconds"] for row in of_number) / len(of_number))
+        means.append({"function": "geometric mean", "known": number, **cells, "seconds": seconds})
+    return means
 
 
 def changes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -263,9 +355,11 @@ def main(arguments: list[str]) -> int:
         functions = (sharded_layer,)
         spaces = ("options",)
     evaluations = options.evaluations
+    configurations = CONFIGURATIONS
     if options.quick:
         functions = functions[:1]
         evaluations = 7
+        configurations = 3
     rounds = max(FEWEST, evaluations // 2)
     rows = []
     for make in progress(functions, desc="functions", unit="function"):
@@ -282,7 +376,15 @@ def main(arguments: list[str]) -> int:
         print(f"\n{report.table(totals(rows))}")
     if confirmed := changes(rows):
         print(f"\nConfirmed candidates\n\n{report.table(confirmed)}")
-    report.finish({"benchmark": "options_gain", "environment": report.environment(), "rows": rows})
+    known_rows = []
+    if not options.sharded:
+        for make in progress(functions, desc="known", unit="function"):
+            name = make.__name__.replace("_", " ")
+            part = kept.part(f"{name}: known", lambda make=make: known(make, configurations))
+            known_rows += [{"function": name, **row} for row in part]
+        print(f"\nKnown configurations\n\n{report.table(known_rows + mean_rows(known_rows))}")
+    results = {"rows": rows, "known": known_rows}
+    report.finish({"benchmark": "options_gain", "environment": report.environment(), **results})
     return 0
 
 

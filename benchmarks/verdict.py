@@ -11,6 +11,10 @@ level, the repeats and the number of contenders, and report nothing.
 
 A gain is found where the verdict names a configuration that is truly faster. The other rules decide from the
 same measurements of the same candidate: they are the simplest ones that could take the verdict's place.
+
+*as it is* and *fastest again* compare two searches by the mean true time, over the default's, of their
+result. The second one measures the fastest so far again in each batch, in the place of a new configuration,
+and the means of the values decide what it proposes next.
 """
 
 import contextlib
@@ -30,10 +34,11 @@ from common.options import make_parser
 from fastslow.core.progress import progress
 from fastslow_programs.compiler.bench import Times
 from fastslow_programs.compiler.device import ROUNDS
-from fastslow_programs.tuning import evaluators
+from fastslow_programs.tuning import evaluators, tune
 from fastslow_programs.tuning.confirmation import CONFIRMS, LEVEL
 from fastslow_programs.tuning.evaluators import CommandEvaluator, DeviceEvaluator, Evaluate, Evaluator
-from fastslow_programs.tuning.history import Evaluation
+from fastslow_programs.tuning.history import Evaluation, History, Proposal
+from fastslow_programs.tuning.search.strategies import GUIDED
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import Target
 from fastslow_programs.tuning.tune import Study, complete_study
@@ -136,6 +141,33 @@ class SimulatedDevice(DeviceEvaluator):
                 yield evaluate
 
 
+class Again:
+    """A search that measures the fastest so far again in each batch.
+
+    Args:
+        name: Name of a strategy, as in the settings.
+        target: The program.
+    """
+
+    name = GUIDED
+
+    def __init__(self, name: str, target: Target):
+        self._strategy = _make_strategy(name, target)
+
+    def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
+        """Propose one configuration fewer than the strategy would, and the fastest by its mean."""
+        means = history.means()
+        told = [
+            (Proposal(codes, self.name), Evaluation(float(np.exp(mean)))) for codes, mean in means.items()
+        ]
+        new = self._strategy.propose(History(history.space, told), count - 1, rng)
+        fastest = min(means, key=means.__getitem__, default=None)
+        return [*new, Proposal(fastest, self.name)] if fastest else new
+
+
+_make_strategy = tune.make_strategy
+AS_IT_IS, AGAIN = "as it is", "fastest again"
+SEARCHES = {AS_IT_IS: _make_strategy, AGAIN: Again}
 KINDS = {"command": SimulatedCommand, "device": SimulatedDevice}
 
 
@@ -184,6 +216,18 @@ def counts(kind: str, gain: float, searches: int) -> dict[str, int]:
     return gained
 
 
+def ends(kind: str, gain: float, searches: int) -> dict[str, float]:
+    """Return by search the mean true time over the default's of the configuration that it ends with."""
+    times: dict[str, list[float]] = {name: [] for name in SEARCHES}
+    for seed in progress(range(FIRST_SEED, FIRST_SEED + searches), desc=f"{kind}, again", unit="search"):
+        for name, strategy in SEARCHES.items():
+            with mock.patch.object(tune, "make_strategy", strategy):
+                study = searched(kind, gain, seed)
+            proposal, _ = study.best
+            times[name].append(study.target.evaluator.machine.true(proposal.codes))
+    return {name: float(np.mean(values)) for name, values in times.items()}
+
+
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     parser = make_parser(__doc__.splitlines()[0])
@@ -203,6 +247,14 @@ def main(arguments: list[str]) -> int:
             for rule in RULES
         ]
         print(f"\n## By evaluator={kind}, {BUDGET} evaluations\n\n{report.table(rows)}", flush=True)
+    rows = []
+    for kind in KINDS:
+        for gain in GAINS[1:]:
+            times = ends(kind, gain, searches)
+            cells = {name: f"{value:.4f}" for name, value in times.items()}
+            rows.append({"evaluator": kind, "gain": f"{gain:.0%}", **cells})
+    result["again"] = rows
+    print(f"\n## The fastest again in each batch\n\n{report.table(rows)}", flush=True)
     report.finish({"benchmark": "verdict", "environment": report.environment(), **result})
     return 0
 

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+from functools import cache
 from pathlib import Path
 
 # two workers on two cores: threads beyond one each would spend their time waiting for one another
@@ -16,14 +17,17 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 import numpy as np
 import pytest
 from hypothesis import settings
+from joblib.externals.loky import backend
 from matplotlib.figure import Figure
-from PIL import Image
 
+from fastslow.core import artifacts
 from fastslow.runs.features_folder import Features
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.workflow import forked_kernels
 from helpers.competition_files import write_data_root
+from helpers.forked_workers import FORKED
 from helpers.startup import sitecustomize  # noqa: F401 (for this process, which has begun)
+from helpers.undrawn import save_pixel
 from helpers.workspace import finished, home  # noqa: F401 (fixtures)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -32,6 +36,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # as after a first kernel: a worker starts many, and one that is not forked imports the libraries once more
 next(forked_kernels._started)
+# the code stays the same while tests run: git is asked once, not for each of a thousand manifests
+artifacts.commit = cache(artifacts.commit)
 
 settings.register_profile("fastslow", deadline=None)  # a test must not depend on the speed of the machine
 settings.load_profile("fastslow")
@@ -39,7 +45,7 @@ settings.load_profile("fastslow")
 
 FIRST = """
 workflow/test_run compiler/test_training_loops placement/test_jax_program front/test_notebooks
-front/test_faults kaggle/test_on_kaggle workflow/test_budget workflow/test_step_pools
+front/test_faults kaggle/test_on_kaggle workflow/test_rules workflow/test_step_pools workflow/test_budget
 tuning/test_compiler_options compiler/test_tuned networks/test_train tuning/test_decorator
 benchmarks/test_rehearsal tuning/test_tune networks/test_distributed sample_factory/test_zoo
 tuning/test_user_space kaggle/test_upload kaggle/test_kernel tuning/test_read_settings kaggle/test_client
@@ -63,10 +69,23 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+NOT_FORKED = ("core/test_isolated.py", "hlo/test_reader.py")
+"""Files that test the start of a process, or put a module of their own in the place of jaxlib."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forked_workers(request):
+    """Fork workers from a process that has imported JAX."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.relative_to(Path(__file__).parent).as_posix() not in NOT_FORKED:
+            patch.setattr(backend, "get_context", lambda _: FORKED)
+        yield
+
+
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Save pictures of one pixel, where no test looks at them: each would take half a second."""
-    monkeypatch.setattr(Figure, "savefig", lambda _, file, **__: Image.new("RGB", (1, 1)).save(file, "png"))
+    """Save pictures of one pixel, where no test looks at them."""
+    monkeypatch.setattr(Figure, "savefig", save_pixel)
 
 
 @pytest.fixture

@@ -106,8 +106,9 @@ class JaxProgram:
         traced = trace(call)
         closed = traced.traced.jaxpr
         if closed.effects:
-            problem = f"has side effects ({', '.join(map(str, closed.effects))})"
-            raise DataError(f"function {name}", problem, "Leave out jax.debug and callbacks")
+            kinds = sorted({type(effect).__name__ for effect in closed.effects})
+            problem = f"has side effects ({', '.join(kinds)})"
+            raise DataError(f"function {name}", problem, "Leave out callbacks and references (jax.new_ref)")
         self.signature = Signature.of(call, traced.results)
         self.arguments = [self._value(var.aval) for var in closed.jaxpr.invars]
         self.results = self._inline(closed, self.arguments)

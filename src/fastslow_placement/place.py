@@ -16,7 +16,7 @@ from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, file_digest, write_json
-from fastslow.core.progress import progress
+from fastslow.core.progress import TICK_SECONDS, progress, ticking
 from fastslow.core.settings import resolve
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
 from fastslow.core.tables import counted, number_text, table_html
@@ -204,7 +204,9 @@ def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | Non
 
     def keep(name: str, method: Callable[[], Found]) -> None:
         begin = time.process_time()
-        methods[name] = method()
+        with progress(total=1, desc=name, unit="method", delay=TICK_SECONDS) as bar, ticking(bar):
+            methods[name] = method()
+            bar.update()
         seconds[name] = time.process_time() - begin
 
     for name, rule in rules_of(problem).items():
@@ -231,9 +233,10 @@ def _learned(settings: PlaceSettings, problem: Problem) -> Found:
     """Return the best decision that the policy sampled."""
     torch.manual_seed(settings.seed)
     policy = Policy()
-    with torch_threads(settings.threads), progress(total=settings.updates, desc="GO", unit="update") as bar:
-        if not settings.updates:
+    if not settings.updates:
+        with torch_threads(settings.threads):
             return zero_shot(policy, problem, settings.samples)
+    with torch_threads(settings.threads), progress(total=settings.updates, desc="GO", unit="update") as bar:
 
         def report(trainer: Trainer) -> None:
             bar.update()

@@ -69,6 +69,14 @@ def test_tau_and_opa_equal_counting_pairs(ranking):
     assert ordered_pair_accuracy(*ranking, ties="wrong") == pytest.approx(expected, abs=1e-12)
 
 
+@cases("size", [2, 23, 128, 129])
+def test_tau_is_scipys_to_the_bit_however_pairs_are_counted(size, rng):
+    for kinds in (2, size, 1000 * size):
+        runtime, score = rng.integers(0, kinds, (2, size))
+        runtime[:2], score[:2] = [0, 1], [0, 1]  # not all equal
+        assert kendall_tau(runtime, score) == kendalltau(runtime, score).statistic
+
+
 @settings(max_examples=60)
 @given(rankings(low=2, high=5))
 def test_the_tau_of_a_ranking_is_the_mean_over_all_orders_that_can_be_submitted(ranking):

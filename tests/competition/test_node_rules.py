@@ -114,6 +114,17 @@ def an_axis_twice(arrays, node):
 
 
 CHANGES = {
+    "a number in the column that is always 0": ("add dot parameter", column("constant", 1)),
+    "a slice with another sum of ends": ("slice", column("slice_limit_sum", 1)),
+    "a slice with another product of strides": ("slice", column("slice_stride_product", 7)),
+    "a part with another product of sizes": ("dynamic-slice", column("dynamic_slice_size_product", 7)),
+    "a padding with another product": ("pad", column("edge_padding_low_product", 7)),
+    "a reversal of an axis after the last": ("reverse", column("dimensions_5", 1)),
+    "a selection without a start or a computation": ("select-and-scatter", one_operand_lost),
+    "an element that its loop has not": ("get-tuple-element", larger),
+    "a parameter whose number no other precedes": ("parameter", column("parameter_number", 3)),
+    "what ends a copy that nothing began": ("get-tuple-element", as_opcode("copy-done")),
+    "an infeed of other parts": ("while", as_opcode("infeed")),
     "a scatter of other sizes": ("scatter", larger),
     "a tensor that its update makes larger": ("dynamic-update-slice", larger),
     "a selection that scatters to other sizes": ("select-and-scatter", larger),
@@ -184,6 +195,35 @@ def test_a_node_that_no_program_has_is_refused(name):
     assert seen
 
 
+def test_an_operand_lost_where_nothing_else_uses_it_is_refused():
+    refused = 0
+    for path in FILES[::7]:
+        arrays = graph(path)
+        edges = arrays["edge_index"]
+        once = np.bincount(edges[:, 1], minlength=len(arrays["node_opcode"])) == 1
+        lost = np.isin(edges[:, 0], nodes_of(arrays, "add subtract maximum dot")) & once[edges[:, 1]]
+        lost &= np.isin(edges[:, 1], nodes_of(arrays, "add multiply broadcast dot reshape constant"))
+        for row in np.flatnonzero(lost)[:3]:
+            with pytest.raises(DataError, match=r"nothing uses node|sizes|dimensions"):
+                check_values(Path("x.npz"), arrays | {"edge_index": np.delete(edges, row, 0)}, labelled=False)
+            refused += 1
+    assert refused > 9
+
+
+def test_an_operand_taken_twice_and_code_that_nothing_uses_are_no_faults():
+    arrays = graph(FILES[0])
+    edges = arrays["edge_index"]
+    used = np.bincount(edges[:, 1], minlength=len(arrays["node_opcode"]))
+    twice = np.isin(edges[:, 0], nodes_of(arrays, "add multiply")) & (used[edges[:, 1]] > 1)
+    row = np.flatnonzero(twice)[-1]
+    check_values(Path("x.npz"), arrays | {"edge_index": np.delete(edges, row, 0)}, labelled=False)
+    more = {key: np.append(arrays[key], arrays[key][-1:], axis=0) for key in ("node_feat", "node_opcode")}
+    again = edges[edges[:, 0] == len(used) - 1]
+    again[:, 0] += 1
+    more["node_feat"][-1, COLUMN["is_root"]] = 0
+    check_values(Path("x.npz"), more | {"edge_index": np.concatenate([edges, again])}, labelled=False)
+
+
 def test_all_sample_programs_can_exist():
     for path in FILES:
         arrays = graph(path)
@@ -228,6 +268,24 @@ def test_a_kernel_gives_its_computation_what_it_takes():
                 with pytest.raises(DataError, match=r"parameter|sizes"):
                     check_values(Path("x.npz"), changed, labelled=False)
                 refused += 1
+    assert refused > 9
+
+
+def test_a_kernel_gives_its_computation_no_more_than_it_takes():
+    refused = 0
+    for path in sorted(SAMPLE.glob("npz_all/npz/tile/xla/train/*.npz"))[::9]:
+        arrays = graph(path)
+        numbers = arrays["node_feat"][:, COLUMN["parameter_number"]]
+        roots = np.flatnonzero(arrays["node_feat"][:, COLUMN["is_root"]])
+        inside = nodes_of(arrays, "parameter")
+        inside = inside[(inside > max([-1, *roots[:-2]])) & (inside < roots[-2])]  # of what the kernel calls
+        last = inside[np.argmax(numbers[inside])]
+        if numbers[last]:
+            arrays["node_opcode"][last] = OPCODES["constant"]
+            numbers[last] = 0
+            with pytest.raises(DataError, match="no parameter|more operands"):
+                check_values(Path("x.npz"), arrays, labelled=False)
+            refused += 1
     assert refused > 9
 
 

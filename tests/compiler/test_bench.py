@@ -1,8 +1,11 @@
 """Measuring on this machine: what is bound, what is compared and what is refused."""
 
+import os
+
 import numpy as np
 import pytest
 
+import fastslow
 from fastslow.core.errors import SettingsError
 from fastslow.core.isolated import CRASHED, TIMED_OUT, Killed
 from fastslow_programs.compiler import bench
@@ -10,6 +13,7 @@ from fastslow_programs.compiler.bench import PATIENCE, SHORTEST_LIMIT, Bench, di
 from fastslow_programs.compiler.lowering import lower_function
 from fastslow_programs.program.user_program import FunctionSource
 from fastslow_programs.tuning.target import read_local
+from helpers import slow_compile
 from helpers.cases import cases
 
 jax = pytest.importorskip("jax")
@@ -35,7 +39,13 @@ def test_only_what_differs_from_the_default_is_bound(program):
     assert constraints(other) == 3
 
 
-def test_a_measured_program_and_a_refused_one(program):
+def factorised(image, weights):
+    """It calls LAPACK, which crashes where it is not begun in the process that runs it."""
+    return predict(image, weights), jax.numpy.linalg.cholesky(jax.numpy.eye(4) + image.sum() ** 2)
+
+
+def test_a_measured_program_and_a_refused_one():
+    program = lower_function(factorised, example())
     other, broken = other_layouts(program)[1], type(program.module)()
     with Bench(program, rounds=3, seconds=60).running() as times:
         found = times([other, broken])
@@ -91,6 +101,23 @@ def test_the_limit_of_a_candidate_follows_the_unconstrained_program(program, mon
         found = times([program.module, program.module])
     assert found.failures == ["timed out: it took longer"] * 2 and np.isnan(found.ratios).all()
     assert workers.limits == pytest.approx([600, 4 * limit, 3 * limit, 3 * limit])
+
+
+def test_a_search_goes_on_after_compiles_that_take_too_long(tmp_path, monkeypatch):
+    for name in ("run_once", "run_rounds"):
+        monkeypatch.setattr(bench, name, getattr(slow_compile, name))
+    monkeypatch.setattr(bench, "SHORTEST_LIMIT", 0.3)
+    monkeypatch.setenv(slow_compile.FOLDER, str(tmp_path))
+    settings = {"evaluator": "device", "models": "none", "evaluations": 9, "batch": 2, "seed": 1}
+    tuned = fastslow.tune(predict, *example(), **settings)
+    failed = tuned.table["failure"].str.startswith("timed out: it took longer than")
+    assert len(tuned.table) == 9 and 0 < failed.sum() < 8
+    assert f"failures: {failed.sum()} timed out: it took longer than" in " ".join(tuned.words())
+    processes = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(processes) > 1, "each was ended, and another one began"
+    for process in processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
 
 
 @cases(

@@ -5,6 +5,7 @@ import pytest
 
 import fastslow
 from fastslow.core.errors import DataError, SettingsError
+from fastslow_programs.compiler.lowering import lower_function
 from helpers.cases import cases
 
 jax = pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
@@ -28,6 +29,7 @@ WRONG = {
     "a text": (product, (MATRIX, "a"), "with 2 arguments .*and 'str'"),
     "other shapes": (product, (MATRIX, MATRIX[:3, :3]), "contracting dimensions"),
     "a branch on a value": (power, (MATRIX, 2), "TracerBoolConversionError.*static_argnums"),
+    "a result that is a text": (lambda x: (x, "a"), (MATRIX,), "with 1 argument .*not a valid JAX type"),
     "an error of its own": (lambda x: 1 / 0, (MATRIX,), "ZeroDivisionError"),
 }
 
@@ -80,6 +82,33 @@ def test_an_exported_function_of_any_size_is_refused_before_the_compiler_sees_it
 def test_a_function_that_returns_no_array_has_nothing_to_run():
     with pytest.raises(SettingsError, match="returns no array, so there is nothing to run. Return what it"):
         fastslow.tune(lambda x: None, MATRIX, evaluator="device", models="none")
+
+
+class Model:
+    """A model without a hash, as equinox's with arrays are, that is called itself."""
+
+    __hash__ = None
+
+    def __call__(self, x, when=None):
+        return x @ MATRIX
+
+
+def test_a_model_without_a_hash_and_an_argument_that_is_a_time_are_part_of_the_program():
+    for arguments in ((MATRIX,), (MATRIX, np.datetime64("2026-11-28"))):
+        local = lower_function(Model(), arguments)
+        assert [*local.signature.arrays] == ["arguments[0]"]
+
+
+def test_an_iterator_among_the_arguments_is_refused():
+    with pytest.raises(SettingsError, match=r"arguments\[0\] is an iterator, which can be read once"):
+        lower_function(sum, (iter([MATRIX, MATRIX]),))
+
+
+def test_a_dict_whose_keys_have_no_order_is_refused():
+    doors = (("tune", {"evaluator": "device", "models": "none"}), ("measure", {}), ("place", {}))
+    for door, settings in doors:
+        with pytest.raises(SettingsError, match="no tree that JAX can read .*Give a dict keys of one type"):
+            getattr(fastslow, door)(product, {1: MATRIX, "a": MATRIX}, MATRIX, **settings)
 
 
 def said(x):

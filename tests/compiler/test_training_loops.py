@@ -1,4 +1,4 @@
-"""Whole training steps of optax, flax and equinox, tuned and loaded, train as the untuned ones do."""
+"""Whole training steps of optax, flax and equinox, tuned or placed, train as they do alone."""
 
 import subprocess
 import sys
@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fastslow
 from fastslow.core.errors import SettingsError
 from fastslow_programs.compiler.lowering import lower_function
 from fastslow_programs.compiler.signature import CallError
@@ -113,6 +114,17 @@ def test_another_activation_is_refused_by_its_path(saved):
     other = equinox.tree_at(lambda m: m.activation, model, jax.nn.silu)
     with pytest.raises(CallError, match=r"arguments\[0\].activation is .* but .* was tuned"):
         load_tuned(folder)(other, optimiser, *rest, *batch)
+
+
+@pytest.mark.usefixtures("undrawn")
+@cases("name", STEPS)
+def test_a_placed_training_step_takes_and_returns_what_the_step_does(saved, name):
+    step, state, batch, _ = saved(name)
+    staged = fastslow.place(step, *state, *batch, devices=1, search=0).staged()
+    *found, loss = staged(*state, *batch)
+    *wanted, wanted_loss = step(*state, *batch)
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    np.testing.assert_allclose(loss, wanted_loss, rtol=1e-5)
 
 
 @cases("name", UNSAVED)

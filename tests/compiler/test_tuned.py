@@ -209,6 +209,13 @@ def test_options_of_the_compiler_stay_with_the_module(tmp_path):
         load_tuned(tmp_path)
 
 
+def test_a_function_that_calls_lapack_is_loaded(tmp_path):
+    local = lower_function(jax.numpy.linalg.cholesky, (4 * EIGHT,))
+    (tmp_path / TUNED).write_bytes(serialised(local.module))
+    write_signature(tmp_path, local)
+    np.testing.assert_allclose(load_tuned(tmp_path)(4 * EIGHT), np.linalg.cholesky(4 * EIGHT))
+
+
 MESH = """
 import sys
 from pathlib import Path
@@ -223,6 +230,12 @@ from helpers.device_programs import failures
 
 mesh = Mesh(np.array(jax.devices()), ("d",))
 rows, whole = NamedSharding(mesh, PartitionSpec("d", None)), NamedSharding(mesh, PartitionSpec())
+grid = Mesh(np.array(jax.devices()[::-1]).reshape(2, 2), ("data", "model"))
+tiles = NamedSharding(grid, PartitionSpec("data", "model"))
+columns = NamedSharding(grid, PartitionSpec(None, "model"))
+specs = PartitionSpec("data", "model"), PartitionSpec("model", None)
+product = lambda x, w: jax.lax.psum(x @ w, "model")
+part = jax.shard_map(product, mesh=grid, in_specs=specs, out_specs=PartitionSpec("data"))
 image = np.arange(64, dtype=np.float32).reshape(8, 8)
 split = jax.device_put(image, rows)
 functions = {
@@ -230,13 +243,19 @@ functions = {
     "of an array": (lambda x: (x @ x).sum(0), split),
     "inside": (lambda x: jax.lax.with_sharding_constraint(x @ x, rows).sum(0), image),
     "of results": (jax.jit(lambda x: x @ x, in_shardings=whole, out_shardings=rows), image),
+    "two axes": (jax.jit(lambda x: x @ x, in_shardings=tiles, out_shardings=columns), image),
+    "two axes of an array": (lambda x: x @ x, jax.device_put(image, tiles)),
+    "two axes inside": (lambda x: jax.lax.with_sharding_constraint(x @ x, tiles), image),
+    "two axes of a function within": (lambda x: jax.jit(lambda y: y @ y, in_shardings=tiles)(x), image),
+    "shard_map": (lambda x: part(x, x), image),
 }
 for name, (function, given) in functions.items():
     local = lower_function(function, (given,))
-    assert local.devices == (0, 1, 2, 3), name
+    on_grid = name.startswith("two axes") or name == "shard_map"
+    assert local.devices == ((3, 2, 1, 0) if on_grid else (0, 1, 2, 3)), name
     loaded = LoadedProgram(local.module.SerializeToString(), local.devices)
     code = loaded._compiled.hlo_modules()[0].to_string()
-    assert "all-reduce" in code or "all-gather" in code or name == "of results", (name, code)
+    assert "all-reduce" in code or "all-gather" in code or name == "of results" or on_grid, (name, code)
     assert failures(local, local.module) == [""]
     folder = Path(sys.argv[1]) / name
     folder.mkdir()
@@ -244,8 +263,9 @@ for name, (function, given) in functions.items():
     write_signature(folder, local)
     tuned, wanted = load_tuned(folder), jax.jit(function)(given)
     within = jax.jit(lambda x: tuned(x) + 0)
-    for found in (tuned(given), tuned(image), within(split), within(image)):
-        np.testing.assert_allclose(found, wanted)
+    for result in (tuned(given), tuned(image), within(given), within(image)):
+        np.testing.assert_allclose(result, wanted)
+    assert tuned(given).sharding == wanted.sharding or not on_grid, name
     assert tuned(given).sharding.is_equivalent_to(wanted.sharding, wanted.ndim), name
 """
 
@@ -260,6 +280,11 @@ def test_a_function_on_a_mesh_is_compiled_for_it_and_keeps_its_shardings(tmp_pat
         DataError, match="was tuned for a mesh of 4 devices, and 1 are here.*Tune the function"
     ):
         load_tuned(tmp_path / "of jit")
+    for content, said in (("{}", "is no mesh"), (None, "was written by an older version")):
+        mesh = tmp_path / "of jit" / "mesh.json"
+        mesh.write_text(content) if content else mesh.unlink()
+        with pytest.raises(DataError, match=said):
+            load_tuned(tmp_path / "of jit")
 
 
 @cases("content", [None, b"", b"\xff\xff"])

@@ -5,18 +5,16 @@ import shutil
 import pytest
 
 from fastslow.core import source
-from fastslow.core.source import source_digests
+from fastslow.core.source import read_ahead, source_digests
+from fastslow.steps.ensemble import ENSEMBLE_ENTRY
+from fastslow.steps.features import FEATURES_ENTRY as FEATURES
+from fastslow.steps.network_settings import GNN_ENTRY as TRAIN
+from fastslow.steps.ranker_settings import RANKER_ENTRY
+from fastslow.steps.submission import SUBMISSION_ENTRY
+from fastslow.workflow.forked_kernels import ENTRIES
 from helpers.cases import cases
 
-TRAIN = "fastslow.steps.network:train_gnn"
-FEATURES = "fastslow.steps.features:build_features"
-STEPS = (
-    TRAIN,
-    FEATURES,
-    "fastslow.steps.ranker:train_ranker",
-    "fastslow.steps.ensemble:build_ensemble",
-    "fastslow.steps.submission:make_submission",
-)
+STEPS = (TRAIN, FEATURES, RANKER_ENTRY, ENSEMBLE_ENTRY, SUBMISSION_ENTRY)
 
 
 @pytest.fixture
@@ -116,3 +114,16 @@ def test_every_module_counts_but_those_that_are_named(package):
 def test_an_entry_that_is_no_definition_is_refused(entry):
     with pytest.raises(LookupError, match=entry):
         source_digests(entry)
+
+
+def test_what_was_read_ahead_is_parsed_once_and_an_edit_after_it_counts(package):
+    assert {*ENTRIES} == {*STEPS}, "Jupyter kernels are forked from a process that read these"
+    before = source_digests(TRAIN)
+    clear()
+    read_ahead([TRAIN])
+    parsed = source._read.cache_info().misses
+    loss = package / "networks" / "model" / "losses.py"
+    replace(loss, "return ", "return 3 * ")
+    after = source_digests(TRAIN)
+    assert source._read.cache_info().misses == parsed + 1
+    assert {name for name in before if before[name] != after[name]} == {"fastslow.networks.model.losses"}

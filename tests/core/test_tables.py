@@ -2,6 +2,7 @@
 
 import html
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastslow.core.settings import PROJECT
-from fastslow.core.tables import counted, number_text, percent, show, table_html, table_markdown, table_text
+from fastslow.core.tables import (
+    counted,
+    facts_text,
+    number_text,
+    percent,
+    show,
+    table_html,
+    table_markdown,
+    table_text,
+)
 
 TEXTS = st.text(st.characters(codec="ascii", exclude_categories=["C"]), max_size=300)
 CELLS = st.one_of(TEXTS, st.floats(), st.integers(-(10**12), 10**12), st.booleans(), st.none())
@@ -103,6 +113,14 @@ def test_a_table_says_how_many_rows_it_shows_and_where_the_others_are():
         "10 of 200 rows; all in index.csv" in table._repr_html_() and table._repr_html_().count("<tr>") == 11
     )
     assert "of" not in str(show(pd.Series([1.0, 2.0], index=["x", "y"])))
+
+
+def test_a_long_fact_goes_over_several_lines_and_a_path_does_not():
+    path = Path("/a folder", *["of many"] * 20)
+    text = facts_text({"result": "nothing gained: " * 9, "space": "3 of 4", "page": path}, 80)
+    *words, last = text.splitlines()
+    assert last == f"page{' ' * 23}{path}" and max(map(len, words)) <= 80 and len(words) == 4
+    assert words[0].startswith("result" + " " * 21 + "nothing") and words[1].startswith(" " * 27 + "nothing")
 
 
 def test_columns_of_several_levels_have_one_name():

@@ -1,10 +1,13 @@
 """Baselines: the best column, a ridge regression, the product of bounds, and the runs that they write."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.competition.data_quality import quality_of
 from fastslow.competition.metrics import kendall_tau, ranking_tau
 from fastslow.core.artifacts import read_manifest
 from fastslow.ensemble import baselines
@@ -17,7 +20,9 @@ from fastslow.ensemble.baselines import (
     fit_baselines,
     fit_ridge,
     read_examples,
+    score_references,
 )
+from fastslow.features.graph import GraphSet
 from fastslow.features.scaling import standardise
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import check_predictions, read_predictions
@@ -120,3 +125,27 @@ def test_they_are_written_as_runs(tmp_path, collection):
 def test_many_graphs_share_the_rows(features, monkeypatch):
     monkeypatch.setattr(baselines, "MAX_ROWS", 3 * len(features.names("train")))
     assert {len(example.runtime) for example in read_examples(features)} == {3}
+
+
+@cases("repeats", [1, 4])
+def test_a_score_is_compared_with_the_rule_and_with_the_ceiling_of_measured_labels(repeats, rng):
+    """The only column is the runtime, so the rule is perfect; what is measured twice differs by its noise."""
+    values = np.linspace(1, 2, 60)
+    row = np.repeat(np.arange(60, dtype=np.int32), repeats)
+    measured = values[row] * np.exp(0.05 * rng.normal(size=len(row)))
+    runtime = np.bincount(row, measured) / repeats
+
+    def graph(name):
+        columns = {"num_configs": 60, "config_feat": runtime[:, None], "config_row": row}
+        return SimpleNamespace(
+            **columns, name=name, runtime=runtime, file_runtime=measured, expand=lambda values: values[row]
+        )
+
+    features = GraphSet(COLLECTIONS[1], {"train": [graph("a")], "valid": [graph("b")]}, ["runtime"])
+    references = score_references(features)
+    assert references["rule"] == ranking_tau(measured, runtime[row])
+    assert ("ceiling" in references) == (repeats > 1)
+    if repeats > 1:
+        assert references["ceiling"] == quality_of(measured, row).ceiling < 1
+    unlearnable = GraphSet(COLLECTIONS[1], {"valid": [graph("b")]}, ["runtime"])
+    assert score_references(unlearnable).keys() == references.keys() - {"rule"}

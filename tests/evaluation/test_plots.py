@@ -1,18 +1,13 @@
 """The plots: what they show, on small inputs."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.competition.data_quality import quality_of
-from fastslow.competition.metrics import ranking_tau
 from fastslow.core.figures import NETWORK, RULE, label_ends
-from fastslow.ensemble.baselines import GraphRows
-from fastslow.evaluation import plots, scores
+from fastslow.evaluation import plots
 from helpers.cases import cases
 
 
@@ -65,33 +60,8 @@ def test_training_of_a_ranker_shows_the_score_of_its_own_collection():
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.5, 0.7, 0.6])
     assert axes.get_title("left") == "nlp:random: 0.700, 2 rounds (ring)"
     assert figure.get_suptitle() == "ranker: 0.700 on valid\n0.100 behind the trivial rule"
-
-
-@cases("repeats", [1, 4])
-def test_a_score_is_compared_with_the_rule_and_with_the_ceiling_of_measured_labels(repeats, rng, monkeypatch):
-    """The only column is the runtime, so the rule is perfect; what is measured twice differs by its noise."""
-    values = np.linspace(1, 2, 60)
-    row = np.repeat(np.arange(60, dtype=np.int32), repeats)
-    measured = values[row] * np.exp(0.05 * rng.normal(size=len(row)))
-    runtime = np.bincount(row, measured) / repeats
-    graph = SimpleNamespace(
-        config_feat=runtime[:, None],
-        runtime=runtime,
-        config_row=row,
-        file_runtime=measured,
-        expand=lambda prediction: prediction[row],
-    )
-    features = SimpleNamespace(
-        collection=COLLECTIONS[1],
-        labels=lambda split: {"a": measured},
-        graph=lambda split, name: graph,
-    )
-    monkeypatch.setattr(scores, "read_examples", lambda given: [GraphRows(runtime[:, None], runtime)])
-    references = scores.score_references(features)
-    assert references["rule"] == ranking_tau(measured, runtime[row])
-    assert ("ceiling" in references) == (repeats > 1)
-    if repeats > 1:
-        assert references["ceiling"] == quality_of(measured, row).ceiling < 1
+    figure = plots.plot_training(history, "ranker", references={"layout-nlp-random": {"ceiling": 0.8}})
+    assert figure.get_suptitle() == "ranker: 0.700 on valid"
 
 
 def test_names_at_the_ends_of_lines_do_not_overlap_and_keep_their_order():

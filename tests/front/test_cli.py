@@ -82,7 +82,7 @@ def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path):
     for words, message in (
         (["smoke", "preset=kaggle"], "preset: is given twice, as 'smoke' and 'kaggle'"),
         (["submit", "target=train"], "target: is given twice, as 'submit' and 'train'"),
-        (["train", "seed=5"], "seed: no such setting of RunSettings; did you mean 'seeds'"),
+        (["train", "seed=5"], "seed: no such setting; did you mean 'seeds'"),
         (["submit", "epochs=5"], "did you mean 'gnn.layout.epochs'?"),
         (["submit", "num_leavs=5"], "did you mean 'ranker.layout.num_leaves'?"),
         (["train", "--learning_rate", "0.1"], "'gnn.layout.learning_rate' or 'ranker.layout.learning_rate'?"),

@@ -1,15 +1,19 @@
 """A small competition cut out of the sample, and one run of the whole path over it: fixtures of conftest."""
 
+import io
 import os
 import shutil
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from fastslow import cli
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
 from fastslow.core.files import read_json, write_json, writer_lock
 
@@ -17,6 +21,7 @@ SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 LAYOUT_FILES = {"train": 2, "valid": 1, "test": 1}
 SERIAL = "features.workers=1"  # for a few small files, starting processes takes longer than the work
 TILE_FILES = {"train": 4, "valid": 2, "test": 2}
+TINY = ("preset=smoke", "jobs=2")  # next to no training
 
 
 def cut_sample(root: Path, layout_files: dict[str, int] = LAYOUT_FILES) -> Path:
@@ -40,7 +45,7 @@ def cut_sample(root: Path, layout_files: dict[str, int] = LAYOUT_FILES) -> Path:
 
 def command(*arguments: str) -> list[str]:
     """The workflow's command line with next to no training."""
-    return [sys.executable, "-m", "fastslow", *arguments, "preset=smoke", "jobs=2"]
+    return [sys.executable, "-m", "fastslow", *arguments, *TINY]
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -68,11 +73,24 @@ def stopped(home: Path, arguments: tuple[str, ...], begun, number: int) -> tuple
     return status, alive
 
 
+def said_by(home: Path, *arguments: str) -> dict[str, str]:
+    """Run a command in this process, which has its libraries and its kernels' server; return what it said."""
+    said = {"stdout": io.StringIO(), "stderr": io.StringIO()}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(home).items():
+            patch.setenv(name, value)
+        patch.chdir(home)
+        with redirect_stdout(said["stdout"]), redirect_stderr(said["stderr"]):
+            status = cli.main([*arguments, *TINY])
+    assert status == 0, said["stderr"].getvalue()
+    return {name: stream.getvalue() for name, stream in said.items()}
+
+
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
+def finished(tmp_path_factory) -> tuple[Path, SimpleNamespace]:
     """A home where the run ``smoke`` is complete, and what the workflow said; not to be changed.
 
-    The first of pytest's workers that needs it makes it for all. The imports of 16 kernels take its minute.
+    The first of pytest's workers that needs it makes it for all: 16 kernels take its half minute.
     """
     base = tmp_path_factory.getbasetemp()
     place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "finished"
@@ -80,12 +98,8 @@ def finished(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
     with writer_lock(place):
         if not said.is_file():
             cut_sample(home / "data" / "sample")
-            done = subprocess.run(
-                command("submit", SERIAL), env=environment(home), cwd=home, capture_output=True, text=True
-            )
-            assert done.returncode == 0, done.stderr
-            write_json(said, vars(done))
-    return home, subprocess.CompletedProcess(**read_json(said))
+            write_json(said, said_by(home, "submit", SERIAL))
+    return home, SimpleNamespace(**read_json(said))
 
 
 @pytest.fixture

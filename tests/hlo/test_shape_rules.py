@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from google.protobuf import text_format
 
 from fastslow.competition.opcodes import NEAREST, OPCODES
 from fastslow.competition.rules.opcode_rules import OPCODE_RULES
@@ -13,6 +14,7 @@ from fastslow.hlo.messages import PRIMITIVE_TYPES, CheckedModule, Module
 from fastslow.hlo.module_checks import check_module
 from fastslow.hlo.texts import split_text
 from helpers.cases import cases
+from helpers.hlo_message import Program
 
 CORPUS = Path(__file__).with_name("corpus.txt").read_text()
 PROGRAMS = (
@@ -171,6 +173,15 @@ IMPOSSIBLE = {
     "convert": "t = token[] after-all(); ROOT r = f32[] convert(t)",
     "batch-norm-training": "a = s32[4,8] parameter(0); s = s32[8] parameter(1); ROOT r = (s32[4,8], s32[8], "
     "s32[8]) batch-norm-training(a, s, s), epsilon=0.1, feature_index=1",
+    "rng-bit-generator by ThreeFry": "a = u64[3] parameter(0); "
+    "ROOT r = u32[9] rng-bit-generator(a), algorithm=rng_three_fry",
+    "rng-bit-generator by Philox": "a = u32[2] parameter(0); "
+    "ROOT r = u32[9] rng-bit-generator(a), algorithm=rng_philox",
+    "rng-bit-generator of a table": "a = u64[1,2] parameter(0); "
+    "ROOT r = u32[9] rng-bit-generator(a), algorithm=rng_default",
+    "rng-get-and-update-state": "ROOT r = u32[2] rng-get-and-update-state(), delta=1",
+    "all-to-all": "a = f32[4] parameter(0); b = f32[8] parameter(1); "
+    "ROOT r = (f32[4], f32[8]) all-to-all(a, b), replica_groups={{0,1}}",
     "all-gather": "a = f32[4,8] parameter(0); "
     "ROOT s = f32[16,8] all-gather(a), replica_groups={{0,1}}, dimensions={0}",
     "all-gather-start": "a = f32[4,8] parameter(0); s = (f32[4,8], f32[9,8]) all-gather-start(a), "
@@ -178,13 +189,129 @@ IMPOSSIBLE = {
 }
 
 
-@cases("opcode", IMPOSSIBLE)
-def test_what_the_parser_accepts_and_no_program_has_is_refused(opcode):
+@cases("name", IMPOSSIBLE)
+def test_what_the_parser_accepts_and_no_program_has_is_refused(name):
     pytest.importorskip("jaxlib.xla_client", reason="text needs jaxlib, an optional requirement")
-    lines = IMPOSSIBLE[opcode].replace("; ", "\n ")
+    lines = IMPOSSIBLE[name].replace("; ", "\n ")
+    opcode = name.split()[0]
     code = forms.to_hlo(f"HloModule m\n\nENTRY main {{\n {lines}\n}}\n")
     with pytest.raises(DataError, match=f"HLO module 'm': {opcode} "):
         check_module(Path("x"), Module.FromString(code))
+
+
+ATTRIBUTES = """HloModule m, replica_count=4
+
+sum {
+ x = f32[] parameter(0)
+ y = f32[] parameter(1)
+ ROOT z = f32[] add(x, y)
+}
+
+ENTRY main {
+ a = f32[4,8] parameter(0)
+ s = f32[8] parameter(1)
+ n = (f32[4,8], f32[8], f32[8]) batch-norm-training(a, s, s), epsilon=0.1, feature_index=1
+ g = (f32[4,8], f32[8], f32[8]) batch-norm-grad(a, s, s, s, a), epsilon=0.1, feature_index=1
+ i = f32[4,8] batch-norm-inference(a, s, s, s, s), epsilon=0.1, feature_index=1
+ p = f32[4,8] reduce-precision(i), exponent_bits=5, mantissa_bits=10
+ m = f32[4,4] parameter(2)
+ t = f32[4,8] triangular-solve(m, p), left_side=true, lower=true, transpose_a=NO_TRANSPOSE
+ k = (f32[4,3], s32[4,3]) topk(t), k=3, largest=true
+ u = u64[2] parameter(3)
+ b = (u64[2], u32[9]) rng-bit-generator(u), algorithm=rng_three_fry
+ w = f32[5,6,7] parameter(4)
+ j = s32[5,3,1] parameter(5)
+ v = f32[5,3,7] gather(w, j), offset_dims={2}, collapsed_slice_dims={1}, start_index_map={1},
+  operand_batching_dims={0}, start_indices_batching_dims={0}, index_vector_dim=2, slice_sizes={1,1,7}
+ c = f32[5,6,7] scatter(w, j, v), update_window_dims={2}, inserted_window_dims={1},
+  scatter_dims_to_operand_dims={1}, input_batching_dims={0}, scatter_indices_batching_dims={0},
+  index_vector_dim=2, to_apply=sum
+ r = f32[4,8] all-reduce(t), replica_groups={{0,1},{2,3}}, to_apply=sum
+ h = f32[8,8] all-gather(r), replica_groups=[2,2]<=[4], dimensions={0}
+ o = f32[8,8] all-to-all(h), replica_groups={{0,1,2,3}}, dimensions={1}
+ q = (f32[8,8], f32[8,8]) all-to-all(o, o), replica_groups={{0,1},{2,3}}
+ e = f32[8,8] collective-permute(o), source_target_pairs={{0,1},{1,0}}
+ l = (f32[8,8], f32[8,8], u32[]) copy-start(e)
+ d = f32[8,8] copy-done(l)
+ ROOT all = ((f32[4,8], f32[8], f32[8]), (f32[4,8], f32[8], f32[8]), (f32[4,3], s32[4,3]), (u64[2], u32[9]),
+  f32[5,6,7], (f32[8,8], f32[8,8]), f32[8,8]) tuple(n, g, k, b, c, q, d)
+}
+"""
+# an instruction of it, and what takes the place of its field of that name
+NO_PROGRAM_HAS = """
+p exponent_bits: 0
+p exponent_bits: 5000000000
+p mantissa_bits: -1
+n feature_index: 0
+n feature_index: 2
+n operand_ids: [%a, %s, %a]
+g feature_index: 0
+g operand_ids: [%a, %s, %s, %s, %s]
+i feature_index: -1
+t triangular_solve_options { left_side: true }
+t triangular_solve_options { left_side: false transpose_a: 1 }
+t triangular_solve_options { left_side: true transpose_a: 4 }
+k k: 2
+k k: 9
+b rng_algorithm: 3
+b shape { element_type: 13 }
+v gather { offset_dims: 2 collapsed_slice_dims: 1 start_index_map: 1 operand_batching_dims: 0
+ index_vector_dim: 2 }
+v gather { offset_dims: 2 collapsed_slice_dims: 1 start_index_map: 0 operand_batching_dims: 0
+ indices_batching_dims: 0 index_vector_dim: 2 }
+v gather { offset_dims: 2 collapsed_slice_dims: 1 start_index_map: 1 operand_batching_dims: 0
+ indices_batching_dims: 1 index_vector_dim: 2 }
+c scatter { update_window_dims: 2 inserted_window_dims: 1 scatter_dims_to_operand_dims: 1
+ operand_batching_dims: 0 indices_batching_dims: 2 index_vector_dim: 2 }
+c scatter { update_window_dims: 2 inserted_window_dims: 1 scatter_dims_to_operand_dims: 1
+ operand_batching_dims: 0 indices_batching_dims: 5 index_vector_dim: 2 }
+r devices { replica_groups { replica_ids: [0, 1] } replica_groups { replica_ids: [1, 2] } }
+r devices { replica_groups { replica_ids: [0, 1] } replica_groups { replica_ids: [2, 7] } }
+r devices { replica_groups { replica_ids: [0, -1] } }
+r devices { replica_groups { replica_ids: [0, 1] } replica_groups { } }
+h iota_groups { num_groups: 1 num_devices_per_group: 4 reshape_dims: 4 transpose_perm: 0 }
+h iota_groups { num_groups: 2 num_devices_per_group: 2 reshape_dims: 5 transpose_perm: 0 }
+h iota_groups { num_groups: 2 num_devices_per_group: 2 reshape_dims: 4 transpose_perm: 1 }
+h iota_groups { num_groups: 0 num_devices_per_group: 2 }
+o devices { replica_groups { replica_ids: [0, 1, 2] } }
+q devices { replica_groups { replica_ids: [0, 1, 2, 3] } }
+e source_target_pairs { source: 0 target: 1 }
+e source_target_pairs { source: -1 target: 3 }
+d operand_ids: %q
+"""
+
+
+def with_field(code, line):
+    """Return a module in which an instruction has another value of a field, by ``name field: value``."""
+    name, _, text = line.partition(" ")
+    field = text.split()[0].removesuffix(":")
+    module = CheckedModule.FromString(code)
+    (*_, main) = module.computations
+    by_name = {inst.name: inst for inst in main.instructions}
+    inst = by_name[name]
+    if field != "source_target_pairs":  # a pair is added to those
+        inst.ClearField(field)
+    text_format.Merge(re.sub(r"%(\w+)", lambda match: str(by_name[match[1]].id), text), inst)
+    return Module.FromString(module.SerializeToString())
+
+
+@cases("line", re.split(r"\n(?=\w)", NO_PROGRAM_HAS.strip()))
+def test_an_attribute_that_no_program_has_is_refused(line):
+    pytest.importorskip("jaxlib.xla_client", reason="text needs jaxlib, an optional requirement")
+    code = forms.to_hlo(ATTRIBUTES)
+    check_module(Path("x"), Module.FromString(code))
+    with pytest.raises(DataError, match="HLO module 'm': "):
+        check_module(Path("x"), with_field(code, line))
+
+
+def test_an_attribute_of_broken_bytes_is_refused():
+    module = Program()
+    module.computation.root_id = module.add("parameter", (2,))
+    module.module.entry_computation_id = module.computation.id
+    check_module(Path("x"), module.module)
+    module.computation.instructions[0].MergeFromString(b"\xe2\x05\x02\xff\xff")  # of field 92
+    with pytest.raises(DataError, match="an attribute cannot be read"):
+        check_module(Path("x"), module.module)
 
 
 def test_every_known_opcode_has_a_row():

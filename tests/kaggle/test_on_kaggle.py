@@ -12,11 +12,11 @@ from fastslow.competition.submission_checks import check_submission
 from fastslow.core.errors import FastslowError
 from fastslow.evaluation.leaderboard import LeaderboardSettings, leaderboard
 from fastslow.kaggle import on_kaggle
+from fastslow.workflow.job_plan import PlannedKernel
 from helpers.competition_files import ROOT
-from helpers.workspace import cut_sample, environment
+from helpers.workspace import SERIAL, TINY, cut_sample, environment
 
 NOTEBOOK = "notebooks/90_on_kaggle.ipynb"
-TINY = "preset=smoke models=rules jobs=2 features.workers=1"
 
 
 @pytest.fixture
@@ -38,7 +38,12 @@ def run_notebook(root, out, **parameters):
     """Run the attached notebook with papermill, as Kaggle does."""
     (notebook,) = root.glob(f"input/*/*/*/{NOTEBOOK}")
     return papermill.execute_notebook(
-        notebook, out, {"root": str(root), **parameters}, kernel_name="python3", progress_bar=False
+        notebook,
+        out,
+        {"root": str(root), **parameters},
+        kernel_name="python3",
+        progress_bar=False,
+        kernel_manager_class=PlannedKernel,  # forks: the libraries are imported already
     )
 
 
@@ -48,25 +53,31 @@ def text_of(notebook):
 
 
 def test_the_notebook_writes_the_csv_where_kaggle_takes_it(kaggle, finished, tmp_path, monkeypatch):
-    """It resumes a session that had made the features of four collections: eight kernels take its seconds."""
+    """It resumes a session that lacks the features of a collection, an ensemble and the submission.
+
+    The kernel of the notebook, a command and three kernels of its steps take the seconds.
+    """
     working = kaggle / "working"
-    of_tile = shutil.ignore_patterns("tile-xla")
-    shutil.copytree(finished[0] / "features" / "smoke", working / "features" / "mine", ignore=of_tile)
+    missing = shutil.ignore_patterns("tile-xla", "ensemble-tile-xla", "submission", "run.json")
+    for stem in ("features", "runs"):
+        shutil.copytree(finished[0] / stem / "smoke", working / stem / "smoke", ignore=missing)
     for name, value in environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     before = sorted((kaggle / "input").rglob("*"))
-    done = run_notebook(kaggle, tmp_path / "out.ipynb", hours=0, settings=TINY, name="mine")
+    done = run_notebook(
+        kaggle, tmp_path / "out.ipynb", hours=0, settings=" ".join([*TINY, SERIAL]), name="smoke"
+    )
     data = kaggle / "input" / "competitions" / COMPETITION
     assert sum(check_submission(working / "submission.csv", data)["rows"].values()) == 6
     assert "| layout:xla:random" in text_of(done), "the scores stand in the log"
-    assert "features: 4 of 5 up to date" in text_of(done)
+    assert all(f"{stage}: 4 of 5 up to date" in text_of(done) for stage in ("features", "ensemble"))
     assert sorted((kaggle / "input").rglob("*")) == before, "what is attached is read-only"
     assert {path.name for path in working.iterdir()} >= {"submission.csv", "runs", "submissions"}
     assert not list(working.glob("features/*"))
 
     monkeypatch.setenv("FASTSLOW_HOME", str(working))
-    assert {*leaderboard(LeaderboardSettings()).table["run"]} == {"mine"}
+    assert {*leaderboard(LeaderboardSettings()).table["run"]} == {"smoke"}
 
 
 def test_the_notebook_without_the_repository_says_what_to_attach(kaggle, tmp_path):

@@ -8,7 +8,7 @@ import fastslow.networks.hardware.devices
 import fastslow.networks.training.train
 import fastslow.networks.training.validation
 import fastslow.steps.network
-from fastslow.competition.catalog import get_collection
+from fastslow.competition.catalog import SPLITS, get_collection
 from fastslow.competition.metrics import ranking_tau
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import SettingsError
@@ -363,6 +363,17 @@ def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path,
     assert len(embedded) == len(scores) == 3
     assert {name: len(score) for name, score in scores.items()} == Features(kernels).num_configs("valid")
     assert min(map(len, scores.values())) > 2
+
+
+def test_the_batch_of_all_configurations_of_a_valid_graph_is_made_once(settings):
+    dataset = GraphDataset(settings, settings.sources())
+    every = {split: f"{LAYOUT.slug}/{dataset.sources[LAYOUT.slug].names(split)[0]}" for split in SPLITS}
+    for split, name in every.items():
+        configs = np.arange(dataset.num_configs(split, name))
+        batches = [dataset.batch(split, name, configs) for _ in range(2)]
+        assert (batches[0] is batches[1]) == (split == "valid")
+    some = dataset.batch("valid", every["valid"], np.arange(3)[::-1])
+    assert some.config_feat.shape[0] == 3, "other configurations have a batch of their own"
 
 
 def test_prediction_uses_no_dropout_and_training_does(settings):

@@ -3,33 +3,40 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fastslow
+from fastslow.core import progress
 from fastslow.core.errors import DataError, FastslowError, SettingsError
 from fastslow.hlo.messages import Module
+from fastslow_placement import place
 from fastslow_placement.jax_program import JaxProgram
 from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.hlo_graph import graph_of_module
 from fastslow_placement.programs.roofline import DEVICES
 from fastslow_placement.programs.schedule import Scheduler
 from fastslow_placement.staged import stage_numbers
+from fastslow_programs.tuning import target
 from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
 
 jax = pytest.importorskip("jax")
 from helpers.jax_functions import arguments, loops, network  # noqa: E402
-from helpers.training_steps import STEPS  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 RUN = """
 import sys, jax, numpy as np, fastslow
 sys.path.insert(0, sys.argv[2])
 from helpers import jax_functions as model
+from helpers.undrawn import save_pixel
 from fastslow_placement.staged import Staged
+from matplotlib.figure import Figure
+
+Figure.savefig = save_pixel
 
 rng = np.random.default_rng(0)
 for function in (model.network, model.loops):
@@ -127,16 +134,6 @@ def test_what_cannot_be_placed_or_run_is_refused_with_the_remedy(tmp_path):
         fastslow.place("zoo:inception_b32", 3)
 
 
-@cases("name", STEPS)
-def test_a_placed_training_step_takes_and_returns_what_the_step_does(name):
-    step, state, batch = STEPS[name]()
-    staged = fastslow.place(step, *state, *batch, devices=1, search=0).staged()
-    *found, loss = staged(*state, *batch)
-    *wanted, wanted_loss = step(*state, *batch)
-    assert jax.tree.structure(found) == jax.tree.structure(wanted)
-    np.testing.assert_allclose(loss, wanted_loss, rtol=1e-5)
-
-
 def test_static_and_keyword_arguments_of_a_placed_function():
     def power(x, times, *, scale):
         for _ in range(times):
@@ -149,3 +146,15 @@ def test_static_and_keyword_arguments_of_a_placed_function():
     np.testing.assert_allclose(staged(matrix, 2, scale=3.0), 3 * matrix)
     with pytest.raises(TypeError, match=r"arguments\[1\] is 3, but 2 was placed"):
         staged(matrix, 3, scale=3.0)
+
+
+def test_a_search_and_a_trace_that_take_long_show_a_line(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "TICK_SECONDS", 0.02)
+    anneal = place.anneal_regions
+    monkeypatch.setattr(place, "anneal_regions", lambda *given: time.sleep(0.1) or anneal(*given))
+    monkeypatch.setattr(target, "lower_function", lambda *_: time.sleep(0.1) or 1 / 0)
+    fastslow.place(lambda x: x @ x, np.eye(8), devices=2, search=20)
+    assert "annealing of regions:   0%" in capsys.readouterr().err
+    with pytest.raises(ZeroDivisionError):
+        fastslow.measure(lambda x: x @ x, np.eye(8))
+    assert "tracing:   0%" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from fastslow.core.files import digest, read_json, write_json
 from fastslow_programs.compiler.layout_choices import draw_configuration, imposable, layouts_of
 from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.program import measured
@@ -77,6 +78,19 @@ def test_a_damaged_file_is_named_and_left_aside(tmp_path, values, capsys, name, 
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 2 and all(f"warning: {own.path}: " in line for line in said)
     assert own.path.lstat() == status, "it stays as it is"
+
+
+@cases("value", [[0], [-1.0], [None], ["3.0"], [True], [float("inf")], [10**400], 3.0, None, [[3.0]]])
+def test_values_that_are_no_times_are_named_and_left_aside(tmp_path, values, capsys, value):
+    own = kept(tmp_path)
+    own.add([(layouts, 3.0) for layouts in values.values()])
+    facts = read_json(own.path)
+    facts["values"][next(iter(facts["values"]))] = value
+    del facts["checksum"]
+    write_json(own.path, facts | {"checksum": digest(facts)})
+    assert own.read() == {}
+    said = f"warning: {own.path}: holds values that are no lists of numbers above 0"
+    assert said in capsys.readouterr().err
 
 
 def test_where_nothing_can_be_written_a_warning_says_so(tmp_path, values, capsys, monkeypatch):

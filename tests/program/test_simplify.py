@@ -121,6 +121,22 @@ def test_nothing_else_is_changed(make):
     assert simplify(before) == make() == before
 
 
+def test_instructions_of_calls_have_numbers_of_their_own_in_newer_modules():
+    """XLA reads the lower 32 bits of an id, and its newer modules number each computation from 1."""
+    called = module("calls")
+    main = called.computations[-1]
+    for _ in range(8):
+        main.root_id = add(main, "tanh", (8, 8), main.root_id)
+    for high, computation in enumerate(reversed(called.computations)):
+        new = {i.id: (high << 32) + n for n, i in enumerate(computation.instructions, start=1)}
+        computation.root_id = new[computation.root_id]
+        for instruction in computation.instructions:
+            instruction.id = new[instruction.id]
+            instruction.operand_ids[:] = [new[number] for number in instruction.operand_ids]
+    for computation in simplify(called).computations:
+        assert len({i.id % 2**32 for i in computation.instructions}) == len(computation.instructions)
+
+
 def test_what_only_dead_code_calls_goes_with_it():
     own = looped()
     own.computations[0].root_id = 1

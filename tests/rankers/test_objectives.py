@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 
 from fastslow.features.scaling import log_labels, unit_ranks
 from fastslow.rankers import objectives
-from fastslow.rankers.objectives import distinct_by_hash, draw_pairs, hash_rows, predict_table, sample_table
-from fastslow.rankers.table import Table
+from fastslow.rankers.objectives import draw_pairs, predict_table, sample_table
+from fastslow.rankers.table import Table, distinct_by_hash, hash_rows
 
 runtimes = st.lists(st.integers(1, 2**40), min_size=1, max_size=60).map(np.array)
 

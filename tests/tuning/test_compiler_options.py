@@ -64,6 +64,18 @@ def test_an_option_of_another_backend_is_named_and_left_out(monkeypatch, capsys)
         target_of(options="auto")
 
 
+def test_a_search_of_options_has_another_name_than_one_of_layouts(tmp_path):
+    (tmp_path / "model.py").write_text("")
+    function = FunctionSource.of_function(product, (X,))
+    source = {"source": f"{tmp_path}/model.py:make", "evaluator": "device"}
+    ends = {"": "", "layouts": "", "options": "-options", "both": "-both"}
+    for space, end in ends.items():
+        settings = TuneSettings(**source, space=space)
+        assert settings.program == f"model-make{end}"
+        assert TuneSettings(evaluator="device", space=space).of(function).program == f"product{end}"
+        assert settings.replace(name="mine").program == "mine"
+
+
 def test_layouts_options_and_both_are_one_space():
     sizes = {
         space: len(target_of(space=space, evaluator="device").space.choices)
@@ -85,7 +97,7 @@ def test_layouts_options_and_both_are_one_space():
 def test_options_are_searched_confirmed_kept_and_loaded(tmp_path):
     tuned = fastslow.tune(product, X, options="auto", evaluations=7, batch=2, out=tmp_path)
     assert set(tuned.best["candidate"]["values"]) <= {option.name for option in OPTIONS["cpu"]}
-    folder = tmp_path / "tuned" / "product"
+    folder = tmp_path / "tuned" / "product-options"
     assert json.loads((folder / "best.json").read_text())["values"] == tuned.best["values"]
     np.testing.assert_allclose(fastslow.load_tuned(folder)(X), product(X), rtol=1e-4, atol=1e-4)
 

@@ -1,5 +1,6 @@
 """The decorator: one search for shapes and types, kept for later processes; the default where it is off."""
 
+import functools
 import inspect
 
 import numpy as np
@@ -51,6 +52,26 @@ def test_one_search_for_shapes_and_types_is_kept_for_later_processes(tmp_path, s
     assert len(searches) == 2, "a later process reads what was found"
     assert all(tile * unroll <= 64 for _, tile, unroll in CALLS)
     assert inspect.signature(function) == inspect.signature(product) and function.__name__ == "product"
+
+
+def test_parameters_without_a_default_and_functions_without_a_name_are_searched(
+    tmp_path, searches, monkeypatch
+):
+    def keyword_only(x, *, tile, w):
+        return product(x, w, tile)
+
+    settings = {"tile": [32, 16], "evaluations": 7, "out": tmp_path}
+    for function in (keyword_only, functools.partial(product)):
+        wrapped = fastslow.tuned(**settings)(function)
+        np.testing.assert_allclose(wrapped(X, w=W), X @ W, rtol=1e-5)
+    assert len(searches) == 2 and searches[1].startswith("partial-")
+    monkeypatch.setenv("FASTSLOW_TUNE", "0")
+    np.testing.assert_allclose(fastslow.tuned(**settings)(keyword_only)(X, w=W), X @ W, rtol=1e-5)
+    monkeypatch.delenv("FASTSLOW_TUNE")
+    with pytest.raises(TypeError, match="missing a required argument: 'x'"):
+        fastslow.tuned(**settings)(product)()
+    with pytest.raises(DataError, match=r"ZeroDivisionError: division by zero. This is the default: correct"):
+        fastslow.tuned(**settings)(lambda x, tile: 1 / 0)(X)
 
 
 def test_a_decorated_function_has_derivatives_and_lives_under_jit(tmp_path, searches):

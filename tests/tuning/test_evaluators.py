@@ -36,7 +36,7 @@ def script(tmp_path):
         head = "import json, os, sys, time\noptions = json.load(open(sys.argv[1]))['options']\n"
         path.write_text(head + source)
         limits = {"seconds": 20.0, "attempts": 1, "processes": 0, "repeats": 1} | limits
-        settings = SimpleNamespace(command=f"'{sys.executable}' '{path}'", **limits)
+        settings = SimpleNamespace(command=f"'{sys.executable}' -IS '{path}'", **limits)
         return CommandEvaluator(settings, program(as_json=lambda c: {"options": list(c)}))
 
     return make

@@ -35,7 +35,7 @@ from helpers.stub_labeller import StubLabeller
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
-PYTHON = shlex.quote(sys.executable)
+PYTHON = f"{shlex.quote(sys.executable)} -IS"
 SUM = "import json, sys; print(1 + sum(json.load(open(sys.argv[1]))['options']))"
 
 
@@ -285,7 +285,7 @@ def test_only_what_a_constraint_binds_is_a_choice(tmp_path, evaluator):
         pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
     path = tmp_path / "dots.pb"
     path.write_bytes(varied_module(2).SerializeToString())
-    more = {"command": f"{PYTHON} -c 'print(1)'"} if evaluator == "command" else {}
+    more = {"command": "sh -c 'echo 1'"} if evaluator == "command" else {}
     target = read_target(settings_of(path, tmp_path, evaluator=evaluator, **more))
     assert all("output" in choice.where for choice in target.space.choices)
     codes = {
@@ -296,7 +296,7 @@ def test_only_what_a_constraint_binds_is_a_choice(tmp_path, evaluator):
 
 def test_a_run_guides_a_file_and_a_program(home, dots, tmp_path):
     npz = next((home / "data/sample/npz_all/npz/layout/xla/random/train").glob("*.npz"))
-    for source, more in ((npz, {}), (dots, {"evaluator": "command", "command": f"{PYTHON} -c 'print(1)'"})):
+    for source, more in ((npz, {}), (dots, {"evaluator": "command", "command": "sh -c 'echo 1'"})):
         target = read_target(settings_of(source, tmp_path, run="runs/smoke", **more))
         codes = target.space.draw(20, np.random.default_rng(0))
         prior, again = target.pretrained(codes), target.pretrained(codes[::-1])
@@ -308,7 +308,7 @@ def test_a_run_guides_a_file_and_a_program(home, dots, tmp_path):
 
 
 def test_what_cannot_be_tuned_is_refused(home, dots, npz, tmp_path):
-    measure = {"evaluator": "command", "command": f"{PYTHON} -c 'print(1)'"}
+    measure = {"evaluator": "command", "command": "sh -c 'echo 1'"}
     (tmp_path / "text.hlo").write_text("this is no HLO")
     unlabelled = write_npz(tmp_path / "test.npz", layout_arrays(3, labelled=False))
     flat = Module(name="flat", entry_computation_id=1)
@@ -323,9 +323,12 @@ def test_what_cannot_be_tuned_is_refused(home, dots, npz, tmp_path):
     ]:
         with pytest.raises((DataError, SettingsError), match=said):
             complete_study(settings_of(source, tmp_path, **more))
-    complete_study(settings_of(npz, tmp_path, name="mine"))
+    mine = settings_of(npz, tmp_path, name="mine")
+    complete_study(mine)
+    mine.journal.parent.with_name("mine-2").mkdir()
     other = write_npz(tmp_path / "other.npz", layout_arrays(4, configs=20))
-    with pytest.raises(DataError, match=r"study of something else .program: \w+, here \w+; options of each"):
+    said = r"study of something else .program: \w+, here \w+; options of each.*such as name=mine-3, or delete"
+    with pytest.raises(DataError, match=said):
         complete_study(settings_of(other, tmp_path, name="mine"))
 
 

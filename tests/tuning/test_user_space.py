@@ -105,7 +105,7 @@ def test_a_file_of_another_form_is_refused(tmp_path, text):
 def test_a_command_is_searched_whole_and_resumed(tmp_path, strategy):
     (tmp_path / "run.py").write_text(RUN)
     path = space_of(tmp_path, constraints=["tile * unroll < 512"])
-    command = shlex.join([sys.executable, str(tmp_path / "run.py")])
+    command = shlex.join([sys.executable, "-IS", str(tmp_path / "run.py")])
     options = {"command": command, "confirm": 0.0, "strategy": strategy}
     options |= {"evaluator": "command", "out": tmp_path / "out"}
     fastslow.tune(path, evaluations=8, **options)

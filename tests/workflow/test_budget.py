@@ -20,7 +20,6 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.files import read_json
 from fastslow.evaluation.run_record import record_run
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import read_predictions
 from fastslow.steps import ranker
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
@@ -124,28 +123,6 @@ def test_a_plan_tells_what_networks_with_few_epochs_start_from(home, capsys, mon
         assert said in printed and ("networks with 8 epochs or fewer" in printed) == bool(said)
         assert "\n\n" not in printed
         assert all(len(line) <= 80 or line.startswith("/") for line in printed.splitlines())
-
-
-def test_what_was_chosen_is_recorded_and_made_again(home, capsys):
-    """Too little time for a model: the rule's CSV, whole and checked; the same command goes on with it."""
-    command = ["submit", "preset=smoke", "name=smoke", "jobs=2", "hours=1e-6", "overwrite=True"]
-    assert cli.main(command) == 0
-    said = capsys.readouterr().out
-    assert "too little for any model" in said and " rows, read back and checked" in said
-    assert read_json(home / "runs" / "smoke" / "run.json")["chosen"] == {"models": "rules"}
-    ensemble = home / "runs" / "smoke" / "ensemble-tile-xla"
-    rule = read_predictions(ensemble / "baselines" / "ridge-on-config-features")["test"]
-    assert all(np.array_equal(own, rule[name]) for name, own in read_predictions(ensemble)["test"].items())
-    for again in (["name=smoke"], ["name=smoke", "hours=1e-6"]):
-        resumed = resume(RunSettings.from_texts(again))
-        assert resumed.chosen == {"models": "rules"} and resumed.plan.models == "rules"
-        assert cli.main(["submit", *again, "--plan"]) == 0
-        assert "hours=1e-06: models=rules was chosen" in capsys.readouterr().out
-    assert cli.main(["submit", "name=new", "hours=2", "--plan"]) == 0
-    assert (
-        "hours=2: features and a submission of ridge regression come first, then" in capsys.readouterr().out
-    )
-    assert "hours: 1e-06 -> 2" in resume(RunSettings.from_texts(["name=smoke", "hours=2"])).refused
 
 
 def test_what_an_interrupted_budget_used_is_used(home, monkeypatch):

@@ -20,7 +20,6 @@ from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.score_tables import format_distances
 from fastslow.evaluation.scores import read_solution, score_submission
 from fastslow.evaluation.submission_record import read_submission_record
-from fastslow.runs.predictions import read_predictions
 from fastslow.workflow import execution
 from fastslow.workflow import run as workflow
 from fastslow.workflow.run_settings import make_plan
@@ -304,24 +303,6 @@ def test_the_run_of_the_default_name_takes_no_other_settings(tmp_path, capsys, m
     assert cli.main(["train", "--plan"]) == 0
     assert "nothing was run. Refused as it is: name: runs/sample" in capsys.readouterr().out
     assert cli.main(["train", "preset=smoke"]) == cli.main(["train", "preset=smoke", "seeds=2"]) == 0
-
-
-def test_a_rule_fills_the_collections_that_no_model_predicts(home, capsys):
-    """Four ensembles of the rule are made, by a kernel each."""
-    assert run("submission", "collections=tile:xla", "fill=True") == 0
-    said = capsys.readouterr()
-    names = ", ".join(c.name for c in COLLECTIONS if c.kind == "layout")
-    assert f"warning: {names}: no model predicts it; ridge regression fills its rows" in said.err
-    assert "6 rows, read back and checked" in said.out
-    record = read_submission_record(home / "submissions" / "smoke.csv")
-    for collection in COLLECTIONS:
-        ensemble = read_predictions(home / "runs" / "smoke" / f"ensemble-{collection.slug}")["test"]
-        rule = read_predictions(
-            home / "runs" / "smoke" / f"ensemble-{collection.slug}" / "baselines" / "ridge-on-config-features"
-        )["test"]
-        assert all(np.array_equal(ensemble[g], rule[g]) for g in rule) == (collection.kind == "layout")
-    assert {*record["weights"]["layout:xla:random"]} == {"ridge"}
-    assert record["weights"]["tile:xla"].keys() == {f"{m}-tile-xla-s0" for m in MODELS["tile"]}
 
 
 def test_a_plan_says_what_would_run_and_why_and_runs_nothing(home, capsys):

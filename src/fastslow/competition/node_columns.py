@@ -38,6 +38,8 @@ COLUMN_NAMES: tuple[str, ...] = tuple(name for entry in _TABLE.split() for name 
 """One name per column, in order."""
 
 IS_ROOT = 0
+CONSTANT = 1
+"""A column that is 0 in every published file."""
 ELEMENT_TYPE = slice(2, 21)
 """One-hot over ``ELEMENT_TYPES``."""
 SHAPE = slice(21, 27)

@@ -12,6 +12,7 @@ import numpy as np
 from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, layouts_of
 from fastslow.competition.node_columns import (
     COLUMN_NAMES,
+    CONSTANT,
     DIMENSIONS,
     ELEMENT_TYPE,
     ELEMENT_TYPES,
@@ -50,6 +51,7 @@ for _columns, _largest, _what in (
     (LAYOUT, _MAX_AXIS, "axis"),
     (DIMENSIONS, _MAX_AXIS, "axis"),
     (IS_ROOT, 1, "flag"),
+    (CONSTANT, 0, "number"),
     (LISTS["is_stable"][0], 1, "flag"),
     (WINDOW_REVERSAL, 1, "flag"),
     (ELEMENT_TYPE, 1, "flag"),

@@ -307,7 +307,12 @@ class Settings(BaseModel):
         if dotted and "set" in settings:
             remedy = "give each setting of a step as a word of its own"
             raise SettingsError("set", f"is given twice, as {settings['set']!r} and {dotted[0]}; {remedy}")
-        return cls(**settings, **({"set": dotted} if dotted else {}))
+        if dotted:
+            settings["set"] = dotted
+        try:
+            return cls(**settings)
+        except UnknownSetting as error:  # a command is no class to its user
+            raise error.named(error.name) from None
 
     @classmethod
     def from_record(cls, recorded: Mapping[str, Any]) -> Self:

@@ -9,12 +9,10 @@ and what their cells assign are settings, which are part of every fingerprint.
 
 import ast
 import hashlib
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
-
-from fastslow.core.files import digest
 
 PACKAGE = "fastslow"
 _PACKAGES = (PACKAGE, "fastslow_programs", "fastslow_placement")
@@ -33,12 +31,45 @@ IGNORED = frozenset(f"{PACKAGE}.{name}" for name in (*_REPORTS, *_PLANS, *_KEYS)
 fingerprint itself, which holds the value of every setting."""
 
 
+class _Statement:
+    """A statement at the top level of a module, other than an import."""
+
+    def __init__(self, node: ast.stmt):
+        self._node = _without_docstrings(node)
+        self.names = list(_defined(node))  # that it defines; a statement without names runs at import
+
+    @cached_property
+    def used(self) -> dict[str, set[str]]:
+        """Names that it uses, each with the attributes that it reads of them."""
+        used: dict[str, set[str]] = {}
+        inside = set()
+        for node in ast.walk(self._node):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                used.setdefault(node.value.id, set()).add(node.attr)
+                inside.add(id(node.value))
+            elif isinstance(node, ast.Name) and id(node) not in inside:
+                used.setdefault(node.id, set())
+        return used
+
+    @cached_property
+    def text(self) -> str:
+        """Its code without comments and formatting."""
+        return ast.dump(self._node)
+
+
+class _Text(NamedTuple):
+    """Imports and statements in the text of a module."""
+
+    imports: list[ast.ImportFrom]  # also those inside functions
+    statements: list[_Statement]
+
+
 class _Module(NamedTuple):
     """The top level of one module, parsed."""
 
-    definitions: dict[str, list[ast.stmt]]  # of each name
+    definitions: dict[str, list[_Statement]]  # of each name
     imported: dict[str, tuple[str, str | None]]  # module of each name, and its name there unless a module
-    bare: list[ast.stmt]  # statements that define no name and run at import
+    bare: list[_Statement]  # statements that define no name and run at import
 
 
 @cache
@@ -69,8 +100,21 @@ def source_digests(entry: str, folder: Path | None = None) -> dict[str, str]:
     return {module: _digest(module, names, folder) for module, names in sorted(reached.items()) if names}
 
 
+def read_ahead(entries: Iterable[str]) -> None:
+    """Parse what some entries reach, for the processes that are forked from this one afterwards.
+
+    Each of them reads the files again; a text that is another one by then is parsed there.
+    """
+    for entry in entries:
+        source_digests(entry)
+    for looked_up in (source_digests, _parse, _uses):
+        looked_up.cache_clear()
+
+
 def source_digest(entry: str, folder: Path | None = None) -> str:
     """Return one digest of all code that an entry reaches, see :func:`source_digests`."""
+    from fastslow.core.files import digest  # not by a process that only reads ahead
+
     return digest(source_digests(entry, folder))
 
 
@@ -85,21 +129,30 @@ def _path(module: str, folder: Path | None = None) -> Path | None:
 
 
 @cache
+def _read(text: str) -> _Text:
+    """Parse the text of a module. Equal texts are parsed once, by a process or by the one that forked it."""
+    tree = ast.parse(text)
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    statements = [
+        _Statement(node)
+        for node in tree.body
+        if not (isinstance(node, (ast.Import, ast.ImportFrom)) or _is_text(node))
+    ]
+    return _Text(imports, statements)
+
+
+@cache
 def _parse(module: str, folder: Path | None = None) -> _Module:
     parsed = _Module({}, {}, [])
     file = _path(module, folder)
     assert file is not None, module
-    tree = _without_docstrings(ast.parse(file.read_text()))
-    for node in ast.walk(tree):  # also imports inside functions
-        if isinstance(node, ast.ImportFrom):
-            parsed.imported.update(_imports(node, folder))
-    for statement in tree.body:
-        if isinstance(statement, ast.ImportFrom):
-            continue
-        names = list(_defined(statement))
-        for name in names:
+    text = _read(file.read_text())
+    for node in text.imports:
+        parsed.imported.update(_imports(node, folder))
+    for statement in text.statements:
+        for name in statement.names:
             parsed.definitions.setdefault(name, []).append(statement)
-        if not names and not isinstance(statement, ast.Import):
+        if not statement.names:
             parsed.bare.append(statement)
     return parsed
 
@@ -131,13 +184,8 @@ def _uses(module: str, name: str, folder: Path | None) -> frozenset[tuple[str, s
         return frozenset((target, n) for n in ([inner] if inner else _parse(target, folder).definitions))
     attributes: dict[str, set[str]] = {}
     for statement in [*parsed.definitions.get(name, []), *parsed.bare]:
-        inside = set()
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                attributes.setdefault(node.value.id, set()).add(node.attr)
-                inside.add(id(node.value))
-            elif isinstance(node, ast.Name) and id(node) not in inside:
-                attributes.setdefault(node.id, set())
+        for used, names in statement.used.items():
+            attributes.setdefault(used, set()).update(names)
     targets = set()
     for used, names in attributes.items():
         source, member = parsed.imported.get(used, (None, None))
@@ -152,17 +200,18 @@ def _digest(module: str, names: set[str], folder: Path | None) -> str:
     """Hash definitions and bare statements of a module."""
     parsed = _parse(module, folder)
     statements = [s for name in sorted(names) for s in parsed.definitions.get(name, [])] + parsed.bare
-    text = "\n".join(map(ast.dump, statements))
+    text = "\n".join(statement.text for statement in statements)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _without_docstrings(tree: ast.Module) -> ast.Module:
+def _without_docstrings(statement: ast.stmt) -> ast.stmt:
     """Remove the strings that stand alone in a body: docstrings and fields' sentences."""
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)):
-            node.body = [s for s in node.body if not (isinstance(s, ast.Expr) and _is_text(s.value))]
-    return tree
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            node.body = [s for s in node.body if not _is_text(s)]
+    return statement
 
 
-def _is_text(value: ast.expr) -> bool:
+def _is_text(statement: ast.stmt) -> bool:
+    value = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)

@@ -11,6 +11,7 @@ import shutil
 import statistics
 import textwrap
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _LONG_WORD = 24  # characters of a word that is broken only where nothing else g
 _SHORT_CELL = 9  # characters of a cell that HTML does not break, such as a number with its unit
 _LONG_TEXT, _MANY_COLUMNS = 40, 4  # a longer text beside as many columns: a narrow page stacks the cells
 _BETWEEN = 3  # characters between two columns
+_FACT = 26  # characters of the name of a fact
 _PLAIN = 10_000  # smaller counts have no comma, as numbers of configurations and nodes have none in files
 _HUGE = 1e15  # and more is written with an exponent
 _MOST_DECIMALS = 8  # a smaller number is written with an exponent
@@ -118,9 +120,25 @@ def table_html(frame: "pd.DataFrame | pd.Series") -> str:
     return f'<div style="overflow-x:auto">{table}</div>'
 
 
-def facts_text(facts: Mapping[str, Any]) -> str:
-    """Return one fact a line, the values below each other."""
-    return "\n".join(f"{name:26} {value}" for name, value in facts.items())
+def facts_text(facts: Mapping[str, Any], width: int | None = None) -> str:
+    """Return facts, the values below each other; a long one goes over several lines, but a path does not.
+
+    Args:
+        facts: Values by name.
+        width: Maximum characters of a line; None: the width of the terminal, 80 where there is none.
+    """
+    room = width or shutil.get_terminal_size().columns
+    wrapper = textwrap.TextWrapper(
+        max(room, 2 * _FACT),
+        subsequent_indent=" " * (_FACT + 1),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    texts = []
+    for name, value in facts.items():
+        text = f"{name:{_FACT}} {value}"
+        texts.append(text if isinstance(value, Path) else wrapper.fill(text))
+    return "\n".join(texts)
 
 
 def number_text(value: float, typical: float | None = None) -> str:

@@ -19,10 +19,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fastslow.competition.catalog import TRAIN
-from fastslow.competition.metrics import ranking_tau, ranking_taus
+from fastslow.competition.catalog import TRAIN, VALID
+from fastslow.competition.data_quality import quality_of
+from fastslow.competition.metrics import collection_score, ranking_tau, ranking_taus
 from fastslow.competition.schema import TILE_ROLES
-from fastslow.features.graph import Graph, GraphSet, draw_graphs, trainable
+from fastslow.features.graph import Graph, GraphSet, draw_graphs, trainable, with_signal
 from fastslow.features.scaling import log_labels, standardise
 
 SINGLE, RIDGE, PRODUCT = BASELINES = ("best single feature", "ridge on config features", "product of bounds")
@@ -185,3 +186,26 @@ def predict_configs(baseline: Baseline, graph: Graph) -> np.ndarray:
         ``(C_file,)`` float64, lower = predicted faster.
     """
     return graph.expand(baseline.predict(np.asarray(graph.config_feat)))
+
+
+def score_references(features: GraphSet) -> dict[str, float]:
+    """Return what the valid score of a model is compared with.
+
+    Returns:
+        ``rule``, the score of the best single feature, where a train graph carries a ranking signal. And
+        ``ceiling``, the mean Kendall's tau that the noise of measured labels leaves possible, where all valid
+        graphs of a layout collection have repeated measurements that differ.
+    """
+    kind = features.collection.kind
+    graphs = {name: features.graph(VALID, name) for name in features.names(VALID)}
+    references = {}
+    if with_signal({"": features}):
+        rule = choose_column(read_examples(features))
+        runtimes = {name: graph.file_runtime for name, graph in graphs.items()}
+        predictions = {name: predict_configs(rule, graph) for name, graph in graphs.items()}
+        references["rule"] = collection_score(kind, runtimes, predictions)["mean"]
+    if kind == "layout":
+        ceilings = [quality_of(graph.file_runtime, graph.config_row).ceiling for graph in graphs.values()]
+        if np.all(np.less(ceilings, 1)):
+            references["ceiling"] = float(np.mean(ceilings))
+    return references

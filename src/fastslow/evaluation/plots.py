@@ -50,7 +50,7 @@ def plot_training(
             :data:`ALL_METRICS` are not drawn; of a ranker they say which row is kept.
         title: Name of the run.
         kept: ``valid`` of the manifest of each run of a network, by slug: ``mean`` and ``weights``.
-        references: What :func:`fastslow.evaluation.scores.score_references` returns, by slug.
+        references: What :func:`fastslow.ensemble.baselines.score_references` returns, by slug.
     """
     ranker = "objective" in history
     axis = "round" if ranker else "epoch"
@@ -151,9 +151,10 @@ def _learned(title: str, scores: Mapping[str, float], references: Mapping[str, M
     mean = float(np.mean(list(scores.values())))
     many = f", mean of {len(scores)} collections" if len(scores) > 1 else ""
     said = f"{title}: {mean:.3f} on valid{many}"
-    if not references or not references.keys() >= scores.keys():
+    rules = [references[slug]["rule"] for slug in scores if "rule" in references.get(slug, {})]
+    if len(rules) < len(scores):
         return said
-    ahead = mean - float(np.mean([references[slug]["rule"] for slug in scores]))
+    ahead = mean - float(np.mean(rules))
     return f"{said}\n{abs(ahead):.3f} {'ahead of' if ahead >= 0 else 'behind'} the trivial rule"
 
 

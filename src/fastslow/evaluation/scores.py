@@ -20,7 +20,6 @@ from fastslow.competition.catalog import (
     VALID,
     Collection,
 )
-from fastslow.competition.data_quality import quality_of
 from fastslow.competition.metrics import collection_score, fastest_first, mean_metrics, tile_score
 from fastslow.competition.submission_checks import read_submission
 from fastslow.competition.submission_csv import collection_of, read_lines
@@ -28,8 +27,6 @@ from fastslow.core.errors import DataError
 from fastslow.core.figures import MODEL_WORDS
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import resolve
-from fastslow.ensemble.baselines import choose_column, predict_configs, read_examples
-from fastslow.features.graph import GraphSet
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import models_of, read_predictions, read_run_manifest
 
@@ -227,24 +224,3 @@ def valid_metrics(features: str, ensemble: str) -> pd.DataFrame:
         name = short_name(model, source.collection)
         rows.append({"model": MODEL_WORDS.get(name, name), **metrics})
     return pd.DataFrame(rows).groupby("model", sort=False).mean().reset_index()
-
-
-def score_references(features: GraphSet) -> dict[str, float]:
-    """Return what the valid score of a collection is compared with.
-
-    Returns:
-        ``rule``, the score of the best single feature; and ``ceiling``, the mean Kendall's tau that the noise
-        of measured labels leaves possible, where all valid graphs of a layout collection have repeated
-        measurements that differ.
-    """
-    rule = choose_column(read_examples(features))
-    runtimes = features.labels(VALID)
-    graphs = {name: features.graph(VALID, name) for name in runtimes}
-    predictions = {name: predict_configs(rule, graph) for name, graph in graphs.items()}
-    kind = features.collection.kind
-    references = {"rule": collection_score(kind, runtimes, predictions)["mean"]}
-    if kind == "layout":
-        ceilings = [quality_of(graph.file_runtime, graph.config_row).ceiling for graph in graphs.values()]
-        if np.all(np.less(ceilings, 1)):
-            references["ceiling"] = float(np.mean(ceilings))
-    return references

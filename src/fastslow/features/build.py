@@ -53,10 +53,12 @@ def merge_duplicates(graph: Graph) -> Graph:
         The graph with one row for each distinct configuration, in order of first occurrence. Identical means
         equal choices (layout) or equal features (tile).
     """
-    columns = graph.choices.values.T
-    if not len(graph.config_index):
-        columns = [pd.factorize(column)[0] for column in graph.config_feat.T]
-    group, _ = pd.factorize(distinct_rows(columns, graph.num_configs)[1])
+    if len(graph.config_index):
+        group, _ = pd.factorize(distinct_rows(graph.choices.values.T, graph.num_configs)[1])
+    else:
+        number: dict[bytes, int] = {}
+        rows = graph.config_feat + 0  # turns -0.0 into 0.0
+        group = np.array([number.setdefault(row.tobytes(), len(number)) for row in rows])
     _, kept, count = np.unique(group, return_index=True, return_counts=True)
     return replace(
         graph,

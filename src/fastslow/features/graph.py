@@ -184,11 +184,7 @@ def fit_scalers(graphs: Iterable[Graph]) -> dict[str, Scaler]:
 
 
 def trainable(sources: Mapping[str, GraphSet]) -> list[str]:
-    """Return the train graphs that a model of these collections may learn from.
-
-    A program (by name) that is predicted in any of the collections is left out of all of them:
-    collections share programs, and the score on a program trained on is optimistically biased. Graphs
-    whose runtimes are all equal carry no ranking signal and are left out too.
+    """Return the train graphs that a model of these collections may learn from, see :func:`with_signal`.
 
     Args:
         sources: Graphs of every collection that is read, by the prefix of its graphs' names.
@@ -199,20 +195,32 @@ def trainable(sources: Mapping[str, GraphSet]) -> list[str]:
     Raises:
         DataError: No graph is left.
     """
-    held_out = {
-        name for source in sources.values() for split in PREDICTED_SPLITS for name in source.names(split)
-    }
-    names = [
-        f"{prefix}/{name}" if prefix else name
-        for prefix, source in sources.items()
-        for name, runtime in source.labels(TRAIN).items()
-        if name not in held_out and runtime.min() < runtime.max()
-    ]
+    names = with_signal(sources)
     if not names:
         folders = ", ".join(source.origin for source in sources.values())
         problem = "no train graph has two configurations of different runtime (valid programs left out)"
         raise DataError(folders, problem, "Build the features from other programs")
     return names
+
+
+def with_signal(sources: Mapping[str, GraphSet]) -> list[str]:
+    """Return the train graphs that carry a ranking signal and are predicted nowhere; there may be none.
+
+    A program (by name) that is predicted in any of the collections is left out of all of them:
+    collections share programs, and the score on a program trained on is optimistically biased. Graphs
+    whose runtimes are all equal carry no ranking signal and are left out too.
+
+    Args and the names that are returned are as for :func:`trainable`.
+    """
+    held_out = {
+        name for source in sources.values() for split in PREDICTED_SPLITS for name in source.names(split)
+    }
+    return [
+        f"{prefix}/{name}" if prefix else name
+        for prefix, source in sources.items()
+        for name, runtime in source.labels(TRAIN).items()
+        if name not in held_out and runtime.min() < runtime.max()
+    ]
 
 
 def draw_graphs(

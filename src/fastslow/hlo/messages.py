@@ -99,6 +99,22 @@ message ModuleTuningData {
 message TuningData { repeated ModuleTuningData modules = 1; }
 """
 _CHECKED = """
+message GatherDimensionNumbers {
+  repeated int64 offset_dims = 1; repeated int64 collapsed_slice_dims = 2;
+  repeated int64 start_index_map = 3; int64 index_vector_dim = 4;
+  repeated int64 operand_batching_dims = 5; repeated int64 indices_batching_dims = 6;
+}
+message ScatterDimensionNumbers {
+  repeated int64 update_window_dims = 1; repeated int64 inserted_window_dims = 2;
+  repeated int64 scatter_dims_to_operand_dims = 3; int64 index_vector_dim = 4;
+  repeated int64 operand_batching_dims = 5; repeated int64 indices_batching_dims = 6;
+}
+message TriangularSolveOptions { bool left_side = 1; int64 transpose_a = 4; }
+message SourceTarget { int64 source = 1; int64 target = 2; }
+message IotaGroups {
+  int64 num_groups = 1; int64 num_devices_per_group = 2; repeated int64 reshape_dims = 3;
+  repeated int64 transpose_perm = 4;
+}
 message RaggedDotDimensionNumbers {
   DotDimensionNumbers dot = 1; repeated int64 lhs_ragged = 2; repeated int64 rhs_group = 3;
 }
@@ -112,11 +128,17 @@ message Module {
   string name = 1; string entry_computation_name = 2; repeated Computation computations = 3;
   ProgramShape program_shape = 4; int64 id = 5; int64 entry_computation_id = 6;
 }
-message DeviceList { repeated ReplicaGroup replica_groups = 1; }
+message DeviceList { repeated ReplicaGroup replica_groups = 1; IotaGroups iota_groups = 2; }
 """
 """Messages with the fields that only checks read. They are apart: a declared field has its place in the
 bytes, an unknown one is at the end, and the keys of kept labels are digests of the bytes of a ``Module``."""
-_DEVICES = ("string comparison_direction = 63;", "string comparison_direction = 63; DeviceList devices = 87;")
+_INSTRUCTION = """
+  string comparison_direction = 63; int64 exponent_bits = 18; int64 mantissa_bits = 19;
+  int64 feature_index = 25; int64 channel_id = 26; repeated SourceTarget source_target_pairs = 52;
+  int64 rng_algorithm = 70; bool use_global_device_ids = 71; int64 k = 81; DeviceList devices = 87;
+  IotaGroups iota_groups = 92;
+"""
+"""The same for an instruction, in the place of its last field but one."""
 
 
 def message_classes(package: str, schema: str) -> dict[str, type]:
@@ -149,7 +171,8 @@ def message_classes(package: str, schema: str) -> dict[str, type]:
 
 
 _MESSAGES = message_classes("fastslow.hlo", _SCHEMA)
-CheckedModule = message_classes("fastslow.hlo.checked", _SCHEMA.replace(*_DEVICES) + _CHECKED)["Module"]
+_WITH_CHECKED = _SCHEMA.replace("string comparison_direction = 63;", _INSTRUCTION) + _CHECKED
+CheckedModule = message_classes("fastslow.hlo.checked", _WITH_CHECKED)["Module"]
 """A module with the fields that only checks read."""
 Module, HloProto, Instruction, ModuleTuningData, TuningData, OpMetadata = (
     _MESSAGES[name]

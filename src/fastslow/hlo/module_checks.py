@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
+
 from fastslow.core.errors import DataError
 from fastslow.hlo.messages import PRIMITIVE_TYPES, CheckedModule, Module
 from fastslow.hlo.shape_rules import TUPLE, Signature, Site, misfit, same_shape
@@ -26,7 +28,10 @@ def check_module(path: Path, module: Module) -> None:
     def refuse(problem: str):
         raise DataError(path, f"HLO module {module.name!r}: {problem}", WRITE_AGAIN)
 
-    module = CheckedModule.FromString(module.SerializeToString())
+    try:
+        module = CheckedModule.FromString(module.SerializeToString())
+    except DecodeError as error:  # in a field that only checks read
+        refuse(f"an attribute cannot be read ({error})")
     _check_references(module, refuse)
     calls = {
         part.id: {called for inst in part.instructions for called in inst.called_computation_ids}
@@ -56,9 +61,11 @@ def check_module(path: Path, module: Module) -> None:
     for part in module.computations:
         by_id = {inst.id: inst for inst in part.instructions}
         for inst in part.instructions:
-            operands = [by_id[operand].shape for operand in inst.operand_ids]
+            operands = [by_id[operand] for operand in inst.operand_ids]
+            shapes = [operand.shape for operand in operands]
+            made_by = [operand.opcode for operand in operands]
             called = [signatures[number] for number in inst.called_computation_ids]
-            problem = _odd_shape(inst.shape) or misfit(Site(inst, operands, called))
+            problem = _odd_shape(inst.shape) or misfit(Site(inst, shapes, made_by, called))
             if problem:
                 refuse(f"{inst.opcode} {inst.name} {problem}")
 

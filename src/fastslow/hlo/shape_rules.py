@@ -8,6 +8,7 @@ Source: XLA's ``ShapeInference`` and ``HloVerifier``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from math import ceil, prod
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from fastslow.competition.rules.opcode_rules import (
     SAME,
     SELECT,
     SIZES,
+    STARTED_BY,
     TYPE,
     Rule,
     count_wanted,
@@ -36,7 +38,11 @@ _BITS = {1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 10: 16, 11:
 _BITS |= {18: 128, 21: 4, 22: 4, 26: 2, 27: 2, 30: 1, 31: 1, 32: 4} | dict.fromkeys(
     (19, 20, 23, 24, 25, 28, 29, 33), 8
 )
+_INT32 = 1 << 31
 _IRFFT, _RFFT = 3, 2  # of XLA's FftType
+_U64 = PRIMITIVE_TYPES["u64"]
+_UNSIGNED = (PRIMITIVE_TYPES["u32"], _U64)
+_STATES = {1: (2,), 2: (2, 3)}  # sizes by XLA's RandomAlgorithm: ThreeFry, Philox; 0 is any
 _DIRECTIONS = ("EQ", "NE", "GE", "GT", "LE", "LT")
 # what may have dynamic sizes though nothing that it takes has one
 _STARTS_DYNAMIC = {
@@ -53,10 +59,11 @@ class Signature(NamedTuple):
 
 
 class Site(NamedTuple):
-    """An instruction, the shapes of its operands, and the computations that it calls."""
+    """An instruction, the shapes and opcodes of its operands, and the computations that it calls."""
 
     inst: Instruction
     operands: Sequence[Any]
+    made_by: Sequence[str]
     called: Sequence[Signature]
 
     @property
@@ -82,7 +89,8 @@ def misfit(site: Site) -> str:
     if any(map(_is_unbounded, (site.out, *site.operands))):
         return ""
     check = _RULES.get(site.inst.opcode)
-    return _odd_output(site, rule.output) or _odd_element(site) or (check(site) if check else "")
+    problem = _odd_output(site, rule.output) or _odd_element(site) or _odd_start(site) or _odd_groups(site)
+    return problem or (check(site) if check else "")
 
 
 def is_dynamic(shape) -> bool:
@@ -200,6 +208,13 @@ def _odd_element(site: Site) -> str:
     if known and site.out.element_type not in [PRIMITIVE_TYPES[name] for name in given]:
         return f"is {shown(site.out)}, {' or '.join(sorted(given))} wanted"
     return ""
+
+
+def _odd_start(site: Site) -> str:
+    started = STARTED_BY.get(site.inst.opcode)
+    if not started or site.made_by[0] in started:
+        return ""
+    return f"ends a {site.made_by[0]}, {' or '.join(started)} wanted"
 
 
 def _calls(
@@ -368,6 +383,25 @@ def _index_sizes(indices: Sequence[int], vector: int) -> list[int]:
     return [size for axis, size in enumerate(indices) if axis != vector]
 
 
+def _odd_batching(site: Site, numbers: Any, indexed: Sequence[int]) -> str:
+    """Return what is wrong with the axes of the tensor and of the indices that are taken in step.
+
+    Args:
+        site: A gather or a scatter.
+        numbers: Its dimension numbers.
+        indexed: Axes of the tensor that an index chooses.
+    """
+    sizes, places = (list(site.operands[place].dimensions) for place in (0, len(site.operands) // 2))
+    axes = list(numbers.operand_batching_dims)
+    of_indices = list(numbers.indices_batching_dims)
+    if problem := _axes([*axes, *indexed], len(sizes)) or _axes(of_indices, len(places)):
+        return problem
+    fits = [sizes[axis] for axis in axes] == [places[axis] for axis in of_indices]
+    if not fits or numbers.index_vector_dim in of_indices:
+        return f"takes the axes {axes} in step with the axes {of_indices} of its indices, {_of(site)}"
+    return ""
+
+
 def _gather(site: Site) -> str:
     numbers = site.inst.gather
     taken = list(site.inst.gather_slice_sizes)
@@ -377,7 +411,7 @@ def _gather(site: Site) -> str:
     if not _within(taken, sizes):
         return f"takes the sizes {taken}, {_of(site)}"
     gone = [*numbers.collapsed_slice_dims, *numbers.operand_batching_dims]
-    problem = _axes(gone, len(sizes)) or _axes(numbers.start_index_map, len(sizes))
+    problem = _axes(gone, len(sizes)) or _odd_batching(site, numbers, numbers.start_index_map)
     if problem or not 0 <= numbers.index_vector_dim <= len(indices):
         return problem or f"has index_vector_dim={numbers.index_vector_dim}, {_of(site)}"
     vector = indices[numbers.index_vector_dim] if numbers.index_vector_dim < len(indices) else 1
@@ -408,8 +442,8 @@ def _scatter(site: Site) -> str:
         return f"is {shown(site.out)}, {_of(site)}"
     sizes = list(inputs[0].dimensions)
     places = list(indices.dimensions)
-    gone = [*numbers.inserted_window_dims, *numbers.input_batching_dims]
-    problem = _axes(gone, len(sizes)) or _axes(numbers.scatter_dims_to_operand_dims, len(sizes))
+    gone = [*numbers.inserted_window_dims, *numbers.operand_batching_dims]
+    problem = _axes(gone, len(sizes)) or _odd_batching(site, numbers, numbers.scatter_dims_to_operand_dims)
     if problem or not 0 <= numbers.index_vector_dim <= len(places):
         return problem or f"has index_vector_dim={numbers.index_vector_dim}, {_of(site)}"
     vector = places[numbers.index_vector_dim] if numbers.index_vector_dim < len(places) else 1
@@ -576,16 +610,55 @@ def _scaled_axis(site: Site, made: Any, down: bool) -> str:
             large_sizes[axes[0]] = small_sizes[axes[0]]
         if not (fits and small_sizes == large_sizes and _same_type(out, source)):
             return f"is {shown(site.out)}, {_of(site)} and its axis is {axes[0]}"
-    shards = site.inst.replica_groups or site.inst.devices.replica_groups  # of an older and a newer XLA
-    if shards and len({*(len(group.replica_ids) for group in shards)}) == 1 and outs:
-        count = len(shards[0].replica_ids)
-        axis = axes[0]
+    shards = _group_sizes(site.inst)
+    axis = axes[0]
+    if not _counts_replicas(site.inst) and len({*shards}) == 1:
         ends = [
             (source, out) if not down else (out, source)
             for out, source in zip(outs, site.operands, strict=True)
         ]
-        if any(count and small.dimensions[axis] * count != large.dimensions[axis] for small, large in ends):
-            return f"is {shown(site.out)}, {_of(site)}: {count} shards along axis {axis} wanted"
+        if any(small.dimensions[axis] * shards[0] != large.dimensions[axis] for small, large in ends):
+            return f"is {shown(site.out)}, {_of(site)}: {shards[0]} shards along axis {axis} wanted"
+    return ""
+
+
+def _iota_groups(inst: Instruction) -> Any:
+    """Return the groups of devices that a newer XLA counts in place of a list; None where it does not."""
+    if inst.HasField("iota_groups"):
+        return inst.iota_groups
+    return inst.devices.iota_groups if inst.devices.HasField("iota_groups") else None
+
+
+def _group_sizes(inst: Instruction) -> list[int]:
+    """Return how many devices each group has; empty where all devices are one group."""
+    if counted := _iota_groups(inst):
+        return [counted.num_devices_per_group] * min(counted.num_groups, 2)
+    groups = inst.replica_groups or inst.devices.replica_groups  # of an older and a newer XLA
+    return [len(group.replica_ids) for group in groups]
+
+
+def _counts_replicas(inst: Instruction) -> bool:
+    """Return whether the groups name replicas, of which each is several devices."""
+    return bool(inst.channel_id) and not inst.use_global_device_ids
+
+
+def _odd_groups(site: Site) -> str:
+    """Return what is wrong with groups of devices: each device from 0 is in one, and sends or takes once."""
+    inst = site.inst
+    pairs = inst.source_target_pairs
+    for ends in ([pair.source for pair in pairs], [pair.target for pair in pairs]):
+        if len({*ends}) < len(ends) or min(ends, default=0) < 0:
+            return f"sends from or to the devices {ends}, each once wanted"
+    if counted := _iota_groups(inst):
+        sizes = list(counted.reshape_dims)
+        order = list(counted.transpose_perm)
+        devices = counted.num_groups * counted.num_devices_per_group
+        if devices < 1 or prod(sizes) != devices or (order and sorted(order) != list(range(len(sizes)))):
+            groups = f"{counted.num_groups} groups of {counted.num_devices_per_group} devices"
+            return f"has {groups} in the sizes {sizes} and the order {order}"
+    groups = [list(group.replica_ids) for group in inst.replica_groups or inst.devices.replica_groups]
+    if sorted(chain(*groups)) != list(range(sum(map(len, groups)))) or not all(groups):
+        return f"has the groups {groups}, each device from 0 in one wanted"
     return ""
 
 
@@ -730,7 +803,10 @@ def _cholesky(site: Site) -> str:
 
 def _triangular_solve(site: Site) -> str:
     matrix, right = site.sizes
-    side = -2 if site.inst.triangular_solve_options.left_side else -1
+    options = site.inst.triangular_solve_options
+    side = -2 if options.left_side else -1
+    if not 1 <= options.transpose_a <= 3:
+        return f"has transpose_a={options.transpose_a}, 1 (no), 2 (yes) or 3 (adjoint) wanted"
     fits = len(matrix) == len(right) >= 2 and matrix[-1] == matrix[-2] == right[side]
     if not (fits and matrix[:-2] == right[:-2] and _same_type(*site.operands)):
         return f"is {shown(site.out)}, {_of(site)}"
@@ -738,11 +814,28 @@ def _triangular_solve(site: Site) -> str:
 
 
 def _batch_norm(site: Site) -> str:
-    (out, *rest) = _parts(site.out)
-    tensor = site.operands[0]
-    fits = _similar(out, tensor) and all(_similar(part, site.operands[1]) for part in rest)
-    fits = fits and len(rest) == (0 if site.inst.opcode == "batch-norm-inference" else 2)
-    return "" if fits else f"is {shown(site.out)}, {_of(site)}"
+    tensor, *vectors = site.operands
+    parts = _parts(site.out)
+    tensors = parts[:1]
+    made = parts[1:]
+    axis = site.inst.feature_index
+    if problem := _axes([axis], len(tensor.dimensions)):
+        return problem
+    if site.inst.opcode == "batch-norm-grad":
+        tensors.append(vectors.pop())
+    fits = all(_similar(shape, tensor) for shape in tensors)
+    fits = fits and all(_same_type(vector, tensor) for vector in [*vectors, *made])
+    fits = fits and all(list(v.dimensions) == [tensor.dimensions[axis]] for v in [*vectors, *made])
+    fits = fits and len(made) == (0 if site.inst.opcode == "batch-norm-inference" else 2)
+    return "" if fits else f"is {shown(site.out)}, {_of(site)}: a number for each size of axis {axis} wanted"
+
+
+def _reduce_precision(site: Site) -> str:
+    exponent = site.inst.exponent_bits
+    mantissa = site.inst.mantissa_bits
+    if 1 <= exponent < _INT32 and 0 <= mantissa < _INT32:
+        return ""
+    return f"keeps {exponent} bits of the exponent and {mantissa} of the mantissa, from 1 and from 0 wanted"
 
 
 def _token(site: Site) -> str:
@@ -808,11 +901,21 @@ def _real_part(site: Site) -> str:
 
 def _all_to_all(site: Site) -> str:
     if site.out.element_type == TUPLE:
+        odd = [count for count in _group_sizes(site.inst) if count != len(site.operands)]
+        if not all(same_shape(shape, site.operands[0]) for shape in site.operands):
+            return f"sends {_of(site)}, tensors of one shape wanted"
+        if odd:
+            return f"has {len(site.operands)} operands for groups of {odd[0]} devices, one for each wanted"
         return _like_operands(site)
     axes = list(site.inst.dimensions)
     if len(axes) != 1:
         return f"has the axes {axes}, one wanted"
-    return _axes(axes, len(site.sizes[0])) or _like_operands(site)
+    if problem := _axes(axes, len(site.sizes[0])):
+        return problem
+    shards = _group_sizes(site.inst)
+    if any(site.sizes[0][axes[0]] % count for count in shards):
+        return f"splits axis {axes[0]} of {_of(site)} among {shards[0]} devices"
+    return _like_operands(site)
 
 
 def _constant(site: Site) -> str:
@@ -831,14 +934,23 @@ def _topk(site: Site) -> str:
     sizes = site.sizes[0]
     fits = len(parts) == 2 and bool(sizes) and _same_type(parts[0], site.operands[0])
     fits = fits and parts[1].element_type in _INTEGERS and parts[0].dimensions == parts[1].dimensions
-    fits = fits and [*parts[0].dimensions[:-1]] == sizes[:-1] and _within(parts[0].dimensions, sizes)
-    return "" if fits else f"is {shown(site.out)}, {_of(site)}"
+    fits = fits and [*parts[0].dimensions] == [*sizes[:-1], site.inst.k] and 0 <= site.inst.k <= sizes[-1]
+    return "" if fits else f"is {shown(site.out)}, {_of(site)} and k is {site.inst.k}"
 
 
 def _random_bits(site: Site) -> str:
     parts = _parts(site.out)  # the next state, and the bits
     state = site.operands[0]
-    fits = state.element_type in _INTEGERS and (len(parts) == 1 or same_shape(parts[0], state))
+    algorithm = site.inst.rng_algorithm
+    if algorithm not in (0, *_STATES):
+        return f"has the rng_algorithm {algorithm}, 0 to {max(_STATES)} wanted"
+    lengths = _STATES.get(algorithm)
+    fits = state.element_type in _UNSIGNED and len(state.dimensions) == 1
+    fits = fits and (lengths is None or (state.element_type == _U64 and state.dimensions[0] in lengths))
+    if not fits:
+        numbers = f"u64[{' or '.join(map(str, lengths))}]" if lengths else "a list of u32 or u64"
+        return f"has the state {shown(state)}, {numbers} wanted"
+    fits = len(parts) == 1 or (len(parts) == 2 and same_shape(parts[0], state))
     return "" if fits else f"is {shown(site.out)}, {_of(site)}"
 
 
@@ -1012,6 +1124,7 @@ _RULES: dict[str, Callable[[Site], str]] = {
     "recv": _received,
     "recv-done": _recv_done,
     "reduce": _reduce,
+    "reduce-precision": _reduce_precision,
     "reduce-scatter": _reduce_scatter,
     "reduce-window": _reduce_window,
     "replica-id": _scalar,

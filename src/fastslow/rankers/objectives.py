@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Callable
 
 import numpy as np
-import pandas as pd
 
 from fastslow.rankers.options import OBJECTIVES
 from fastslow.rankers.samples import Sample
@@ -87,41 +86,6 @@ def sample_table(table: Table, objective: str, seed: int = 0, pairs_per_config: 
     return Sample(rows, together, np.concatenate(weights), table.columns, label is None)
 
 
-def distinct_by_hash(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct ones of rows ``(n, F)`` in the order of a hash of their values.
-
-    That depends neither on the order of the rows nor on how often one occurs, so the first few are a fixed
-    choice of opponents.
-
-    Returns:
-        ``(D, F)`` distinct rows, and ``(n,)`` the position of each row among them.
-    """
-    _, first, position = np.unique(hash_rows(rows), return_index=True, return_inverse=True)
-    return rows[first], position
-
-
-def hash_rows(rows: np.ndarray) -> np.ndarray:
-    """Return the hash of each row ``(n, F)`` as :func:`pandas.util.hash_pandas_object` does, ``(n,)`` uint64.
-
-    That calls several functions for each column, which takes longer than all else where rows are few.
-    """
-    varies = (rows != rows[:1]).any(0)
-    first = _hash_values(rows[:1])
-    other = iter(_hash_values(rows[:, varies]).T)
-    combined = np.full(len(rows), 0x345678, np.uint64)
-    factor = 1000003
-    for place, vary in enumerate(varies):
-        combined = (combined ^ (next(other) if vary else first[:, place])) * np.uint64(factor)
-        factor += 82520 + 2 * (rows.shape[1] - place)
-    return combined + np.uint64(97531)
-
-
-def _hash_values(rows: np.ndarray) -> np.ndarray:
-    """Return the hash of every value, ``(n, F)`` uint64."""
-    # adding 0 turns -0.0 into 0.0: the two are equal but hash differently
-    return pd.util.hash_array((rows + 0).ravel(), categorize=False).reshape(rows.shape)
-
-
 def predict_table(
     objective: str, table: Table, raw_output: Callable[[np.ndarray], np.ndarray], opponents: int = OPPONENTS
 ) -> dict[str, np.ndarray]:
@@ -141,8 +105,7 @@ def predict_table(
     if OBJECTIVES[objective] is not None:
         return {name: raw_output(rows) for name, rows in zip(table.names, table.rows, strict=True)}
     predictions = {}
-    for name, rows in zip(table.names, table.rows, strict=True):
-        distinct, position = distinct_by_hash(rows)
+    for name, (distinct, position) in zip(table.names, table.distinct, strict=True):
         others = distinct[:opponents]
         parts = np.array_split(distinct, -(-len(distinct) * len(others) // _DIFFERENCE_ROWS))
         means = [_mean_log_odds(part, others, table.shared, raw_output) for part in parts]

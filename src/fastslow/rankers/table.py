@@ -1,8 +1,10 @@
 """The table that the ranker learns from or predicts: the rows of one split, per graph."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from fastslow.competition import node_columns
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES, num_elements
@@ -46,12 +48,52 @@ class Table:
         """Positions ``(H,)`` of the columns that describe the graph, equal for all of its configurations."""
         return np.flatnonzero([name.startswith(CONTEXT) for name in self.columns])
 
+    @cached_property
+    def distinct(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The distinct rows of each graph and the position of each row, see :func:`distinct_by_hash`."""
+        return [distinct_by_hash(rows) for rows in self.rows]
+
     def select(self, columns: Sequence[str]) -> "Table":
         """Return the table of some columns, by name."""
         if list(columns) == self.columns:
             return self
         chosen = [self.columns.index(column) for column in columns]
         return Table(self.names, [rows[:, chosen] for rows in self.rows], self.runtimes, columns)
+
+
+def distinct_by_hash(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct ones of rows ``(n, F)`` in the order of a hash of their values.
+
+    That depends neither on the order of the rows nor on how often one occurs, so the first few are a fixed
+    choice of opponents.
+
+    Returns:
+        ``(D, F)`` distinct rows, and ``(n,)`` the position of each row among them.
+    """
+    _, first, position = np.unique(hash_rows(rows), return_index=True, return_inverse=True)
+    return rows[first], position
+
+
+def hash_rows(rows: np.ndarray) -> np.ndarray:
+    """Return the hash of each row ``(n, F)`` as :func:`pandas.util.hash_pandas_object` does, ``(n,)`` uint64.
+
+    That calls several functions for each column, which takes longer than all else where rows are few.
+    """
+    varies = (rows != rows[:1]).any(0)
+    first = _hash_values(rows[:1])
+    other = iter(_hash_values(rows[:, varies]).T)
+    combined = np.full(len(rows), 0x345678, np.uint64)
+    factor = 1000003
+    for place, vary in enumerate(varies):
+        combined = (combined ^ (next(other) if vary else first[:, place])) * np.uint64(factor)
+        factor += 82520 + 2 * (rows.shape[1] - place)
+    return combined + np.uint64(97531)
+
+
+def _hash_values(rows: np.ndarray) -> np.ndarray:
+    """Return the hash of every value, ``(n, F)`` uint64."""
+    # adding 0 turns -0.0 into 0.0: the two are equal but hash differently
+    return pd.util.hash_array((rows + 0).ravel(), categorize=False).reshape(rows.shape)
 
 
 def read_table(

@@ -7,6 +7,7 @@ every configuration of the competition file. The manifest has a checksum of ever
 edited one is an error.
 """
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import fields
 from pathlib import Path
@@ -132,6 +133,37 @@ def read_graph(folder: Path, split: str, name: str) -> Graph:
     )
 
 
+class WrittenGraphs(GraphSet):
+    """The graphs that are in a features folder, finished or not; one is read when it is asked for.
+
+    Args:
+        folder: Features folder of a collection.
+        collection: The collection.
+        names: Names of the graphs of each split, in the order of their files.
+        config_columns: Names of the V columns of their ``config_feat``.
+    """
+
+    def __init__(
+        self, folder: Path, collection: Collection, names: Mapping[str, list[str]], config_columns: list[str]
+    ):
+        super().__init__(collection, {}, config_columns)
+        self.folder, self.origin = folder, str(folder)
+        self._names = names
+
+    def names(self, split: str) -> list[str]:
+        """As of :class:`GraphSet`."""
+        return self._names.get(split, [])
+
+    def graph(self, split: str, name: str) -> Graph:
+        """Read one graph, see :func:`read_graph`."""
+        return read_graph(self.folder, split, name)
+
+    def read_labels(self, split: str, name: str, array: str) -> np.ndarray:
+        """As of :class:`GraphSet`; nothing else of the graph is read."""
+        path, *_ = files_of(self.folder, split, name)
+        return read_arrays(path, [array], _AGAIN)[array]
+
+
 class _Settings(Record):
     collection: Literal[*(collection.name for collection in COLLECTIONS)]
 
@@ -150,6 +182,7 @@ class CollectionRecord(Record):
 
 class _Manifest(CollectionRecord):
     config_columns: list[str]
+    references: dict[str, float] = {}  # earlier versions kept none
 
 
 class Features(GraphSet):
@@ -199,6 +232,14 @@ class Features(GraphSet):
         """Digest of the order of the configurations in each layout test file, by the file's ID."""
         orders = self.manifest.get("row_order", {})
         return {f"{self.collection.name}:{name}": order for name, order in orders.items()}
+
+    @property
+    def references(self) -> dict[str, float]:
+        """What a valid score is compared with: ``rule`` and ``ceiling``, as far as the collection has them.
+
+        :func:`fastslow.ensemble.baselines.score_references` computed them from these graphs.
+        """
+        return self.manifest.get("references", {})
 
     @property
     def recipe(self) -> dict:

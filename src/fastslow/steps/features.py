@@ -30,6 +30,7 @@ from fastslow.core.memory import step_cores, step_memory
 from fastslow.core.progress import progress
 from fastslow.core.settings import Names, NonNegative, Settings, Threads, Unread, find_data, resolve, unkeyed
 from fastslow.core.source import source_digest
+from fastslow.ensemble.baselines import score_references
 from fastslow.features.build import GraphOptions, build_graph, graph_of
 from fastslow.features.configs.default_layouts import default_file
 from fastslow.features.graph import draw_configs, fit_scalers
@@ -39,6 +40,7 @@ from fastslow.runs.features_folder import (
     INDEX,
     SCALERS,
     Features,
+    WrittenGraphs,
     files_of,
     graph_files,
     is_written,
@@ -192,10 +194,14 @@ def build_features(settings: FeatureSettings) -> pd.DataFrame:
             names = _build_all(programs, settings)
             summary = _summarise(programs, settings)
             files = [*summary, *graph_files(artifact.folder)]
-            layout = get_collection(settings.collection).kind == "layout"
+            collection = get_collection(settings.collection)
+            layout = collection.kind == "layout"
             ranked = [program for program in programs if layout and program.split == TEST]
             orders = {program.name: row_order(program.path).order for program in ranked}
-            artifact.finish(files, config_columns=names, graphs=len(programs), row_order=orders)
+            by_split = {split: [p.name for p in programs if p.split == split] for split in SPLITS}
+            references = score_references(WrittenGraphs(artifact.folder, collection, by_split, names))
+            facts = {"graphs": len(programs), "row_order": orders, "references": references}
+            artifact.finish(files, config_columns=names, **facts)
     return Features(artifact.folder).index
 
 

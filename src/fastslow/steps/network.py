@@ -16,7 +16,6 @@ from fastslow.core.files import atomic_path
 from fastslow.core.memory import step_memory
 from fastslow.core.progress import name_score, progress
 from fastslow.core.settings import resolve
-from fastslow.evaluation.scores import score_references
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.graph import GraphSet
 from fastslow.features.scaling import Scaler, write_scalers
@@ -187,9 +186,11 @@ def write_runs(artifact: Artifact, training: Training) -> None:
     dataset = training.dataset
     writes = distributed.rank() == 0
     valid = {}
+    references = {}
     warnings = list(training.warnings)
     for (slug, source), run_artifact in zip(dataset.sources.items(), artifact.parts, strict=True):
         assert isinstance(source, Features)
+        references[slug] = source.references
         valid[slug], predictions = training.predict(slug)
         held_out = training.predict_held_out(slug) if training.held_out else {}
         if writes:
@@ -207,7 +208,6 @@ def write_runs(artifact: Artifact, training: Training) -> None:
     if writes:
         from fastslow.evaluation.plots import plot_training  # matplotlib, at the end of a training
 
-        references = {slug: score_references(source) for slug, source in dataset.sources.items()}
         history = pd.DataFrame(training.validation.history)
         figure = plot_training(history, artifact.folder.name, valid, references)
         save_figure(figure, artifact.folder / PLOT)

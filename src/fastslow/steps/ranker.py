@@ -19,7 +19,6 @@ from fastslow.core.files import atomic_path, digest, read_json, write_json
 from fastslow.core.progress import name_score, progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.scores import score_references
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
 from fastslow.rankers.fit import Fitted, RankerTables, Report, fit, read_training
 from fastslow.rankers.libraries import Trees
@@ -75,7 +74,7 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
         metrics = mean_metrics(labels, valid)
         rows = history_rows(fitted, metrics, slug)
         write_trees(run.folder, fitted, rows)
-        figure = plot_training(pd.DataFrame(rows), run.folder.name, None, {slug: score_references(source)})
+        figure = plot_training(pd.DataFrame(rows), run.folder.name, None, {slug: source.references})
         save_figure(figure, run.folder / TRAINING_PLOT)
         warnings = write_predictions(run.folder, predictions)
         outputs = RUN_OUTPUTS

@@ -19,11 +19,20 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import LocalProvisioner
 
 from fastslow.core.isolated import end_with_parent
+from fastslow.core.source import read_ahead
 
 _LIBRARIES = (
     *("ipykernel.kernelapp", "matplotlib.pyplot", "pandas", "lightgbm", "torch", "tqdm.auto"),
     *("pydantic.main", "google.protobuf.descriptor_pb2"),
 )
+ENTRIES = (
+    "fastslow.steps.features:build_features",
+    "fastslow.steps.network:train_gnn",
+    "fastslow.steps.ranker:train_ranker",
+    "fastslow.steps.ensemble:build_ensemble",
+    "fastslow.steps.submission:make_submission",
+)
+"""Functions that notebooks call; each Jupyter kernel computes fingerprints of the source that they reach."""
 _FORKS = sys.platform == "linux"
 _SERVE = "import sys; from {module} import fork_kernels; fork_kernels(int(sys.argv[1]))"
 _WATCH = "--IPKernelApp.exec_lines=__import__('{module}', fromlist='x').end_with_parent({parent})"
@@ -111,6 +120,7 @@ def fork_kernels(number: int) -> None:
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     for library in _LIBRARIES:
         importlib.import_module(library)
+    read_ahead(ENTRIES)
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no kernel that has ended stays as a zombie
     server = os.getpid()

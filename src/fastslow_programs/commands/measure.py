@@ -4,7 +4,7 @@ from typing import Any
 
 from fastslow.core.tables import facts_text
 from fastslow_programs.program.program_settings import ConvertSettings
-from fastslow_programs.tuning.measurement import measure_source, write_measurement
+from fastslow_programs.tuning.measurement import TO_RANK, measure_source, write_measurement
 
 
 def measure_program(settings: ConvertSettings) -> dict[str, Any]:
@@ -16,5 +16,6 @@ def measure_program(settings: ConvertSettings) -> dict[str, Any]:
     """
     settings = settings.from_working_folder("source", "data_root")
     facts = write_measurement(measure_source(settings), settings)
-    print(facts_text(facts))
+    print(facts_text({name: fact for name, fact in facts.items() if name != TO_RANK}))
+    print(f"{TO_RANK}:\n{facts[TO_RANK]}")  # on one line, to be copied
     return facts

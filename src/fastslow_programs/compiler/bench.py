@@ -231,8 +231,10 @@ class LoadedProgram:
 
     def __init__(self, code: bytes, devices: Sequence[int] = ()):
         import jax
+        from jax._src.lax.linalg import initialize_lapack
         from jaxlib import _hlo, _jax, xla_client
 
+        initialize_lapack()  # which JAX does where it lowers cholesky, svd and others; these crash without
         by_number = {device.id: device for device in jax.local_devices()}
         self._devices = [by_number[number] for number in devices] or jax.local_devices()[:1]
         program = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(code))

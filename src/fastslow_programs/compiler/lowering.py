@@ -12,7 +12,7 @@ from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, message_classes
 from fastslow_programs.compiler.device import require_jax
 from fastslow_programs.compiler.libtpu import anonymous
 from fastslow_programs.compiler.signature import Signature, as_numbers, key_kinds
-from fastslow_programs.compiler.tracing import Call, jit_facts, trace
+from fastslow_programs.compiler.tracing import Call, equations, jit_facts, trace
 
 _SMALL_TYPES = {
     19: "float8_e5m2",
@@ -41,15 +41,20 @@ class LocalProgram:
         module: The program as JAX lowers it, before any pass of the compiler.
         inputs: Value of each parameter of the entry computation.
         signature: What the function takes and returns; None for an HLO file.
-        devices: Number of each device of the mesh that it runs on, in order; empty for one device.
+        mesh: The ``jax.sharding.Mesh`` that it runs on; None for one device.
         exported: The function on a mesh as ``jax.export`` serialises it, with its shardings.
     """
 
     module: Module
     inputs: tuple[np.ndarray, ...]
     signature: Signature | None = None
-    devices: tuple[int, ...] = ()
+    mesh: Any = None
     exported: bytes = b""
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """Number of each device of the mesh, in order; empty for one device."""
+        return tuple(device.id for device in self.mesh.devices.flat) if self.mesh else ()
 
     def require_one_device(self, what: str) -> None:
         """Raise :class:`SettingsError` that names ``what`` cannot be done on a mesh of several devices."""
@@ -90,38 +95,45 @@ def lower_function(
         raise SettingsError("source", f"{problem}. Return what it computes")
     signature = Signature.of(call, traced_call.results)
     leaves = [*call.leaves().arrays.values()]
-    devices = _mesh_devices(traced.lower(), leaves)
+    mesh = _mesh_of(traced, leaves)
     shardings: dict[str, Any] = {}
-    if devices:
+    if mesh:
         shardings["in_shardings"] = tuple(_shardings(traced, leaves))
         shardings["out_shardings"] = list(traced._params["out_shardings"])
     # without donation and options, and with parameters that are not used
     whole = jax.jit(jaxpr_as_fun(traced.jaxpr), keep_unused=True, **shardings)
     inputs = jax.tree.leaves(traced.in_avals)
     lowered = whole.lower(*inputs)
-    exported = bytes(jax.export.export(whole)(*inputs).serialize()) if devices else b""
+    exported = bytes(jax.export.export(whole)(*inputs).serialize()) if mesh else b""
     rng = np.random.default_rng(seed)
     options = dict(getattr(jit_facts(function), "compiler_options_kvs", ()))
     code = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
     module = with_options(anonymous(Module.FromString(code)), options)
     entry_shapes(module)  # refused before anything is measured
     values = tuple(_value(leaf, rng) for leaf in leaves)
-    return LocalProgram(module, values, signature, devices, exported)
+    return LocalProgram(module, values, signature, mesh, exported)
 
 
-def _mesh_devices(lowered: Any, leaves: Sequence[Any]) -> tuple[int, ...]:
-    """Return the numbers of the devices of a program's mesh, empty for one device."""
-    meshes = [sharding.mesh for sharding in _given_shardings(lowered, leaves) if hasattr(sharding, "mesh")]
-    count = lowered._lowering.compile_args["num_devices"]
-    largest = max((mesh for mesh in meshes if hasattr(mesh, "devices")), key=lambda m: m.size, default=None)
+def _mesh_of(traced: Any, leaves: Sequence[Any]) -> Any:
+    """Return the mesh of a program, None where it runs on one device.
+
+    It is the largest of those that shardings, ``shard_map`` and ``jax.set_mesh`` name.
+    """
+    import jax
+
+    arguments = traced.lower()._lowering.compile_args
+    shardings = [*arguments["in_shardings"], *arguments["out_shardings"], *map(_sharding, leaves)]
+    named = [arguments["context_mesh"]]
+    for parameters in (equation.params for equation in equations(traced.jaxpr.jaxpr)):
+        named.append(parameters.get("mesh"))  # of shard_map
+        shardings += [parameters.get("sharding"), *parameters.get("in_shardings", ())]
+    named += [getattr(sharding, "mesh", None) for sharding in shardings]
+    meshes = [mesh for mesh in named if isinstance(mesh, jax.sharding.Mesh)]
+    largest = max(meshes, key=lambda mesh: mesh.size, default=None)
     if largest is not None and largest.size > 1:
-        return tuple(device.id for device in largest.devices.flat)
-    return tuple(range(count)) if count > 1 else ()
-
-
-def _given_shardings(lowered: Any, leaves: Sequence[Any]) -> list[Any]:
-    arguments = lowered._lowering.compile_args
-    return [*arguments["in_shardings"], *arguments["out_shardings"], *(_sharding(leaf) for leaf in leaves)]
+        return largest
+    count = arguments["num_devices"]
+    return jax.make_mesh((count,), ("devices",)) if count > 1 else None
 
 
 def _sharding(leaf: Any) -> Any:

@@ -4,8 +4,9 @@ Static are the arguments that the user's ``jax.jit`` calls static, and of a func
 make all leaves that are no arrays, such as the activation of an equinox module.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +14,12 @@ import numpy as np
 from fastslow.core.errors import SettingsError
 
 _REMEDY = (
-    "Give each argument that the function takes: an array, a jax.ShapeDtypeStruct, or a tree of them. "
-    "Make an argument that decides what is computed static: jax.jit(function, static_argnums=...)"
+    "Give each argument that the function takes: an array, a jax.ShapeDtypeStruct, or a tree of them, "
+    "and return arrays or a tree of them. Make an argument that decides what is computed static: "
+    "jax.jit(function, static_argnums=...)"
 )
 _SHOWN = 300  # characters of JAX's message
+_OTHER_KINDS = "OSUMm"  # of NumPy's types: objects, texts and times
 _CALLBACKS = {"debug_callback", "debug_print", "io_callback", "pure_callback"}  # JAX's primitives
 
 
@@ -81,12 +84,20 @@ class Leaves:
         static_numbers: Sequence[int] = (),
         static_names: Sequence[str] = (),
     ) -> "Leaves":
-        """Return the leaves of arguments, of which these positions and keywords are static."""
+        """Return the leaves of arguments, of which these positions and keywords are static.
+
+        Raises:
+            SettingsError: JAX cannot read a tree, such as a dict whose keys have no order.
+        """
         import jax
 
         positional = tuple(Static(a) if n in static_numbers else a for n, a in enumerate(arguments))
         named = {name: Static(a) if name in static_names else a for name, a in keywords.items()}
-        pairs, tree = jax.tree.flatten_with_path((positional, named))
+        try:
+            pairs, tree = jax.tree.flatten_with_path((positional, named))
+        except (TypeError, ValueError) as error:
+            problem = f"an argument is no tree that JAX can read ({error})"
+            raise SettingsError("source", f"{problem}. Give a dict keys of one type, such as texts") from None
         leaves = {_path(keys): leaf for keys, leaf in pairs}
         arrays = {path: leaf for path, leaf in leaves.items() if is_array(leaf)}
         static = {
@@ -109,8 +120,10 @@ def _path(keys: tuple) -> str:
 
 
 def is_array(leaf: Any) -> bool:
-    """Return whether a leaf is an array, a number or the shape and type of an array."""
-    return isinstance(leaf, bool | int | float | complex | np.generic) or (
+    """Return whether a leaf is an array, a number or the shape and type of an array, of a type of JAX's."""
+    if isinstance(leaf, np.ndarray | np.generic):
+        return leaf.dtype.kind not in _OTHER_KINDS
+    return isinstance(leaf, bool | int | float | complex) or (
         hasattr(leaf, "shape") and hasattr(leaf, "dtype")
     )
 
@@ -187,17 +200,28 @@ def require_no_callbacks(traced: Any) -> None:
 
     Its HLO holds the address of the Python function, which no other process has.
     """
-    if called := sorted(_primitives(traced.jaxpr.jaxpr) & _CALLBACKS):
+    names = {equation.primitive.name for equation in equations(traced.jaxpr.jaxpr)}
+    if called := sorted(names & _CALLBACKS):
         problem = f"{traced.fun_name} calls Python while it runs ({', '.join(called)}), which HLO cannot keep"
         raise SettingsError("source", f"{problem}. Leave jax.debug.print and callbacks out of it")
 
 
-def _primitives(jaxpr: Any) -> set[str]:
-    """Return the names of all primitives of a traced function."""
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """Yield all equations of a traced function, also of the functions within."""
     from jax._src.core import subjaxprs  # JAX has no public way to walk through a traced function
 
-    names = {equation.primitive.name for equation in jaxpr.eqns}
-    return names.union(*map(_primitives, subjaxprs(jaxpr)))
+    yield from jaxpr.eqns
+    for inner in subjaxprs(jaxpr):
+        yield from equations(inner)
+
+
+def _hashable(function: Callable) -> Callable:
+    """Return a function for ``jax.jit``; an equinox module with arrays that is called itself has no hash."""
+    try:
+        hash(function)
+    except TypeError:
+        return partial(function)
+    return function
 
 
 def _traced(call: Call, within_jit: bool) -> TracedCall:
@@ -213,14 +237,18 @@ def _traced(call: Call, within_jit: bool) -> TracedCall:
     facts = jit_facts(function)
     try:
         leaves = call.leaves()
+        if once := [path for path, value in leaves.static.items() if isinstance(value, Iterator)]:
+            raise SettingsError("source", f"{once[0]} is an iterator, which can be read once: give a list")
         if leaves.static and not facts:
             of_arrays = _OfArrays(call, leaves)
             traced = jax.jit(of_arrays).trace(*leaves.arrays.values())
             return TracedCall(traced, of_arrays.results(traced.out_info))
         within_jit = within_jit and not leaves.static and not getattr(facts, "compiler_options_kvs", ())
-        jitted = function if hasattr(function, "trace") and not within_jit else jax.jit(function)
+        jitted = function if facts and not within_jit else jax.jit(_hashable(function))
         traced = jitted.trace(*arguments, **keywords)
         return TracedCall(traced, traced.out_info)
+    except SettingsError:
+        raise
     except Exception as error:  # of JAX, or of the user's function
         said = " ".join(str(error).split())[:_SHOWN]
         count = len(arguments) + len(keywords)

@@ -16,12 +16,14 @@ from fastslow_programs.compiler.device import require_jax
 from fastslow_programs.compiler.lowering import LocalProgram, entry_shapes, options_of, refusal
 from fastslow_programs.compiler.signature import CallError, Signature, as_numbers
 
-TUNED, SIGNATURE, EXPORTED = "best.hlo.pb", "signature.json", "best.jax_export"
+TUNED, SIGNATURE, EXPORTED, MESH = "best.hlo.pb", "signature.json", "best.jax_export", "mesh.json"
 _INSTEAD = "tune the function that computes it, such as {} or the whole step, and load that one"
 
 
 def write_signature(folder: Path, program: LocalProgram) -> None:
-    """Write ``signature.json``, and ``best.jax_export`` for a function on a mesh, for :func:`load_tuned`.
+    """Write ``signature.json`` for :func:`load_tuned`, and of a function on a mesh two files more.
+
+    They are ``best.jax_export`` and ``mesh.json``, which has the devices and the axes.
 
     Args:
         folder: Folder of the study, which has the tuned program.
@@ -30,6 +32,9 @@ def write_signature(folder: Path, program: LocalProgram) -> None:
     if program.exported:
         with atomic_path(folder / EXPORTED) as temporary:
             temporary.write_bytes(program.exported)
+        mesh = program.mesh
+        facts = {"devices": program.devices, "sizes": mesh.axis_sizes, "names": mesh.axis_names}
+        write_json(folder / MESH, facts | {"types": [kind.name for kind in mesh.axis_types]})
     write_json(folder / SIGNATURE, program.signature.as_json() if program.signature else {})
 
 
@@ -57,7 +62,9 @@ def load_tuned(folder: str | Path) -> Callable:
     path = find_typed(str(folder)) / SIGNATURE
     module = read_hlo(path.parent / TUNED).module
     kept = read_json(path)
-    if kept and "result_static" not in kept:
+    exported = path.with_name(EXPORTED)
+    lacks_mesh = exported.exists() and not path.with_name(MESH).exists()
+    if lacks_mesh or (kept and "result_static" not in kept):
         raise DataError(
             path, "was written by an older version", "Run fastslow tune again, which resumes its study"
         )
@@ -65,7 +72,7 @@ def load_tuned(folder: str | Path) -> Callable:
     signature = Signature(**kept) if kept else Signature.of_module(parameters, results)
     options = options_of(module.SerializeToString())
     _require_options(path.parent / TUNED, options)
-    if (exported := path.with_name(EXPORTED)).exists():
+    if exported.exists():
         run = _sharded_function(exported, options)
     else:
         run = _jax_function(module, parameters, results, options)
@@ -91,16 +98,7 @@ def _sharded_function(path: Path, options: dict[str, Any]) -> Callable:
     import jax
 
     exported = jax.export.deserialize(bytearray(path.read_bytes()))
-    devices = jax.devices()
-    if len(devices) < exported.nr_devices:
-        problem = f"was tuned for a mesh of {exported.nr_devices} devices, and {len(devices)} are here"
-        raise DataError(path, problem, "Tune the function again for the devices of this machine")
-    grid = np.array(devices[: exported.nr_devices])
-    mesh = jax.sharding.Mesh(grid, ("devices",))
-    named = [sharding.mesh for sharding in exported._in_named_shardings if sharding is not None]
-    if named:
-        shape = grid.reshape(named[0].axis_sizes)
-        mesh = jax.sharding.Mesh(shape, named[0].axis_names, axis_types=named[0].axis_types)
+    mesh = _read_mesh(path.with_name(MESH))
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     split = [sharding or everywhere for sharding in exported.in_shardings_jax(mesh)]
     within = jax.jit(_without_derivatives(exported.call), in_shardings=tuple(split))
@@ -115,6 +113,29 @@ def _sharded_function(path: Path, options: dict[str, Any]) -> Callable:
     return call
 
 
+def _read_mesh(path: Path) -> Any:
+    """Return a mesh of these devices, or of the first of this machine where it numbers them otherwise."""
+    import jax
+
+    facts = read_json(path)
+    try:
+        shape = tuple(facts["sizes"])
+        names = tuple(facts["names"])
+        types = tuple(jax.sharding.AxisType[name] for name in facts["types"])
+        numbers = np.array(facts["devices"]).reshape(shape)
+    except (LookupError, TypeError, ValueError) as error:
+        problem = f"is no mesh ({type(error).__name__}: {error})"
+        raise DataError(path, problem, "Run fastslow tune again, which resumes its study") from None
+    by_number = {device.id: device for device in jax.devices()}
+    devices = [by_number[number] for number in numbers.flat if number in by_number]
+    if len(devices) < numbers.size:
+        devices = jax.devices()[: numbers.size]
+    if len(devices) < numbers.size:
+        problem = f"was tuned for a mesh of {numbers.size} devices, and {len(devices)} are here"
+        raise DataError(path, problem, "Tune the function again for the devices of this machine")
+    return jax.sharding.Mesh(np.array(devices).reshape(shape), names, axis_types=types)
+
+
 def _jax_function(
     module: Module, parameters: Sequence, results: Sequence, options: dict[str, Any]
 ) -> Callable:
@@ -126,7 +147,7 @@ def _jax_function(
 
     code = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(module.SerializeToString()))
     frame = jax.jit(lambda *_: [jnp.zeros(r.shape, r.dtype) for r in results], keep_unused=True)
-    portable = _jax.mlir.serialize_portable_artifact(code, stablehlo.get_minimum_version())
+    portable = _jax.mlir.serialize_portable_artifact(code, stablehlo.get_current_version())
     exported = replace(jax.export.export(frame)(*parameters), mlir_module_serialized=portable, _get_vjp=None)
     guarded = _without_derivatives(exported.call)
     within = jax.jit(guarded)

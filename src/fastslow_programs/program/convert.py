@@ -265,10 +265,14 @@ def estimate_cycles(
 
 
 def count_failures(failures: list[str], configurations: int) -> str:
-    """Return in one line how many compiles failed, and the reasons, the commonest first."""
+    """Return in one line how many compiles failed, and the reasons."""
+    return f"{len(failures)} of {configurations} configurations have none ({count_reasons(failures)})"
+
+
+def count_reasons(failures: Sequence[str]) -> str:
+    """Return in one line the reasons of failures with their numbers, the commonest first."""
     reasons = Counter(" ".join(failure.split())[:_SHOWN] for failure in failures)
-    listed = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common(_REASONS))
-    return f"{len(failures)} of {configurations} configurations have none ({listed})"
+    return "; ".join(f"{count} {reason}" for reason, count in reasons.most_common(_REASONS))
 
 
 def summarise(program: ConvertedProgram) -> pd.Series:

@@ -9,6 +9,7 @@ import contextlib
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import digest, read_json, write_json, writer_lock
@@ -75,6 +76,10 @@ class Measured:
         facts = self._head | {"values": kept["values"] if isinstance(kept, dict) and "values" in kept else {}}
         if kept not in (None, facts | {"checksum": digest(facts)}):
             raise DataError(self.path, "is not as it was written", _REMEDY)
+        values = facts["values"]
+        sound = isinstance(values, dict) and all(map(_are_times, values.values()))
+        if not sound:
+            raise DataError(self.path, "holds values that are no lists of numbers above 0", _REMEDY)
         return facts["values"]
 
     def _outputs(self, layouts: Layouts) -> str:
@@ -93,6 +98,13 @@ def _warning() -> Iterator[None]:
         yield
     except (DataError, OSError) as error:
         print(f"warning: {error}", file=sys.stderr)
+
+
+def _are_times(values: Any) -> bool:
+    """Return whether what a configuration has is a list of finite numbers above 0."""
+    if not isinstance(values, list):
+        return False
+    return all(type(value) in (int, float) and 0 < value <= sys.float_info.max for value in values)
 
 
 def _digest(module: Module) -> str:

@@ -56,9 +56,13 @@ class SourceSettings(Settings):
 
     def of(self, source: Source) -> Self:
         """Return these settings for a source that no text names, such as a function in memory."""
-        settings = self.replace(name=self.name or clean_name(source.name))
+        settings = self.replace(name=self.name or self.name_of(source))
         BaseModel.__setattr__(settings, "_given", source)
         return settings
+
+    def name_of(self, source: Source) -> str:
+        """Return the name of a source where none is given."""
+        return clean_name(source.name)
 
     def check_typed(self) -> None:
         """Refuse a source that is not there."""

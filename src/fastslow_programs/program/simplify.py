@@ -32,6 +32,8 @@ _EFFECTS |= {"rng", "rng-get-and-update-state"}
 _EFFECTS |= {f"{name}-{end}" for name in ("all-reduce", "all-gather") for end in ("start", "done")}
 _EFFECTS |= {"collective-permute-start", "collective-permute-done"}
 """Opcodes of instructions that stay where nobody uses them, as XLA's ``HasSideEffect`` has it."""
+_LOCAL = 2**32
+"""What divides an instruction's id: in XLA's newer modules the rest is its number within its computation."""
 _MAY_DO_NOTHING = {"bitcast", "bitcast-convert", "broadcast", "concatenate", "convert", "copy", "reshape"}
 _MAY_DO_NOTHING |= {"set-dimension-size", "slice", "transpose"}
 """Opcodes that do nothing where the result has the type and the sizes of the first operand."""
@@ -50,8 +52,9 @@ class _Simplifier:
     def __init__(self, module: Module):
         self._module = module
         self._computations = {computation.id: computation for computation in module.computations}
-        instructions = [i for computation in module.computations for i in computation.instructions]
-        self._new_ids = itertools.count(1 + max((i.id for i in instructions), default=0))
+        numbers = [i.id for computation in module.computations for i in computation.instructions]
+        first = max(numbers, default=0) // _LOCAL * _LOCAL + max((n % _LOCAL for n in numbers), default=0) + 1
+        self._new_ids = itertools.count(first)
         self._done: set[int] = set()
         self._names: set[str] = set()
         self._fixed = _fixed(module)

@@ -322,7 +322,7 @@ def _checked(path: Path, call: Call) -> Call:
     import jax
 
     of_staged = getattr(call.function, "in_avals", ()) if is_staged(call.function) else ()
-    for leaf in jax.tree.leaves((call.arguments, call.keywords, of_staged)):
+    for leaf in (*call.leaves().arrays.values(), *jax.tree.leaves(of_staged)):
         shape = getattr(leaf, "shape", ())
         if any(map(jax.export.is_symbolic_dim, shape)):
             raise DataError(

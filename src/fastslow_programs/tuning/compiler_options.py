@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastslow.core.isolated import Killed, Workers
+from fastslow.core.progress import TICK_SECONDS, progress, ticking
 from fastslow_programs.compiler.lowering import refusal
 from fastslow_programs.tuning.search.space import Choice
 
@@ -98,8 +99,9 @@ def refused_options(options: Sequence[dict[str, Any]]) -> list[str]:
     A small program is compiled with each. It runs in a process of its own, as a compiler may abort.
     """
     problems = []
-    with Workers() as workers:
-        for option in options:
+    tried = progress(options, desc="options that the compiler knows", unit="option", delay=TICK_SECONDS)
+    with Workers() as workers, ticking(tried):
+        for option in tried:
             try:
                 problems.append(workers.call(refusal, option, seconds=_PROBE_SECONDS))
             except Killed as error:

@@ -61,17 +61,18 @@ def tuned(
 
     def decorate(function: Callable) -> Callable:
         parameters = inspect.signature(function).parameters
+        title = getattr(function, "__name__", type(function).__name__)
         default = {}
         for name in choices:
             if name not in parameters:
-                raise SettingsError("choices", f"{function.__name__} has no parameter {name}")
+                raise SettingsError("choices", f"{title} has no parameter {name}")
             if parameters[name].default is not inspect.Parameter.empty:
                 default[name] = parameters[name].default
         facts = {
             "choices": {name: list(options) for name, options in choices.items()},
             "constraints": list(constraints),
             "default": default,
-            "function": function.__name__,
+            "function": title,
         }
         search = _Search(function, facts, evaluations, Path(out).expanduser())
 
@@ -109,16 +110,23 @@ class _Search:
         self._jitted = function
         if not jit_facts(function):
             self._jitted = jax.jit(function, static_argnames=tuple(facts["choices"]))
-        self._function, self._facts = function, facts
+        self._facts = facts
+        self._signature = inspect.signature(function)
+        rest = [p for name, p in self._signature.parameters.items() if name not in facts["choices"]]
+        self._searched = self._signature.replace(parameters=rest)  # what a call that is searched may have
         self._evaluations, self._out = evaluations, out
         self._best: dict[str, dict[str, Any]] = {}
         _ = UserSpace(Path(facts["function"]), facts).space  # refused where it is written
 
     def run(self, *arguments: Any, **keywords: Any) -> Any:
         """Call the function with the best values of its parameters."""
-        bound = inspect.signature(self._function).bind(*arguments, **keywords)
-        if os.environ.get(SWITCH) == "0" or bound.arguments.keys() & self._facts["choices"].keys():
-            return self._jitted(*arguments, **keywords)
+        bound = self._signature.bind_partial(*arguments, **keywords)
+        named = bound.arguments.keys()
+        choices = self._facts["choices"]
+        if os.environ.get(SWITCH) == "0" or named & choices.keys():
+            needed = choices.keys() - self._facts["default"].keys() - named
+            return self._jitted(*arguments, **keywords, **{name: choices[name][0] for name in needed})
+        self._searched.bind(*arguments, **keywords)  # raises a TypeError where one is missing
         arguments = bound.args  # so that an argument by its name has no search of its own
         keywords = bound.kwargs
         call = Call(self._jitted, arguments, keywords)

@@ -78,7 +78,7 @@ class KeptStudy:
             known = self._study.user_attrs.get("identity", {})
         except (LookupError, RecursionError, TypeError, ValueError, AttributeError, AssertionError) as error:
             raise DataError(path, f"is not a study ({type(error).__name__}: {error})", _ANEW) from None
-        if not known and not trials:
+        if not known and not trials and records < _FIRST:
             self._study.set_user_attr("identity", identity)
             known, records = identity, _FIRST
         self._compare(known, identity)
@@ -115,7 +115,7 @@ class KeptStudy:
         ]
         if differ:
             problem = f"is the study of something else ({'; '.join(differ)})"
-            raise DataError(self.path, problem, "Choose another name= for this search, or delete the folder")
+            raise DataError(self.path, problem, f"{another_name(self.path)}, or delete the folder")
 
     def _read(self, trial) -> None:
         try:
@@ -155,6 +155,15 @@ class KeptStudy:
             )
         self.history.add(proposal, evaluation)
         self.batch = batch
+
+
+def another_name(path: Path) -> str:
+    """Return as a remedy a name for a study beside the one of this journal, which no folder has."""
+    folder = path.parent
+    number = 2
+    while (folder.with_name(f"{folder.name}-{number}")).exists():
+        number += 1
+    return f"Give this search another name, such as name={folder.name}-{number}"
 
 
 @contextlib.contextmanager

@@ -32,6 +32,8 @@ from fastslow_programs.tuning.target import read_local
 _UNREAD = dict.fromkeys(
     ("label", "collection", "generation"), ("on what this machine measures", "convert the program")
 )
+TO_RANK = "to rank with it"
+"""Name of the fact that is a command."""
 _BATCH = 8  # configurations that are compiled and timed together
 
 
@@ -95,11 +97,13 @@ def _compare(module: Module, times: Callable[[Sequence[Module]], Times]) -> list
     tells whether it is faster.
     """
     logarithms: list[float] = []
-    for _ in range(FEWEST):
-        again = times([module])
-        if again.failures[0]:
-            break
-        logarithms.append(float(np.log(np.median(again.ratios[:, 0]))))
+    rounds = progress(range(FEWEST), desc="the fastest again", unit="round")
+    with ticking(rounds):
+        for _ in rounds:
+            again = times([module])
+            if again.failures[0]:
+                break
+            logarithms.append(float(np.log(np.median(again.ratios[:, 0]))))
     return logarithms
 
 
@@ -121,4 +125,4 @@ def write_measurement(measurement: Measurement, settings: ConvertSettings) -> di
         temporary.write_text(measurement.page(settings.program))
     ranked = shlex.join(["fastslow", "rank", measurement.source, f"known={path}"])
     files = {"table": path, "page": page, "kept for rank and tune": kept.path}
-    return measurement.facts | files | {"to rank with it": ranked}
+    return measurement.facts | files | {TO_RANK: ranked}

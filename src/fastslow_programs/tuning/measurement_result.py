@@ -79,7 +79,7 @@ class Measurement(Shown):
             "result": self.verdict(),
             "device": self.device,
             "configurations": len(self.ratios),
-            "unconstrained program, ns": round(self.default_ns),
+            "time of the default": _time(self.default_ns),
             "two runs of it differ by": percent(self.noise, 1),
         }
         if failed := [failure for failure in self.failures if failure]:

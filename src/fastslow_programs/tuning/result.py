@@ -25,6 +25,7 @@ from fastslow.core.settings import resolve
 from fastslow.core.shown import Number, Section, make_page, picture
 from fastslow.core.tables import counted, percent, table_html
 from fastslow_programs.compiler.tuned import TUNED, write_signature
+from fastslow_programs.program.convert import count_reasons
 from fastslow_programs.tuning.confirmation import LEVEL, too_few
 from fastslow_programs.tuning.evaluators import serialised
 from fastslow_programs.tuning.tune import Study
@@ -56,6 +57,8 @@ def summarise_study(study: Study) -> pd.Series:
         "space": f"{_count(target.space.size)} configurations of {choices}",
         "strategy": study.settings.strategy,
     }
+    if history.failures:
+        facts["failures"] = count_reasons(history.failures)
     if known := len(history) - history.spent:
         where = f", in {target.measured.path}" if target.measured else ""
         facts["known"] = f"{counted(known, 'configuration')} evaluated before the study{where}"

@@ -119,8 +119,8 @@ class TuneSettings(SearchSettings, SourceSettings):
     """What is searched: ``layouts``, ``options`` of the compiler, or ``both``. If empty, options where
     ``options`` is given, else layouts."""
     name: str = ""
-    """Name of the study and of its folder; the source's name if empty. Another name starts another study of
-    the same program."""
+    """Name of the study and of its folder; if empty, the source's, with ``-options`` or ``-both`` where these
+    are searched. Another name starts another study of the same program."""
 
     def check(self) -> None:
         """Check what the types of the fields do not express."""
@@ -209,8 +209,15 @@ class TuneSettings(SearchSettings, SourceSettings):
 
     @property
     def program(self) -> str:
-        """Name of the study: the setting, or the source's name."""
-        return self.name or clean_name(self.origin.name)
+        """Name of the study."""
+        return self.name or self.name_of(self.origin)
+
+    def name_of(self, source: Source) -> str:
+        """Return the source's name, with an end where options are searched, as this is another study."""
+        name = super().name_of(source)
+        if not self.searches_options:
+            return name
+        return clean_name(f"{name}-both" if self.searches_layouts else f"{name}-options")
 
     @property
     def folder(self) -> str:

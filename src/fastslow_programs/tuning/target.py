@@ -13,6 +13,7 @@ from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES, format_layout
 from fastslow.competition.reader import Program, file_fingerprint, program_of
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import digest
+from fastslow.core.progress import TICK_SECONDS, progress, ticking
 from fastslow.core.settings import find_typed, resolve
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module
@@ -288,7 +289,9 @@ def read_local(source: Source, seed: int) -> LocalProgram:
     require_jax()
     if source.function:
         function, arguments, keywords = source.call_of_function()
-        local = lower_function(function, arguments, seed, keywords)
+        with progress(total=1, desc="tracing", unit="function", delay=TICK_SECONDS) as bar, ticking(bar):
+            local = lower_function(function, arguments, seed, keywords)
+            bar.update()
         _require_known_options(local)
         return local
     module = source.read().module

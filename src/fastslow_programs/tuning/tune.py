@@ -16,7 +16,7 @@ from fastslow_programs.program.measured import Measured
 from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, Plan, Verdict, verdict
 from fastslow_programs.tuning.evaluators import Evaluate
 from fastslow_programs.tuning.history import KNOWN, Evaluation, History, Proposal
-from fastslow_programs.tuning.kept_study import KeptStudy, open_study
+from fastslow_programs.tuning.kept_study import KeptStudy, another_name, open_study
 from fastslow_programs.tuning.search.guided import Guided
 from fastslow_programs.tuning.search.strategies import GUIDED, Random, Tpe
 from fastslow_programs.tuning.settings import TuneSettings
@@ -156,7 +156,7 @@ def complete_study(settings: TuneSettings, target: Target | None = None) -> Stud
         counted = Counter(history.failures).most_common(3)
         reasons = "; ".join(f"{count} times {said}" for said, count in counted)
         problem = f"all of its {len(history)} evaluations failed: {reasons}"
-        remedy = "The study is kept: correct the cause, then use another name="
+        remedy = f"The study is kept: correct the cause. {another_name(settings.journal)}"
         raise DataError(settings.journal, problem, remedy)
     study.exhausted = history.spent < settings.evaluations and len(history) >= study.target.space.size
     return study

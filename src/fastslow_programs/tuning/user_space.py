@@ -21,7 +21,7 @@ import pandas as pd
 from annotated_types import Len
 from pydantic import StringConstraints
 
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, FastslowError
 from fastslow.core.input_files import parse_json, read_text
 from fastslow.core.records import Record, check_record
 from fastslow_programs.compiler.lowering import LocalProgram, lower_function
@@ -29,6 +29,7 @@ from fastslow_programs.compiler.tracing import Call
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.tuning.search.space import CODE, Choice, Space
 
+_SHOWN = 300  # characters of a message of JAX's or of the function's
 _TESTED = 2**18  # combinations at most whose constraints are tested
 _NAME = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 _OPTIONS = Annotated[list[bool | int | float | str], Len(1, 10_000)]
@@ -148,8 +149,13 @@ class UserSpace:
             raise
         except Exception as error:  # of the user's function, in make or in a trace
             cause = error.__cause__ or error
-            problem = f"{self.facts.function} of {values}: {type(cause).__name__}: {cause}"
-            raise DataError(self.path, problem, "Refuse by a constraint what it cannot do") from None
+            said = " ".join(str(cause).split())[:_SHOWN]
+            if not isinstance(cause, FastslowError):
+                said = f"{type(cause).__name__}: {said}"
+            remedy = "Refuse by a constraint what it cannot do"
+            if np.array_equal(codes, self.space.default):
+                remedy = "This is the default: correct the function, or name another default"
+            raise DataError(self.path, f"{self.facts.function} of {values}: {said}", remedy) from None
 
     def _call_of_function(self, **values: Any) -> Call:
         name = self.facts.function

@@ -5,7 +5,7 @@ end after six values, or two. The rules hold as far as columns go; :mod:`fastslo
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 
 import numpy as np
@@ -28,8 +28,10 @@ from fastslow.competition.rules.opcode_rules import (
     SAME,
     SELECT,
     SIZES,
+    STARTED_BY,
     TAKES_TUPLE,
     TAKES_WHOLE,
+    TUPLE_PARTS,
     TYPE,
 )
 
@@ -82,6 +84,10 @@ _REFUSED = np.stack(
 )
 _TAKES_TUPLE = _every(TAKES_TUPLE)
 _TAKES_WHOLE = _every(TAKES_WHOLE)
+_CALLS_AT_LEAST = np.full(_COUNT, MANY)
+for _opcode, _rule in OPCODE_RULES.items():
+    _at = opcode_number(_opcode)
+    _CALLS_AT_LEAST[_at] = min(_CALLS_AT_LEAST[_at], _rule.called[0])
 _MUST_CALL = _every([name for name, rule in OPCODE_RULES.items() if rule.called[0]])
 _HANDS_ON = _every(["call", "fusion", "while", "conditional"])
 _GIVES_ALL = _every(["call", "fusion", "while"])
@@ -93,10 +99,21 @@ _OF_SINGLES = _every(
 _ONE_AXIS = _every(ONE_AXIS)
 _HIGH_OF_ONE = np.array([ONE_TENSOR.get(opcode_name(number), MANY) for number in range(_COUNT)])
 _HIGH_OF_ONE[~_every(ONE_TENSOR)] = MANY
+_PARTS = np.array([TUPLE_PARTS.get(opcode_name(number), 0) for number in range(_COUNT)]) * _every(TUPLE_PARTS)
+_OTHER_START = np.zeros((_COUNT, _COUNT), bool)  # by opcode number, and that of its operand
+for _opcode, _starts in STARTED_BY.items():
+    _OTHER_START[opcode_number(_opcode)] = _every([_opcode])[opcode_number(_opcode)]
+    _OTHER_START[opcode_number(_opcode), [opcode_number(start) for start in _starts]] = False
 _IS_SAME, _IS_PRED, _IS_SELECT, _IS_CLAMP, _IS_TYPE, _IS_SIZES = (
     np.equal(_OUTPUT, output) for output in (SAME, PRED, SELECT, CLAMP, TYPE, SIZES)
 )
 _IS_ELEMENTWISE = (_IS_SAME | _IS_PRED | _IS_SELECT | _IS_CLAMP | _IS_SIZES) & ~_CALLS
+# whose operands are as many as the opcode says, and not often one taken twice, as in x * x
+_FIXED = (np.minimum(_LOW, 1) > 0) & (_HIGH > 1) & (_HIGH < MANY) & ~_CALLS & ~_every(["multiply", "outfeed"])
+_PURE = ((_IS_ELEMENTWISE | _IS_TYPE) & ~_CALLS) | np.isin(
+    np.arange(_COUNT),
+    [OPCODES[name] for name in ("constant", "dot", "convolution", "iota", "bitcast", "fusion", "reduce")],
+)
 _COLUMN = {name: number for number, name in enumerate(COLUMN_NAMES)}
 _CLASS = np.arange(len(ELEMENT_TYPES))  # of an element type: one for all floating-point types
 _CLASS[_FLOATS] = _TYPE["f32"]
@@ -151,6 +168,12 @@ class Nodes:
         total = self.feat[:, columns.SHAPE_SUM]
         whole = (shown < _WIDTH) | ((total == self.sizes.sum(1)) & (total < _EXACT))
         return np.where((self.elements > 0) & whole, shown, -1)
+
+    @cached_property
+    def has_whole_parts(self) -> bool:
+        """Whether the part of every parameter has a root, so that parts are computations."""
+        parts = self.parts[self.opcodes == OPCODES["parameter"]]
+        return bool((np.bincount(self.parts[self.is_root], minlength=len(self.opcodes))[parts] > 0).all())
 
     @cached_property
     def parts(self) -> np.ndarray:
@@ -247,23 +270,43 @@ def _types(nodes: Nodes) -> Iterator[Fault]:
     given = nodes.degree - np.bincount(nodes.users[nodes.calls], minlength=len(every))
     parts = nodes.feat[:, columns.TUPLE_SHAPES]
     yield from _first(every, made & (parts < given), "has fewer elements than operands (tuple_shapes)")
+    fixed = _PARTS[nodes.opcodes]
+    off = is_tuple & (fixed > 0) & (parts != fixed)
+    yield from _first(every, off, "has another number of elements than its opcode gives (tuple_shapes)")
     other = _NOT_GIVEN[nodes.opcodes, nodes.types]
     yield from _first(every, other, "has an element type that its opcode does not give (element_type)")
     taken = _TAKES_TUPLE[nodes.opcodes[nodes.users]] & ~nodes.calls
     taken |= nodes.opcodes[nodes.users] == OPCODES["get-tuple-element"]
     yield from _first(nodes.users, taken & ~is_tuple[nodes.operands], "takes what is no tuple")
+    off = _OTHER_START[nodes.opcodes[nodes.users], nodes.opcodes[nodes.operands]] & ~nodes.calls
+    yield from _first(nodes.users, off, "ends what another opcode began (node_opcode)")
 
 
 def _elements(nodes: Nodes) -> Iterator[Fault]:
     """Yield a get-tuple-element that none of what its tuple is made of is like."""
     taken = nodes.of("get-tuple-element", 1)
-    source = nodes.operands_of(taken, 1)[:, 0]
-    shown = np.isin(nodes.opcodes[source], [OPCODES[name] for name in ("tuple", "all-reduce")])
-    taken, source = taken[shown], source[shown]
+    source = _made_by(nodes)[nodes.operands_of(taken, 1)[:, 0]]
+    taken, source = taken[source >= 0], source[source >= 0]
     position, edges = nodes.edges_of(source)
     alike = nodes.alike(taken[position], nodes.operands[edges])
     has = np.bincount(position, alike, len(taken)) > 0
     yield from _first(taken, ~has, "has sizes or an element type of no element of its tuple")
+
+
+def _made_by(nodes: Nodes) -> np.ndarray:
+    """Return by node (N,) which node made the tuple that it gives, -1 where that is not known.
+
+    A loop gives, and its computations are given, a tuple like the one that it begins with.
+    """
+    made = np.isin(nodes.opcodes, [OPCODES[name] for name in ("tuple", "all-reduce")])
+    made_by = np.where(made, np.arange(len(made)), -1)
+    loops = nodes.opcodes[nodes.users] == OPCODES["while"]
+    begins = np.flatnonzero(loops & ~nodes.calls)
+    made_by[nodes.users[begins]] = made_by[nodes.operands[begins]]
+    for edge in np.flatnonzero(loops & nodes.calls):
+        inside = nodes.parts == nodes.parts[nodes.operands[edge]]
+        made_by[inside & (nodes.opcodes == OPCODES["parameter"])] = made_by[nodes.users[edge]]
+    return made_by
 
 
 def _elementwise(nodes: Nodes) -> Iterator[Fault]:
@@ -335,12 +378,18 @@ def _signatures(nodes: Nodes) -> Iterator[Fault]:
     position, edges = nodes.edges_of(callers)
     given = nodes.operands[edges]
     alike = nodes.types[taken[position]] == nodes.types[given]
+    calls_of = np.bincount(nodes.users[nodes.calls], minlength=len(nodes.opcodes))
+    surely = calls_of == _CALLS_AT_LEAST[nodes.opcodes]  # else an operand may be a root
+    alike &= ~(nodes.calls[edges] & surely[nodes.users[edges]])
     alike &= single[position] | nodes.alike(taken[position], given)
     has = np.bincount(position, alike, len(taken)) > 0
     problem = "is a parameter that nothing which its computation's caller is given is like"
     yield from _first(taken, ~has, f"{problem} (shape, element_type)")
     fits = np.bincount(edges, alike, len(nodes.users)) > 0
-    if (np.bincount(nodes.parts[nodes.is_root], minlength=len(counts))[nodes.parts[parameters]] > 0).all():
+    if nodes.has_whole_parts:
+        many = _GIVES_ALL[nodes.opcodes[nodes.users[calls]]]
+        many &= (nodes.degree - calls_of)[nodes.users[calls]] > counts[called]
+        yield from _first(nodes.users[calls], many, "has more operands than its computation has parameters")
         handed = np.flatnonzero(_GIVES_ALL[nodes.opcodes[nodes.users]] & ~nodes.calls)
         problem = "is given what no parameter of its computation is like (shape, element_type)"
         yield from _first(nodes.users[handed], ~fits[handed], problem)
@@ -358,6 +407,12 @@ def _parameters(nodes: Nodes) -> Iterator[Fault]:
     yield from _first(
         parameters, again, "has the number of another one of its computation (parameter_number)"
     )
+    if nodes.has_whole_parts:
+        counts = np.bincount(nodes.parts[parameters], minlength=1)
+        beyond |= numbers >= counts[nodes.parts[parameters]]
+        yield from _first(
+            parameters, beyond, "has a number beyond its computation's parameters (parameter_number)"
+        )
     if not beyond.any():
         counts = np.bincount(numbers.astype(np.int64), minlength=1)
         lonely = np.append(False, np.diff(counts) > 0)[numbers.astype(np.int64)]
@@ -460,6 +515,19 @@ def _reduce(nodes: Nodes) -> Iterator[Fault]:
     yield from _first(reduces, off, "has axes or sizes that its operand does not fit (dimensions)")
 
 
+def _sums(nodes: Nodes, listed: np.ndarray, names: Sequence[str]) -> Iterator[Fault]:
+    """Yield a node (n,) with another sum or product of a list by its name, of which two values show."""
+    inside = np.arange(2) < nodes.rank[listed][:, None]
+    for name in names:
+        values = nodes.list_of(listed, name, 4).astype(np.float64)
+        shown = np.where(inside, values[:, :2], 0)
+        whole = np.stack([shown.sum(1), np.where(inside, shown, 1).prod(1)], 1)
+        off = (np.abs(whole - values[:, 2:]) > _ROUNDING * np.abs(whole)).any(1)
+        off = np.where(nodes.rank[listed] <= 2, off, (whole[:, 1] == 0) & (values[:, 3] != 0))
+        broken = (nodes.rank[listed] >= 0) & off
+        yield from _first(listed, broken, f"has another sum or product than of its values ({name})")
+
+
 def _slice(nodes: Nodes) -> Iterator[Fault]:
     slices, source = _with_operand(nodes, "slice")
     start, stride, limit = (
@@ -472,6 +540,16 @@ def _slice(nodes: Nodes) -> Iterator[Fault]:
     off |= exact & (sizes != nodes.sizes[slices][:, :2])
     broken = (nodes.rank[slices] != nodes.rank[source]) | (inside & off).any(1)
     yield from _first(slices, broken, "has bounds that its operand does not fit (slice)")
+    yield from _sums(nodes, slices, ("slice_start", "slice_stride", "slice_limit"))
+    starts, strides, limits = (
+        nodes.list_of(slices, f"slice_{name}", 4).astype(np.float64) for name in ("start", "stride", "limit")
+    )
+    length = limits[:, 2] - starts[:, 2] - nodes.feat[slices, columns.SHAPE_SUM]
+    off = (length < 0) | ((strides[:, 3] == 1) & (length != 0))
+    whole = nodes.feat[source, columns.SHAPE_SUM : columns.SHAPE_PRODUCT + 1]
+    off |= (limits[:, 2] == whole[:, 0]) & (limits[:, 3] != whole[:, 1])
+    off = (off & (limits[:, 2] < _EXACT)) | ((strides[:, 3] == 1) != (strides[:, 2] == nodes.rank[slices]))
+    yield from _first(slices, off, "has bounds whose sums do not give its sizes (slice)")
 
 
 def _dynamic_slice(nodes: Nodes) -> Iterator[Fault]:
@@ -479,6 +557,8 @@ def _dynamic_slice(nodes: Nodes) -> Iterator[Fault]:
     taken = nodes.list_of(slices, "dynamic_slice_size", 2)
     inside = np.arange(2) < nodes.rank[slices][:, None]
     off = (inside & (taken != nodes.sizes[slices][:, :2])).any(1)
+    whole = nodes.list_of(slices, "dynamic_slice_size", 4)[:, 2:]
+    off |= (whole != nodes.feat[slices, columns.SHAPE_SUM : columns.SHAPE_PRODUCT + 1]).any(1)
     yield from _first(slices, off, "has other sizes than it takes (dynamic_slice_size)")
     known = nodes.rank[slices] >= 0
     many = known & (nodes.degree[slices] > 1 + nodes.rank[slices])
@@ -505,7 +585,12 @@ def _pad(nodes: Nodes) -> Iterator[Fault]:
     inner -= nodes.list_of(pads, "edge_padding_low", 2) + nodes.list_of(pads, "edge_padding_high", 2)
     off = (inner < 0) | (inner % np.maximum(sizes - 1, 1) != 0) | ((sizes <= 1) & (inner != 0))
     off &= np.arange(2) < nodes.rank[pads][:, None]
-    yield from _first(pads, known & off.any(1), "has sizes that its padding does not give (edge_padding)")
+    inner = nodes.feat[pads, columns.SHAPE_SUM].astype(np.float64) - nodes.feat[tensor, columns.SHAPE_SUM]
+    for name in ("low", "high"):
+        inner -= nodes.list_of(pads, f"edge_padding_{name}", 3)[:, 2]
+    broken = known & (off.any(1) | (inner < 0))
+    yield from _first(pads, broken, "has sizes that its padding does not give (edge_padding)")
+    yield from _sums(nodes, pads, ("edge_padding_low", "edge_padding_high"))
 
 
 def _concatenate(nodes: Nodes) -> Iterator[Fault]:
@@ -592,6 +677,8 @@ def _select_and_scatter(nodes: Nodes) -> Iterator[Fault]:
     fits = (sizes[position] == nodes.sizes[nodes.operands[edges]]).all(1)
     off = np.bincount(position, fits, len(scattered)) == 0
     yield from _first(scattered, off, "has a window that gives the sizes of none of its operands")
+    numbers = np.bincount(position, nodes.rank[nodes.operands[edges]] == 0, len(scattered))
+    yield from _first(scattered, numbers < 3, "has no number to begin with, or calls no two computations")
 
 
 def _products(nodes: Nodes, opcode: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -696,22 +783,50 @@ def _axes(nodes: Nodes) -> Iterator[Fault]:
     axes = nodes.feat[asked, columns.DIMENSIONS]
     ordered = np.sort(axes, 1)
     off = axes.max(1) >= highest[asked]
+    off |= ((np.cumsum(axes == 0, 1) > 1) & (axes > 0)).any(1)  # after the end
     off |= ((np.diff(ordered, axis=1) == 0) & (ordered[:, 1:] > 0)).any(1)
     off |= one[asked] & axes[:, 1:].any(1)
     yield from _first(asked, off, "names an axis that is none, or one more than once (dimensions)")
 
 
+def _lost(nodes: Nodes) -> Iterator[Fault]:
+    """Yield a node with fewer operands than its opcode has, where a node that nothing uses fits it.
+
+    Either is legal: code that nothing uses, and an operand that is taken twice, which has one edge.
+    """
+    single = (nodes.opcodes == OPCODES["parameter"]) & (nodes.elements == 1)  # as of a reduction
+    used = nodes.is_root | ~(_PURE[nodes.opcodes] | single)
+    used[nodes.operands] = True
+    lacking = np.flatnonzero(
+        _FIXED[nodes.opcodes] & (nodes.degree > 0) & (nodes.degree < _HIGH[nodes.opcodes])
+    )
+    roots = np.append(np.flatnonzero(nodes.is_root), len(used))
+    for unused in np.flatnonzero(~used):
+        end = roots[np.searchsorted(roots, unused)]  # of its computation
+        users = lacking[(lacking > unused) & (lacking <= end)]
+        opcodes = nodes.opcodes[users]
+        fits = (nodes.sizes[users] == nodes.sizes[unused]).all(1)
+        fits |= (_IS_SELECT | _IS_CLAMP)[opcodes] & (nodes.elements[unused] == 1)
+        fits &= _IS_ELEMENTWISE[opcodes]
+        fits &= (nodes.types[users] == nodes.types[unused]) | ~_IS_SAME[opcodes]
+        if not single[unused]:
+            fits |= ~_IS_ELEMENTWISE[opcodes]
+        problem = f"has one operand less than its opcode, and nothing uses node {unused} (edge_index)"
+        yield from _first(users, fits, problem)
+
+
 _GENERAL: tuple[Callable[[Nodes], Iterator[Fault]], ...] = (
     _counts,
     _types,
-    _parameters,
     _roots,
+    _parameters,
     _signatures,
     _elementwise,
     _given,
     _reductions,
     _windows,
     _axes,
+    _lost,
 )
 _OF_OPCODES: dict[str, Callable[[Nodes], Iterator[Fault]]] = {
     "get-tuple-element": _elements,

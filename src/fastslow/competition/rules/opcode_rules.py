@@ -74,7 +74,8 @@ _TABLE = """
 0+  1   other  call fusion
 2+  1+  other  conditional
 1   2   other  while
-0+  0+  other  async-start custom-call
+0+  1   other  async-start
+0+  0+  other  custom-call
 """
 
 
@@ -84,6 +85,7 @@ tuple                         tuple collective-permute-start batch-norm-training
 token                         after-all outfeed send-done
 s32                           get-dimension-size
 u32                           partition-id replica-id
+u64                           rng-get-and-update-state
 c64|c128                      complex
 f16|bf16|f32|f64|c64|c128     fft cholesky triangular-solve
 """
@@ -119,6 +121,15 @@ TAKES_WHOLE = _with("whole")
 """Opcodes that take positions or sizes: one operand at least has whole numbers."""
 DIFFERENT = dict.fromkeys(_with("two"), 2) | dict.fromkeys(_with("three"), 3)
 """Smallest number of operands and called computations that differ from each other: a start is no tensor."""
+STARTED_BY = {
+    "copy-done": ("copy-start",),
+    "all-reduce-done": ("all-reduce-start",),
+    "all-gather-done": ("all-gather-start",),
+    "collective-permute-done": ("collective-permute-start",),
+    "async-update": ("async-start", "async-update"),
+    "async-done": ("async-start", "async-update"),
+}
+"""What an opcode that goes on with, or ends, an asynchronous operation takes: what began it."""
 ONE_TENSOR = {
     "reduce": 3,
     "reduce-window": 3,
@@ -132,6 +143,11 @@ ONE_TENSOR = {
     "collective-broadcast": 1,
 }
 """Largest number of operands and called computations where the output is one tensor, and no tuple of them."""
+TUPLE_PARTS = {
+    **dict.fromkeys(("batch-norm-training", "batch-norm-grad", "send", "recv", "copy-start"), 3),
+    **dict.fromkeys(("infeed", "recv-done", "rng-bit-generator"), 2),
+}
+"""Number of elements of the output where it is a tuple."""
 GIVES_OPERAND = _with("operand")
 """Opcodes whose output has the sizes and the element type of an operand, where it is no tuple."""
 ONE_AXIS = _with("axis")

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import torch
 
+from fastslow.competition.catalog import VALID
 from fastslow.core.errors import DataError
 from fastslow.features.graph import GraphSet
 from fastslow.features.scaling import Scaler
@@ -79,6 +80,7 @@ class GraphDataset:
         chosen = names and config_columns(options.config_inputs, names)
         self.config_scaler = configs.select(chosen) if names else configs
         self._cache = BoundedCache[PreparedGraph](memory // 4, held_bytes)
+        self._valid = BoundedCache[Batch](memory // 8, held_bytes)
         self._sizes: dict[str, dict[str, int]] = {}
 
     def graph(self, split: str, name: str) -> PreparedGraph:
@@ -103,13 +105,22 @@ class GraphDataset:
     def batch(self, split: str, name: str, configs: np.ndarray, edges: np.ndarray | None = None) -> Batch:
         """Return some configurations of a graph as a batch on the device.
 
+        A batch of all configurations of a valid graph is kept: every evaluation of a training reads it.
+
         Args:
             split: ``train``, ``valid`` or ``test``.
             name: The graph.
             configs: ``(C,)`` positions among its distinct configurations.
             edges: ``(E',)`` bool, which edges pass messages; by default all.
         """
-        return self.graph(split, name).batch(configs, self.num_levels, edges).to(self.device)
+
+        def make() -> Batch:
+            return self.graph(split, name).batch(configs, self.num_levels, edges).to(self.device)
+
+        everything = np.arange(self.num_configs(split, name))
+        if split == VALID and edges is None and np.array_equal(configs, everything):
+            return self._valid.get(name, make)
+        return make()
 
 
 def make_network(options: NetworkOptions, dataset: GraphDataset) -> RankingNetwork:

@@ -1,0 +1,56 @@
+"""A submission of ridge regression: where no model predicts, and where a budget has no time for one."""
+
+import numpy as np
+
+from fastslow import cli
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.core.files import read_json
+from fastslow.evaluation.submission_record import read_submission_record
+from fastslow.runs.predictions import read_predictions
+from fastslow.workflow.run_settings import RunSettings, resume
+from fastslow.workflow.steps import MODELS
+from helpers.workspace import TINY
+
+
+def is_of_the_rule(home, collection):
+    """Whether an ensemble predicts for test programs what the rule does."""
+    folder = home / "runs" / "smoke" / f"ensemble-{collection.slug}"
+    rule = read_predictions(folder / "baselines" / "ridge-on-config-features")["test"]
+    ensemble = read_predictions(folder)["test"]
+    assert rule.keys() == ensemble.keys()
+    return all(np.array_equal(ensemble[name], scores) for name, scores in rule.items())
+
+
+def test_a_rule_fills_what_no_model_predicts_and_what_a_budget_has_no_time_for(home, capsys):
+    """First it fills the layout collections; then there are no hours for tile either.
+
+    Five ensembles of the rule and two submissions are made, by a kernel each.
+    """
+    record = home / "submissions" / "smoke.csv"
+    assert cli.main(["submission", *TINY, "collections=tile:xla", "fill=True"]) == 0
+    said = capsys.readouterr()
+    names = ", ".join(c.name for c in COLLECTIONS if c.kind == "layout")
+    assert f"warning: {names}: no model predicts it; ridge regression fills its rows" in said.err
+    assert "6 rows, read back and checked" in said.out
+    assert all(
+        is_of_the_rule(home, collection) == (collection.kind == "layout") for collection in COLLECTIONS
+    )
+    weights = read_submission_record(record)["weights"]
+    assert {*weights["layout:xla:random"]} == {"ridge"}
+    assert weights["tile:xla"].keys() == {f"{m}-tile-xla-s0" for m in MODELS["tile"]}
+
+    assert cli.main(["submit", *TINY, "name=smoke", "hours=1e-6", "overwrite=True"]) == 0
+    said = capsys.readouterr()
+    assert "too little for any model" in said.out and "6 rows, read back and checked" in said.out
+    assert "ensemble: 4 of 5 up to date" in said.err
+    assert read_json(home / "runs" / "smoke" / "run.json")["chosen"] == {"models": "rules"}
+    assert all(is_of_the_rule(home, collection) for collection in COLLECTIONS)
+    for again in (["name=smoke"], ["name=smoke", "hours=1e-6"]):
+        resumed = resume(RunSettings.from_texts(again))
+        assert resumed.chosen == {"models": "rules"} and resumed.plan.models == "rules"
+        assert cli.main(["submit", *again, "--plan"]) == 0
+        assert "hours=1e-06: models=rules was chosen" in capsys.readouterr().out
+    assert cli.main(["submit", "name=new", "hours=2", "--plan"]) == 0
+    said = capsys.readouterr().out
+    assert "hours=2: features and a submission of ridge regression come first, then" in said
+    assert "hours: 1e-06 -> 2" in resume(RunSettings.from_texts(["name=smoke", "hours=2"])).refused
