@@ -6,6 +6,7 @@ run the main module again, so scripts need no guard.
 """
 
 import contextlib
+import io
 import os
 import re
 import resource
@@ -296,9 +297,10 @@ def _start(parent: int, folder: str, memory: int, first: Sequence[Any]) -> None:
     with _log.open("ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-    streams: list[Any] = [sys.stdout, sys.stderr]
-    for stream in streams:
-        stream.reconfigure(encoding="utf-8", errors="backslashreplace", write_through=True)
+    # unbuffered: what is printed before a crash is heard, also without PYTHONUNBUFFERED
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        raw: Any = io.FileIO(number, "w", closefd=False)
+        setattr(sys, name, io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if memory:
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
