@@ -136,7 +136,9 @@ def _repeat_graph(file: Program, num_nodes: int) -> dict[str, np.ndarray]:
     opcodes = np.tile(file.node_opcode, len(offset))[:num_nodes]
     parameters = np.flatnonzero(opcodes == OPCODES["parameter"])
     (numbers,) = node_columns.LISTS["parameter_number"]
-    feat[parameters, numbers] = np.arange(len(parameters))[:, None]  # all are of one computation
+    ends = np.cumsum(feat[:, node_columns.IS_ROOT])[parameters]  # a computation ends with its root
+    first = np.searchsorted(ends, ends)
+    feat[parameters, numbers] = (np.arange(len(parameters)) - first)[:, None]
     return {
         "node_feat": feat,
         "node_opcode": opcodes,

@@ -79,6 +79,7 @@ def dataset_of(graph, num_layers, configs_together=100):
         collection=get_collection("layout:xla:random"),
         config_columns=[],
         names=lambda split: [graph.name],
+        num_distinct=lambda split: {graph.name: graph.num_configs},
         graph=lambda split, name: graph,
         scaler=scalers.get,
     )

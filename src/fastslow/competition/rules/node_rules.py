@@ -790,29 +790,31 @@ def _axes(nodes: Nodes) -> Iterator[Fault]:
 
 
 def _lost(nodes: Nodes) -> Iterator[Fault]:
-    """Yield a node with fewer operands than its opcode has, where a node that nothing uses fits it.
+    """Yield a node with fewer operands than its opcode has, where the one node that nothing uses fits it.
 
-    Either is legal: code that nothing uses, and an operand that is taken twice, which has one edge.
+    Either is legal: code that nothing uses, and an operand that is taken twice, which has one edge. So both
+    must be there, and no other code that nothing uses.
     """
     single = (nodes.opcodes == OPCODES["parameter"]) & (nodes.elements == 1)  # as of a reduction
     used = nodes.is_root | ~(_PURE[nodes.opcodes] | single)
     used[nodes.operands] = True
-    lacking = np.flatnonzero(
-        _FIXED[nodes.opcodes] & (nodes.degree > 0) & (nodes.degree < _HIGH[nodes.opcodes])
-    )
+    if used.sum() != len(used) - 1:
+        return
+    unused = int(np.flatnonzero(~used)[0])
     roots = np.append(np.flatnonzero(nodes.is_root), len(used))
-    for unused in np.flatnonzero(~used):
-        end = roots[np.searchsorted(roots, unused)]  # of its computation
-        users = lacking[(lacking > unused) & (lacking <= end)]
-        opcodes = nodes.opcodes[users]
-        fits = (nodes.sizes[users] == nodes.sizes[unused]).all(1)
-        fits |= (_IS_SELECT | _IS_CLAMP)[opcodes] & (nodes.elements[unused] == 1)
-        fits &= _IS_ELEMENTWISE[opcodes]
-        fits &= (nodes.types[users] == nodes.types[unused]) | ~_IS_SAME[opcodes]
-        if not single[unused]:
-            fits |= ~_IS_ELEMENTWISE[opcodes]
-        problem = f"has one operand less than its opcode, and nothing uses node {unused} (edge_index)"
-        yield from _first(users, fits, problem)
+    end = roots[np.searchsorted(roots, unused)]  # of its computation
+    users = np.arange(unused + 1, min(end + 1, len(used)))
+    degree = nodes.degree[users]
+    users = users[_FIXED[nodes.opcodes[users]] & (degree > 0) & (degree < _HIGH[nodes.opcodes[users]])]
+    opcodes = nodes.opcodes[users]
+    fits = (nodes.sizes[users] == nodes.sizes[unused]).all(1)
+    fits |= (_IS_SELECT | _IS_CLAMP)[opcodes] & (nodes.elements[unused] == 1)
+    fits &= _IS_ELEMENTWISE[opcodes]
+    fits &= (nodes.types[users] == nodes.types[unused]) | ~_IS_SAME[opcodes]
+    if not single[unused]:
+        fits |= ~_IS_ELEMENTWISE[opcodes]
+    problem = f"has one operand less than its opcode, and nothing uses node {unused} (edge_index)"
+    yield from _first(users, fits, problem)
 
 
 _GENERAL: tuple[Callable[[Nodes], Iterator[Fault]], ...] = (
