@@ -166,9 +166,8 @@ def plot_times() -> Figure:
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("CPU time of a training, over the base's")
     axes.set_ylabel("Kendall's tau, mean of layouts")
-    axes.set_title(
-        f"Of {longer.sum()} variants that train longer than the base, {sure.sum()} are surely better"
-    )
+    better = sure.sum() or "none"
+    axes.set_title(f"Of {longer.sum()} variants that train longer than the base, surely better: {better}")
     named = [("large dot: base", ENSEMBLE), ("dots: variants", NETWORK), ("dashed: trivial rule", RULE)]
     name_in_colours(figure, named)
     return figure
