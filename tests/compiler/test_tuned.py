@@ -4,6 +4,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -142,6 +143,17 @@ def repeated(image, weights, times):
     return image
 
 
+class Scaled:
+    """An object that is a static argument of its jitted method."""
+
+    weights = 2.0
+
+    @partial(jax.jit, static_argnums=(0, 2))
+    def repeated(self, image, times):
+        """It is counted without the object, as it is called."""
+        return repeated(image, self.weights * EIGHT, times)
+
+
 def small_floats(image):
     return image.astype(np.float32) @ image.astype(np.float32).T, image.reshape(2, 2, 8)
 
@@ -153,6 +165,7 @@ OF_USERS = {
     "a dataclass": (of_layer, (Layer(EIGHT, 0.3), IMAGE)),
     "a random key": (draw, (jax.random.key(3), IMAGE)),
     "static": (jax.jit(repeated, static_argnums=2), (IMAGE, EIGHT * 2, 3)),
+    "a method": (Scaled().repeated, (IMAGE, 3)),
     "donated": (jax.jit(lambda x: x + 1.0, donate_argnums=0), (jax.numpy.ones(3),)),
     "options": (jax.jit(lambda x: x * 2, compiler_options={"xla_backend_optimization_level": 0}), (IMAGE,)),
     "float8": (small_floats, (jax.numpy.asarray(IMAGE, jax.numpy.float8_e4m3fn),)),
