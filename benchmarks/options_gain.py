@@ -19,7 +19,8 @@ in the odd rounds; *fastest* is the fastest of all in the even rounds. *seconds*
 took, for both rows.
 
 With ``--sharded`` the function is a layer that is split over four devices of this machine, whose options are
-searched. It has no known configurations, since its layouts are not searched.
+searched. The layouts of a function on a mesh are not searched, so *rank* and *rule* choose those of *part of
+the layer*: what one of the devices computes, before the sum over devices.
 """
 
 import os
@@ -176,13 +177,22 @@ def sorted_scores() -> Call:
     return lambda x, w: jnp.sort(x @ w)[:, -8:], (shape(64, 256), shape(256, 256))
 
 
+def perceptron(x, up, down):
+    """Return what a transformer's perceptron makes of tokens."""
+    return jax.nn.gelu(x @ up) @ down
+
+
 def sharded_layer() -> Call:
     """A layer of a transformer's perceptron, whose weights are split over four devices."""
     split = jax.sharding.PartitionSpec
     mesh = jax.make_mesh((4,), ("d",), (jax.sharding.AxisType.Auto,))
     places = [jax.sharding.NamedSharding(mesh, s) for s in (split(), split(None, "d"), split("d"))]
-    layer = jax.jit(lambda x, up, down: jax.nn.gelu(x @ up) @ down, in_shardings=places)
-    return layer, (shape(256, 256), shape(256, 1024), shape(1024, 256))
+    return jax.jit(perceptron, in_shardings=places), (shape(256, 256), shape(256, 1024), shape(1024, 256))
+
+
+def part_of_the_layer() -> Call:
+    """What one of the four devices computes of :func:`sharded_layer`, before the sum over devices."""
+    return perceptron, (shape(256, 256), shape(256, 256), shape(256, 256))
 
 
 FUNCTIONS = (
@@ -347,17 +357,20 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--sharded", action="store_true", help="a layer on four devices of this machine")
     options = parser.parse_args(arguments)
     kept = kept_parts(__file__, options)
-    functions = FUNCTIONS
+    functions: tuple[Callable[[], Call], ...] = FUNCTIONS
+    ranked: tuple[Callable[[], Call], ...] = FUNCTIONS
     spaces: tuple[str, ...] = SPACES
     if options.sharded:  # before JAX looks for devices, in the processes that measure too
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=4"
         functions = (sharded_layer,)
+        ranked = (part_of_the_layer,)
         spaces = ("options",)
     evaluations = options.evaluations
     configurations = CONFIGURATIONS
     if options.quick:
         functions = functions[:1]
+        ranked = ranked[:1]
         evaluations = 7
         configurations = 3
     rounds = max(FEWEST, evaluations // 2)
@@ -377,12 +390,12 @@ def main(arguments: list[str]) -> int:
     if confirmed := changes(rows):
         print(f"\nConfirmed candidates\n\n{report.table(confirmed)}")
     known_rows = []
-    if not options.sharded:
-        for make in progress(functions, desc="known", unit="function"):
-            name = make.__name__.replace("_", " ")
-            part = kept.part(f"{name}: known", lambda make=make: known(make, configurations))
-            known_rows += [{"function": name, **row} for row in part]
-        print(f"\nKnown configurations\n\n{report.table(known_rows + mean_rows(known_rows))}")
+    for make in progress(ranked, desc="known", unit="function"):
+        name = make.__name__.replace("_", " ")
+        part = kept.part(f"{name}: known", lambda make=make: known(make, configurations))
+        known_rows += [{"function": name, **row} for row in part]
+    means = [] if options.sharded else mean_rows(known_rows)
+    print(f"\nKnown configurations\n\n{report.table(known_rows + means)}")
     results = {"rows": rows, "known": known_rows}
     report.finish({"benchmark": "options_gain", "environment": report.environment(), **results})
     return 0

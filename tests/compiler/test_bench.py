@@ -9,7 +9,14 @@ import fastslow
 from fastslow.core.errors import SettingsError
 from fastslow.core.isolated import CRASHED, TIMED_OUT, Killed
 from fastslow_programs.compiler import bench
-from fastslow_programs.compiler.bench import PATIENCE, SHORTEST_LIMIT, Bench, difference
+from fastslow_programs.compiler.bench import (
+    PATIENCE,
+    SHORTEST_LIMIT,
+    SPREAD,
+    Bench,
+    difference,
+    limit_of_batch,
+)
 from fastslow_programs.compiler.lowering import lower_function
 from fastslow_programs.program.user_program import FunctionSource
 from fastslow_programs.tuning.target import read_local
@@ -86,21 +93,31 @@ class Slow:
 
 
 @cases(
-    ("taken", "limit"),
+    ("taken", "expected", "limit"),
     [
-        ((0.5, 0.001), SHORTEST_LIMIT),
-        ((8.0, 0.001), PATIENCE * (8 + 3 * 0.002)),
-        ((8.0, 1.0), PATIENCE * (8 + 3 * 1.0)),
-        ((80.0, 0.001), 600.0),
+        ((0.5, 0.001), 0.506, SHORTEST_LIMIT),
+        ((8.0, 0.001), 8.006, PATIENCE * 8.006),
+        ((8.0, 1.0), 11.0, PATIENCE * 11.0),
+        ((80.0, 0.001), 80.006, 600.0),
     ],
 )
-def test_the_limit_of_a_candidate_follows_the_unconstrained_program(program, monkeypatch, taken, limit):
+def test_the_limit_of_a_candidate_follows_the_unconstrained_program(
+    program, monkeypatch, taken, expected, limit
+):
     workers = Slow(taken)
     monkeypatch.setattr(bench, "Workers", workers)
     with Bench(program, rounds=3, seconds=600).running() as times:
         found = times([program.module, program.module])
     assert found.failures == ["timed out: it took longer"] * 2 and np.isnan(found.ratios).all()
-    assert workers.limits == pytest.approx([600, 4 * limit, 3 * limit, 3 * limit])
+    batch = limit + 3 * SPREAD * expected
+    single = limit + 2 * SPREAD * expected
+    assert workers.limits == pytest.approx([600, batch, single, single])
+
+
+def test_a_candidate_that_hangs_costs_its_own_limit_however_many_are_beside_it():
+    assert limit_of_batch(0.2, 8, 600) - limit_of_batch(0.2, 1, 600) == pytest.approx(7 * SPREAD * 0.2)
+    assert limit_of_batch(0.2, 8, 600) < 2 * SHORTEST_LIMIT
+    assert limit_of_batch(1000.0, 2, 600) == 4 * 600.0, "no program may take longer than seconds"
 
 
 def test_a_search_goes_on_after_compiles_that_take_too_long(tmp_path, monkeypatch):

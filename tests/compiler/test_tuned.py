@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,11 +14,12 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import DataError
+from fastslow_programs.compiler import tuned as tuned_module
 from fastslow_programs.compiler.layout_constraints import bind_differences
 from fastslow_programs.compiler.layout_space import configurable_nodes
 from fastslow_programs.compiler.lowering import draw_inputs, lower_function, options_of
 from fastslow_programs.compiler.signature import CallError
-from fastslow_programs.compiler.tuned import SIGNATURE, TUNED, load_tuned, write_signature
+from fastslow_programs.compiler.tuned import EXPORTED, SIGNATURE, TUNED, load_tuned, write_signature
 from fastslow_programs.tuning.evaluators import serialised
 from helpers.cases import cases
 
@@ -61,6 +63,28 @@ def test_a_tuned_program_lives_in_a_program_and_checks_every_leaf(tuned):
                 others = jax.tree.unflatten(tree, [*leaves[:number], change(leaf), *leaves[number + 1 :]])
                 with pytest.raises(TypeError, match=r"arguments\[.* but float32\[.*\] was tuned"):
                     tuned(*others)
+
+
+def test_the_first_call_shows_a_line_only_where_it_compiles_for_seconds(tuned, capfd, monkeypatch):
+    arguments = example()
+    jax.jit(tuned)(*arguments)  # whose own compile is not this one's
+    monkeypatch.setattr(tuned_module, "TICK_SECONDS", 0.0)
+    tuned(*arguments)
+    assert "compiling" in capfd.readouterr().err
+    tuned(*arguments)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_short_compile_shows_nothing(tuned, capfd):
+    tuned(*example())
+    assert capfd.readouterr().err == ""
+
+
+def test_a_shape_without_values_is_refused(tuned):
+    arguments = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), example())
+    with pytest.raises(CallError, match=r"arguments\[0\].* is a shape without values: give an array"):
+        tuned(*arguments)
+    assert jax.eval_shape(tuned, *arguments).keys() == predict(*example()).keys()
 
 
 def test_a_derivative_and_a_batch_say_what_to_tune_instead(tuned):
@@ -121,6 +145,17 @@ def repeated(image, weights, times):
     return image
 
 
+class Scaled:
+    """An object that is a static argument of its jitted method."""
+
+    weights = 2.0
+
+    @partial(jax.jit, static_argnums=(0, 2))
+    def repeated(self, image, times):
+        """It is counted without the object, as it is called."""
+        return repeated(image, self.weights * EIGHT, times)
+
+
 def small_floats(image):
     return image.astype(np.float32) @ image.astype(np.float32).T, image.reshape(2, 2, 8)
 
@@ -132,6 +167,7 @@ OF_USERS = {
     "a dataclass": (of_layer, (Layer(EIGHT, 0.3), IMAGE)),
     "a random key": (draw, (jax.random.key(3), IMAGE)),
     "static": (jax.jit(repeated, static_argnums=2), (IMAGE, EIGHT * 2, 3)),
+    "a method": (Scaled().repeated, (IMAGE, 3)),
     "donated": (jax.jit(lambda x: x + 1.0, donate_argnums=0), (jax.numpy.ones(3),)),
     "options": (jax.jit(lambda x: x * 2, compiler_options={"xla_backend_optimization_level": 0}), (IMAGE,)),
     "float8": (small_floats, (jax.numpy.asarray(IMAGE, jax.numpy.float8_e4m3fn),)),
@@ -227,6 +263,7 @@ import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from fastslow_programs.compiler.bench import LoadedProgram
 from fastslow_programs.compiler.lowering import lower_function
+from fastslow_programs.compiler.signature import CallError
 from fastslow_programs.compiler.tuned import TUNED, load_tuned, write_signature
 from fastslow_programs.tuning.evaluators import serialised
 from helpers.device_programs import failures
@@ -270,6 +307,33 @@ for name, (function, given) in functions.items():
         np.testing.assert_allclose(result, wanted)
     assert tuned(given).sharding == wanted.sharding or not on_grid, name
     assert tuned(given).sharding.is_equivalent_to(wanted.sharding, wanted.ndim), name
+
+reverse = Mesh(np.array(jax.devices()[::-1]), ("d",))
+half = Mesh(np.array(jax.devices()[:2]), ("d",))
+elsewhere = [jax.device_put(image, NamedSharding(other, PartitionSpec("d"))) for other in (reverse, half)]
+elsewhere += [jax.device_put(image, jax.devices()[2])]
+tuned = load_tuned(Path(sys.argv[1]) / "inside")
+
+def require_error(said, call, *arguments):
+    try:
+        call(*arguments)
+    except CallError as error:
+        assert said in str(error), error
+    else:
+        raise AssertionError("no error")
+
+for argument in elsewhere:
+    np.testing.assert_allclose(tuned(argument), (image @ image).sum(0))
+    repeat = lambda x: jax.lax.scan(lambda carry, _: (carry, tuned(carry)), x, None, length=2)
+    for program in (jax.jit(tuned), repeat, jax.jit(lambda x: tuned(x * 2) + 1)):
+        require_error("tuned for cpu 0, 1, 2, 3, and called within a program on cpu", program, argument)
+require_error("with whole arrays", jax.pmap(tuned), np.stack([image] * 4))
+mapped = jax.shard_map(tuned, mesh=mesh, in_specs=whole.spec, out_specs=whole.spec)
+require_error("with whole arrays", mapped, image)
+with jax.set_mesh(reverse):
+    require_error("a mesh of cpu 3, 2, 1, 0: give that program arguments on these devices", tuned, image)
+with jax.set_mesh(half):
+    require_error("within a mesh of 2 devices: give that program arguments on these", tuned, image)
 """
 
 
@@ -359,6 +423,11 @@ def test_what_another_version_of_jax_wrote_is_refused_by_the_name_of_the_file(ke
         write_signature(tmp_path, dataclasses.replace(whole, exported=exported))
         with pytest.raises(DataError, match="best.jax_export: JAX here does not read it .*Tune the function"):
             load_tuned(tmp_path)
+    exported = jax.export.deserialize(bytearray(contents[EXPORTED]))
+    elsewhere = dataclasses.replace(exported, platforms=("tpu",)).serialize()
+    write_signature(tmp_path, dataclasses.replace(whole, exported=bytes(elsewhere)))
+    with pytest.raises(DataError, match="was tuned for tpu, and this machine has cpu.*Tune the function"):
+        load_tuned(tmp_path)
     older = {"arrays": {}, "result_static": {}}
     (tmp_path / SIGNATURE).write_text(json.dumps(older))
     with pytest.raises(DataError, match="older version.*Run fastslow tune again"):

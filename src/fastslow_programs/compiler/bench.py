@@ -6,6 +6,8 @@ machine that becomes slower in between changes no value. The second time of the 
 how far two equal programs differ here. A candidate whose outputs differ from the unconstrained program's is
 disqualified. All of it runs in a process of its own: a compile that aborts fails one configuration. The
 unconstrained program is compiled and run once before, and the time that this takes limits the candidates.
+A batch has the time of one candidate that hangs beside others that take as long as the unconstrained
+program. Then its process ends, and each candidate is measured by itself.
 """
 
 import contextlib
@@ -35,6 +37,8 @@ PATIENCE = 10
 """How many times as long as the unconstrained program a candidate may take to be compiled and run."""
 SHORTEST_LIMIT = 30.0
 """Seconds that a candidate may take in any case: short compiles differ by more under load."""
+SPREAD = 3
+"""How many times as long as the unconstrained program each program of a batch is expected to take at most."""
 _SHOWN = 300  # characters of a message that are kept
 
 
@@ -71,13 +75,13 @@ class Bench:
         rounds: Rounds of one measurement.
         seconds: Time limit of compiling and executing one program. A candidate's is shorter where
             :data:`PATIENCE` times the unconstrained program's seconds are, see :func:`limit_of`. The limit of
-            a batch is the sum over its programs.
+            a batch is :func:`limit_of_batch`.
     """
 
     def __init__(self, program: LocalProgram, rounds: int, seconds: float):
         self._program, self._rounds, self._seconds = program, rounds, seconds
         self._calls = 0
-        self._limit: float | None = None  # of a candidate, once the unconstrained program was compiled
+        self._expected: float | None = None  # seconds of a program, once the unconstrained one was compiled
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Callable[[Sequence[Module]], Times]]:
@@ -106,19 +110,20 @@ class Bench:
             yield times
 
     def _ask(self, workers: Workers, modules: Sequence[Module]) -> "Times | str":
-        if self._limit is None:
-            self._limit = self._limit_of_candidates(workers)
+        if self._expected is None:
+            self._expected = self._seconds_of_program(workers)
         self._calls += 1
         codes = [m.SerializeToString(deterministic=True) for m in (self._program.module, *modules)]
         arguments = (codes, self._program.inputs, self._rounds, self._calls, self._program.devices)
-        programs = 2 + len(modules)  # the unconstrained one is compiled twice
+        limit = limit_of_batch(self._expected, len(modules), self._seconds)
         try:
-            seconds, failures = workers.call(run_rounds, *arguments, seconds=self._limit * programs)
+            seconds, failures = workers.call(run_rounds, *arguments, seconds=limit)
         except Killed as error:
             return f"{error.kind}: {error}"[:_SHOWN]
         return Times(seconds, failures)
 
-    def _limit_of_candidates(self, workers: Workers) -> float:
+    def _seconds_of_program(self, workers: Workers) -> float:
+        """Return the seconds of the unconstrained program, compiled and run in all rounds."""
         program = self._program
         code = program.module.SerializeToString(deterministic=True)
         try:
@@ -130,20 +135,32 @@ class Bench:
                 problem = f"{self._seconds:g} are too few to compile and run the program itself; give more"
                 raise SettingsError("seconds", problem) from None
             raise _refusal(error) from None
-        return limit_of(compiled, ran, self._rounds, self._seconds)
+        return compiled + self._rounds * max(ran, LONG_ENOUGH)
 
 
-def limit_of(compile_seconds: float, run_seconds: float, rounds: int, longest: float) -> float:
+def limit_of(expected: float, longest: float) -> float:
     """Return the seconds that a candidate may take to be compiled and run in all rounds.
 
     Args:
-        compile_seconds: Seconds of compiling the unconstrained program.
-        run_seconds: Seconds of one execution of it.
-        rounds: Number of rounds.
+        expected: Seconds that the unconstrained program takes.
         longest: The limit at most.
     """
-    expected = compile_seconds + rounds * max(run_seconds, LONG_ENOUGH)
     return min(longest, max(SHORTEST_LIMIT, PATIENCE * expected))
+
+
+def limit_of_batch(expected: float, candidates: int, longest: float) -> float:
+    """Return the seconds that candidates may take together, and the unconstrained program twice.
+
+    It is enough for one candidate at its limit, and for :data:`SPREAD` times what the others should take. So
+    a candidate that hangs costs its own limit, however many are beside it.
+
+    Args:
+        expected: Seconds that the unconstrained program takes.
+        candidates: Number of candidates.
+        longest: The limit of one program at most.
+    """
+    others = 1 + candidates  # the unconstrained program is compiled twice
+    return limit_of(expected, longest) + others * min(longest, SPREAD * expected)
 
 
 def run_once(code: bytes, inputs: Sequence[np.ndarray], devices: Sequence[int] = ()) -> tuple[float, float]:

@@ -4,6 +4,7 @@ Static are the arguments that the user's ``jax.jit`` calls static, and of a func
 make all leaves that are no arrays, such as the activation of an equinox module.
 """
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,9 +39,14 @@ class Call(NamedTuple):
 
     @property
     def static_numbers(self) -> list[int]:
-        """Positions of the arguments that the user's own ``jax.jit`` calls static."""
+        """Positions of the arguments that the user's own ``jax.jit`` calls static.
+
+        Of a method they are counted without its object.
+        """
         count = len(self.arguments)
         numbers = getattr(jit_facts(self.function), "static_argnums", ())
+        if inspect.ismethod(self.function):
+            numbers = [n - 1 if n > 0 else n for n in numbers if n != 0]
         return sorted({n + count if n < 0 else n for n in numbers} & {*range(count)})
 
     @property
@@ -244,7 +250,13 @@ def _traced(call: Call, within_jit: bool) -> TracedCall:
             traced = jax.jit(of_arrays).trace(*leaves.arrays.values())
             return TracedCall(traced, of_arrays.results(traced.out_info))
         within_jit = within_jit and not leaves.static and not getattr(facts, "compiler_options_kvs", ())
-        jitted = function if facts and not within_jit else jax.jit(_hashable(function))
+        if facts and inspect.ismethod(function):  # its own trace would want the object, too
+            statics = {"static_argnums": call.static_numbers, "static_argnames": call.static_names}
+            jitted = jax.jit(partial(function), **statics)
+        elif facts and not within_jit:
+            jitted = function
+        else:
+            jitted = jax.jit(_hashable(function))
         traced = jitted.trace(*arguments, **keywords)
         return TracedCall(traced, traced.out_info)
     except SettingsError:

@@ -5,7 +5,7 @@ word, and XLA ends the process on some damaged programs.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from fastslow.core.errors import DataError, FastslowError
 from fastslow.core.files import atomic_path, digest, file_digest, write_json
 from fastslow.core.input_files import SMALL_BYTES, is_there, parse_json, read_bytes, read_text
+from fastslow.core.progress import TICK_SECONDS, progress, ticking
 from fastslow.core.records import Record, check_record
 from fastslow.core.settings import find_typed
 from fastslow.hlo.messages import MAX_BYTES, Module
@@ -119,7 +120,8 @@ def load_tuned(folder: str | Path) -> Callable:
         A function with the arguments and results of the JAX function that was tuned; of an HLO file, of its
         parameters, with a list of outputs. It raises :class:`CallError`, a TypeError, where an argument has
         another structure, shape, type or static value than the one that was tuned, and where JAX asks for a
-        derivative or a batch of it.
+        derivative or a batch of it. A function of a mesh raises it within a program on other devices, too.
+        The first call compiles, and shows a line where this takes more than some seconds.
 
     Raises:
         SettingsError: JAX is not installed.
@@ -144,13 +146,40 @@ def load_tuned(folder: str | Path) -> Callable:
         with _readable_here(path.with_name(TUNED)):
             run = _jax_function(module, parameters, results, options)
 
+    compiled = False
+
     def tuned(*arguments, **keywords):
         """Run the tuned program."""
+        nonlocal compiled
         leaves = signature.bind(arguments, keywords)
-        outputs = run(*[as_numbers(leaf) for leaf in leaves.arrays.values()])
+        _require_values(leaves.arrays)
+        values = [as_numbers(leaf) for leaf in leaves.arrays.values()]
+        if compiled or _are_traced(values):
+            outputs = run(*values)
+        else:
+            shown = progress(total=1, desc="compiling", unit="function", delay=TICK_SECONDS)
+            with shown as bar, ticking(bar):
+                outputs = run(*values)
+            compiled = True
         return signature.results_of(outputs, leaves)
 
     return tuned
+
+
+def _are_traced(values: Sequence[Any]) -> bool:
+    """Return whether JAX traces a larger program, to which these values belong."""
+    import jax
+
+    return any(isinstance(value, jax.core.Tracer) for value in values)
+
+
+def _require_values(arrays: Mapping[str, Any]) -> None:
+    """Raise :class:`CallError` where an argument is a shape without values."""
+    import jax
+
+    for path, leaf in arrays.items():
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            raise CallError(f"{path} is a shape without values: give an array, or use jax.eval_shape")
 
 
 def _require_options(path: Path, options: dict[str, Any]) -> None:
@@ -165,19 +194,88 @@ def _sharded_function(path: Path, options: dict[str, Any]) -> Callable:
     import jax
 
     exported = jax.export.deserialize(bytearray(read_bytes(path, _AGAIN, MAX_BYTES)))
+    platform = jax.export.default_export_platform()
+    if platform not in exported.platforms:
+        problem = f"was tuned for {', '.join(exported.platforms)}, and this machine has {platform}"
+        raise DataError(path, problem, "Tune the function again on this machine")
     mesh = _read_mesh(path.with_name(MESH))
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     split = [sharding or everywhere for sharding in exported.in_shardings_jax(mesh)]
-    within = jax.jit(_without_derivatives(exported.call), in_shardings=tuple(split))
+    split_within = jax.jit(_without_derivatives(exported.call), in_shardings=tuple(split))
+    guarded = [_guarded(sharding) for sharding in split]
+    within = jax.jit(split_within, in_shardings=tuple(guarded))  # JAX compares the outer ones first
     whole = jax.jit(exported.call, in_shardings=tuple(split), compiler_options=options)
 
     def call(*values):
         """Call it as it was tuned, or within a larger program, which has options and a mesh of its own."""
-        if any(isinstance(value, jax.core.Tracer) for value in values):
+        traced = _are_traced(values)
+        _require_context(mesh, traced)
+        if traced:
             return within(*values)
         return whole(*[jax.device_put(value, place) for value, place in zip(values, split, strict=True)])
 
     return call
+
+
+class _TunedDevices(tuple):
+    """The devices that a function was tuned for.
+
+    JAX compares the devices of a program with ``!=`` when it is lowered, and has no other place where a
+    function within it could say what to do. Programs on other devices raise :class:`CallError`.
+    """
+
+    def __ne__(self, others: object) -> bool:
+        if isinstance(others, tuple) and tuple.__ne__(self, others):
+            raise _other_devices(self, f"a program on {_in_words(others)}")
+        return tuple.__ne__(self, others)
+
+
+def _guarded(sharding: Any) -> Any:
+    """Return a ``jax.sharding.NamedSharding`` as one whose devices are :class:`_TunedDevices`."""
+    import jax
+
+    class Guarded(jax.sharding.NamedSharding):
+        """A sharding of a tuned function; it is equal to itself only, as caches of JAX would mix it up."""
+
+        __eq__ = object.__eq__
+        __hash__ = object.__hash__
+
+        @property
+        def _device_assignment(self) -> _TunedDevices:
+            return _TunedDevices(super()._device_assignment)
+
+    return Guarded(sharding.mesh, sharding.spec, memory_kind=sharding.memory_kind)
+
+
+def _require_context(mesh: Any, traced: bool) -> None:
+    """Raise :class:`CallError` within ``shard_map``, ``pmap``, or a ``set_mesh`` of other devices."""
+    import jax
+
+    context = jax.sharding.get_abstract_mesh()
+    devices = tuple(mesh.devices.flat)
+    if context.empty:
+        return
+    if context.manual_axes:
+        problem = f"a function that was tuned for {_in_words(devices)} splits its arguments itself"
+        raise CallError(f"{problem}: call it outside of jax.shard_map and jax.pmap, with whole arrays")
+    if context.size != mesh.size:
+        raise _other_devices(devices, f"a mesh of {context.size} devices")
+    if not traced:
+        around = tuple(jax.sharding.get_mesh().devices.flat)
+        if around != devices:
+            raise _other_devices(devices, f"a mesh of {_in_words(around)}")
+
+
+def _other_devices(devices: Sequence[Any], caller: str) -> CallError:
+    """Return the error of a call within a program on other devices than the tuned ones."""
+    remedy = "give that program arguments on these devices (jax.device_put), or tune again for its devices"
+    return CallError(f"the function was tuned for {_in_words(devices)}, and called within {caller}: {remedy}")
+
+
+def _in_words(devices: Sequence[Any]) -> str:
+    """Return devices by platform and number, such as ``cpu 0, 1, 2, 3``."""
+    numbers = ", ".join(str(device.id) for device in devices)
+    return f"{devices[0].platform} {numbers}"
 
 
 def _read_mesh(path: Path) -> Any:
@@ -220,7 +318,7 @@ def _jax_function(
 
     def call(*values):
         """Call it with its options of the compiler, or within a larger program, which has its own."""
-        return (within if any(isinstance(value, jax.core.Tracer) for value in values) else alone)(*values)
+        return (within if _are_traced(values) else alone)(*values)
 
     return call
 
