@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from fastslow.core.tables import counted, number_text, percent
+from fastslow.core.errors import counted
+from fastslow.core.tables import number_text, percent
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem

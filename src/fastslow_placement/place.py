@@ -13,13 +13,13 @@ import torch
 from matplotlib.figure import Figure
 
 from fastslow.core.artifacts import Artifact, read_manifest
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError, SettingsError, counted
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, file_digest, write_json
 from fastslow.core.progress import TICK_SECONDS, progress, ticking
 from fastslow.core.settings import resolve
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
-from fastslow.core.tables import counted, number_text, table_html
+from fastslow.core.tables import number_text, table_html
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import rules_of

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastslow.core.errors import SettingsError
-from fastslow.core.tables import counted
+from fastslow.core.errors import SettingsError, counted
 from fastslow_placement.jax_program import JaxProgram, Operator
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.fusion import ordered_clusters, single_consumer_clusters

@@ -309,7 +309,7 @@ MODULES = {
         lambda dot, last, part: setattr(part.instructions[1], "parameter_number", 5),
         r"parameters of computation main have the numbers \[0, 5\]",
     ),
-    "a dot of one operand": (lambda dot, last, part: dot.operand_ids.pop(), "has 1 operands, 2 wanted"),
+    "a dot of one operand": (lambda dot, last, part: dot.operand_ids.pop(), "has 1 operand, 2 wanted"),
     "a reshape of nothing": (lambda dot, last, part: last.operand_ids.pop(), "has 0 operands, 1 wanted"),
     "an operand of itself": (lambda dot, last, part: dot.operand_ids.append(dot.id), "its own result"),
     "a cycle of two": (lambda dot, last, part: dot.operand_ids.append(last.id), "its own result"),

@@ -167,7 +167,7 @@ TEXTS = [
     (csv_text().replace("ID,TopConfigs\n", ""), "line 1: the header is 'tile:xla:small,2;0;1'"),
     (csv_text().replace("TopConfigs", "TopConfigs,Usage"), "line 1: the header is"),
     (csv_text().replace("tile:xla:big", "0,tile:xla:big"), "line 3: 3 columns"),
-    (csv_text().replace("tile:xla:big,", "tile:xla:big;"), "line 3: 1 columns"),
+    (csv_text().replace("tile:xla:big,", "tile:xla:big;"), "line 3: 1 column or"),
     (csv_text().replace("2;0;1", '"2;0;1'), "line 2: 2 columns or stray quotes"),
     (csv_text().replace("tile:xla:big", "\ntile:xla:big"), "line 3: the row is empty"),
     (AGAIN, "line 5 (tile:xla:small): a second row for this ID, after line 2. Keep one of them"),

@@ -149,7 +149,7 @@ def test_runs_that_do_not_fit_the_module_are_refused(file, module):
         tuned = ModuleTuningData(module=module, fingerprint=1, runs=runs, config_index_to_node=ids)
         return read_hlo(file(tuned))
 
-    with pytest.raises(DataError, match="names node 99, but there are"):
+    with pytest.raises(DataError, match="names node 99, but the program has"):
         read([99], layout_run([[[0]]], 5))
     with pytest.raises(DataError, match="configures 2 nodes, but config_index_to_node names 1"):
         read([1], layout_run([[[0]], [[0]]], 5))

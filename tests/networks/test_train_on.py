@@ -151,7 +151,7 @@ def test_wrong_features_are_refused_by_name(folder, tmp_path):
     for collections in ((OWN, OWN), ()):
         with pytest.raises(SettingsError, match="features: .* a list of different paths"):
             settings_of(tmp_path, *collections)
-    with pytest.raises(SettingsError, match="runs: 1 folders for 2 features"):
+    with pytest.raises(SettingsError, match="runs: 1 folder for 2 features"):
         settings_of(tmp_path, OWN, OTHER).replace(runs=["a"])
     shutil.copytree(tmp_path / "features" / OWN.slug, tmp_path / "copy")
     twice = [str(tmp_path / "features" / OWN.slug), str(tmp_path / "copy")]

@@ -168,7 +168,7 @@ def test_an_hlo_file_is_labelled_from_the_compilers_own_layouts(source, tmp_path
     rows = np.stack([encode(drawn[n], conversion.nodes) for n in kept])
     assert np.array_equal(conversion.arrays["node_config_feat"], rows), "refused ones are dropped"
     assert conversion.arrays["config_runtime"].tolist() == [100 + n for n in kept]
-    assert summarise(conversion)["labels"].endswith("; 3 of 8 configurations have none (3 refused: no)")
+    assert summarise(conversion)["labels"].endswith("; none for 3 of 8 configurations (3 refused: no)")
     assert rows[0, 0, :2].tolist() == [2, 3], "the compiler's own first"
     named = npz_program(conversion.path, "layout").default_layouts.reshape(len(rows[0]), -1)
     assert named[0, :2].tolist() == [2, 3] and (named[1:] == -1).all(), "and named"

@@ -157,7 +157,7 @@ def test_the_fastest_are_estimated_by_the_compiler(home, dots, monkeypatch):
     assert "0.981 of the default's cycles by the compiler's estimate: " in first[0]
     assert not any("nothing" in said for said in first), "an estimate below the default's is advice"
     assert "compiler's own layouts" not in ranking.summary()
-    refused = "the compiler's estimates: 2 of 5 configurations have none (2 refused: no)"
+    refused = "the compiler's estimates: none for 2 of 5 configurations (2 refused: no)"
     assert refused in ranking.words()
 
 

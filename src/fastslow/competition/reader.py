@@ -25,7 +25,7 @@ from fastslow.competition.layouts import (
 from fastslow.competition.schema import DEFAULTS, REMEDY, check_schema, whole_keys
 from fastslow.competition.tied_choices import ChoiceFinder, Choices
 from fastslow.competition.value_checks import check_entries, check_layouts, check_ranks, check_values
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, counted
 from fastslow.core.files import digest
 from fastslow.core.memory import machine_memory
 from fastslow.core.npz_io import Header, read_arrays, read_checksums, read_headers, stream_rows
@@ -224,7 +224,9 @@ def find_choices(path: Path, rows: Iterable[np.ndarray]) -> tuple[np.ndarray, Ch
         finder.add(values)
         start += len(chunk)
         if _COPIES * finder.held > memory:
-            problem = f"its first {start:,} configurations make {values.shape[1]:,} separate choices,"
+            problem = (
+                f"its first {start:,} configurations make {counted(values.shape[1], 'separate choice')},"
+            )
             raise DataError(path, f"{problem} too many for {memory / 1e9:.1f} GB of memory", REMEDY)
     assert finder is not None, "an array of no rows has one empty chunk"
     return finder.finish()

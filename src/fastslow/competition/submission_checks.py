@@ -12,7 +12,7 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, Collection, ProgramF
 from fastslow.competition.metrics import TOP_K
 from fastslow.competition.schema import check_schema
 from fastslow.competition.submission_csv import ROW, SAMPLE, collection_of, read_rows, sample_lines
-from fastslow.core.errors import DataError, listed
+from fastslow.core.errors import DataError, counted, listed
 from fastslow.core.npz_io import read_headers
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -128,7 +128,7 @@ def _indices(top_configs: str, kind: str, count: int | None) -> np.ndarray:
         if not _INDEX.fullmatch(token):
             raise ValueError(f"{token[:40]!r} is not an index; integers separated by ; are expected")
     indices = [int(token) for token in tokens]
-    source = "" if count is None else f": the graph has {count} configurations"
+    source = "" if count is None else f": the graph has {counted(count, 'configuration')}"
     if count is None:
         count = max(indices) + 1 if kind == "tile" and len(indices) == TOP_K else len(indices)
     if max(indices) >= count:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from fastslow.competition.catalog import COLLECTIONS, Collection
 from fastslow.competition.metrics import fastest_first
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, counted
 from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular, is_there
 
 HEADER = "ID,TopConfigs"
@@ -84,7 +84,9 @@ def read_rows(path: Path) -> dict[str, tuple[int, str]]:
     for number, line in enumerate(lines, start=2):
         match = ROW.fullmatch(line)
         if match is None:
-            problem = f"{line.count(',') + 1} columns or stray quotes" if line else "the row is empty"
+            problem = (
+                f"{counted(line.count(',') + 1, 'column')} or stray quotes" if line else "the row is empty"
+            )
             raise DataError(path, f"line {number}: {problem}: {line[:80]!r}", f"A row is {HEADER}")
         row_id, top_configs = match[2], match[4]
         if row_id in rows:

@@ -36,7 +36,7 @@ from fastslow.competition.schema import (
     TILE_WIDTH,
 )
 from fastslow.competition.tied_choices import Choices
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, counted
 
 _UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"
 _MINUS_ONE = "A competition file pads lists with 0; -1 is written by the feature step (features.padding=-1)"
@@ -332,14 +332,17 @@ def check_ranks(
         layout = layouts[choices.codes[node, 0, chosen]].tolist()
         named = axis[node, chosen]
         position = [row, node, layout.index(named)]
-        problem = f"node_config_feat{position} is {named}, but the node's output has {ranks[node]} dimensions"
+        rank = counted(int(ranks[node]), "dimension")
+        problem = f"node_config_feat{position} is {named}, but the node's output has {rank}"
         raise DataError(path, problem, REMEDY)
     if defaults is not None:
         beyond = defaults[:, 0] >= ranks[:, None]
         if beyond.any():
             node, entry = np.argwhere(beyond)[0].tolist()
             problem = f"{DEFAULTS}[{node}, {entry}] is {defaults[node, 0, entry]}"
-            raise DataError(path, f"{problem}, but the node's output has {ranks[node]} dimensions", REMEDY)
+            raise DataError(
+                path, f"{problem}, but the node's output has {counted(int(ranks[node]), 'dimension')}", REMEDY
+            )
 
 
 def check_entries(path: Path, key: str, chunk: np.ndarray, row: int) -> None:

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fastslow.core.errors import DataError, StorageError, explain_storage
+from fastslow.core.errors import DataError, StorageError, counted, explain_storage
 from fastslow.core.files import digest, file_digest, remove_abandoned, write_json, writer_lock
 from fastslow.core.input_files import check_regular
 from fastslow.core.records import FileName, Record, read_record
@@ -245,7 +245,7 @@ def _modules(names: list[str]) -> list[str]:
     if len(names) <= _MOST_NAMED:
         return [f"{name.replace('.', '/')}.py" for name in names]
     packages = sorted({name.partition(".")[0] for name in names})
-    return [f"code of {len(names)} modules in {', '.join(packages)}"]
+    return [f"code of {counted(len(names), 'module')} in {', '.join(packages)}"]
 
 
 def _compare(path: Path, facts: Mapping[str, Any]) -> str:

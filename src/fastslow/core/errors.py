@@ -19,6 +19,11 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     return f"{', '.join(names[:most])}{more}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things as text: ``1 program``, ``1,965 programs``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 class FastslowError(Exception):
     """Base class: the command line and notebooks print the message without a traceback."""
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from fastslow.core.errors import counted
+
 LOG_SECONDS = 10.0  # a file gets a line this often, a terminal four times a second
 TICK_SECONDS = 5.0
 
@@ -40,4 +42,4 @@ def name_score(collections: Sequence[str]) -> str:
     """Return what a valid score of these collections is called in a bar."""
     if len(collections) == 1:
         return f"valid {collections[0]}"
-    return f"valid, mean of {len(collections)} collections"
+    return f"valid, mean of {counted(len(collections), 'collection')}"

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastslow.core.errors import counted
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -61,7 +63,7 @@ class ShownTable:
         """Return in words which rows are not shown; an empty text if all are."""
         if self.rows >= len(self.frame):
             return ""
-        return f"{self.rows} of {len(self.frame):,} rows{_rest(self.file)}"
+        return f"{self.rows} of {counted(len(self.frame), 'row')}{_rest(self.file)}"
 
 
 def show(frame: "pd.DataFrame | pd.Series", rows: int = 0, file: str = "") -> ShownTable:
@@ -162,11 +164,6 @@ def number_text(value: float, typical: float | None = None) -> str:
     if value and abs(value) < 0.5 * 10**-decimals:
         return f"{value:.2g}"
     return f"{value:,.{decimals}f}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number of things as text: ``1 program``, ``1,965 programs``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def percent(share: float, digits: int = 0) -> str:

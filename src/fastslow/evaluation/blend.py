@@ -12,10 +12,9 @@ from fastslow.competition.catalog import TEST
 from fastslow.competition.metrics import competition_score
 from fastslow.competition.submission_checks import check_submission, read_any_submission
 from fastslow.competition.submission_csv import HEADER
-from fastslow.core.errors import DataError, SettingsError, listed
+from fastslow.core.errors import DataError, SettingsError, counted, listed
 from fastslow.core.files import atomic_path, file_digest
 from fastslow.core.settings import Settings, find_data, resolve
-from fastslow.core.tables import counted
 from fastslow.evaluation.scores import score_submission, solution_of
 from fastslow.evaluation.submission_record import read_submission_record, submission_path, write_record
 
@@ -105,11 +104,13 @@ def blend_submissions(paths: Sequence[Path], weights: Sequence[float] = ()) -> d
 def _require_same_rows(one: Path, first: Mapping, other: Path, second: Mapping) -> None:
     for path, rows, full, reference in ((other, second, one, first), (one, first, other, second)):
         if missing := [row_id for row_id in reference if row_id not in rows]:
-            problem = f"lacks {len(missing)} of the {len(reference)} rows of {full}: {listed(missing)}"
+            problem = (
+                f"lacks {len(missing)} of the {counted(len(reference), 'row')} of {full}: {listed(missing)}"
+            )
             raise DataError(path, problem, "Blend submissions of the same programs")
     for row_id, order in first.items():
         if len(second[row_id]) != len(order):
-            problem = f"{row_id}: {len(second[row_id])} configurations, but {len(order)} in {one}"
+            problem = f"{row_id}: {counted(len(second[row_id]), 'configuration')}, but {len(order)} in {one}"
             raise DataError(other, problem, "Blend submissions that were made from the same test files")
 
 

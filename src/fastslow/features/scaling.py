@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fastslow.competition import node_columns
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, counted
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.features.configs.tpu_tiling import LANES
 from fastslow.features.nodes.node_encodings import DEPTH_NAMES
@@ -184,5 +184,5 @@ def read_scaler(path: Path, name: str, length: int | None = None) -> Scaler:
     remedy = "Delete the features folder and run the feature notebook again"
     mean, std = read_arrays(path, [f"{name}_mean", f"{name}_std"], remedy).values()
     if length not in (None, len(mean)):
-        raise DataError(path, f"{name} has {len(mean)} columns, {length} wanted", remedy)
+        raise DataError(path, f"{name} has {counted(len(mean), 'column')}, {length} wanted", remedy)
     return Scaler(mean, std)

@@ -29,7 +29,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, counted
 from fastslow.core.input_files import read_bytes
 from fastslow.core.isolated import CRASHED, Killed, call_isolated
 from fastslow.hlo.forms import DUMP, FORMS, FROM_JAX, PARSER_BYTES, parse, read_unpacked
@@ -142,7 +142,7 @@ def choose_module(path: Path, programs: list[HloProgram], kernel: str) -> HloPro
         return programs[chosen[0]]
     listed = ", ".join(f"{number} {name}" for number, name in enumerate(names[:_LISTED]))
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    problem = f"holds {len(names)} kernels ({listed}{more})"
+    problem = f"holds {counted(len(names), 'kernel')} ({listed}{more})"
     if kernel:
         problem += f", {len(chosen) or 'none'} of them named {kernel[:80]!r}"
     raise DataError(path, problem, "Choose one by name or number: kernel=0")
@@ -275,7 +275,9 @@ def _runs(path: Path, tuned: ModuleTuningData) -> dict[str, np.ndarray]:
         ids = np.array(tuned.config_index_to_node, np.int64)
         nodes = sum(len(part.instructions) for part in tuned.module.computations)
         if len(ids) and ids.max() >= nodes:
-            problem = f"config_index_to_node names node {ids.max()}, but there are {nodes} nodes"
+            problem = (
+                f"config_index_to_node names node {ids.max()}, but the program has {counted(nodes, 'node')}"
+            )
             raise DataError(path, problem, WRITE_AGAIN)
         features = [_layout_features(path, run.module_config.layout_config, len(ids)) for run in measured]
         return {"node_config_ids": ids, "node_config_feat": np.stack(features), "config_runtime": runtime}
@@ -295,7 +297,9 @@ def _runs(path: Path, tuned: ModuleTuningData) -> dict[str, np.ndarray]:
 def _layout_features(path: Path, config, nodes: int) -> np.ndarray:
     """Return ``node_config_feat`` of one configuration, (K, 18) float32, -1 where a tensor has no layout."""
     if len(config.nodes) != nodes or any(len(node.tensors) > len(ROLES) for node in config.nodes):
-        problem = f"a run configures {len(config.nodes)} nodes, but config_index_to_node names {nodes}"
+        problem = (
+            f"a run configures {counted(len(config.nodes), 'node')}, but config_index_to_node names {nodes}"
+        )
         raise DataError(path, problem, WRITE_AGAIN)
     features = np.full((nodes, len(ROLES), LAYOUT_WIDTH), -1, np.float32)
     for row, node in zip(features, config.nodes, strict=True):

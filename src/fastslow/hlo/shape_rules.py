@@ -26,6 +26,7 @@ from fastslow.competition.rules.opcode_rules import (
     Rule,
     count_wanted,
 )
+from fastslow.core.errors import counted
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Instruction
 
 TUPLE = PRIMITIVE_TYPES["tuple"]
@@ -167,16 +168,16 @@ def _axes(axes: Iterable[int], rank: int) -> str:
     axes = list(axes)
     if len({*axes}) == len(axes) and all(0 <= axis < rank for axis in axes):
         return ""
-    return f"names the axes {axes} of a tensor of {rank} dimensions"
+    return f"names the axes {axes} of a tensor of {counted(rank, 'dimension')}"
 
 
 def _odd_counts(site: Site, rule: Rule) -> str:
     operands = len(site.operands)
     called = len(site.called)
     if not rule.operands[0] <= operands <= rule.operands[1]:
-        return f"has {operands} operands, {count_wanted(rule.operands)} wanted"
+        return f"has {counted(operands, 'operand')}, {count_wanted(rule.operands)} wanted"
     if not rule.called[0] <= called <= rule.called[1]:
-        return f"calls {called} computations, {count_wanted(rule.called)} wanted"
+        return f"calls {counted(called, 'computation')}, {count_wanted(rule.called)} wanted"
     return ""
 
 
@@ -232,7 +233,7 @@ def _calls(
     taken, given = site.called[number]
     alike = _similar if site.inst.opcode == "fusion" else same_shape
     if len(taken) != len(parameters):
-        return f"gives its computation {len(parameters)} operands, it takes {len(taken)}"
+        return f"gives its computation {counted(len(parameters), 'operand')}, it takes {len(taken)}"
     for parameter, shape in zip(taken, parameters, strict=True):
         fits = _is_scalar(parameter) and _same_type(parameter, shape) if scalars else alike(parameter, shape)
         if not fits:
@@ -272,7 +273,9 @@ def _transpose(site: Site) -> str:
 
 def _reshape(site: Site) -> str:
     elements = [prod(site.out.dimensions), prod(site.operands[0].dimensions)]
-    return "" if elements[0] == elements[1] else f"has {elements[0]} elements, its operand {elements[1]}"
+    if elements[0] == elements[1]:
+        return ""
+    return f"has {counted(elements[0], 'element')}, its operand {elements[1]}"
 
 
 def _bits(shape) -> int | None:
@@ -305,7 +308,7 @@ def _bitcast_convert(site: Site) -> str:
 def _slice(site: Site) -> str:
     bounds, (sizes,) = site.inst.slice_dimensions, site.sizes
     if len(bounds) != len(sizes):
-        return f"has bounds of {len(bounds)} dimensions, {_of(site)}"
+        return f"has bounds of {counted(len(bounds), 'dimension')}, {_of(site)}"
     for bound, size in zip(bounds, sizes, strict=True):
         if not (0 <= bound.start <= bound.limit <= size and bound.stride >= 1):
             return f"takes {bound.start}:{bound.limit}:{bound.stride} of the sizes {sizes}"
@@ -330,7 +333,7 @@ def _concatenate(site: Site) -> str:
 def _pad(site: Site) -> str:
     edges, sizes = site.inst.padding_config.dimensions, site.sizes[0]
     if len(edges) != len(sizes):
-        return f"has padding of {len(edges)} dimensions, {_of(site)}"
+        return f"has padding of {counted(len(edges), 'dimension')}, {_of(site)}"
     if not _is_scalar(site.operands[1]) or not _same_type(*site.operands):
         return f"fills with {shown(site.operands[1])}, one {shown(site.operands[0])} number wanted"
     if any(edge.interior < 0 for edge in edges):
@@ -434,7 +437,7 @@ def _scatter(site: Site) -> str:
     numbers = site.inst.scatter
     count = len(site.operands) // 2
     if len(site.operands) % 2 == 0:
-        return f"has {len(site.operands)} operands, an odd number wanted"
+        return f"has {counted(len(site.operands), 'operand')}, an odd number wanted"
     inputs, indices, updates = site.operands[:count], site.operands[count], site.operands[count + 1 :]
     if indices.element_type not in _INTEGERS:
         return f"has the indices {shown(indices)}, whole numbers wanted"
@@ -476,7 +479,7 @@ def _odd_inputs(site: Site) -> str:
     """Return what is wrong with the tensors and initial values of a reduction."""
     count = len(site.operands) // 2
     if len(site.operands) != 2 * count:
-        return f"has {len(site.operands)} operands, an even number wanted"
+        return f"has {counted(len(site.operands), 'operand')}, an even number wanted"
     inputs, starts, first = site.operands[:count], site.operands[count:], site.sizes[0]
     for tensor, start in zip(inputs, starts, strict=True):
         if list(tensor.dimensions) != first or not _is_scalar(start) or not _same_type(tensor, start):
@@ -507,7 +510,7 @@ def _windowed(window, sizes: Sequence[int]) -> tuple[list[int], str]:
     """Return how many places a window has in a tensor, by axis, and what is wrong with it."""
     dimensions = window.dimensions
     if len(dimensions) != len(sizes):
-        return [], f"has a window of {len(dimensions)} dimensions, {len(sizes)} wanted"
+        return [], f"has a window of {counted(len(dimensions), 'dimension')}, {len(sizes)} wanted"
     places = []
     for axis, size in zip(dimensions, sizes, strict=True):
         numbers = {"size": axis.size, "stride": axis.stride}
@@ -577,7 +580,7 @@ def _conditional(site: Site) -> str:
     if not (_is_scalar(which) and (which.element_type in (_PRED, PRIMITIVE_TYPES["s32"]))):
         return f"chooses by {shown(which)}, pred[] or s32[] wanted"
     if len(given) != branches or (which.element_type == _PRED and branches != 2):
-        return f"has {branches} branches for {shown(which)} and {len(given)} operands"
+        return f"has {branches} branches for {shown(which)} and {counted(len(given), 'operand')}"
     return next(filter(None, (_calls(site, n, [branch], site.out) for n, branch in enumerate(given))), "")
 
 
@@ -768,7 +771,7 @@ def _convolution(site: Site) -> str:
     features = kernel[numbers.kernel_output_feature]
     divisible = image[numbers.input_feature] % groups == 0 and features % (groups * batch_groups) == 0
     if kernel != kernel_wanted or not divisible or image[numbers.input_batch] % batch_groups:
-        return f"has the sizes {out}, a window of {window} and {groups} groups, {_of(site)}"
+        return f"has the sizes {out}, a window of {window} and {counted(groups, 'group')}, {_of(site)}"
     out_wanted = [0] * len(out)
     out_wanted[numbers.output_batch] = image[numbers.input_batch] // batch_groups
     out_wanted[numbers.output_feature] = features
@@ -905,7 +908,8 @@ def _all_to_all(site: Site) -> str:
         if not all(same_shape(shape, site.operands[0]) for shape in site.operands):
             return f"sends {_of(site)}, tensors of one shape wanted"
         if odd:
-            return f"has {len(site.operands)} operands for groups of {odd[0]} devices, one for each wanted"
+            devices = counted(odd[0], "device")
+            return f"has {len(site.operands)} operands for groups of {devices}, one for each wanted"
         return _like_operands(site)
     axes = list(site.inst.dimensions)
     if len(axes) != 1:
@@ -914,7 +918,7 @@ def _all_to_all(site: Site) -> str:
         return problem
     shards = _group_sizes(site.inst)
     if any(site.sizes[0][axes[0]] % count for count in shards):
-        return f"splits axis {axes[0]} of {_of(site)} among {shards[0]} devices"
+        return f"splits axis {axes[0]} of {_of(site)} among {counted(shards[0], 'device')}"
     return _like_operands(site)
 
 

@@ -9,7 +9,7 @@ from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import TOP_K, kendall_tau
 from fastslow.competition.submission_checks import read_any_submission
 from fastslow.competition.submission_csv import collection_of
-from fastslow.core.errors import DataError, listed
+from fastslow.core.errors import DataError, counted, listed
 
 
 def agreement(one: Path, other: Path) -> pd.DataFrame:
@@ -54,7 +54,7 @@ def without_counterpart(one: Path, other: Path) -> list[str]:
     for path, rows, lacking in ((other, first, second), (one, second, first)):
         if lost := [row_id for row_id in rows if row_id not in lacking]:
             shown = listed(lost)
-            reasons.append(f"not compared: {path} lacks {len(lost)} of {len(rows)} rows: {shown}")
+            reasons.append(f"not compared: {path} lacks {len(lost)} of {counted(len(rows), 'row')}: {shown}")
     return reasons
 
 

@@ -16,7 +16,7 @@ from typing import IO
 
 from tqdm.utils import CallbackIOWrapper
 
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, counted
 from fastslow.core.input_files import check_regular
 from fastslow.core.progress import progress
 from fastslow.core.records import FileName, is_valid
@@ -103,7 +103,7 @@ def _open(archive: Path) -> Iterator[list[ArchiveMember]]:
             with open(archive, "rb") as raw:  # tarfile takes a damaged header for the end
                 raw.seek(opened.offset)
                 if raw.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-                    raise EOFError(f"it is truncated after {len(infos)} members")
+                    raise EOFError(f"it is truncated after {counted(len(infos), 'member')}")
             yield [(info, partial(opened.extractfile, info)) for info in infos]
 
 

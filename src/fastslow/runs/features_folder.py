@@ -25,7 +25,7 @@ from fastslow.competition.catalog import (
 )
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, counted
 from fastslow.core.files import atomic_path
 from fastslow.core.input_files import check_regular
 from fastslow.core.npz_io import read_arrays, readable, write_arrays
@@ -124,7 +124,8 @@ def read_graph(folder: Path, split: str, name: str) -> Graph:
         with readable(file, _AGAIN):
             rows.append(StoredRows(file))
         if len(rows[-1]) != len(arrays["runtime"]):
-            problem = f"{len(rows[-1])} rows, the graph has {len(arrays['runtime'])} configurations"
+            configurations = counted(len(arrays["runtime"]), "configuration")
+            problem = f"{counted(len(rows[-1]), 'row')}, the graph has {configurations}"
             raise DataError(file, problem, _AGAIN)
     tables = [arrays.pop(key) for key in _TABLES]
     choices = Choices(rows[0], *tables[: len(_CHOICES)])

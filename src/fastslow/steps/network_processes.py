@@ -13,7 +13,7 @@ import torch
 from torch import distributed
 
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import FastslowError, SettingsError
+from fastslow.core.errors import FastslowError, SettingsError, counted
 from fastslow.core.isolated import end_with_parent
 from fastslow.networks.hardware.devices import pick_device
 from fastslow.networks.hardware.distributed import from_first
@@ -57,7 +57,7 @@ def own_device(device: torch.device) -> torch.device:
     local = int(os.environ["LOCAL_RANK"])
     count = torch.cuda.device_count()
     if device.index is not None or local >= count:
-        there = f"{os.environ['LOCAL_WORLD_SIZE']} processes on this machine, {count} GPUs"
+        there = f"{os.environ['LOCAL_WORLD_SIZE']} processes on this machine, {counted(count, 'GPU')}"
         raise SettingsError(
             "device", f"{str(device)!r} does not suit {there}; use 'auto', and a GPU for each"
         )

@@ -10,7 +10,7 @@ from annotated_types import Le
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import Artifact, read_manifest
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import SettingsError, counted
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import AtLeastTwo, NonNegativeFloat, Positive, Settings, Unread, resolve, unkeyed
 from fastslow.networks.settings.inputs import input_columns, parse_readout
@@ -104,7 +104,7 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
         for field, paths in (("features", self.features), ("runs", self.run_folders())):
             self.require(len({*paths}) == len(paths) > 0, field, "a list of different paths")
         if len(self.run_folders()) != len(self.features):
-            problem = f"{len(self.runs)} folders for {len(self.features)} features"
+            problem = f"{counted(len(self.runs), 'folder')} for {len(self.features)} features"
             raise SettingsError(
                 "runs", f"{problem}; give one for each, or an empty list for names from folder"
             )

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import MANIFEST, Artifact
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, counted
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import NonNegativeFloat, Settings, Threads, Unread, resolve, unkeyed
 from fastslow.rankers.libraries import LIBRARIES
@@ -79,7 +79,9 @@ class RankerSettings(Settings, RankerOptions):
         sources = self.sources()
         others = [slug for slug in sources if slug != predicted.slug]
         fits = len(self.runs) in (0, len(others)) and len({self.folder, *self.runs}) == 1 + len(self.runs)
-        self.require(fits, "runs", f"empty, or {len(others)} folders, of {', '.join(others) or 'no other'}")
+        self.require(
+            fits, "runs", f"empty, or {counted(len(others), 'folder')}, of {', '.join(others) or 'no other'}"
+        )
         folders = {predicted.slug: self.folder, **dict(zip(others, self.runs, strict=False))}
         artifacts = {slug: self._run(folder, slug, sources) for slug, folder in folders.items()}
         return replace(artifacts.pop(predicted.slug), parts=tuple(artifacts.values()))

@@ -10,7 +10,7 @@ from fastslow.competition.metrics import competition_score
 from fastslow.competition.submission_checks import check_submission
 from fastslow.competition.submission_csv import SAMPLE, format_submission
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import SettingsError, counted
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, digest, file_digest
 from fastslow.core.input_files import is_there
@@ -44,7 +44,7 @@ class SubmissionSettings(Settings):
         self.require(self.csv.endswith(".csv"), "csv", "a path that ends in .csv")
         if len(self.features) != len(self.ensembles):
             raise SettingsError(
-                "ensembles", f"{len(self.ensembles)} folders for {len(self.features)} features"
+                "ensembles", f"{counted(len(self.ensembles), 'folder')} for {len(self.features)} features"
             )
 
     def pairs(self) -> list[tuple[Features, Path]]:

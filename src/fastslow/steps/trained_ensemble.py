@@ -5,6 +5,7 @@ from pathlib import Path
 from fastslow.competition.catalog import PREDICTED_SPLITS, TEST, VALID, ProgramFile
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact
+from fastslow.core.errors import counted
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.features.graph import Predictions
@@ -58,7 +59,9 @@ def write_trained(trained: Path, features: Features, artifact: Artifact, members
         outputs += [resolve(folder) / file for file in RUN_FILES]
     warnings = write_predictions(artifact.folder, joined)
     if far:
-        warnings.append(f"networks have no weight on {len(far)} programs: their tensors are far larger")
+        warnings.append(
+            f"networks have no weight on {counted(len(far), 'program')}: their tensors are far larger"
+        )
     valid = collection_score(features.collection.kind, features.labels(VALID), joined[VALID])
     artifact.finish(
         (PREDICTIONS, *outputs),

@@ -13,11 +13,11 @@ from fastslow.competition.layouts import LAYOUT_WIDTH, LEFT_TO_COMPILER, ROLES, 
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.schema import check_schema
+from fastslow.core.errors import counted
 from fastslow.core.figures import COLLECTION_COLOURS, NETWORK, RULE, WIDTH, in_style, shortened
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
 from fastslow.core.settings import NonNegative, Settings, find_data
-from fastslow.core.tables import counted
 from fastslow.features.configs.config_tensors import config_tensors
 
 

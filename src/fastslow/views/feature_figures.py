@@ -12,7 +12,7 @@ from fastslow.competition.layouts import ROLES, format_layout
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.schema import check_schema
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import SettingsError, counted
 from fastslow.core.figures import KNOWN, NETWORK, RULE, WIDTH, in_style, shortened
 from fastslow.core.npz_io import read_headers
 from fastslow.core.settings import Settings, resolve, unkeyed
@@ -93,7 +93,7 @@ def plot_configurations(settings: FeatureSettings, graph: str = "") -> Figure:
     draw = _draw_layouts if settings.kind == "layout" else _draw_values
     strongest = draw(axes, shown, order, features.config_columns)
     top.set(title=f"{shortened(shown.name, 40)}: {strongest}", ylabel="runtime / fastest")
-    axes.set_xlabel(f"{len(order)} of {shown.num_configs} configurations, fastest first")
+    axes.set_xlabel(f"{len(order)} of {counted(shown.num_configs, 'configuration')}, fastest first")
     return figure
 
 
@@ -229,5 +229,7 @@ def plot_violation(settings: ViolationSettings) -> Figure:
         axes.set_title(f"{shortened(name, 28)}\ntau {taus[-1]:+.2f}", fontsize=9)
         axes.set(xlabel=settings.column.replace("_", " "), ylabel="runtime / fastest")
     shown = settings.column.replace("_", " ")
-    figure.suptitle(f"{shown}: mean tau {np.mean(taus):+.2f} on these {len(taus)} programs", weight="bold")
+    figure.suptitle(
+        f"{shown}: mean tau {np.mean(taus):+.2f} on {counted(len(taus), 'program')}", weight="bold"
+    )
     return figure

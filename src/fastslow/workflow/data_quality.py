@@ -18,14 +18,14 @@ from fastslow.competition.catalog import (
 from fastslow.competition.data_quality import Quality, measure_quality
 from fastslow.competition.reader import file_fingerprint, read_npz
 from fastslow.competition.row_order import releases_in_words
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, counted
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.memory import step_cores
 from fastslow.core.progress import progress, ticking
 from fastslow.core.settings import Names, Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.core.source import source_digest
-from fastslow.core.tables import counted, table_text
+from fastslow.core.tables import table_text
 from fastslow.workflow.steps import DATA_ROOTS
 
 _ENTRY = "fastslow.competition.data_quality:measure_quality"

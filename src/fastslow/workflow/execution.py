@@ -16,7 +16,7 @@ from papermill.exceptions import PapermillExecutionError
 
 from fastslow.competition.submission_checks import check_submission
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.errors import FastslowError
+from fastslow.core.errors import FastslowError, counted
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, find_data, resolve
@@ -183,7 +183,7 @@ def report(plan: Plan) -> None:
     print(f"\nensemble, mean of the five collections: valid {record['valid_mean']:.3f}{test}")
     checked = check_submission(csv, find_data(plan.data_root))
     rows = sum(checked["rows"].values())
-    print(f"{plan.csv}: {rows} rows, read back and checked; table and plot are beside it")
+    print(f"{plan.csv}: {counted(rows, 'row')}, read back and checked; table and plot are beside it")
     if checked["file_order"]:
         print(f"warning: {checked['file_order']} layout rows rank as the file does: a constant prediction")
     print_skipped(plan.steps("features"))

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import MANIFEST
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, counted
 from fastslow.core.settings import resolve
-from fastslow.core.tables import counted
 from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
@@ -108,7 +107,7 @@ def _reasons(step: Step, outdated: dict[str, str]) -> list[str]:
 def _after(names: set[str]) -> list[str]:
     """Return in words after which other steps a step runs; nothing where it waits for none."""
     if len(names) > _MOST_NAMED:
-        return [f"after {len(names)} steps above"]
+        return [f"after {counted(len(names), 'step')} above"]
     return [f"after {', '.join(sorted(names))}"] if names else []
 
 

@@ -16,10 +16,9 @@ from typing import Any
 from fastslow.competition.catalog import TEST, list_programs
 from fastslow.competition.submission_checks import check_ids
 from fastslow.core.cluster.dask_cluster import check_scheduler
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError, SettingsError, counted
 from fastslow.core.files import remove_abandoned
 from fastslow.core.settings import find_data, resolve
-from fastslow.core.tables import counted
 from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_blend
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.submission_record import read_submission_record

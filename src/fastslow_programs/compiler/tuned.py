@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fastslow.core.errors import DataError, FastslowError
+from fastslow.core.errors import DataError, FastslowError, counted
 from fastslow.core.files import atomic_path, digest, file_digest, write_json
 from fastslow.core.input_files import SMALL_BYTES, is_there, parse_json, read_bytes, read_text
 from fastslow.core.progress import TICK_SECONDS, progress, ticking
@@ -292,7 +292,7 @@ def _read_mesh(path: Path) -> Any:
     if len(devices) < numbers.size:
         devices = jax.devices()[: numbers.size]
     if len(devices) < numbers.size:
-        problem = f"was tuned for a mesh of {numbers.size} devices, and {len(devices)} are here"
+        problem = f"was tuned for a mesh of {counted(numbers.size, 'device')}, here: {len(devices)}"
         raise DataError(path, problem, "Tune the function again for the devices of this machine")
     return jax.sharding.Mesh(np.array(devices).reshape(shape), names, axis_types=types)
 

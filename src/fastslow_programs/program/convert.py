@@ -21,7 +21,7 @@ from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.opcodes import NEAREST, OPCODES, opcode_number
 from fastslow.competition.reader import Program, program_of
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, counted
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.settings import resolve
@@ -212,7 +212,7 @@ def _check_ranks(path: Path, module: Module, nodes: Sequence[ConfigurableNode]) 
     operands = operand_nodes(module)
     for number in (tensor for node in nodes for tensor in (node.node, *operands[node.node])):
         if (rank := len(instructions[number].shape.dimensions)) > LAYOUT_WIDTH:
-            problem = f"{instructions[number].name} has {rank} dimensions"
+            problem = f"{instructions[number].name} has {counted(rank, 'dimension')}"
             held = f"; the competition's format holds {LAYOUT_WIDTH}"
             raise DataError(path, problem + held, "Merge dimensions that need not be apart")
 
@@ -266,7 +266,8 @@ def estimate_cycles(
 
 def count_failures(failures: list[str], configurations: int) -> str:
     """Return in one line how many compiles failed, and the reasons."""
-    return f"{len(failures)} of {configurations} configurations have none ({count_reasons(failures)})"
+    of = counted(configurations, "configuration")
+    return f"none for {len(failures):,} of {of} ({count_reasons(failures)})"
 
 
 def count_reasons(failures: Sequence[str]) -> str:

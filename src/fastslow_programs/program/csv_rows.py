@@ -5,7 +5,7 @@ import io
 from collections import Counter
 from pathlib import Path
 
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, counted
 from fastslow.core.input_files import read_text
 
 _OTHERS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
@@ -36,7 +36,9 @@ def read_rows(path: Path, remedy: str) -> list[dict[str, str]]:
         raise DataError(path, f"has the column {', '.join(repeated)} twice", remedy)
     for number, row in rows:
         if len(row) != len(header):
-            raise DataError(path, f"line {number} has {len(row)} cells, the header {len(header)}", remedy)
+            raise DataError(
+                path, f"line {number} has {counted(len(row), 'cell')}, the header {len(header)}", remedy
+            )
     if not rows:
         raise DataError(path, "holds no row below a header", remedy)
     return [dict(zip(header, row, strict=True)) for _, row in rows]

@@ -18,8 +18,7 @@ import pandas as pd
 from scipy.special import stdtr
 
 from fastslow.competition.runtimes import RUNTIME, are_runtimes
-from fastslow.core.errors import DataError
-from fastslow.core.tables import counted
+from fastslow.core.errors import DataError, counted
 from fastslow.features.graph import Graph
 from fastslow.rankers.table import tabulate
 from fastslow_programs.program.csv_rows import read_rows

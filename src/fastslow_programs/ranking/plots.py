@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from fastslow.core.errors import counted
 from fastslow.core.figures import (
     DEFAULT,
     ENSEMBLE,
@@ -24,7 +25,6 @@ from fastslow.core.figures import (
     name_in_colours,
     shortened,
 )
-from fastslow.core.tables import counted
 
 _BARS = 12
 _LABEL_WIDTH, _LONGEST = 46, 120  # characters of a line, and of a label

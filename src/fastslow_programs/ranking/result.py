@@ -17,8 +17,9 @@ from fastslow.competition.metrics import (
     ranking_tau,
     tile_score,
 )
+from fastslow.core.errors import counted
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
-from fastslow.core.tables import counted, number_text, percent, table_html
+from fastslow.core.tables import number_text, percent, table_html
 from fastslow.steps.finished_run import AppliedRule
 from fastslow_programs.program.configurations import Default
 from fastslow_programs.program.convert import count_failures

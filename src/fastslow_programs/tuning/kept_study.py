@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from fastslow.core.errors import DataError, SettingsError, explain_storage
+from fastslow.core.errors import DataError, SettingsError, counted, explain_storage
 from fastslow.core.files import digest, writer_lock
 from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
 from fastslow_programs.tuning.history import Evaluation, History, Proposal
@@ -87,7 +87,8 @@ class KeptStudy:
         for trial in trials:
             self._read(trial)
         if records != _FIRST + len(trials):
-            problem = f"holds {records - _FIRST} records of evaluations, of which {len(trials)} can be read"
+            held = counted(records - _FIRST, "record")
+            problem = f"holds {held} of evaluations, of which {len(trials)} can be read"
             raise DataError(path, problem, f"Restore it. {_ANEW}")
 
     def _whole_records(self) -> tuple[int, int]:

@@ -10,9 +10,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from fastslow.core.errors import counted
 from fastslow.core.figures import CEILING, DEFAULT, KNOWN, WIDTH, in_style, mark_ratios, name_in_colours
 from fastslow.core.shown import Number, Section, Shown, picture
-from fastslow.core.tables import counted, number_text, percent, table_html
+from fastslow.core.tables import number_text, percent, table_html
 from fastslow_programs.program.configurations import find_default, identify
 from fastslow_programs.program.convert import ConvertedProgram, count_failures
 from fastslow_programs.ranking.choices import NamedChoice, describe_differences, name_choices
@@ -96,7 +97,7 @@ class Measurement(Shown):
             return "There is one configuration: nothing is left to choose."
         fastest = fastest_config(self.program, self.ratios)
         if fastest is None:
-            return f"Keep the default: none of {len(self.ratios)} configurations needs less time."
+            return f"Keep the default: {self._none()} needs less time."
         if self.is_faster:
             return f"Take configuration {fastest}: it needs {self._gain} time than the default."
         beyond = "is not faster beyond noise"
@@ -110,6 +111,10 @@ class Measurement(Shown):
         mean, half = student_interval(self.paired) if self.paired else (0.0, 0.0)
         return mean + half < 0
 
+    def _none(self) -> str:
+        ran = len(self.ratios)
+        return f"none of {ran:,} configurations" if ran > 1 else "no other configuration that ran"
+
     @property
     def _gain(self) -> str:
         return _against(float(np.exp(np.mean(self.paired))))
@@ -117,10 +122,10 @@ class Measurement(Shown):
     def title(self) -> str:
         """Return the title of the figure: what was found."""
         if self.is_faster:
-            return (
-                f"The fastest of {len(self.ratios)} configurations needs {self._gain} time than the default"
-            )
-        return f"None of {len(self.ratios)} configurations is faster than the default beyond noise"
+            ran = counted(len(self.ratios), "configuration")
+            return f"The fastest of {ran} needs {self._gain} time than the default"
+        none = self._none()
+        return f"{none[:1].upper()}{none[1:]} is faster than the default beyond noise"
 
     def numbers(self) -> list[Number]:
         """Return the fastest against the default, the noise, and the default's time."""
@@ -227,7 +232,7 @@ def plot_times(measurement: Measurement) -> Figure:
         axes.plot(1 + order.index(default), measurement.ratios[default], "D", color=DEFAULT)
     named = [
         ("dot: median of a configuration", KNOWN),
-        (f"its line: the middle half of {len(measurement.rounds)} rounds", KNOWN),
+        (f"its line: the middle half of {counted(len(measurement.rounds), 'round')}", KNOWN),
         (f"dashed: the default, {_time(measurement.default_ns)} (diamond: again)", DEFAULT),
         (f"grey: two runs of the default differ by {percent(measurement.noise, 1)}", CEILING),
     ]

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from fastslow.core.artifacts import MANIFEST, commit
+from fastslow.core.errors import counted
 from fastslow.core.figures import (
     CEILING,
     DEFAULT,
@@ -23,7 +24,7 @@ from fastslow.core.figures import (
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow.core.shown import Number, Section, make_page, picture
-from fastslow.core.tables import counted, percent, table_html
+from fastslow.core.tables import percent, table_html
 from fastslow_programs.compiler.tuned import TUNED, write_signature
 from fastslow_programs.program.convert import count_reasons
 from fastslow_programs.tuning.confirmation import LEVEL, too_few

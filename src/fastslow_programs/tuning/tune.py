@@ -4,14 +4,14 @@
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, counted
 from fastslow.core.progress import progress, ticking
+from fastslow_programs.program.convert import count_reasons
 from fastslow_programs.program.measured import Measured
 from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, Plan, Verdict, verdict
 from fastslow_programs.tuning.evaluators import Evaluate
@@ -153,9 +153,8 @@ def complete_study(settings: TuneSettings, target: Target | None = None) -> Stud
         len(history) or not settings.budget_seconds, "budget_seconds", "enough for one evaluation"
     )
     if history.failures and not len(history.values):
-        counted = Counter(history.failures).most_common(3)
-        reasons = "; ".join(f"{count} times {said}" for said, count in counted)
-        problem = f"all of its {len(history)} evaluations failed: {reasons}"
+        failed = counted(len(history), "evaluation")
+        problem = f"not one of {failed} has a value ({count_reasons(history.failures)})"
         remedy = f"The study is kept: correct the cause. {another_name(settings.journal)}"
         raise DataError(settings.journal, problem, remedy)
     study.exhausted = history.spent < settings.evaluations and len(history) >= study.target.space.size

@@ -34,6 +34,7 @@ from fastslow.competition.rules.opcode_rules import (
     TUPLE_PARTS,
     TYPE,
 )
+from fastslow.core.errors import counted
 
 _COUNT = len(OPCODES) + 1  # opcode 0 is one that TpuGraphs does not know
 _WIDTH = 6  # sizes and axes that show
@@ -400,7 +401,7 @@ def _parameters(nodes: Nodes) -> Iterator[Fault]:
     parameters = np.flatnonzero(nodes.opcodes == OPCODES["parameter"])
     numbers = nodes.feat[parameters, _COLUMN["parameter_number"]]
     beyond = numbers >= len(parameters)
-    problem = f"has a number beyond {len(parameters)} parameters (parameter_number)"
+    problem = f"has a number beyond {counted(len(parameters), 'parameter')} (parameter_number)"
     yield from _first(parameters, beyond, problem)
     _, first = np.unique(np.stack([nodes.parts[parameters], numbers]), axis=1, return_index=True)
     again = ~np.isin(np.arange(len(parameters)), first)
