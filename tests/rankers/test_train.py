@@ -126,6 +126,22 @@ def test_a_run_records_its_score_its_history_and_its_trees(features, tmp_path, o
     assert set(importance["column"]) == set(booster.feature_name())
 
 
+@cases("valid_configs", [2, 2000])
+def test_every_valid_configuration_is_predicted_however_many_the_training_evaluated(features, valid_configs):
+    options = RankerSettings(**QUICK, valid_configs=valid_configs, early_stopping_rounds=9)
+    sources = {features.collection.slug: features}
+    training = read_training(sources, options)
+    assert max(map(len, training.valid.rows)) == min(
+        valid_configs, max(map(len, features.labels("valid").values()))
+    )
+    fitted = fit(training, options)
+    reused = train.predict_valid(fitted, features, fitted.predict(training.valid))
+    tabulated = fitted.predict_split(features, "valid")
+    assert list(reused) == list(tabulated)
+    for name, predicted in tabulated.items():
+        np.testing.assert_array_equal(reused[name], predicted)
+
+
 def test_a_collection_that_was_not_built_is_named_with_the_remedy(features, tmp_path):
     remedy = "layout-xla-default: no finished features there, which train_on=source .* train_on='collection'"
     with pytest.raises(DataError, match=remedy):

@@ -20,8 +20,10 @@ from fastslow.core.progress import name_score, progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
+from fastslow.features.graph import GraphSet
 from fastslow.rankers.fit import Fitted, RankerTables, Report, fit, read_training
 from fastslow.rankers.libraries import Trees
+from fastslow.rankers.table import read_table
 from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
 from fastslow.runs.trained_ranker import MODEL
 from fastslow.steps.ranker_settings import RankerSettings
@@ -65,11 +67,13 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
     grown = fitted.history[-1].trees
     most = settings.num_iterations
     late = [f"{grown} of {most} trees (hours={settings.hours:g})"] if settings.hours and grown < most else []
+    evaluated = fitted.predict(training.valid)
     for run in (*artifact.parts, artifact):  # the folder that stands for all comes last
         source = sources[get_collection(run.settings["collection"]).slug]
-        predictions = {split: fitted.predict_split(source, split) for split in PREDICTED_SPLITS}
         labels = source.labels(VALID)
-        valid = predictions[VALID]
+        valid = predict_valid(fitted, source, evaluated)
+        others = [split for split in PREDICTED_SPLITS if split != VALID]
+        predictions = {VALID: valid, **{split: fitted.predict_split(source, split) for split in others}}
         slug = source.collection.slug
         metrics = mean_metrics(labels, valid)
         rows = history_rows(fitted, metrics, slug)
@@ -95,6 +99,29 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
             trees=fitted.num_trees,  # LightGBM's file holds a constant tree where none is kept
         )
     forget_used(settings)
+
+
+def predict_valid(
+    fitted: Fitted, source: GraphSet, evaluated: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Predict every configuration of a collection's valid graphs.
+
+    Args:
+        fitted: The boosted trees.
+        source: The graphs.
+        evaluated: Predictions of the valid configurations that the training evaluated, ``(n,)`` per graph,
+            as ``<slug>/<graph>``. A graph whose configurations are all there is not tabulated again.
+
+    Returns:
+        ``(C_file,)`` float64 per graph, lower = predicted faster.
+    """
+    predictions = {}
+    for name, runtimes in source.labels(VALID).items():
+        predicted = evaluated[f"{source.collection.slug}/{name}"]
+        if len(predicted) < len(runtimes):  # valid_configs left some out
+            predicted = fitted.predict(read_table(source, VALID, [name]))[name]
+        predictions[name] = predicted
+    return predictions
 
 
 def fit_within_hours(settings: RankerSettings, training: RankerTables, report: Report) -> Fitted:

@@ -35,7 +35,10 @@ PAUSE_SECONDS = 2.0  # between two looks at what is running
 RUNNING_SECONDS = 60.0  # the same where the output is a file: a line each time
 START_SECONDS = 300  # a kernel that dies is noticed at once; many on a busy machine start slowly
 _KERNEL_DIED = "the kernel was killed; where memory ran out, run fewer notebooks at a time (JOBS=1)"
-_KERNEL_OPTIONS = ("--IPKernelApp.log_level=CRITICAL",)  # it warns of its own shutdown
+_KERNEL_OPTIONS = (
+    "--IPKernelApp.log_level=CRITICAL",  # it warns of its own shutdown
+    "--InlineBackend.print_figure_kwargs={'bbox_inches': None}",  # with "tight" a figure is drawn twice
+)
 
 
 class StepError(FastslowError):
