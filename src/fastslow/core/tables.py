@@ -315,7 +315,7 @@ def _html_cell(tag: str, column: _Column, text: str) -> str:
     if max(map(len, text.split()), default=0) > _LONG_WORD:
         style += ";overflow-wrap:anywhere"  # or a long name would push other columns out of the page
     if tag == "th":
-        words = html.escape(text).replace(":", ":<wbr>")
+        words = html.escape(text).replace(":", ":<wbr>").replace("_", "_<wbr>")
         return f'<th style="{style}">{words}</th>'
     if len(text) <= _SHORT_CELL:
         style += ";white-space:nowrap"

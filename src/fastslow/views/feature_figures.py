@@ -226,7 +226,7 @@ def plot_violation(settings: ViolationSettings) -> Figure:
         runtime = graph.runtime
         axes.scatter(values, runtime / runtime.min(), s=8, alpha=0.5, color=NETWORK)
         taus.append(kendall_tau(runtime, values))
-        axes.set_title(f"{shortened(name, 28)}\ntau {taus[-1]:+.2f}", fontsize=9)
+        axes.set_title(f"{shortened(name, 34)}\ntau {taus[-1]:+.2f}", fontsize=8)
         axes.set(xlabel=settings.column.replace("_", " "), ylabel="runtime / fastest")
     shown = settings.column.replace("_", " ")
     figure.suptitle(

@@ -236,10 +236,11 @@ def plot_spread(table: pd.DataFrame) -> Figure:
     axes.set_yticks(range(len(columns)), columns, fontsize=8)
     axes.set_ylim(len(columns) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
-    axes.legend(title="run")
+    if len(runs) > 1:
+        axes.legend(title="run")
     axes.set_xlabel("drop of the valid score when shuffled; a dot is a ranker")
     needed = f"{(lowest > 0).sum()} of {len(columns)} features"
-    figure.suptitle(f"shuffled, {needed} cost every one of {rankers} rankers some score")
+    figure.suptitle(f"shuffled, {needed} cost every one of {rankers} rankers some score", weight="bold")
     return figure
 
 
