@@ -1,8 +1,9 @@
 """Where the CPU seconds of ``make submit`` go.
 
 ``python benchmarks/submit_seconds.py [--quick]``. The sample competition is run from nothing in a new
-folder. Each of its processes looks every 10 ms of CPU time at the functions that its main thread is in. They
-decide the row that gets the time, that of other threads included. ``--quick`` runs the preset smoke.
+folder. Each of its processes looks every 10 ms of CPU time at the functions that its main thread is in. A
+row counts the time in which a function of its files was among them; other threads work for the main thread.
+``--quick`` runs the preset smoke.
 """
 
 import json

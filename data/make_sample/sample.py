@@ -7,6 +7,7 @@ interrupted run resumes where it stopped. What was compiled once is kept in ``da
 
 import base64
 import importlib.metadata
+import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -49,13 +50,15 @@ from make_sample.sample_files import (
     write_competition,
 )
 from make_sample.sample_readme import sample_readme
-from make_sample.zoo import PROGRAMS, ZooProgram, in_turns, split_of
+from make_sample.zoo import LONGER, PROGRAMS, ZooProgram, in_turns, split_of
 
 TOGETHER = 12  # programs whose searches take turns; an interrupted run has labelled the others whole
 
 COMMITTED = "data/sample"
 CONFIGURATIONS = {"small": 24, "large": 200, "more": 24}
 """Labels per program and search, by size of the sample; the large one has the small one's programs, too."""
+LONG_SEARCH = 96
+"""Labels per search of the programs in ``LONGER``, at least."""
 
 
 class SampleSettings(Settings):
@@ -96,10 +99,10 @@ class SampleSettings(Settings):
         unknown = [name for name in self.programs.split() if name not in PROGRAMS]
         self.require(not unknown, "programs", f"a list of programs of the zoo ({' '.join(unknown)} are not)")
 
-    @property
-    def configurations(self) -> int:
-        """Labels per program and search."""
-        return CONFIGURATIONS[self.size]
+    def configurations(self, program: ZooProgram) -> int:
+        """Return the wanted number of labels of each search of a program."""
+        usual = CONFIGURATIONS[self.size]
+        return max(usual, LONG_SEARCH) if program.name in LONGER else usual
 
     @property
     def folder(self) -> Path:
@@ -133,6 +136,7 @@ class LabelledProgram:
     Args:
         program: The program.
         split: Its split, decided by its family.
+        configurations: Wanted number of labels of each search.
         module: The program before layout assignment, on which configurations are imposed.
         nodes: Its configurable nodes, with the compiler's own layouts.
         searches: By name, see :data:`make_sample.layout_search.SEARCHES`.
@@ -144,6 +148,7 @@ class LabelledProgram:
 
     program: ZooProgram
     split: str
+    configurations: int
     module: Module
     nodes: list[ConfigurableNode]
     searches: dict[str, Search]
@@ -195,7 +200,7 @@ def _finished_path(program: ZooProgram, settings: SampleSettings) -> Path:
     depends = {
         "versions": settings.versions(),
         "size": program.size,
-        "configurations": settings.configurations,
+        "configurations": settings.configurations(program),
         "kernels": settings.kernels.is_file() and file_digest(settings.kernels),
         **{name: getattr(settings, name) for name in ("generation", "seconds", "memory_gb", "seed")},
     }
@@ -205,7 +210,7 @@ def _finished_path(program: ZooProgram, settings: SampleSettings) -> Path:
 
 def _read_finished(program: ZooProgram, path: Path, settings: SampleSettings) -> LabelledProgram | None:
     facts = read_finished(path, _seed(program, settings))
-    return facts and LabelledProgram(program, split_of(program), **facts)
+    return facts and LabelledProgram(program, split_of(program), settings.configurations(program), **facts)
 
 
 def _seed(program: ZooProgram, settings: SampleSettings) -> str:
@@ -230,7 +235,17 @@ def _label(
         nodes = configurable_nodes(module, record["layouts"])
         choices = tie(nodes)
         searches = {kind: Search(kind, choices, _seed(program, settings)) for kind in SEARCHES}
-        one = LabelledProgram(program, split_of(program), module, nodes, searches, {}, [], record["layouts"])
+        one = LabelledProgram(
+            program,
+            split_of(program),
+            settings.configurations(program),
+            module,
+            nodes,
+            searches,
+            tiles={},
+            compiles=[],
+            layouts=record["layouts"],
+        )
         labelled.append(one)
     with known_first(*stores, task=tile_label, **limits) as label:
         asked = [one for one in labelled if one.program.size != "more" and one.program.name not in kernels]
@@ -238,16 +253,16 @@ def _label(
         for one, record in zip(asked, label(serialised, "tile candidates"), strict=True):
             one.tiles = record
     with known_first(*stores, **limits) as label:
-        _run_searches(labelled, settings.configurations, label)
+        _run_searches(labelled, label)
     late = {one.program.name for one in labelled if one.is_late()}
     failed |= dict.fromkeys(late, f"{NOT_TRIED}: it was not labelled in the time given")
     return [one for one in labelled if one.program.name not in late], failed
 
 
-def _run_searches(labelled: list[LabelledProgram], configurations: int, label) -> None:
+def _run_searches(labelled: list[LabelledProgram], label) -> None:
     """Alternate between proposals of all searches and labels for them, until every search is complete."""
-    for number in range(1, 2 * configurations):
-        batch = list(_proposals(labelled, configurations))
+    for number in itertools.count(1):
+        batch = list(_proposals(labelled))
         if not batch:
             return
         modules = [
@@ -261,13 +276,13 @@ def _run_searches(labelled: list[LabelledProgram], configurations: int, label) -
             one.searches[kind].labels.append((configuration, record.get("cycles")))
 
 
-def _proposals(labelled: list[LabelledProgram], configurations: int) -> Iterator:
+def _proposals(labelled: list[LabelledProgram]) -> Iterator:
     for one in labelled:
         if one.is_late():
             continue
         for kind, search in one.searches.items():
-            missing = configurations - len(search.succeeded())
-            hopeless = len(search.labels) >= 2 * configurations
+            missing = one.configurations - len(search.succeeded())
+            hopeless = len(search.labels) >= 2 * one.configurations
             if missing and not search.exhausted and not hopeless and search.choices:
                 for configuration in search.propose(missing):
                     yield one, kind, configuration
@@ -300,7 +315,7 @@ def make_sample(settings: SampleSettings) -> Path:
     graphs = []
     for one in labelled:
         layouts = layout_graphs(one, settings.seed)
-        if why := why_left_out(layouts, settings.configurations):
+        if why := why_left_out(layouts, one.configurations):
             left_out[one.program.name] = why
         else:
             graphs += layouts

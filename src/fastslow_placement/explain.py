@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from fastslow.core.tables import counted, percent
+from fastslow.core.tables import counted, number_text, percent
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
@@ -111,13 +111,15 @@ def explain(placed) -> str:
     table = device_table(problem, best.decision)
     device, peak, limit = table.loc[table["peak MB"].idxmax(), ["device", "peak MB", "limit MB"]]
     lines = [
-        f"{placed.best} takes {best.cost * 1e3:.3f} ms.",
+        # where one device is the best, what it takes stands in the advice
+        *([f"{placed.best} takes {best.cost * 1e3:.3f} ms."] if placed.best != ONE_DEVICE else ()),
         *_gain_words(placed),
         f"Times are a model's (roofline and links of {name}): nothing ran on a device.",
         *_schedule_words(problem, "It", best.decision),
         *(_schedule_words(problem, "The default", hand) if (hand != best.decision).any() else ()),
         *_stage_words(placed),
-        f"Device {device:.0f} needs most memory: {peak:,.0f} MB of {limit:,.0f} MB.",
+        f"Device {device:.0f} needs most memory: {number_text(peak)} MB of {number_text(limit)} MB.",
+        *([placed.bounded] if placed.bounded else ()),
     ]
     return "\n".join(lines)
 
@@ -144,7 +146,13 @@ def _gain_words(placed) -> list[str]:
     alone = gain[ONE_DEVICE]
     if alone is not None and alone < _WORTH:
         seconds = placed.found[ONE_DEVICE].cost
-        words = f"{problem.devices} devices gain nothing worth having ({percent(alone, 1)})"
+        words = f"{counted(problem.devices, 'device')} gain nothing worth having ({percent(alone, 1)})"
+        if problem.devices == 1:
+            words = "There is one device"
+        elif len(problem.graph) == 1:
+            words = "The program is one operator (after fusion), which devices cannot share"
+        elif placed.best == ONE_DEVICE:
+            words = f"No placement on {counted(problem.devices, 'device')} is faster than one device"
         return [f"{words}: use a single {device}, which takes {seconds * 1e3:.3f} ms."]
     words = f"One {device} is too small for it"
     if alone:

@@ -29,6 +29,8 @@ _DEVICES = (*FURTHER[:2], "#332288", "#999933", FURTHER[2])
 _LINE = 80  # characters below a figure
 _WORST = 2.0  # times the default's cost; a worse rule is named and not drawn
 _MANY_DECADES = 1e3  # last over first evaluation, from which a tick a decade has room
+_MANY_BARS = 1000  # of a row; more are joined where the gap between them cannot be seen
+_VISIBLE = 1 / 2000  # of the axis: about half a pixel
 _ROW = 0.24  # inches of a device or link, so that its name has a line of its own
 
 
@@ -67,18 +69,39 @@ def _gantt(axes: Axes, timeline: Timeline) -> int:
     for device in range(timeline.devices):
         on_device = timeline.placement == device
         spans = np.stack([timeline.start[on_device], (timeline.finish - timeline.start)[on_device]], 1)
-        rows[f"device {device}"] = spans, {"facecolor": _BUSY, "edgecolor": "white", "linewidth": 0.2}
+        edge = {"edgecolor": "white", "linewidth": 0.2} if len(spans) <= _MANY_BARS else {}
+        rows[f"device {device}"] = spans, {"facecolor": _BUSY, **edge}
     links: dict[tuple[int, int], list] = {}
     for t in timeline.transfers:
         links.setdefault((t.source, t.target), []).append((t.start, t.finish - t.start))
     for (source, target), spans in sorted(links.items()):
         rows[f"link {source} to {target}"] = np.array(spans), {"facecolor": _LINK}
+    least = _VISIBLE * float(timeline.seconds)
+    thinned = False
     for place, (spans, style) in enumerate(rows.values()):
+        if len(spans) > _MANY_BARS:
+            spans = _join_bars(spans, least)
+            thinned = True
         axes.broken_barh((spans * 1e3).tolist(), (place - 0.4, 0.8), **style)
     axes.set_yticks(range(len(rows)), [*rows], fontsize=9)
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlabel("time, ms")
+    said = f" (gaps below {number_text(1e3 * least)} ms are not drawn)" if thinned else ""
+    axes.set_xlabel(f"time, ms{said}")
     return len(rows)
+
+
+def _join_bars(spans: np.ndarray, least: float) -> np.ndarray:
+    """Return bars as (start, length), those joined that follow one another within a gap.
+
+    Args:
+        spans: (B, 2) start and length of each bar in seconds; none overlaps another.
+        least: Seconds of the smallest gap that is kept.
+    """
+    spans = spans[np.argsort(spans[:, 0], kind="stable")]
+    ends = spans.sum(1)
+    first = np.append(0, 1 + np.flatnonzero(spans[1:, 0] - ends[:-1] >= least))
+    last = np.append(first[1:] - 1, len(spans) - 1)
+    return np.stack([spans[first, 0], ends[last] - spans[first, 0]], 1)
 
 
 @in_style

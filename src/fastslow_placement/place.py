@@ -23,7 +23,7 @@ from fastslow.core.tables import counted, number_text, table_html
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import rules_of
-from fastslow_placement.explain import decision_table, device_table, explain, gains
+from fastslow_placement.explain import ONE_DEVICE, decision_table, device_table, explain, gains
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.go.policy import Policy, torch_threads
 from fastslow_placement.go.ppo import Trainer, zero_shot
@@ -43,6 +43,8 @@ PAGE = "placement.html"
 PLACEMENT, DEVICE_TABLE, WORDS = "placement.csv", "devices.csv", "explanation.txt"
 POLICY, SEARCHED, REGIONS = "GO", "GO, then search", "annealing of regions"
 LEARNED = "learned list scheduler"
+_EQUAL = 1e-9  # of a cost: closer ones are equal
+_SIMULATED = 100_000_000  # operators that a search simulates at most: minutes
 _SLOWER = 60  # by which the evaluations of the search are divided where they take longer
 
 
@@ -55,6 +57,7 @@ class Placed(Shown):
         found: Best decision by method.
         seconds: CPU seconds by method.
         program: The JAX function, if it is one.
+        bounded: A sentence on a search that evaluated fewer decisions than were asked for, if one did.
     """
 
     kind = "Placement on several devices"
@@ -62,6 +65,7 @@ class Placed(Shown):
     found: dict[str, Found]
     seconds: dict[str, float]
     program: JaxProgram | None = None
+    bounded: str = ""
 
     @property
     def best(self) -> str:
@@ -94,19 +98,22 @@ class Placed(Shown):
         return explain(self).split("\n")
 
     def figures(self) -> list[Figure]:
-        """Return the best decision, the memory over time, and the searches."""
-        return [plot(self) for plot in (plot_decision, plot_memory, plot_learning)]
+        """Return the figures that show something: the best decision, the memory over time, the searches."""
+        return [plot(self) for _, plot in self.drawn]
 
     def verdict(self) -> str:
         """Return in one line what the best decision gains."""
-        said = " ".join(self.words()[:2])
+        count = 1 if self.best == ONE_DEVICE else 2
+        said = " ".join(self.words()[:count])
         return said[:1].upper() + said[1:]
 
     def numbers(self) -> list[Number]:
         """Return the best cost, against the default's, and against the lower bound."""
         best = self.found[self.best]
         ratio = best.cost / self.problem.baseline
-        change = f"{100 * abs(1 - ratio):.2g} % {'below' if ratio <= 1 else 'above'} the default"
+        change = f"{100 * abs(1 - ratio):.2g} % {'below' if ratio < 1 else 'above'} the default"
+        if abs(1 - ratio) < _EQUAL:
+            change = "equal to the default"
         numbers = [
             Number(
                 "runtime by the cost model",
@@ -116,20 +123,41 @@ class Placed(Shown):
             Number("best decision", change, f"of {counted(len(self.found), 'method')}"),
         ]
         if self.problem.bound:
-            over = f"{best.cost / self.problem.bound:.3g} times"
-            numbers.append(Number("over the lower bound", over, "which no decision can be below"))
+            over = best.cost / self.problem.bound
+            value = f"{over:.3g} times" if over > 1 + _EQUAL else "reached"
+            numbers.append(Number("lower bound", value, "which no decision can be below"))
         return numbers
+
+    @property
+    def drawn(self) -> list[tuple[str, Callable[["Placed"], Figure]]]:
+        """The pictures that show something, each with the question that it answers.
+
+        Where one device works, or all methods end alike, there is nothing to see.
+        """
+        costs = [found.cost for found in self.found.values()]
+        problem = self.problem
+        drawn: list[tuple[str, Callable[[Placed], Figure]]] = []
+        if isinstance(problem, (PlacementProblem, SchedulingProblem)):
+            timeline = problem.timeline(self.found[self.best].decision)
+            if len(np.unique(timeline.placement)) > 1:
+                drawn.append(("When does each device work?", plot_decision))
+            if len(problem.graph) > 1:
+                drawn.append(("Does the memory suffice?", plot_memory))
+        else:
+            drawn.append(("Which options are taken?", plot_decision))
+        if max(costs) > min(costs) * (1 + _EQUAL):
+            drawn.append(("What did each method find?", plot_learning))
+        return drawn
 
     def sections(self) -> list[Section]:
         """Return the methods, the figures, and the words folded."""
-        questions = ("When does each device work?", "Does the memory suffice?", "What did each method find?")
         shown = self.table.assign(cost=1e3 * self.table["cost"]).rename(columns={"cost": "cost, ms"})
         shown["CPU seconds"] = shown["CPU seconds"].map("{:.2f}".format)
-        parts = [Section("Methods, the best first", table_html(shown))]
-        parts += [
-            Section(question, picture(figure))
-            for question, figure in zip(questions, self.figures(), strict=True)
-        ]
+        heading = "Methods, the best first"
+        if len(self.found) > 1 and plot_learning not in [plot for _, plot in self.drawn]:
+            heading = "All methods end with the same cost"
+        parts = [Section(heading, table_html(shown))]
+        parts += [Section(question, picture(plot(self))) for question, plot in self.drawn]
         return [*parts, Section("All sentences", sentences(self.words()), folded=True)]
 
     def staged(self, method: str = "") -> Staged:
@@ -218,6 +246,13 @@ def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | Non
     seed = settings.seed
     placed = isinstance(problem, PlacementProblem)
     search = settings.search if placed else -(-settings.search // _SLOWER)
+    bounded = ""
+    if isinstance(problem, PlacementProblem) and search > (most := max(_SIMULATED // len(problem.graph), 1)):
+        bounded = (
+            f"The search was cut from {search:,} to {most:,} evaluations: each simulates"
+            f" {len(problem.graph):,} operators, and a search about {_SIMULATED:,} at most."
+        )
+        search = most
     if placed:
         evaluations = max(learned.evaluations, 1) + search
         keep(REGIONS, lambda: anneal_regions(problem, evaluations, seed))
@@ -226,7 +261,7 @@ def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | Non
         keep(SEARCHED, lambda: method(problem, search, seed, learned.decision))
     if not any(np.isfinite(one.cost) for one in methods.values()):
         raise SettingsError(f"no method found a valid decision for {problem.name!r}; raise memory or devices")
-    return Placed(problem, methods, seconds, program)
+    return Placed(problem, methods, seconds, program, bounded)
 
 
 def _learned(settings: PlaceSettings, problem: Problem) -> Found:
@@ -294,8 +329,13 @@ def write_placed(placed: Placed, settings: PlaceSettings) -> None:
         write_json(artifact.folder / DECISION, decision | {"gain": placed.gain})
         with atomic_path(artifact.folder / PAGE) as temporary:
             temporary.write_text(placed.page(problem.name))
-        for name, figure in zip(("decision", "memory", "learning"), placed.figures(), strict=True):
-            save_figure(figure, artifact.folder / f"{name}.png")
+        drawn = [plot for _, plot in placed.drawn]
+        for plot in (plot_decision, plot_memory, plot_learning):
+            file = artifact.folder / f"{plot.__name__.removeprefix('plot_')}.png"
+            if plot in drawn:
+                save_figure(plot(placed), file)
+            else:
+                file.unlink(missing_ok=True)  # of an earlier run
         summary = {"program": problem.name, "task": problem.task, "units": len(problem.choices)}
         summary |= {"best": placed.best, "cost": placed.found[placed.best].cost}
         artifact.finish(summary=summary, decision=best.tolist())

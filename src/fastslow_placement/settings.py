@@ -70,7 +70,8 @@ class PlaceSettings(LearningSettings):
     search: NonNegative = 60_000
     """Evaluations of the search that follows the policy, as a row of its own, and of a placement as many more
     of the annealing beside it; 0 leaves both out. Tasks other than placement have a sixtieth, as their
-    evaluations take longer."""
+    evaluations take longer. A search of a placement simulates at most 100 million operators. For a program of
+    40,000 operators these are 2,500 evaluations, and the result tells it."""
     out: str = unkeyed("runs/placement")
     """Folder under which the result has a folder of its own."""
 

@@ -1,7 +1,9 @@
 """A tuned function takes and returns what the function does, under jit too, and refuses all else by name."""
 
 import dataclasses
+import json
 import os
+import re
 import subprocess
 import sys
 from functools import partial
@@ -222,8 +224,8 @@ def test_what_a_user_gives_otherwise_than_tuned_is_refused(tmp_path):
         load_tuned(tmp_path)
     image, weights, _ = OF_USERS["static"][1]
     local = lower_function(*OF_USERS["static"])
-    write_signature(tmp_path, local)
     (tmp_path / TUNED).write_bytes(serialised(local.module))
+    write_signature(tmp_path, local)
     assert load_tuned(tmp_path)(image, weights).shape == image.shape, "without what is static, as JAX has it"
 
 
@@ -241,6 +243,7 @@ def test_options_of_the_compiler_stay_with_the_module(tmp_path):
     inside = jax.jit(lambda x: load_tuned(tmp_path)(x) + 1)  # which has options of its own
     np.testing.assert_allclose(inside(*arguments), 2 * IMAGE + 1)
     (tmp_path / TUNED).write_bytes(serialised(broken))  # as of another device
+    write_signature(tmp_path, local)
     with pytest.raises(DataError, match="refuses .*xla_no_such_option.*Tune the function again"):
         load_tuned(tmp_path)
 
@@ -348,19 +351,86 @@ def test_a_function_on_a_mesh_is_compiled_for_it_and_keeps_its_shardings(tmp_pat
     exported = jax.export.deserialize(bytearray(other.read_bytes()))
     other.write_bytes(dataclasses.replace(exported, platforms=("tpu",)).serialize())
     with pytest.raises(DataError, match="was tuned for tpu, and this machine has cpu.*Tune the function"):
-        load_tuned(tmp_path / "two axes")
-    for content, said in (("{}", "is no mesh"), (None, "was written by an older version")):
-        mesh = tmp_path / "of jit" / "mesh.json"
-        mesh.write_text(content) if content else mesh.unlink()
-        with pytest.raises(DataError, match=said):
-            load_tuned(tmp_path / "of jit")
+        tuned_module._sharded_function(other, {})
 
 
-@cases("content", [None, b"", b"\xff\xff"])
-def test_a_folder_without_a_tuned_program_is_refused(tmp_path, content):
-    if content is not None:
-        (tmp_path / TUNED).write_bytes(content)
-    with pytest.raises(DataError, match=TUNED):
+def test_a_folder_without_a_tuned_program_says_what_writes_it(tmp_path):
+    remedy = "no such file. Run fastslow tune with evaluator=device, which writes it"
+    with pytest.raises(DataError, match=f"{TUNED}: {remedy}"):
+        load_tuned(tmp_path)
+    (tmp_path / TUNED).write_bytes(b"as evaluator=compiler leaves it")
+    with pytest.raises(DataError, match=f"{SIGNATURE}: {remedy}"):
+        load_tuned(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A folder with all files of a tuned function on a mesh, of one device here, and their contents."""
+    folder = tmp_path_factory.mktemp("kept")
+    function, arguments = OF_USERS["a dataclass"]
+    local = lower_function(function, arguments)
+    shapes = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in local.inputs]
+    exported = jax.export.export(jax.jit(lambda weights, image: [image @ weights]))(*shapes).serialize()
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("d",))
+    whole = dataclasses.replace(local, exported=bytes(exported), mesh=mesh)
+    (folder / TUNED).write_bytes(serialised(local.module))
+    write_signature(folder, whole)
+    return folder, {path.name: path.read_bytes() for path in folder.iterdir()}, (whole, arguments)
+
+
+def other_values(value, change):
+    """Yield copies of a JSON value in which one value or key at any depth is another one."""
+    yield from (change, None, 7, "x", [], {})
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in list(parts):
+        copy = value.copy()
+        for other in other_values(part, change):
+            copy[key] = other
+            yield copy.copy()
+        del copy[key]
+        yield copy
+    if isinstance(value, dict):
+        yield value | {"more": 1}
+
+
+def damages(name, content):
+    """Yield damaged contents of a file."""
+    yield from (b"", content[: len(content) // 2], content[:-3], b"\xff\xfe", b"[" * 100_000)
+    for place in range(0, len(content), max(1, len(content) // 40)):
+        yield content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+    if name.endswith(".json"):
+        yield from (json.dumps(other).encode() for other in other_values(json.loads(content), "other"))
+
+
+def test_no_damage_to_a_file_of_a_study_gives_another_error_or_result(kept):
+    folder, contents, (_, arguments) = kept
+    right = of_layer(*arguments)
+    for name, content in contents.items():
+        for damaged in damages(name, content):
+            (folder / name).write_bytes(damaged)
+            try:
+                result = load_tuned(folder)(*arguments)
+            except DataError as error:
+                assert f"/{name}: " in str(error) or name == SIGNATURE, error
+                assert re.search("Run fastslow tune (again|with)", str(error)), error
+            else:
+                np.testing.assert_allclose(result.weights, right.weights, rtol=1e-5)
+        (folder / name).unlink()
+        with pytest.raises(DataError, match=f"{name}: no such file. Run fastslow tune"):
+            load_tuned(folder)
+        (folder / name).write_bytes(content)
+
+
+def test_what_another_version_of_jax_wrote_is_refused_by_the_name_of_the_file(kept, tmp_path):
+    _, contents, (whole, _) = kept
+    (tmp_path / TUNED).write_bytes(contents[TUNED])
+    for exported in (b"of another version", contents["best.jax_export"][:200]):
+        write_signature(tmp_path, dataclasses.replace(whole, exported=exported))
+        with pytest.raises(DataError, match="best.jax_export: JAX here does not read it .*Tune the function"):
+            load_tuned(tmp_path)
+    older = {"arrays": {}, "result_static": {}}
+    (tmp_path / SIGNATURE).write_text(json.dumps(older))
+    with pytest.raises(DataError, match="older version.*Run fastslow tune again"):
         load_tuned(tmp_path)
 
 

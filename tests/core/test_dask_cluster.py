@@ -3,8 +3,10 @@
 import operator
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import Future
 from importlib.util import find_spec
@@ -13,11 +15,14 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from fastslow import cli
 from fastslow.core.cluster import dask_cluster as cluster
 from fastslow.core.cluster.dask_cluster import open_cluster
 from fastslow.core.cluster.worker import ClusterError
 from fastslow.core.errors import SettingsError
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_memory
+from fastslow.core.settings import resolve
+from fastslow.workflow.run_settings import RunSettings
 from helpers import cluster_calls
 from helpers.cases import cases
 from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)
@@ -132,9 +137,55 @@ def test_without_dask_the_error_says_what_to_install(monkeypatch):
                 pass
 
 
-@cases("address", ["tcp://127.0.0.1:9", "nonsense://x"])
-def test_a_scheduler_that_does_not_answer(monkeypatch, address):
-    monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1)
+@cases(
+    "address",
+    [
+        "*",
+        "host",
+        "host:",
+        ":8786",
+        "tcp://host",
+        "tcp://h:0",
+        "tcp://h:65536",
+        "http://h:1",
+        "SLURM",
+        "a b:1",
+    ],
+)
+def test_what_is_no_address_is_refused_with_the_settings(address):
+    with pytest.raises(SettingsError, match=r"cluster: '.*' is no address .*: tcp://host:8786, or slurm, is"):
+        RunSettings(cluster=address)
+
+
+@cases("address", ["", "slurm", "host:8786", "tcp://10.0.0.1:8786", "tls://[::1]:1", "ucx://a-b.c_d:65535"])
+def test_what_may_be_an_address_is_a_setting(address):
+    assert RunSettings(cluster=address).cluster == address
+
+
+@cases("said", [None, b"", b"HTTP/1.1 400 Bad Request\r\n"])
+def test_another_service_than_a_scheduler_is_refused_in_time(monkeypatch, said, capsys):
+    """Dask waits for ever for the first, and asks for exabytes of memory at the last."""
+    monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 0.2)
+    taken = []
+
+    def serve(server):
+        taken.append(server.accept()[0])
+        if said is not None:
+            taken[0].sendall(said)
+            taken[0].close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        assert cli.main(["train", f"cluster={address}", "name=nowhere", "preset=smoke"]) == 1
+        thread.join()
+    assert f"error: cluster: no Dask scheduler answers at '{address}'" in capsys.readouterr().err
+    assert not resolve("runs/nowhere").exists(), "nothing was begun"
+
+
+@cases("address", ["tcp://127.0.0.1:9", "tcp://nowhere.invalid:1", f"tcp://{'a' * 70}:1"])
+def test_a_scheduler_that_does_not_answer(address):
     with (
         pytest.raises(SettingsError, match=f"no Dask scheduler answers at '{address}'"),
         open_cluster(address),
@@ -174,5 +225,5 @@ def test_with_tls_only_who_has_the_certificate_reaches_the_scheduler(certificate
             for stranger, said in ((address, "do not allow 'tls:"), (plain, "no Dask scheduler answers")):
                 with dask.config.set(none), pytest.raises(SettingsError, match=said), open_cluster(stranger):
                     pass
-            with pytest.raises(SettingsError, match="do not allow 'tcp:"), open_cluster(plain):
+            with pytest.raises(SettingsError, match="type tls:// where it has TLS"), open_cluster(plain):
                 pass

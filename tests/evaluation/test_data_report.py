@@ -7,7 +7,7 @@ import pytest
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.views import data_report
-from fastslow.views.data_report import DataReportSettings, summarise, survey
+from fastslow.views.data_report import DataReportSettings, count_configurations, summarise, survey
 from helpers.cases import cases
 from helpers.competition_files import graph_arrays, npz_program, write_data_root, write_npz
 
@@ -132,6 +132,14 @@ def test_a_summary_by_collection_and_split():
         "MB, most": 3.0,
     }
     assert summary.loc[("a", "valid"), "MB, most"] == 0.26
+
+
+def test_layout_files_are_counted_by_their_configurations():
+    rows = [("tile:xla", "train", 9), *(("layout:xla:random", "train", c) for c in (24, 24, 96))]
+    rows += [("layout:nlp:random", "test", c) for c in (25, 101, 1000)]
+    counts = count_configurations(pd.DataFrame(rows, columns=["collection", "split", "configs"]))
+    assert counts.index.tolist() == ["train", "test"]
+    assert counts.to_numpy().tolist() == [[2, 1, 0], [0, 1, 2]]
 
 
 def test_a_missing_split_and_a_broken_file_are_named(root):

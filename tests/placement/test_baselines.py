@@ -6,9 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fastslow_placement import place
 from fastslow_placement.base.search import anneal, best_of
 from fastslow_placement.baselines import PLACEMENT_RULES, metis
 from fastslow_placement.place import POLICY, REGIONS, SEARCHED, compare
+from fastslow_placement.programs import list_placement
 from fastslow_placement.programs.list_placement import M_ETF, WEIGHTS, learned_weights, list_placements, m_etf
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.region_search import anneal_regions
@@ -31,6 +33,13 @@ def test_the_search_of_a_placement_stands_beside_an_annealing_of_as_many_evaluat
     count = {name: found.evaluations for name, found in compare(settings, problem).found.items()}
     assert count[SEARCHED] > 0
     assert count.get(REGIONS) == (count[POLICY] + count[SEARCHED] if task == "placement" else None)
+
+
+def test_the_search_of_a_large_program_is_cut_and_the_result_says_so(monkeypatch):
+    monkeypatch.setattr(place, "_SIMULATED", 8 * 30)
+    placed = compare(PlaceSettings(updates=0, search=120), PlacementProblem(random_graph(0, 8), 2, DEVICE))
+    assert placed.found[SEARCHED].evaluations == 30
+    assert placed.words()[-1].startswith("The search was cut from 120 to 30 evaluations: each simulates 8 ")
 
 
 @cases("rule", PLACEMENT_RULES)
@@ -101,6 +110,24 @@ def test_the_list_scheduler_is_that_of_the_definition(seed):
     weights = rng.random((6, len(WEIGHTS))) * (rng.random((6, len(WEIGHTS))) < 0.6)
     for own, found in zip(weights, list_placements(problem, weights), strict=True):
         assert found.tolist() == slow_list(problem, own)
+
+
+def test_a_step_of_the_list_scheduler_looks_at_few_operators(monkeypatch):
+    """Of 60 that are ready at once; a program of 40,000 has thousands, and a step compared them all."""
+    graph = random_graph(0, 60, density=0.0)
+    problem = PlacementProblem(graph, 2, DEVICE)
+    looked = []
+    soonest = list_placement._soonest
+
+    def seen(*arguments):
+        looked.append(arguments[1])
+        return soonest(*arguments)
+
+    monkeypatch.setattr(list_placement, "_place", list_placement._place.py_func)
+    monkeypatch.setattr(list_placement, "_soonest", seen)
+    monkeypatch.setattr(list_placement, "LOOKED_AT", 5)
+    decision = m_etf(problem)
+    assert len(decision) == 60 and set(decision) == {0, 1} and 60 <= len(looked) <= 5 * 60
 
 
 def test_placements_of_the_learned_weights_are_starts_unless_they_are_not_wanted():

@@ -3,9 +3,11 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
+from matplotlib.figure import Figure
 
 from fastslow_placement.explain import ONE_DEVICE, decision_table, device_table, explain, gains
-from fastslow_placement.figures import plot_learning, plot_memory
+from fastslow_placement.figures import _gantt, _join_bars, plot_learning, plot_memory
 from fastslow_placement.place import Placed
 from fastslow_placement.programs.problems import PlacementProblem
 from helpers.browser import check_page, open_page
@@ -18,7 +20,7 @@ def placed(memory):
     rule = SimpleNamespace(decision=problem.default, evaluations=1, history=(), cost=problem.baseline)
     search = SimpleNamespace(evaluations=9, history=[(1, problem.baseline)], cost=0.9 * problem.baseline)
     found = {ONE_DEVICE: rule, "rule": rule, "other": rule, "search": search}
-    return SimpleNamespace(problem=problem, best="rule", found=found, program=None)
+    return SimpleNamespace(problem=problem, best="rule", found=found, program=None, bounded="")
 
 
 @cases("memory", [400.0, 1e9])
@@ -89,6 +91,40 @@ def test_a_search_after_the_policy_begins_where_the_policy_ends_and_every_method
     names = [label.get_text() for label in lower.get_yticklabels()]
     assert sorted(names) == sorted({*placing.found} - {"bad", "impossible"})
     assert "not drawn: bad, impossible" in lower.get_xlabel()
+
+
+def test_the_page_of_one_operator_says_so_once_and_draws_nothing(tmp_path):
+    problem = PlacementProblem(random_graph(3, count=1), 4, DEVICE, memory=1e9)
+    rules = {ONE_DEVICE: np.zeros(1, np.int64), "human": problem.default, "METIS": problem.default}
+    found = {name: found_by(problem.baseline, 1, (), decision) for name, decision in rules.items()}
+    shown = Placed(problem, found, dict.fromkeys(found, 0.0))
+    path = tmp_path / "placement.html"
+    path.write_text(shown.page("one"))
+    page = check_page(path)
+    assert page.text[3].startswith("The program is one operator (after fusion), which devices cannot share: ")
+    assert "\n".join(shown.words()).count("takes") == 1 and "below the default" not in " ".join(page.text)
+    assert "All methods end with the same cost" in page.text and "equal to the default" in page.text
+    assert not shown.figures() and all(tag != "img" for tag, _ in page.elements)
+
+
+@pytest.mark.parametrize("count", [3, 2000])
+def test_of_many_bars_those_without_a_visible_gap_are_joined_and_the_axis_says_so(count):
+    start = np.arange(count, dtype=float)
+    spans = np.stack([start, np.full(count, 1.0)], 1)
+    spans[: count // 2, 0] -= 0.01 * count  # one gap that can be seen
+    timeline = SimpleNamespace(
+        devices=1,
+        placement=np.zeros(count, np.int64),
+        start=spans[:, 0],
+        finish=spans.sum(1),
+        seconds=spans.sum(1).max(),
+        transfers=(),
+    )
+    axes = Figure().add_subplot()
+    _gantt(axes, timeline)
+    bars = len(axes.collections[0].get_paths())
+    assert (bars, "gaps below" in axes.get_xlabel()) == ((count, False) if count == 3 else (2, True))
+    np.testing.assert_allclose(_join_bars(spans, 1e9), [[spans[0, 0], spans.sum(1)[-1] - spans[0, 0]]])
 
 
 def test_a_placement_has_a_page(tmp_path):

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import SettingsError
+from fastslow_placement.programs import spectral_order as spectral
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Scheduler, peak_memory, refined
 from fastslow_placement.programs.spectral_order import spectral_order
@@ -86,7 +87,7 @@ def test_levels_come_before_the_longest_path_and_it_is_the_default(case):
     assert found.tolist() == expected
 
 
-@cases("count", [60, 400])
+@cases("count", [60, 400, 2400])
 def test_spectral_bisection_keeps_together_what_exchanges_much(count):
     """Units numbered in turn over four rings: each ring is contiguous in the order, halved or not."""
     ring = np.arange(count) % 4
@@ -97,6 +98,24 @@ def test_spectral_bisection_keeps_together_what_exchanges_much(count):
         order = spectral_order(np.ones(count), np.concatenate([edges, bridges]), weight, 1.0, halvings)
         assert sorted(order) == [*range(count)]
         assert (np.diff(ring[order]) != 0).sum() == 3
+
+
+def test_a_large_random_graph_is_contracted_before_it_is_sorted(monkeypatch):
+    """Its factors would be nearly full: those of 30,000 units took more than ten minutes."""
+    count = 5_000
+    solved = []
+    solve = spectral.eigsh
+
+    def seen(matrix, **options):
+        solved.append(matrix.shape[0])
+        return solve(matrix, **options)
+
+    monkeypatch.setattr(spectral, "eigsh", seen)
+    rng = np.random.default_rng(0)
+    edges = np.stack([rng.integers(0, np.arange(1, count)), np.arange(1, count)], 1)
+    edges = np.concatenate([edges, np.stack([np.zeros(count - 1, np.int64), np.arange(1, count)], 1)])
+    order = spectral_order(np.ones(count), edges, np.ones(len(edges)), 1.0, 0)
+    assert sorted(order) == [*range(count)] and max(solved) <= 1000
 
 
 def test_spectral_order_of_graphs_without_edges_or_work():

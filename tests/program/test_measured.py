@@ -89,7 +89,7 @@ def test_values_that_are_no_times_are_named_and_left_aside(tmp_path, values, cap
     del facts["checksum"]
     write_json(own.path, facts | {"checksum": digest(facts)})
     assert own.read() == {}
-    said = f"warning: {own.path}: holds values that are no lists of numbers above 0"
+    said = f"warning: {own.path}: holds values that are no lists of runtimes"
     assert said in capsys.readouterr().err
 
 

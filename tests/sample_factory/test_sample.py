@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection, list_programs
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, VALID, get_collection, list_programs
 from fastslow.competition.opcodes import distance, opcode_shares
 from fastslow.competition.submission_checks import check_submission
 from fastslow.core.errors import SettingsError
@@ -40,7 +40,7 @@ from make_sample.sample_files import (
     why_left_out,
     write_competition,
 )
-from make_sample.zoo import PROGRAMS
+from make_sample.zoo import LONGER, PROGRAMS, split_of
 from make_sample.zoo.families import APART
 
 
@@ -162,7 +162,7 @@ def labelled_program(split="train", seed=0, leaves=("parameter",)):
     for search in searches.values():
         search.labels += [(c, rng.randrange(1_000, 9_000)) for c in search.propose(8)]
         search.labels += [(c, None) for c in search.propose(2)]
-    return LabelledProgram(program, split, module, nodes, searches, tile_record(leaves), [])
+    return LabelledProgram(program, split, 8, module, nodes, searches, tile_record(leaves), [])
 
 
 def tile_record(leaves=("parameter",)):
@@ -318,7 +318,7 @@ def test_a_sample_is_made_and_made_again_without_the_compiler(compiles, tmp_path
     folder = make_sample(settings_in(tmp_path))
     assert compiles["program_before_layout"] == 3 and compiles["tile_label"] == 1, "the two are one module"
     # as many labels as wanted of two searches, and more for those that failed
-    wanted = SampleSettings().configurations
+    wanted = CONFIGURATIONS["small"]
     assert 2 * wanted < compiles["layout_label"] < 8 * wanted
     first = contents(folder)
     readme = (folder / "README.md").read_text()
@@ -378,7 +378,16 @@ def test_sizes_choose_programs_and_folders():
         {"small", "large"},
     ]
     assert [own.folder.name for own in (small, large, more)] == ["sample", "large", "more"]
-    assert [own.configurations for own in (small, large, more)] == [24, 200, 24]
+    usual, longer = PROGRAMS["lstm_train_w64_d2_b16"], PROGRAMS[LONGER[0]]
+    assert [own.configurations(usual) for own in (small, large, more)] == [24, 200, 24]
+    assert [own.configurations(longer) for own in (small, large)] == [96, 200]
+
+
+def test_programs_with_longer_searches_are_valid_and_test_ones_of_the_committed_sample():
+    table = (SAMPLE / "README.md").read_text()
+    for name in LONGER:
+        assert PROGRAMS[name].size == "small" and split_of(PROGRAMS[name]) in (VALID, TEST)
+        assert len(re.findall(rf"\| {name} \| \d+ \| \d+ \| 96 \|", table)) == len(SEARCHES)
 
 
 def test_the_readme_of_the_committed_sample_is_the_generated_text():

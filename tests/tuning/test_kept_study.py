@@ -124,7 +124,13 @@ def a_tenth(lines):
     return change("value", json.loads(lines[-1])["value"] / 10, -1)([*lines])
 
 
+def identity(value):
+    """Change what the study is of."""
+    return lambda lines: change("user_attr", {"identity": value}, 1)([*lines])
+
+
 WRONG = {
+    **{f"identity {value!r}": identity(value) for value in (None, 7, True, "x", [], {})},
     "a tenth of the value": a_tenth,
     "no checksum": without_checksum,
     **{f"value {value}": change("value", value) for value in (float("nan"), -5, True, "x", [], None)},

@@ -368,6 +368,19 @@ def test_a_study_has_a_page_with_units_and_enough_digits(npz, tmp_path):
     assert "e+" not in " ".join(map(str, facts.drop("configuration")))
 
 
+def test_equal_runtimes_are_said_and_nothing_is_drawn_of_them(tmp_path):
+    arrays = layout_arrays(3, dots=4, configs=40)
+    arrays["config_runtime"][:] = 912_345
+    path = write_npz(tmp_path / "equal.npz", arrays)
+    study = complete_study(settings_of(path, tmp_path, evaluations=6))
+    page = check_page(write_result(study) / "tune.html")
+    assert page.text[3].startswith("Nothing to gain: the 6 evaluated of ")
+    assert page.text[3].endswith(" configurations have the same value; keep the default.")
+    assert "912,345" in page.text and all(tag != "img" for tag, _ in page.elements)
+    low, high = plot_curve(study).axes[0].get_ylim()
+    assert low < 1 < high
+
+
 @cases("ratio, words", [(1.0, "1.0000"), (0.5, "0.5000"), (0.99999, "0.9999900"), (1.00001, "1.0000100")])
 def test_a_ratio_that_is_not_1_does_not_read_as_1(ratio, words):
     assert _ratio(ratio) == words

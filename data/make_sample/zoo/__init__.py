@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
-from make_sample.zoo.families import FAMILIES, FAMILY_SPLIT, MORE
+from make_sample.zoo.families import FAMILIES, FAMILY_SPLIT, LONGER, MORE
 
-__all__ = ["FAMILIES", "FAMILY_SPLIT", "MORE", "PROGRAMS", "ZooProgram", "in_turns", "split_of"]
+__all__ = ["FAMILIES", "FAMILY_SPLIT", "LONGER", "MORE", "PROGRAMS", "ZooProgram", "in_turns", "split_of"]
 
 
 class ZooProgram(NamedTuple):

@@ -335,3 +335,13 @@ Of the pairs of one family and one kind of step, a third are closer: they differ
 _SPLIT = {name: split for split, names in HELD_OUT.items() for name in names}
 FAMILY_SPLIT = {(family.source, family.name): _SPLIT.get(family.name, TRAIN) for family in FAMILIES + MORE}
 """Split by source and family."""
+
+LONGER = (
+    *("single_shot_train_w24_d1_b2", "albert_forward_w96_d3_b8"),
+    *("regnet_forward_w32_d2_b4_f32", "yolo_train_w24_d1_b4", "policy_and_value_train_w48_d1_b8_f32"),
+    *("sentence_pair_train_w72_d2_b8", "t5_forward_w96_d2_b8"),
+)
+"""Valid and test programs with more configurations than the others, for the error of the first ten.
+
+They are small ones, whose configurations mostly differ in their cycles.
+"""

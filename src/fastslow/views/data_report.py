@@ -82,6 +82,22 @@ def summarise(files: pd.DataFrame) -> pd.DataFrame:
     return groups.agg(**columns)
 
 
+def count_configurations(files: pd.DataFrame) -> pd.DataFrame:
+    """Return the number of layout files by their configurations, one row per split.
+
+    Args:
+        files: As from :func:`survey`.
+
+    Returns:
+        Columns ``24 or fewer``, ``25 to 100`` and ``over 100``.
+    """
+    layout = files[files["collection"].str.startswith("layout")]
+    sizes = pd.cut(layout["configs"], [0, 24, 100, np.inf], labels=["24 or fewer", "25 to 100", "over 100"])
+    order = layout["split"].drop_duplicates()
+    counts = pd.crosstab(layout["split"], sizes, dropna=False).reindex(order)
+    return counts.rename_axis(columns=None)
+
+
 def read_shown(settings: DataReportSettings) -> Program:
     """Read the program that is shown in detail.
 

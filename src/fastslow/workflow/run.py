@@ -15,6 +15,7 @@ from typing import Any
 
 from fastslow.competition.catalog import TEST, list_programs
 from fastslow.competition.submission_checks import check_ids
+from fastslow.core.cluster.dask_cluster import check_scheduler
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import remove_abandoned
 from fastslow.core.settings import find_data, resolve
@@ -62,6 +63,7 @@ def run(settings: RunSettings) -> None:
         raise SettingsError(refused)
     if hours and settings.cluster:
         raise SettingsError("hours", "are planned for this machine; give seeds and epochs for a cluster")
+    check_scheduler(settings.cluster)
     for step in steps:
         if isinstance(step.settings, EnsembleSettings):
             step.settings.extra_folders()

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import Ge, Gt, Le
 
+from fastslow.core.cluster.dask_cluster import check_address
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import Count, Names, Settings, Unread, find_data, resolve
@@ -87,8 +88,9 @@ class RunSettings(Settings):
     """Print what would run and why, and run nothing."""
 
     def check(self) -> None:
-        """Refuse a logger that is not there, before anything is computed."""
+        """Refuse a logger that is not there and a cluster that can be none, before anything is computed."""
         require_logger(self.logger)
+        check_address(self.cluster)
         self.require(self.folds != 1, "folds", "0, or 2 and more")
 
     def unread(self) -> Unread:

@@ -5,6 +5,9 @@ SoCC 2020) do: the ready operator of the lowest priority number goes to the devi
 numbers are sums of features that are known at that moment, times :data:`WEIGHTS`. m-ETF is one set of
 weights. Ten sets in ``list_placement.json`` were learned together: each program takes the best of its ten
 placements. ``benchmarks/list_placement.py`` learns them.
+
+Of more than :data:`LOOKED_AT` operators that are ready, the others wait until one of these is placed, so that
+a step does not take longer in a program of many. No program of GO's table has as many.
 """
 
 from functools import cache
@@ -22,6 +25,8 @@ WEIGHTS = ("start", "rank", "device start", "load", "neighbours", "layers", "bis
 with the fair share as unit, and the share of the unit's neighbours there by their exchange (lower for more).
 Then come the squared distance from a split by layers and from one by spectral bisection, and the device's
 share of memory in use. Times are relative to the bound of the runtime."""
+LOOKED_AT = 1500
+"""Ready operators that a step compares at most."""
 M_ETF = np.array([1.0, 0, 1, 0, 0, 0, 0, 0])
 _LEARNED = Path(__file__).with_suffix(".json")
 _FAR = 9.0  # a squared distance from a split counts up to this
@@ -120,7 +125,7 @@ def _place(arrays, units, rank, devices, limit, longest, weights):
     unit = device = -1
     while number:
         row, lowest = 0, np.inf
-        for place in range(number):
+        for place in range(min(number, LOOKED_AT)):
             node = ready[place]
             if where[node] < 0 or where[node] == device or units.of[node] == unit:  # changed by the last step
                 where[node] = _soonest(units, node, decision, free, arrived, left)

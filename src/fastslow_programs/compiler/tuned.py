@@ -1,17 +1,24 @@
-"""The tuned program of a study as a JAX function."""
+"""The tuned program of a study as a JAX function.
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+Its files have their checksums in ``signature.json``: a damaged constant would give other results without a
+word, and XLA ends the process on some damaged programs.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path, read_json, write_json
+from fastslow.core.errors import DataError, FastslowError
+from fastslow.core.files import atomic_path, digest, file_digest, write_json
+from fastslow.core.input_files import SMALL_BYTES, is_there, parse_json, read_bytes, read_text
 from fastslow.core.progress import TICK_SECONDS, progress, ticking
+from fastslow.core.records import Record, check_record
 from fastslow.core.settings import find_typed
-from fastslow.hlo.messages import Module
+from fastslow.hlo.messages import MAX_BYTES, Module
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.compiler.device import require_jax
 from fastslow_programs.compiler.lowering import LocalProgram, entry_shapes, options_of, refusal
@@ -19,6 +26,18 @@ from fastslow_programs.compiler.signature import CallError, Signature, as_number
 
 TUNED, SIGNATURE, EXPORTED, MESH = "best.hlo.pb", "signature.json", "best.jax_export", "mesh.json"
 _INSTEAD = "tune the function that computes it, such as {} or the whole step, and load that one"
+_AGAIN = "Run fastslow tune again, which resumes its study and writes it anew"
+_HERE = "Tune the function again on this machine"
+_SHOWN = 300  # characters of a message
+_FIRST = "Run fastslow tune with evaluator=device, which writes it"
+
+
+class _Written(Record, extra="forbid"):
+    """What ``signature.json`` holds: a signature, files by name with their SHA-256, and a sum over both."""
+
+    signature: dict[str, Any] | None
+    files: dict[str, str]
+    checksum: str
 
 
 def write_signature(folder: Path, program: LocalProgram) -> None:
@@ -27,16 +46,64 @@ def write_signature(folder: Path, program: LocalProgram) -> None:
     They are ``best.jax_export`` and ``mesh.json``, which has the devices and the axes.
 
     Args:
-        folder: Folder of the study, which has the tuned program.
+        folder: Folder of the study, which has the tuned program: its checksum is written here.
         program: The program that was tuned.
     """
+    names = [TUNED]
     if program.exported:
         with atomic_path(folder / EXPORTED) as temporary:
             temporary.write_bytes(program.exported)
         mesh = program.mesh
         facts = {"devices": program.devices, "sizes": mesh.axis_sizes, "names": mesh.axis_names}
         write_json(folder / MESH, facts | {"types": [kind.name for kind in mesh.axis_types]})
-    write_json(folder / SIGNATURE, program.signature.as_json() if program.signature else {})
+        names += [EXPORTED, MESH]
+    written = {
+        "signature": program.signature.as_json() if program.signature else None,
+        "files": {name: file_digest(folder / name) for name in names},
+    }
+    write_json(folder / SIGNATURE, written | {"checksum": digest(written)})
+
+
+def _read_signature(path: Path) -> tuple[Signature | None, list[str]]:
+    """Return the signature, None of an HLO file, and the names of the files that belong to it.
+
+    Raises:
+        DataError: ``signature.json`` is missing, of an older version or not as it was written; or one of the
+            files is.
+    """
+    kept = parse_json(path, read_text(path, _AGAIN, SMALL_BYTES, _FIRST), _AGAIN)
+    if isinstance(kept, dict) and "checksum" not in kept:
+        raise DataError(path, "was written by an older version, or lost its checksum", _AGAIN)
+    check_record(path, kept, _Written, _AGAIN)
+    signature, files = kept["signature"], kept["files"]
+    sound = kept["checksum"] == digest({"signature": signature, "files": files})
+    names = {TUNED} if EXPORTED not in files else {TUNED, EXPORTED, MESH}
+    if not sound or {*files} != names:
+        raise DataError(path, "the signature or a file's checksum is not as it was written", _AGAIN)
+    for name, checksum in files.items():
+        file = path.with_name(name)
+        if not is_there(file, MAX_BYTES):
+            raise DataError(file, "no such file", _AGAIN)
+        if file_digest(file) != checksum:
+            raise DataError(file, f"is not the file that {SIGNATURE} was written for", _AGAIN)
+    if signature is None:
+        return None, [*files]
+    if differing := {field.name for field in fields(Signature)} ^ {*signature}:
+        problem = f"signature was written by another version ({', '.join(sorted(differing))})"
+        raise DataError(path, problem, _AGAIN)
+    return Signature(**signature), [*files]
+
+
+@contextlib.contextmanager
+def _readable_here(path: Path) -> Iterator[None]:
+    """Turn errors of JAX about a file of another version into one that names the file."""
+    try:
+        yield
+    except FastslowError:
+        raise
+    except Exception as error:  # of XLA, MLIR and flatbuffers, which have no common class
+        said = " ".join(str(error).split())[:_SHOWN]
+        raise DataError(path, f"JAX here does not read it ({type(error).__name__}: {said})", _HERE) from None
 
 
 def load_tuned(folder: str | Path) -> Callable:
@@ -58,26 +125,26 @@ def load_tuned(folder: str | Path) -> Callable:
 
     Raises:
         SettingsError: JAX is not installed.
-        DataError: The folder has no tuned program, or this machine's compiler refuses its options.
+        DataError: The folder has no tuned program, one of its files is not as it was written, or JAX or this
+            machine's compiler refuses it.
     """
     require_jax()
     path = find_typed(str(folder)) / SIGNATURE
-    module = read_hlo(path.parent / TUNED).module
-    kept = read_json(path)
-    exported = path.with_name(EXPORTED)
-    lacks_mesh = exported.exists() and not path.with_name(MESH).exists()
-    if lacks_mesh or (kept and "result_static" not in kept):
-        raise DataError(
-            path, "was written by an older version", "Run fastslow tune again, which resumes its study"
-        )
-    parameters, results = entry_shapes(module)
-    signature = Signature(**kept) if kept else Signature.of_module(parameters, results)
-    options = options_of(module.SerializeToString())
-    _require_options(path.parent / TUNED, options)
-    if exported.exists():
-        run = _sharded_function(exported, options)
+    if not is_there(path.with_name(TUNED)):
+        raise DataError(path.with_name(TUNED), "no such file", _FIRST)
+    kept, names = _read_signature(path)
+    module = read_hlo(path.with_name(TUNED)).module
+    with _readable_here(path.with_name(TUNED)):
+        parameters, results = entry_shapes(module)
+        signature = kept or Signature.of_module(parameters, results)
+        options = options_of(module.SerializeToString())
+    _require_options(path.with_name(TUNED), options)
+    if EXPORTED in names:
+        with _readable_here(path.with_name(EXPORTED)):
+            run = _sharded_function(path.with_name(EXPORTED), options)
     else:
-        run = _jax_function(module, parameters, results, options)
+        with _readable_here(path.with_name(TUNED)):
+            run = _jax_function(module, parameters, results, options)
 
     compiled = False
 
@@ -119,14 +186,14 @@ def _require_options(path: Path, options: dict[str, Any]) -> None:
     """Raise :class:`DataError` where this machine's compiler refuses options that were found on another."""
     if options and (reason := refusal(options)):
         problem = f"has options that this machine's compiler refuses ({reason})"
-        raise DataError(path, problem, "Tune the function again on this machine")
+        raise DataError(path, problem, _HERE)
 
 
 def _sharded_function(path: Path, options: dict[str, Any]) -> Callable:
     """Return a function of a mesh as a function of arrays, which are split as it was tuned."""
     import jax
 
-    exported = jax.export.deserialize(bytearray(path.read_bytes()))
+    exported = jax.export.deserialize(bytearray(read_bytes(path, _AGAIN, MAX_BYTES)))
     platform = jax.export.default_export_platform()
     if platform not in exported.platforms:
         problem = f"was tuned for {', '.join(exported.platforms)}, and this machine has {platform}"
@@ -215,15 +282,11 @@ def _read_mesh(path: Path) -> Any:
     """Return a mesh of these devices, or of the first of this machine where it numbers them otherwise."""
     import jax
 
-    facts = read_json(path)
-    try:
-        shape = tuple(facts["sizes"])
-        names = tuple(facts["names"])
-        types = tuple(jax.sharding.AxisType[name] for name in facts["types"])
-        numbers = np.array(facts["devices"]).reshape(shape)
-    except (LookupError, TypeError, ValueError) as error:
-        problem = f"is no mesh ({type(error).__name__}: {error})"
-        raise DataError(path, problem, "Run fastslow tune again, which resumes its study") from None
+    facts = parse_json(path, read_text(path, _AGAIN), _AGAIN)  # as it was written, by its checksum
+    shape = tuple(facts["sizes"])
+    names = tuple(facts["names"])
+    types = tuple(jax.sharding.AxisType[name] for name in facts["types"])
+    numbers = np.array(facts["devices"]).reshape(shape)
     by_number = {device.id: device for device in jax.devices()}
     devices = [by_number[number] for number in numbers.flat if number in by_number]
     if len(devices) < numbers.size:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fastslow.competition.runtimes import LONGEST, SHORTEST
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import digest, read_json, write_json, writer_lock
 from fastslow.hlo.messages import Module
@@ -79,7 +80,7 @@ class Measured:
         values = facts["values"]
         sound = isinstance(values, dict) and all(map(_are_times, values.values()))
         if not sound:
-            raise DataError(self.path, "holds values that are no lists of numbers above 0", _REMEDY)
+            raise DataError(self.path, "holds values that are no lists of runtimes", _REMEDY)
         return facts["values"]
 
     def _outputs(self, layouts: Layouts) -> str:
@@ -101,10 +102,10 @@ def _warning() -> Iterator[None]:
 
 
 def _are_times(values: Any) -> bool:
-    """Return whether what a configuration has is a list of finite numbers above 0."""
+    """Return whether what a configuration has is a list of runtimes."""
     if not isinstance(values, list):
         return False
-    return all(type(value) in (int, float) and 0 < value <= sys.float_info.max for value in values)
+    return all(type(value) in (int, float) and SHORTEST <= value <= LONGEST for value in values)
 
 
 def _digest(module: Module) -> str:

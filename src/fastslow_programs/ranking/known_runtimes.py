@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr
 
+from fastslow.competition.runtimes import RUNTIME, are_runtimes
 from fastslow.core.errors import DataError
 from fastslow.core.tables import counted
 from fastslow.features.graph import Graph
@@ -94,7 +95,7 @@ def check_known(
     within = (config >= 0) & (config < num_configs) & (config == np.floor(config))
     for name, right, rule in (
         ("config", within, f"a whole number from 0 to {num_configs - 1}"),
-        ("runtime", (runtime > 0) & (runtime < np.inf), "a finite number above 0"),
+        ("runtime", are_runtimes(runtime), RUNTIME),
         ("round", (number >= 0) & (number == np.floor(number)) & (number < np.inf), "a whole number from 0"),
     ):
         if not right.all():

@@ -6,7 +6,6 @@ To add one, write a class as :class:`Evaluator` describes and name it in :data:`
 
 import contextlib
 import json
-import math
 import os
 import re
 import shlex
@@ -18,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fastslow.competition.runtimes import RUNTIME, are_runtimes
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.isolated import TIMED_OUT, Killed, Workers, run_command
 from fastslow.core.tables import percent
@@ -270,8 +270,8 @@ def _number(text: str) -> tuple[float | None, str]:
     if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", last):
         return None, f"printed no number: its last line is {last[:80]!r}"
     value = float(last)
-    if not 0 < value < math.inf:
-        return None, f"printed {last}: a value is positive and finite, lower is faster"
+    if not are_runtimes(value):
+        return None, f"printed {last}: a value is {RUNTIME}, lower is faster"
     return value, ""
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fastslow.competition.runtimes import RUNTIME, are_runtimes
 from fastslow_programs.tuning.search.space import CODE, Space
 
 KNOWN = "known"
@@ -39,6 +40,10 @@ class Evaluation:
     value: float | None
     failure: str = ""
     seconds: float = 0.0
+
+    def __post_init__(self):
+        if self.value is not None and not are_runtimes(self.value):
+            raise ValueError(f"a value is {RUNTIME}, not {self.value!r}")
 
 
 class History:

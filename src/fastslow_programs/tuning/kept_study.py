@@ -76,6 +76,8 @@ class KeptStudy:
                 self._study = self._optuna.create_study(study_name=STUDY, storage=storage)
             trials = self._study.trials
             known = self._study.user_attrs.get("identity", {})
+            if not isinstance(known, dict):
+                raise TypeError(f"its identity is {type(known).__name__}, an object wanted")
         except (LookupError, RecursionError, TypeError, ValueError, AttributeError, AssertionError) as error:
             raise DataError(path, f"is not a study ({type(error).__name__}: {error})", _ANEW) from None
         if not known and not trials and records < _FIRST:

@@ -35,6 +35,7 @@ DEFAULT_PROGRAM = "default.hlo.pb"
 PAGE = "tune.html"
 _ROWS, _NAME = 10, 60  # configurations on the page, and characters of a name in a title
 _CHOICES = 3  # of a configuration on the page; evaluations.csv has all
+_AROUND = 1.1  # of an axis beyond the only value on it
 _NEAR = 5e-4  # of 1, where four decimals do not show a difference
 _COUNTED = 1e9  # configurations; a larger count is printed as a power of ten
 _UNITS = {
@@ -95,10 +96,28 @@ def conclusion(study: Study) -> str:
         return "not known: the default has no value"
     if study.plan:
         return too_few(0)
+    if all_equal(study):
+        return f"nothing to gain: {_all_are(study)}; keep the default"
     if best[1] >= default:
         return "nothing gained: nothing that was evaluated is faster than the default"
     single = ", by single measurements, which confirm=0 believes" if study.target.evaluator.noisy else ""
     return f"gained: the best is {_against(best[1] / default)}{single}"
+
+
+def all_equal(study: Study) -> bool:
+    """Return whether all of two or more evaluated configurations have the default's value."""
+    values = [evaluation.value for _, evaluation in study.history.done if evaluation.value is not None]
+    return len(values) > 1 and set(values) == {study.default}
+
+
+def _all_are(study: Study) -> str:
+    """Return that all evaluated configurations are equal, and how much of the space they are."""
+    count = sum(evaluation.value is not None for _, evaluation in study.history.done)
+    size = study.target.space.size
+    which = (
+        f"all {count:,}" if study.exhausted or count == size else f"the {count:,} evaluated of {_count(size)}"
+    )
+    return f"{which} configurations have the same value"
 
 
 def _against(ratio: float) -> str:
@@ -202,12 +221,19 @@ def plot_curve(study: Study) -> Figure:
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_minor_formatter(NullFormatter())
         lowest = min(values.min(), 1.0) if default else values.min()
-        mark_ratios(axes.yaxis, lowest, max(values.max(), lowest))
+        highest = max(values.max(), lowest)
+        if lowest == highest:  # the line is in the middle, not at an edge of the axes
+            lowest, highest = lowest / _AROUND, highest * _AROUND
+            axes.set_ylim(lowest, highest)
+        mark_ratios(axes.yaxis, lowest, highest)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter("{x:g}")
     name = shortened(study.target.name, _NAME)
     best = study.candidate
-    axes.set_title(f"{name}: {_against(best[1] / default)}" if best and default else name)
+    title = name
+    if best and default:
+        title = f"{name}: {'no difference' if all_equal(study) else _against(best[1] / default)}"
+    axes.set_title(title)
     name_in_colours(figure, named)
     return figure
 
@@ -217,7 +243,10 @@ def study_page(study: Study) -> str:
     facts = summarise_study(study)
     best, default = study.best, study.default
     numbers = []
-    if best and default:
+    if all_equal(study):
+        unit = _UNITS.get(study.settings.kind_of_evaluator, "").strip()
+        numbers.append(Number("value of each", _number(default), f"{unit}, as the default has".lstrip(", ")))
+    elif best and default:
         numbers.append(Number("best against the default", _against(best[1] / default)))
     numbers.append(Number("evaluations", f"{study.history.spent}", f"by {study.settings.strategy}"))
     size = study.target.space.size
@@ -232,11 +261,15 @@ def study_page(study: Study) -> str:
         table["against the default"] = [f"{100 * (value / default - 1):+.2g} %" for value in rows["value"]]
     table["configuration"] = [_first_choices(words) for words in rows["configuration"]]
     verdict = facts["result"][:1].upper() + facts["result"][1:] + "."
-    parts = [
-        Section("The best configurations", table_html(table)),
-        Section("How fast was it found?", picture(plot_curve(study))),
-        Section("Facts", table_html(facts), folded=True),
-    ]
+    details = Section("Facts", table_html(facts), folded=True)
+    if all_equal(study):  # neither an order nor a curve says anything
+        parts = [
+            Section("The configurations that were evaluated first", table_html(table), folded=True),
+            details,
+        ]
+    else:
+        curve = Section("How fast was it found?", picture(plot_curve(study)))
+        parts = [Section("The best configurations", table_html(table)), curve, details]
     return make_page(study.target.name, "Search of a configuration", verdict, numbers, parts)
 
 

@@ -6,6 +6,8 @@ starts again on another one. Dask is imported where a cluster is opened: one mac
 
 import contextlib
 import pickle
+import re
+import socket
 import sys
 import threading
 import uuid
@@ -29,8 +31,58 @@ from fastslow.core.settings import resolve
 
 SLURM = "slurm"
 INSTALL = "type `.venv/bin/pip install -e '.[cluster]'`"
-_CONNECT_SECONDS = 20
+_CONNECT_SECONDS = 10
+_LISTEN_SECONDS = 3  # until a host has taken a connection
+_ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx|ucxx)://)?(\[[0-9a-fA-F:.]+\]|[\w.-]+):([0-9]{1,5})")
+_LONGEST_HANDSHAKE = 1 << 20  # bytes; it has some hundred
+_LOOKS = "tcp://host:8786, or slurm, is one"
 _ANSWER_SECONDS = 10  # between two looks at whether the client is still connected
+
+
+def check_address(address: str) -> None:
+    """Refuse what is no address of a cluster, before anything is computed.
+
+    Args:
+        address: As for :func:`open_cluster`, or empty.
+
+    Raises:
+        SettingsError: It has another form.
+    """
+    parts = _ADDRESS.fullmatch(address)
+    sound = parts and 0 < int(parts[4]) < 1 << 16
+    if address and address != SLURM and not sound:
+        raise SettingsError("cluster", f"{address!r} is no address of a Dask scheduler: {_LOOKS}")
+
+
+def check_scheduler(address: str) -> None:
+    """Refuse an address where no Dask scheduler listens, within seconds and before anything is computed.
+
+    A scheduler sends its handshake to whoever connects: 8 bytes with its length, which is short, come first.
+    Dask itself waits for ever for a server that is silent, and allocates what another one's first bytes say.
+
+    Args:
+        address: As for :func:`open_cluster`, or empty.
+
+    Raises:
+        SettingsError: Its host is not known, takes no connection or sends no handshake, or the address has
+            another form.
+    """
+    check_address(address)
+    parts = _ADDRESS.fullmatch(address)
+    if not parts or parts[2] in ("ucx", "ucxx"):  # which do not listen by TCP
+        return
+    place = parts[3].strip("[]"), int(parts[4])
+    try:
+        with socket.create_connection(place, _LISTEN_SECONDS) as connection:
+            connection.settimeout(_CONNECT_SECONDS)
+            if parts[2] in (None, "tcp"):  # others wait for the client's word
+                length = int.from_bytes(connection.recv(8), "little")
+                if not 0 < length < _LONGEST_HANDSHAKE:
+                    raise ConnectionError("another service listens there")
+    except (OSError, UnicodeError) as error:  # a name with a part that is too long is a UnicodeError
+        problem = f"no Dask scheduler answers at {address!r} ({error})"
+        remedy = "start one with `.venv/bin/dask scheduler`, or type tls:// where it has TLS"
+        raise SettingsError("cluster", f"{problem}; {remedy}") from None
 
 
 class Cluster(Executor):
@@ -191,6 +243,7 @@ def _client(address: str, jobs: int) -> Iterator[Any]:
             from dask_jobqueue import SLURMCluster
     except ImportError as error:
         raise SettingsError("cluster", f"{error.name} is not installed; {INSTALL}") from None
+    check_scheduler(address)
     with contextlib.ExitStack() as stack:
         if address == SLURM:
             try:
