@@ -19,7 +19,7 @@ in the odd rounds; *fastest* is the fastest of all in the even rounds. *seconds*
 took, for both rows.
 
 With ``--sharded`` the function is a layer that is split over four devices of this machine, whose options are
-searched. The layouts of a function on a mesh are not searched, so *rank* and *rule* choose those of *part of
+searched. The layouts of a function on a mesh are not searched. *rank* and *rule* choose layouts for *part of
 the layer*: what one of the devices computes, before the sum over devices.
 """
 

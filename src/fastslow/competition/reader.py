@@ -224,9 +224,8 @@ def find_choices(path: Path, rows: Iterable[np.ndarray]) -> tuple[np.ndarray, Ch
         finder.add(values)
         start += len(chunk)
         if _COPIES * finder.held > memory:
-            problem = (
-                f"its first {start:,} configurations make {counted(values.shape[1], 'separate choice')},"
-            )
+            separate = counted(values.shape[1], "separate choice")
+            problem = f"its first {start:,} configurations make {separate},"
             raise DataError(path, f"{problem} too many for {memory / 1e9:.1f} GB of memory", REMEDY)
     assert finder is not None, "an array of no rows has one empty chunk"
     return finder.finish()

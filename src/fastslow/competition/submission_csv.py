@@ -84,9 +84,8 @@ def read_rows(path: Path) -> dict[str, tuple[int, str]]:
     for number, line in enumerate(lines, start=2):
         match = ROW.fullmatch(line)
         if match is None:
-            problem = (
-                f"{counted(line.count(',') + 1, 'column')} or stray quotes" if line else "the row is empty"
-            )
+            columns = counted(line.count(",") + 1, "column")
+            problem = f"{columns} or stray quotes" if line else "the row is empty"
             raise DataError(path, f"line {number}: {problem}: {line[:80]!r}", f"A row is {HEADER}")
         row_id, top_configs = match[2], match[4]
         if row_id in rows:

@@ -340,9 +340,8 @@ def check_ranks(
         if beyond.any():
             node, entry = np.argwhere(beyond)[0].tolist()
             problem = f"{DEFAULTS}[{node}, {entry}] is {defaults[node, 0, entry]}"
-            raise DataError(
-                path, f"{problem}, but the node's output has {counted(int(ranks[node]), 'dimension')}", REMEDY
-            )
+            rank = counted(int(ranks[node]), "dimension")
+            raise DataError(path, f"{problem}, but the node's output has {rank}", REMEDY)
 
 
 def check_entries(path: Path, key: str, chunk: np.ndarray, row: int) -> None:
