@@ -158,5 +158,5 @@ def test_a_process_takes_a_gpu_of_its_own(monkeypatch):
     assert network_processes.own_device(gpu) == torch.device("cuda", 1)
     assert network_processes.own_device(cpu) == cpu
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(SettingsError, match="2 processes on this machine, 1 GPUs; use 'auto'"):
+    with pytest.raises(SettingsError, match="2 processes on this machine, 1 GPU; use 'auto'"):
         network_processes.own_device(gpu)

@@ -60,7 +60,7 @@ def test_a_large_space_without_constraints_is_not_listed(tmp_path):
     choices = {f"c{n}": [*range(10)] for n in range(12)}
     own = UserSpace(space_of(tmp_path, choices=choices))
     assert own.space.size == 10**12 and own.space.listed is None
-    with pytest.raises(DataError, match="1000000000000 combinations.*Leave out constraints"):
+    with pytest.raises(DataError, match="1,000,000,000,000 combinations.*Leave out constraints"):
         _ = UserSpace(space_of(tmp_path, choices=choices, constraints=["c0 < 3"])).space
 
 

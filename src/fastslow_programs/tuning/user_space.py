@@ -109,7 +109,7 @@ class UserSpace:
     def _allowed(self) -> np.ndarray:
         """Return the configurations ``(C, G)`` that fulfil all constraints."""
         count = prod(map(len, self.options.values()))
-        problem = f"its constraints cannot be tested on {counted(count, 'combination')}, at most {_TESTED}"
+        problem = f"its constraints cannot be tested on {counted(count, 'combination')}, at most {_TESTED:,}"
         self._require(count <= _TESTED, problem, "Leave out constraints: a configuration may fail")
         names = ", ".join(self.options)
         codes = np.array([*product(*map(range, map(len, self.options.values())))], CODE)
