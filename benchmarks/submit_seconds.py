@@ -1,4 +1,4 @@
-"""Where the CPU seconds of ``make submit`` go.
+"""Where the CPU seconds of make submit go.
 
 ``python benchmarks/submit_seconds.py [--quick]``. The sample competition is run from nothing in a new
 folder. Each of its processes looks every 10 ms of CPU time at the functions that its main thread is in. A
