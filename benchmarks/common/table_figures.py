@@ -137,7 +137,7 @@ def plot_variants() -> Figure:
     axes.grid(axis="y", visible=False)
     axes.set_xlabel(f"Kendall's tau over the base's {base:.3f} (mean of layouts; lines: ± 2 standard errors)")
     better = int((gain > 2 * error).sum())
-    title = f"Better than the base by two standard errors: {better} of {len(rows)} variants (right: training time)"
+    title = f"Two standard errors ahead of the base: {better} of {len(rows)} variants (right: training time)"
     figure.suptitle(title, **_TITLE)
     name_in_colours(figure, [("variants of the network", NETWORK), ("dashed: strongest trivial rule", RULE)])
     return figure
