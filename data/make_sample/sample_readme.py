@@ -64,7 +64,7 @@ no graph with the published data. Every file here, including this one, was made 
 - **default**: a genetic search from the compiler's default in rounds of {batch}: crossovers (probability
   {crossover}) and mutations (each choice is drawn again with probability {mutation_rates}) of the {elite}
   fastest so far. It contains the default twice.
-- A search ends when {usual} configurations have a label{longer}.
+- A search ends when {lengths}.
 - Rows of a file are shuffled. Both searches of a program are in the same split.
 - **Tile**: a graph is the computation of a fusion and the computations called from it. A kernel has at
   least {candidates} candidates. A program has at most {kernels} kernels, convolutions and dots first.
@@ -128,8 +128,7 @@ def sample_readme(graphs: list[SampleGraph], labelled, left_out: dict[str, str],
         max_candidates=MAX_CANDIDATES,
         spread=MIN_SPREAD,
         distinct=1 / MIN_DISTINCT,
-        usual=min((one.configurations for one in labelled), default=0),
-        longer=_longer(labelled),
+        lengths=_lengths(labelled),
         left_out="; ".join(f"{name} ({why})" for name, why in sorted(by_rule.items())) or "none",
         late=", ".join(sorted(left_out.keys() - by_rule.keys())) or "none",
         apart=APART,
@@ -148,14 +147,15 @@ def sample_readme(graphs: list[SampleGraph], labelled, left_out: dict[str, str],
     )
 
 
-def _longer(labelled) -> str:
-    """Return how many programs have longer searches than the others, in words; empty if none has."""
+def _lengths(labelled) -> str:
+    """Return how many labels end a search, and how many programs have longer searches, in words."""
     wanted = [one.configurations for one in labelled]
     usual, most = min(wanted, default=0), max(wanted, default=0)
+    words = f"{usual} configurations have a label"
     if usual == most:
-        return ""
+        return words
     count = sum(number > usual for number in wanted)
-    return f", of {count} programs {most}, since ten of {usual} are nearly half"
+    return f"{words}, of {count} programs {most}, since ten of {usual} are nearly half"
 
 
 def _nearest(graphs: list[SampleGraph], split: str) -> str:

@@ -11,7 +11,7 @@ from fastslow.core.tables import table_text
 from fastslow.evaluation.training_files import NOTEBOOK
 from fastslow.workflow.execution import run_step
 from fastslow.workflow.steps import Step
-from fastslow_placement.place import DECISION, DEVICE_TABLE, PAGE, PLACEMENT, TABLE, WORDS
+from fastslow_placement.place import DECISION, DEVICE_TABLE, PAGE, PICTURES, PLACEMENT, TABLE, WORDS
 from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.settings import PlaceSettings
 
@@ -46,7 +46,7 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     print((folder / WORDS).read_text())
     if (folder / DEVICE_TABLE).is_file():
         print(f"{table_text(pd.read_csv(folder / DEVICE_TABLE))}\n")
-    names = (PAGE, TABLE, PLACEMENT, DECISION, "decision.png", "memory.png", "learning.png", NOTEBOOK)
+    names = (PAGE, TABLE, PLACEMENT, DECISION, *PICTURES, NOTEBOOK)
     files = [folder / name for name in names if (folder / name).is_file()]
     print(*files, sep="\n")
     found = (folder / WORDS).read_text().splitlines()

@@ -41,6 +41,7 @@ from fastslow_programs.program.user_program import Source
 TABLE, DECISION = "comparison.csv", "decision.json"
 PAGE = "placement.html"
 PLACEMENT, DEVICE_TABLE, WORDS = "placement.csv", "devices.csv", "explanation.txt"
+PICTURES = {"decision.png": plot_decision, "memory.png": plot_memory, "learning.png": plot_learning}
 POLICY, SEARCHED, REGIONS = "GO", "GO, then search", "annealing of regions"
 LEARNED = "learned list scheduler"
 _EQUAL = 1e-9  # of a cost: closer ones are equal
@@ -153,11 +154,12 @@ class Placed(Shown):
         """Return the methods, the figures, and the words folded."""
         shown = self.table.assign(cost=1e3 * self.table["cost"]).rename(columns={"cost": "cost, ms"})
         shown["CPU seconds"] = shown["CPU seconds"].map("{:.2f}".format)
+        drawn = self.drawn
         heading = "Methods, the best first"
-        if len(self.found) > 1 and plot_learning not in [plot for _, plot in self.drawn]:
+        if len(self.found) > 1 and plot_learning not in [plot for _, plot in drawn]:
             heading = "All methods end with the same cost"
         parts = [Section(heading, table_html(shown))]
-        parts += [Section(question, picture(plot(self))) for question, plot in self.drawn]
+        parts += [Section(question, picture(plot(self))) for question, plot in drawn]
         return [*parts, Section("All sentences", sentences(self.words()), folded=True)]
 
     def staged(self, method: str = "") -> Staged:
@@ -247,13 +249,14 @@ def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | Non
     placed = isinstance(problem, PlacementProblem)
     search = settings.search if placed else -(-settings.search // _SLOWER)
     bounded = ""
-    if isinstance(problem, PlacementProblem) and search > (most := max(_SIMULATED // len(problem.graph), 1)):
-        bounded = (
-            f"The search was cut from {search:,} to {most:,} evaluations: each simulates"
-            f" {len(problem.graph):,} operators, and a search about {_SIMULATED:,} at most."
-        )
-        search = most
-    if placed:
+    if isinstance(problem, PlacementProblem):
+        most = max(_SIMULATED // len(problem.graph), 1)
+        if search > most:
+            bounded = (
+                f"The search was cut from {search:,} to {most:,} evaluations: each simulates"
+                f" {len(problem.graph):,} operators, and a search about {_SIMULATED:,} at most."
+            )
+            search = most
         evaluations = max(learned.evaluations, 1) + search
         keep(REGIONS, lambda: anneal_regions(problem, evaluations, seed))
     if search:
@@ -330,12 +333,11 @@ def write_placed(placed: Placed, settings: PlaceSettings) -> None:
         with atomic_path(artifact.folder / PAGE) as temporary:
             temporary.write_text(placed.page(problem.name))
         drawn = [plot for _, plot in placed.drawn]
-        for plot in (plot_decision, plot_memory, plot_learning):
-            file = artifact.folder / f"{plot.__name__.removeprefix('plot_')}.png"
+        for name, plot in PICTURES.items():
             if plot in drawn:
-                save_figure(plot(placed), file)
+                save_figure(plot(placed), artifact.folder / name)
             else:
-                file.unlink(missing_ok=True)  # of an earlier run
+                (artifact.folder / name).unlink(missing_ok=True)  # of an earlier run
         summary = {"program": problem.name, "task": problem.task, "units": len(problem.choices)}
         summary |= {"best": placed.best, "cost": placed.found[placed.best].cost}
         artifact.finish(summary=summary, decision=best.tolist())
