@@ -14,7 +14,7 @@ from fastslow_programs.tuning.evaluators import _number
 from fastslow_programs.tuning.history import Evaluation
 from helpers.cases import cases
 
-NONE = [0.0, -1.0, 5e-324, 1e-320, 9.9e-31, 1.1e30, 1e308, np.inf, np.nan]
+NONE = [0.0, -1.0, 5e-324, 1e-320, 9.9e-31, 1.1e30, 1e308, np.inf, np.nan, 10**400]
 RIGHT = [SHORTEST, 1e-9, 1.0, float(np.iinfo(np.int64).max), LONGEST]
 
 
@@ -23,7 +23,10 @@ def table_takes(value):
 
 
 def evaluation_takes(value):
-    assert Evaluation(value).value == value
+    evaluation = Evaluation(value)
+    if evaluation.failure:
+        raise ValueError(evaluation.failure)
+    assert evaluation.value == value
 
 
 def command_takes(value):

@@ -1,5 +1,6 @@
 """A tuning as a user starts it: every evaluator, resumed, shared, and every bad input by name."""
 
+import contextlib
 import json
 import re
 import shlex
@@ -16,6 +17,7 @@ from fastslow.hlo.reader import read_hlo
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.tuning import evaluators
 from fastslow_programs.tuning import target as target_module
+from fastslow_programs.tuning.history import Evaluation
 from fastslow_programs.tuning.result import (
     _against,
     _ratio,
@@ -174,6 +176,19 @@ def test_failures_are_counted_and_not_fatal(dots, tmp_path, undrawn):
     assert 0 < len(failures) < 12 and all("printed no number" in f for f in failures)
     assert "failed" in summarise_study(study)["evaluations"]
     write_result(study)
+
+
+@cases("value", [0.0, np.inf, np.nan])
+def test_a_value_that_is_no_runtime_counts_as_a_failure(npz, tmp_path, monkeypatch, value):
+    def evaluate(proposals):
+        return ((place, Evaluation(value if place else 5.0)) for place in range(len(proposals)))
+
+    monkeypatch.setattr(evaluators.Replay, "running", lambda self: contextlib.nullcontext(evaluate))
+    history = complete_study(settings_of(npz, tmp_path, name=str(value), evaluations=4)).history
+    assert list(history.values) == [5.0]
+    assert all(f"its value is {value}, a number from 1e-30" in failure for failure in history.failures)
+    again = complete_study(settings_of(npz, tmp_path, name=str(value), evaluations=4))
+    assert again.history.failures == history.failures
 
 
 @pytest.mark.parametrize(("wanted", "done"), [(50, 8), (2, 2)])

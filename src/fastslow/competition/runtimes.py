@@ -11,6 +11,10 @@ RUNTIME = f"a number from {SHORTEST:g} to {LONGEST:g}"
 
 
 def are_runtimes(values: ArrayLike) -> np.ndarray:
-    """Return whether each of these numbers can be a runtime; NaN and infinity are none."""
-    numbers = np.asarray(values, np.float64)
-    return (numbers >= SHORTEST) & (numbers <= LONGEST)
+    """Return whether each of these numbers can be a runtime; NaN and infinity are none.
+
+    Whole numbers of any size are compared as they are: the largest have no float64.
+    """
+    numbers = np.asarray(values)
+    with np.errstate(invalid="ignore"):  # of NaN beside a whole number without a float64
+        return (numbers >= SHORTEST) & (numbers <= LONGEST)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fastslow.competition.runtimes import LONGEST, SHORTEST
+from fastslow.competition.runtimes import are_runtimes
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import digest, read_json, write_json, writer_lock
 from fastslow.hlo.messages import Module
@@ -105,7 +105,7 @@ def _are_times(values: Any) -> bool:
     """Return whether what a configuration has is a list of runtimes."""
     if not isinstance(values, list):
         return False
-    return all(type(value) in (int, float) and SHORTEST <= value <= LONGEST for value in values)
+    return all(type(value) in (int, float) for value in values) and bool(are_runtimes(values).all())
 
 
 def _digest(module: Module) -> str:

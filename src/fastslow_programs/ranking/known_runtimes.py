@@ -9,6 +9,7 @@ models, the columns of the ranker's table, and the choices::
     found.mean  # (C,) lower = faster; the order is the ranking
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,9 +112,10 @@ def check_known(
 
 
 def _numbers(column: pd.Series) -> np.ndarray:
-    """Return a column as numbers, NaN for what is none; True and False are none."""
+    """Return a column as numbers, NaN for what is none: text, True, or a whole number beyond float64."""
     logical = column.map(lambda value: isinstance(value, bool | np.bool_)).to_numpy(bool)
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+    huge = column.map(lambda value: isinstance(value, int) and abs(value) > sys.float_info.max)
+    numbers = pd.to_numeric(column.mask(huge.to_numpy(bool)), errors="coerce").to_numpy(np.float64)
     return np.where(logical, np.nan, numbers)
 
 

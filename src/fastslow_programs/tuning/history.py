@@ -31,6 +31,8 @@ class Proposal:
 class Evaluation:
     """The outcome of one evaluation of a configuration.
 
+    A value that can be no runtime counts as a failure, whichever evaluator gave it.
+
     Args:
         value: Lower is faster; None where it failed. The unit is the evaluator's.
         failure: Kind and message of a failure, empty where there is a value.
@@ -43,7 +45,9 @@ class Evaluation:
 
     def __post_init__(self):
         if self.value is not None and not are_runtimes(self.value):
-            raise ValueError(f"a value is {RUNTIME}, not {self.value!r}")
+            said = f"failed: its value is {self.value!r:.40}, {RUNTIME} wanted"
+            object.__setattr__(self, "failure", said)  # frozen for all others
+            object.__setattr__(self, "value", None)
 
 
 class History:
