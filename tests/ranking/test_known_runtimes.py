@@ -234,6 +234,26 @@ def named(**columns):
     return pd.DataFrame({"runtime": 1.0, **columns})
 
 
+NO_TABLE = {
+    "dict": ({"config": [0], "runtime": [1.0]}, "known: is a dict, a table of pandas is wanted"),
+    "column": (pd.Series([1.0]), "is a Series"),
+    "array": (np.zeros((1, 2)), "is a ndarray"),
+    "an id that is a list": (named(id=[["c0"]]), r"row 1 has id \['c0'\], which is no configuration"),
+    "an id that is a dict": (named(id=[{}]), "row 1 has id {}, which is no configuration"),
+    "a number beyond float64": (
+        named(config=[0], runtime=[10**400]),
+        "row 1 has runtime 1000.* not a number",
+    ),
+}
+
+
+@cases("name", NO_TABLE)
+def test_what_is_no_table_of_measurements_is_refused(name):
+    known, said = NO_TABLE[name]
+    with pytest.raises(DataError, match=said):
+        check_known(known, 4, ids=IDS)
+
+
 @cases(
     "given, said",
     [

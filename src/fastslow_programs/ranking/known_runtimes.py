@@ -70,6 +70,8 @@ def check_known(
     of_file: bool = True,
 ) -> pd.DataFrame:
     """Return measured runtimes as :func:`read_known` does, of a table; ``source`` is what a message names."""
+    if not isinstance(known, pd.DataFrame):
+        raise DataError(source, f"is a {type(known).__name__}, a table of pandas is wanted", _FORM)
     if twice := sorted({str(name) for name in known.columns[known.columns.duplicated()]}):
         raise DataError(source, f"has the column {', '.join(twice)} twice", _FORM)
     by_id = ids is not None and "id" in known.columns
@@ -136,7 +138,7 @@ def _positions(given: pd.Series, ids: np.ndarray, source: object) -> list[int]:
     """Return the first position of each identity."""
     places = {identity: place for place, identity in reversed(list(enumerate(ids.tolist())))}
     for row, identity in enumerate(given, 1):
-        if identity not in places:
+        if not isinstance(identity, str) or identity not in places:
             problem = f"row {row} has id {identity!s}, which is no configuration that is ranked here"
             raise DataError(source, problem, "Rank the same program with the same seed and configs")
     return [places[identity] for identity in given]
