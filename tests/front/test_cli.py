@@ -96,6 +96,8 @@ def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path):
         (["submit", "data=no/such"], "no npz files. Run `make data`"),
         (["submit", "gnn.layout.epochs=0"], "gnn.layout.epochs: 0 is not 1 or more"),
         (["submit", "--seeds", "two"], "seeds: 'two' is a text, a whole number wanted"),
+        (["submit", "\udcff=1"], "\\udcff: no such setting; known are"),
+        (["submit", "ensemble.extra=no/*", "--plan"], "['no/*'] is not a pattern of run folders"),
     ):
         assert cli.main(words) == 1, words
         said = capsys.readouterr().err

@@ -151,6 +151,8 @@ class Settings(BaseModel):
 
     def __init__(self, **settings: Any):
         for name, value in settings.items():
+            if not name.isprintable():  # bytes that are no UTF-8, of which pydantic loses the name
+                raise UnknownSetting(ascii(name)[1:-1], type(self).__name__, self._hint(name))
             refuse_absurd(name, value)
         try:
             super().__init__(**settings)

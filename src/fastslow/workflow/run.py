@@ -55,6 +55,9 @@ def run(settings: RunSettings) -> None:
     if hours and (settings.plan or chosen is not None):
         for sentence in _say_hours(hours, chosen, plan):
             print_wrapped(sentence)
+    for step in steps:
+        if isinstance(step.settings, EnsembleSettings):
+            step.settings.extra_folders()
     if settings.plan:
         print_outlook(steps, "" if plan.predict_with else plan.preset, refused)
         return
@@ -63,9 +66,6 @@ def run(settings: RunSettings) -> None:
     if hours and settings.cluster:
         raise SettingsError("hours", "are planned for this machine; give seeds and epochs for a cluster")
     check_scheduler(settings.cluster)
-    for step in steps:
-        if isinstance(step.settings, EnsembleSettings):
-            step.settings.extra_folders()
     check_ids(
         find_data(plan.data_root), [*plan.collections, *plan.filled]
     )  # hours of training must not end at a broken CSV
