@@ -97,6 +97,7 @@ def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path):
         (["submit", "gnn.layout.epochs=0"], "gnn.layout.epochs: 0 is not 1 or more"),
         (["submit", "--seeds", "two"], "seeds: 'two' is a text, a whole number wanted"),
         (["submit", "\udcff=1"], "\\udcff: no such setting; known are"),
+        (["leaderboard", f"csv={'a/' * 1500}b"], "csv: names 1500 folders one in another, at most 255 wanted"),
         (["submit", "ensemble.extra=no/*", "--plan"], "['no/*'] is not a pattern of run folders"),
     ):
         assert cli.main(words) == 1, words

@@ -117,6 +117,7 @@ Unread = Mapping[str, tuple[str, str]]
 _PLAIN = (Number, str, list, PurePath)  # what people give a setting; results of cells are of other types
 _ODD = (tuple, dict, types.NoneType)
 _ALIKE = 0.75  # similarity of a misspelt name
+_DEEPEST = 255  # folders of a path: they are made one within another
 _UNKEYED: dict[str, JsonValue] = {"key": False}
 PLAY = "play"
 """Name of the run that notebooks write when they are run by hand: ``runs/play``, ``features/play``."""
@@ -154,6 +155,9 @@ class Settings(BaseModel):
             if not name.isprintable():  # bytes that are no UTF-8, of which pydantic loses the name
                 raise UnknownSetting(ascii(name)[1:-1], type(self).__name__, self._hint(name))
             refuse_absurd(name, value)
+            if isinstance(value, str) and value.count("/") > _DEEPEST:
+                problem = f"names {value.count('/')} folders one in another, at most {_DEEPEST} wanted"
+                raise SettingsError(name, problem)
         try:
             super().__init__(**settings)
         except ValidationError as error:
