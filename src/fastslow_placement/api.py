@@ -8,7 +8,7 @@ from fastslow_placement.jax_program import JaxProgram
 from fastslow_placement.place import Placed, compare, load_placed, read_function, read_problem, write_placed  # noqa: F401
 from fastslow_placement.settings import ZOO, PlaceSettings
 from fastslow_programs.compiler.tracing import is_staged
-from fastslow_programs.program.user_program import require_path
+from fastslow_programs.program.user_program import require_keywords, require_path
 
 
 def place(
@@ -39,6 +39,7 @@ def place(
         SettingsError: A setting is wrong, no placement fits into the memory, or JAX is not installed.
         DataError: The source is missing or broken, or JAX cannot trace the function.
     """
+    require_keywords(keywords)
     values = {"updates": 0} | settings | ({"out": str(Path(out).expanduser().absolute())} if out else {})
     is_path = isinstance(source, str | Path)
     if callable(source) or (not is_path and is_staged(source)):

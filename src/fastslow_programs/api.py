@@ -5,7 +5,7 @@ which relative paths start. ``docs/api.md`` has examples.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from fastslow_programs.program.convert import ConvertedProgram, make_program, su
 from fastslow_programs.program.graph_picture import plot_graph
 from fastslow_programs.program.program_settings import ConvertSettings
 from fastslow_programs.program.program_tables import list_configurable
-from fastslow_programs.program.user_program import FunctionSource, find_source, require_path
+from fastslow_programs.program.user_program import FunctionSource, find_source, require_keywords, require_path
 from fastslow_programs.ranking.models import Models, read_models
 from fastslow_programs.ranking.rank import rank_source, write_ranking
 from fastslow_programs.ranking.result import Ranking
@@ -107,7 +107,8 @@ def load_models(path: str | Path | None = None) -> Models:
     Raises:
         DataError: There is no such folder, or it holds no models.
     """
-    return read_models(find_typed(str(path)) if path else "")
+    text = _text("path", path)
+    return read_models(find_typed(text) if text else "")
 
 
 def leaderboard(**settings: Any) -> Leaderboard:
@@ -211,6 +212,8 @@ def blend(
 
     given = {"out": str(out)} if out else {}
     names = [str(csv) for csv in csvs]
+    if not isinstance(weights, Iterable):
+        raise SettingsError("weights", f"a {type(weights).__name__} is no list of numbers")
     settings = BlendSettings(csvs=names, weights=[*weights], data_root=str(data_root), **given)
     blended = blend_submissions(settings.paths(), settings.weights)
     if out:
@@ -322,9 +325,8 @@ def tune(
     from fastslow_programs.tuning.tune import complete_study
 
     _refuse_run(settings)
-    if isinstance(models, Models):
-        models = models.folder
-    run = str(models) if models in (None, NO_RUN) else str(find_typed(str(models)))
+    named = str(models.folder) if isinstance(models, Models) else _text("models", models)
+    run = named if named in ("", NO_RUN) else str(find_typed(named))
     with _data_root(out) as data_root:
         own = _settings(
             TuneSettings,
@@ -332,7 +334,7 @@ def tune(
             arguments,
             keywords,
             data_root=data_root,
-            run="" if models is None else run,
+            run=run,
             **settings,
         )
         study = complete_study(own)
@@ -382,11 +384,18 @@ def _refuse_run(settings: dict[str, Any]) -> None:
         raise SettingsError("run", f"name it as models={settings['run']!r}, or read it with load_models()")
 
 
+def _text(name: str, path: Any) -> str:
+    """Return a path that was given as text, empty for None; SettingsError for what is no path."""
+    if path is not None and not isinstance(path, str | Path):
+        raise SettingsError(name, f"a {type(path).__name__} is no path")
+    return "" if path is None else str(path)
+
+
 @contextmanager
 def _data_root(out: str | Path | None) -> Iterator[str]:
     """Yield the folder to write to: the one that is named, or a temporary one."""
-    if out:
-        yield str(Path(out).expanduser().absolute())
+    if folder := _text("out", out):
+        yield str(Path(folder).expanduser().absolute())
         return
     with tempfile.TemporaryDirectory(prefix="fastslow-") as folder:
         yield folder
@@ -396,6 +405,7 @@ def _settings(
     kind: type, source: AnySource, arguments: tuple, keywords: Mapping[str, Any] | None, **settings: Any
 ) -> Any:
     """Return the settings of a command for a source."""
+    require_keywords(keywords)
     if callable(source) or type(source).__module__.partition(".")[0] == "jax":
         return kind(**settings).of(FunctionSource.of_function(source, arguments, keywords))
     require_path(source, arguments, keywords)

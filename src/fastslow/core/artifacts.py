@@ -60,7 +60,9 @@ def read_manifest(folder: Path, remedy: str = "Run the step that makes it") -> d
         DataError: The folder is missing or was never finished, or its manifest lacks a key or was edited.
     """
     path = Path(folder) / MANIFEST
-    if not path.is_file():
+    with explain_storage(folder):
+        is_finished = path.is_file()
+    if not is_finished:
         unfinished = Path(folder).is_dir()
         problem = f"not finished (it has no {MANIFEST})" if unfinished else "no such folder"
         raise DataError(folder, problem, remedy)

@@ -24,7 +24,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, V
 from pydantic_core import ErrorDetails
 
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import SettingsError, UnknownSetting
+from fastslow.core.errors import SettingsError, UnknownSetting, explain_storage
 from fastslow.core.setting_fields import (
     Setting,
     allowed_of,
@@ -60,23 +60,39 @@ def resolve(path: str) -> Path:
     Raises:
         SettingsError: The path starts with ``~`` and a user that there is not, or ``FASTSLOW_HOME`` is none.
     """
+    return _home(os.environ.get("FASTSLOW_HOME", "")) / _expanded(path)
+
+
+def _expanded(path: str) -> Path:
+    """Return a path that may start with ``~``; SettingsError where there is no such user."""
     try:
-        return _home(os.environ.get("FASTSLOW_HOME", "")) / Path(path).expanduser()
+        return Path(path).expanduser()
     except RuntimeError:
         raise SettingsError(f"{path}: there is no such user's home; write the whole path") from None
 
 
 def find_data(root: str) -> Path:
-    """Return a data root that is read: as :func:`resolve` has it, else the repository's, with the sample."""
-    in_repository = PROJECT / Path(root).expanduser()
+    """Return a data root that is read: as :func:`resolve` has it, else the repository's, with the sample.
+
+    Raises:
+        SettingsError: As for :func:`resolve`.
+        StorageError: No file can have this name.
+    """
+    in_repository = PROJECT / _expanded(root)
     at_home = resolve(root)
-    return in_repository if in_repository.exists() and not at_home.exists() else at_home
+    with explain_storage(at_home):
+        return in_repository if in_repository.exists() and not at_home.exists() else at_home
 
 
 def find_typed(path: str) -> Path:
-    """Return what a user typed: a file or folder of the working folder, else as :func:`find_data` has it."""
-    here = Path.cwd() / Path(path).expanduser()
-    return here if path and here.exists() else find_data(path)
+    """Return what a user typed: a file or folder of the working folder, else as :func:`find_data` has it.
+
+    Errors as for :func:`find_data`.
+    """
+    here = Path.cwd() / _expanded(path)
+    with explain_storage(here):
+        is_here = bool(path) and here.exists()
+    return here if is_here else find_data(path)
 
 
 @lru_cache(1)

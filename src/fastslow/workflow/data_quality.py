@@ -1,5 +1,6 @@
 """Measure the labels of every graph of a competition, and name those that are doubtful."""
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -56,7 +57,7 @@ class QualitySettings(Settings):
     @property
     def table(self) -> Path:
         """The CSV file; graphs that it holds are not measured again."""
-        return resolve(f"features/data-quality-{self.root.resolve().name}.csv")
+        return resolve(f"features/data-quality-{Path(os.path.realpath(self.root)).name}.csv")
 
 
 class LabelReport(Shown):

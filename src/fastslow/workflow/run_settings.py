@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -136,7 +137,7 @@ def make_plan(settings: RunSettings) -> Plan:
     """
     known = settings.data in DATA_ROOTS
     preset = settings.preset or (settings.data if known else "kaggle")
-    folder = settings.data if known else resolve(settings.data).resolve().name
+    folder = settings.data if known else Path(os.path.realpath(resolve(settings.data))).name
     name = settings.name or folder
     if not settings.name and preset == SMOKE:
         name = SMOKE
@@ -267,7 +268,7 @@ def _resolved(recorded: Mapping[str, Any], name: str) -> tuple:
         values = step.settings.asdict()
         unread = step.settings.unread()
         steps[step.name] = {key: values[key] for key in step.settings.keyed() if key not in unread}
-    return find_data(plan.data_root).resolve(), settings.hours, steps
+    return os.path.realpath(find_data(plan.data_root)), settings.hours, steps
 
 
 def _texts(recorded: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

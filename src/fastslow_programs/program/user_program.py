@@ -72,6 +72,12 @@ def require_path(source: Any, arguments: Sequence[Any], keywords: Mapping[str, A
         raise SettingsError("arguments", f"{count} given, but {source} is no function")
 
 
+def require_keywords(keywords: Any) -> None:
+    """Raise :class:`SettingsError` for keyword arguments that are no mapping."""
+    if keywords is not None and not isinstance(keywords, Mapping):
+        raise SettingsError("keywords", f"a {type(keywords).__name__} is no mapping of names to values")
+
+
 def _split_source(text: str) -> tuple[str, str]:
     name, _, function = text.rpartition(":")
     return (name, function) if name.endswith(".py") else (text, "")
