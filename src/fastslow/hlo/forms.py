@@ -11,6 +11,8 @@ import re
 import zlib
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
+
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import read_bytes
 from fastslow.core.isolated import TIMED_OUT, Killed, call_isolated
@@ -104,7 +106,11 @@ def parse(path: Path, data: bytes) -> list[tuple[Module, str]]:
             raise DataError(path, problem, FROM_JAX) from None
         problem = f"is {kind} that this version of XLA does not read: {str(error)[:500]}"
         raise DataError(path, problem, DUMP) from None
-    return [(Module.FromString(code), said) for code, said in codes]
+    try:
+        return [(Module.FromString(code), said) for code, said in codes]
+    except DecodeError as error:
+        problem = f"is {kind} whose shapes cannot be read ({error}), such as tuples a hundred deep"
+        raise DataError(path, problem, "Give a program of flatter tuples") from None
 
 
 def to_hlo(source: str | bytes) -> bytes:

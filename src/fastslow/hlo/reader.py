@@ -43,6 +43,7 @@ _OPCODE = re.compile(r"[a-z][a-z0-9-]*")
 _VERIFIER_SECONDS = 120.0  # a module of 5,000 instructions takes 0.2
 _known_verdicts: dict[tuple[bytes, ...], list[str]] = {}  # by the digests of a file's modules
 _LISTED = 20  # names of kernels in a message
+_BEGINNING = 1 << 20  # bytes that tell what a file is: a whole file of zeros takes minutes
 _TORCH = "Give the module as model.py:FUNCTION, a function that returns (module, arguments)"
 _TENSORFLOW = (
     "tf.function(f, jit_compile=True).experimental_get_compiler_ir(*arguments)(stage='hlo') gives HLO"
@@ -84,8 +85,9 @@ _OTHERS = {  # what the bytes begin with, or hold: what it is, and the way to HL
 
 def other_kind(data: bytes) -> tuple[str, str]:
     """Return what a file is that holds no program of ours, and the way to one; empty where it is unknown."""
+    beginning = data[:_BEGINNING]
     for pattern, named in _OTHERS.items():
-        if re.match(pattern, data, re.M):
+        if re.match(pattern, beginning, re.M):
             return named
     return "", ""
 

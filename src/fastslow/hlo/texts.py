@@ -97,7 +97,8 @@ def _without_prefix(prefix: str, text: str) -> str:
     """Return a text, whose first line a prefix has been cut from, without it in the other lines.
 
     It may be an indentation, the quotation mark of a letter, or what a log begins its lines with, in which
-    only numbers differ. Words before the first line only, such as ``text = R"(``, are no prefix.
+    only numbers, and the spaces that align them, differ. Words before the first line only, such as
+    ``text = R"(``, are no prefix.
     """
     if not prefix:
         return text
@@ -106,7 +107,7 @@ def _without_prefix(prefix: str, text: str) -> str:
         pattern = f"[ \t]{{1,{len(prefix)}}}"
     else:
         mark = prefix.rstrip()
-        pattern = re.sub(r"\d+", r"\\d+", re.escape(mark)) + f"[ \t]{{0,{len(prefix) - len(mark)}}}"
+        pattern = re.sub(r"(\\ )*\d+", r" *\\d+", re.escape(mark)) + f"[ \t]{{0,{len(prefix) - len(mark)}}}"
         second = next((line for line in rest.splitlines() if line.strip()), "")
         if not re.match(pattern, second):
             return text
