@@ -1,6 +1,7 @@
 """What a notebook reads of a training, and the error where that is missing."""
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -45,3 +46,8 @@ def test_wall_seconds_count_each_second_once(tmp_path_factory, intervals):
         facts = {"start_time": start.isoformat(), "duration": length}
         (folder / "notebook.ipynb").write_text(json.dumps({"metadata": {"papermill": facts}}))
     assert wall_seconds([*folders, tmp_path_factory.getbasetemp()]) == len(seconds)
+
+
+def test_a_notebook_that_is_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "notebook.ipynb")
+    assert wall_seconds([tmp_path]) == 0.0

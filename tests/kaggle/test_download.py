@@ -156,11 +156,13 @@ def test_a_server_that_always_closes_is_given_up(stub, root, pauses, monkeypatch
         archives.fetch(f"{stub.url}{path}", root / "x.tar")
 
 
-def test_a_part_that_is_a_pipe_is_named(stub, tmp_path):
+@pytest.mark.parametrize("name", ["x.tar.part", "x.tar"])
+def test_a_part_or_a_target_that_is_no_file_is_named(stub, tmp_path, name):
     path = serve(stub, VALID, b"abc" * 1000)
-    os.mkfifo(tmp_path / "x.tar.part")
-    with pytest.raises(DataError, match=r"x\.tar\.part: is a named pipe, a file is wanted"):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match=f"{name}: is a named pipe, a file is wanted"):
         archives.fetch(f"{stub.url}{path}", tmp_path / "x.tar")
+    assert not stub.ranges, "before the download"
 
 
 def test_the_next_run_resumes(stub, tmp_path, monkeypatch):

@@ -1,6 +1,5 @@
 """Files that a training leaves in its folder for a notebook to show."""
 
-import json
 import math
 from collections.abc import Iterable
 from datetime import datetime
@@ -11,6 +10,7 @@ import pandas as pd
 
 from fastslow.competition.metrics import ALL_METRICS
 from fastslow.core.artifacts import finished_file
+from fastslow.core.files import read_json
 from fastslow.core.npz_io import readable
 from fastslow.core.settings import resolve
 
@@ -48,7 +48,7 @@ class _Execution(NamedTuple):
 def _execution(folder: Path) -> _Execution | None:
     """Return what papermill recorded of the executed notebook of a folder; None where there is none."""
     try:
-        facts = json.loads((folder / NOTEBOOK).read_text())["metadata"]["papermill"]
+        facts = read_json(folder / NOTEBOOK)["metadata"]["papermill"]
         begin = datetime.fromisoformat(facts["start_time"]).timestamp()
         return _Execution(begin, float(facts["duration"]))
     except (OSError, ValueError, KeyError, TypeError):

@@ -64,11 +64,12 @@ def fetch(url: str, target: Path) -> None:
     target appears when its size is right; unpacking finds one that changed on the server in between.
 
     Raises:
-        DataError: The server does not have the file or does not send its size, or the part is no file. The
-            connection was lost eight times in a row without a new byte, or fifty times without a new
-            megabyte; then the part stays for the next call.
+        DataError: The server does not have the file or does not send its size, or the part or the target is
+            no file. The connection was lost eight times in a row without a new byte, or fifty times
+            without a new megabyte; then the part stays for the next call.
     """
     part = _part(target)
+    is_there(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     with progress(desc=target.name, **BYTES) as bar:
         _persist(url, lambda: _receive(url, part, bar), lambda: _size(part))
