@@ -17,7 +17,7 @@ from fastslow.core.errors import DataError, SettingsError, counted
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, file_digest, write_json
 from fastslow.core.progress import TICK_SECONDS, progress, ticking
-from fastslow.core.settings import resolve
+from fastslow.core.settings import find_typed, resolve
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
 from fastslow.core.tables import number_text, table_html
 from fastslow_placement.base.problem import Problem
@@ -361,7 +361,8 @@ def load_placed(
         SettingsError: JAX is not installed.
         DataError: The folder holds no placement, or one of another function.
     """
-    manifest = read_manifest(folder := Path(folder).expanduser(), "Place it again with out=")
+    folder = find_typed(str(folder))
+    manifest = read_manifest(folder, "Place it again with out=")
     settings = PlaceSettings.from_record(manifest["settings"])
     program = read_function(settings)
     if function:

@@ -78,6 +78,7 @@ def test_wrong_arguments_are_refused(folder):
         (lambda: fastslow.load_models("~no-such-user/x"), SettingsError, "no such user's home"),
         (lambda: fastslow.load_models("x" * 300), DataError, "the name is too long"),
         (lambda: fastslow.load_placed("x" * 300), DataError, "the name is too long"),
+        (lambda: fastslow.load_placed(3), DataError, "3: no such folder. Place it again"),
         (lambda: fastslow.rank("x" * 300), DataError, "the name is too long"),
         (lambda: fastslow.rank("program.pb", models={}), SettingsError, "path: a dict is no path"),
         (lambda: fastslow.tune("program.pb", models=3), SettingsError, "models: a int is no path"),
