@@ -137,8 +137,18 @@ def read_tables(
 ) -> list[Table]:
     """Read several samples of a split, each as :func:`read_table` does; a graph is tabulated once for all.
 
-    ``samples`` are the names of the graphs of each sample, and the maximum number of configurations of one.
-    Arguments and errors else as for :func:`read_table`.
+    Args:
+        features: The graphs of one collection, or of several by the prefix of their graphs' names.
+        split: ``train``, ``valid`` or ``test``.
+        samples: Of each sample the names of its graphs, and the maximum number of configurations of one
+            (None: all of them).
+        seed: Seed of the samples.
+
+    Returns:
+        The table of each sample.
+
+    Raises:
+        DataError: The collections have different columns.
     """
     sources = _by_prefix(features)
     first = next(iter(sources.values()))
