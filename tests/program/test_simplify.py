@@ -114,16 +114,46 @@ def looped():
     return own
 
 
-@cases("make", [varied_module, looped])
+def mapped():
+    """Return a module with an instruction that applies one computation to its elements."""
+    module = looped()
+    main = module.computations[0]
+    main.root_id = add(main, "map", (2, 3, 4, 4), main.root_id, called_computation_ids=[5])
+    return module
+
+
+def called_wrongly():
+    """Return a module with a call of a computation that has a parameter more than the call has operands."""
+    module = looped()
+    add(module.computations[1], "parameter", (2, 3, 4, 4), parameter_number=1)
+    main = module.computations[0]
+    main.root_id = add(main, "call", (2, 3, 4, 4), main.root_id, called_computation_ids=[5])
+    return module
+
+
+@cases("make", [varied_module, looped, mapped, called_wrongly])
 def test_nothing_else_is_changed(make):
-    """Reshapes and transposes that move something, and computations that a loop calls."""
+    """Reshapes and transposes that move something, computations that a loop or a map calls, a broken call."""
     before = make()
     assert simplify(before) == make() == before
 
 
-def test_instructions_of_calls_have_numbers_of_their_own_in_newer_modules():
+def called_directly():
+    """Return a module that calls a computation which calls no other."""
+    own = module("calls")
+    main = own.computations[-1]
+    main.root_id = add(main, "call", (8, 8), main.root_id, called_computation_ids=[1])
+    del own.computations[1]
+    for instruction in main.instructions[2:4]:
+        instruction.opcode = "dot"
+        instruction.called_computation_ids[:] = []
+    return own
+
+
+@cases("make", [lambda: module("calls"), called_directly])
+def test_instructions_of_calls_have_numbers_of_their_own_in_newer_modules(make):
     """XLA reads the lower 32 bits of an id, and its newer modules number each computation from 1."""
-    called = module("calls")
+    called = make()
     main = called.computations[-1]
     for _ in range(8):
         main.root_id = add(main, "tanh", (8, 8), main.root_id)
@@ -142,6 +172,25 @@ def test_what_only_dead_code_calls_goes_with_it():
     own.computations[0].root_id = 1
     (left,) = simplify(own).computations
     assert [i.opcode for i in left.instructions] == ["parameter", "parameter"], "parameters stay"
+
+
+@cases("size, left", [(4, False), (-1, True)])
+def test_a_dynamic_dimension_has_its_bound_as_size(size, left):
+    """One without a bound stays dynamic, also within a tuple."""
+    made = varied_module()
+    main = made.computations[0]
+    main.root_id = add(main, "tuple", (), main.root_id)
+    shapes = [i.shape for i in main.instructions[:-1]]
+    shapes.append(main.instructions[-1].shape.tuple_shapes.add(dimensions=[2, 3, 4, 4]))
+    for shape in shapes:
+        shape.dimensions[-1] = size
+        shape.is_dynamic_dimension[:] = [False] * (len(shape.dimensions) - 1) + [True]
+    simple = simplify(made)
+    *others, last = simple.computations[0].instructions
+    assert len(others) == len(main.instructions) - 1
+    for shape in (*(i.shape for i in others), *last.shape.tuple_shapes):
+        assert shape.dimensions[-1] == size
+        assert [*shape.is_dynamic_dimension] == [False] * (len(shape.dimensions) - 1) + [left]
 
 
 TEXT = """HloModule m
