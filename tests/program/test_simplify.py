@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastslow.hlo.graph_arrays import graph_arrays
-from fastslow.hlo.messages import Module
+from fastslow.hlo.messages import Module, message_classes
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.program.simplify import simplify
 from helpers.cases import cases
@@ -174,9 +174,19 @@ def test_what_only_dead_code_calls_goes_with_it():
     assert [i.opcode for i in left.instructions] == ["parameter", "parameter"], "parameters stay"
 
 
+WITH_TYPE = message_classes(  # of the program, which is beside its instructions
+    "tests.shapes",
+    """
+message Shape { repeated int64 dimensions = 3; repeated bool is_dynamic_dimension = 6; }
+message ProgramShape { repeated Shape parameters = 1; Shape result = 2; }
+message Module { ProgramShape program_shape = 4; }
+""",
+)["Module"]
+
+
 @cases("size, left", [(4, False), (-1, True)])
 def test_a_dynamic_dimension_has_its_bound_as_size(size, left):
-    """One without a bound stays dynamic, also within a tuple."""
+    """One without a bound stays dynamic, also within a tuple and in the type of the program."""
     made = varied_module()
     main = made.computations[0]
     main.root_id = add(main, "tuple", (), main.root_id)
@@ -185,12 +195,19 @@ def test_a_dynamic_dimension_has_its_bound_as_size(size, left):
     for shape in shapes:
         shape.dimensions[-1] = size
         shape.is_dynamic_dimension[:] = [False] * (len(shape.dimensions) - 1) + [True]
-    simple = simplify(made)
+    typed = WITH_TYPE()
+    for shape in (typed.program_shape.parameters.add(), typed.program_shape.result):
+        shape.dimensions[:] = [2, size]
+        shape.is_dynamic_dimension[:] = [False, True]
+    simple = simplify(Module.FromString(made.SerializeToString() + typed.SerializeToString()))
     *others, last = simple.computations[0].instructions
     assert len(others) == len(main.instructions) - 1
     for shape in (*(i.shape for i in others), *last.shape.tuple_shapes):
         assert shape.dimensions[-1] == size
         assert [*shape.is_dynamic_dimension] == [False] * (len(shape.dimensions) - 1) + [left]
+    of_program = WITH_TYPE.FromString(simple.SerializeToString()).program_shape
+    for shape in (*of_program.parameters, of_program.result):
+        assert [*shape.is_dynamic_dimension] == [False, left]
 
 
 TEXT = """HloModule m
