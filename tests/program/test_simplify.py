@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastslow.hlo.graph_arrays import graph_arrays
-from fastslow.hlo.messages import Module, message_classes
+from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, message_classes
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.program.simplify import simplify
 from helpers.cases import cases
@@ -131,9 +131,32 @@ def called_wrongly():
     return module
 
 
-@cases("make", [varied_module, looped, mapped, called_wrongly])
+def with_tuples():
+    """Return a module whose loop and custom call read a tuple; its parts are read from other instructions."""
+    module = looped()
+    main = module.computations[0]
+    given = add(main, "parameter", (), parameter_number=7)
+    part = add(main, "get-tuple-element", (2, 3, 4, 4), given, tuple_index=1)
+    both = add(main, "tuple", (), part, main.root_id)
+    loop = add(main, "while", (), both, called_computation_ids=[5, 6])
+    looked_at = add(main, "custom-call", (2, 3, 4, 4), both)
+    main.root_id = add(main, "tuple", (), looked_at, add(main, "get-tuple-element", (2, 3, 4, 4), loop))
+    return module
+
+
+def converted():
+    """Return a module with conversions to another type and back."""
+    module = varied_module()
+    main = module.computations[0]
+    for name in ("pred", "f32"):
+        main.root_id = add(main, "convert", (2, 3, 4, 4), main.root_id)
+        main.instructions[-1].shape.element_type = PRIMITIVE_TYPES[name]
+    return module
+
+
+@cases("make", [varied_module, looped, mapped, called_wrongly, with_tuples, converted])
 def test_nothing_else_is_changed(make):
-    """Reshapes and transposes that move something, computations that a loop or a map calls, a broken call."""
+    """What moves or converts something, calls computations or reads tuples, and a broken call."""
     before = make()
     assert simplify(before) == make() == before
 
