@@ -112,12 +112,7 @@ def _refuse(
 
 
 def check_values(path: Path, arrays: dict[str, np.ndarray], labelled: bool) -> None:
-    """Check all values of the arrays that are read whole.
-
-    Args:
-        path: The npz file, for the message.
-        arrays: The arrays by key, with the shapes of :mod:`fastslow.competition.schema`.
-        labelled: Whether runtimes must be positive; test files have 0.
+    """Check the values of the arrays, by key, of an npz; with ``labelled``, runtimes must be positive.
 
     Raises:
         DataError: An integer is out of range, another number not finite, a size or axis not whole, a node
@@ -320,12 +315,8 @@ def check_ranks(
     Ranks of inputs and kernels are inferred, and ranks of tuples and empty tensors are unknown: neither is
     checked.
 
-    Args:
-        path: The npz file, for the message.
-        node_feat: ``(K, 140)`` features of the configurable nodes.
-        layouts: ``(L, 6)`` distinct layouts, minor to major, -1 padded.
-        choices: The configurations; codes are positions in ``layouts``.
-        defaults: ``(K, 3, 6)`` the compiler's own layouts, if the file has them.
+    Takes the features ``(K, 140)`` of the configurable nodes, the distinct layouts ``(L, 6)``, and the
+    compiler's own layouts ``(K, 3, 6)``, if the file has them.
 
     Raises:
         DataError: A layout of a configuration, or of the compiler, names such an axis.
@@ -354,17 +345,7 @@ def check_ranks(
 
 
 def check_entries(path: Path, key: str, chunk: np.ndarray, row: int) -> None:
-    """Refuse a value of a layout that is no whole number from -1 to 5.
-
-    Args:
-        path: The npz file, for the message.
-        key: Name of the array, for the message.
-        chunk: ``(n, K, 18)`` some rows of the array.
-        row: Position of the first of them in the array.
-
-    Raises:
-        DataError: There is such a value; the message names the first one's position.
-    """
+    """Refuse what is no whole number from -1 to 5 in an array's rows ``(n, K, 18)`` from ``row`` on."""
     bad = ~((chunk >= -1) & (chunk <= MAX_DIMENSION) & (chunk == np.rint(chunk)))
     _refuse(path, key, chunk, bad, f"a whole number from -1 to {MAX_DIMENSION}", row=row)
 
@@ -372,15 +353,8 @@ def check_entries(path: Path, key: str, chunk: np.ndarray, row: int) -> None:
 def check_layouts(path: Path, key: str, number: np.ndarray, distinct: np.ndarray, row: int) -> None:
     """Refuse the first layout that names an axis twice or has a hole.
 
-    Args:
-        path: The npz file, for the message.
-        key: Name of the array, for the message.
-        number: ``(n, K, 3)`` number of the layout of each tensor, see :func:`layouts_of`.
-        distinct: The numbers that occur.
-        row: Position of the first of these rows in the array.
-
-    Raises:
-        DataError: There is such a layout; the message names the position of the axis.
+    Takes the numbers ``(n, K, 3)`` of the layouts of each tensor and those that occur; ``row`` is the
+    position of the first of these rows in the file.
     """
     layouts = layouts_of(distinct)
     ascending = np.sort(layouts, axis=1)

@@ -122,10 +122,8 @@ def _parse_header(read: Callable[..., Any], text: bytes) -> Header:
 def read_headers(path: Path, remedy: str = "", whole: bool = False) -> dict[str, Header]:
     """Return shape and type of every array in an npz file, without reading the arrays.
 
-    Args:
-        path: The file.
-        remedy: Advice for a broken file, for the message; by default it depends on the folder.
-        whole: Read all bytes once, which compares their numbers and checksums.
+    In all functions ``remedy`` is the advice for a broken file; by default it depends on the folder. With
+    ``whole`` all bytes are read once, which compares their numbers and checksums.
 
     Raises:
         DataError: The file is missing or not an npz.

@@ -36,16 +36,8 @@ class Trees(Protocol):
         """Grow one tree; return whether none could be grown, which ends the training."""
 
     def predict(self, rows: np.ndarray, start: int, count: int) -> np.ndarray:
-        """Return the sum of the outputs of some trees for each row; sums of consecutive trees add up.
-
-        Args:
-            rows: ``(n, F)`` values of the columns, n at least 1.
-            start: Number of the first tree, from 0.
-            count: Number of trees, at least 1.
-
-        Returns:
-            ``(n,)`` float64: labels, or log-odds where the labels of the sample are binary.
-        """
+        """Return the sum ``(n,)`` float64 of ``count`` trees from ``start`` on for rows ``(n, F)``, n and
+        count at least 1: labels, or log-odds of binary ones. Sums of consecutive trees add up."""
 
     def contributions(self, rows: np.ndarray, count: int) -> np.ndarray:
         """Return what each column contributes to the sum of the first ``count`` trees, ``(n, F)``."""

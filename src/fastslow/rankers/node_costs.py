@@ -88,12 +88,7 @@ def _places(layouts: np.ndarray) -> np.ndarray:
 def is_reordered(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
     """Return whether the elements are stored in another order than row-major, ``(...)`` bool.
 
-    Axes of size 1 do not count.
-
-    Args:
-        dims: (..., 6) sizes, 0-padded.
-        layouts: (..., 6) minor to major, -1 padded; axes that a layout does not name follow in row-major
-            order.
+    Axes of size 1 do not count; arguments as for :func:`strides`.
     """
     counts = np.asarray(dims) > 1
     place = np.where(counts, _places(layouts), 2 * LAYOUT_WIDTH)

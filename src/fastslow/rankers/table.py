@@ -137,18 +137,8 @@ def read_tables(
 ) -> list[Table]:
     """Read several samples of a split, each as :func:`read_table` does; a graph is tabulated once for all.
 
-    Args:
-        features: The graphs of one collection, or of several by the prefix of their graphs' names.
-        split: ``train``, ``valid`` or ``test``.
-        samples: Of each sample the names of its graphs, and the maximum number of configurations of one
-            (None: all of them).
-        seed: Seed of the samples.
-
-    Returns:
-        The table of each sample.
-
-    Raises:
-        DataError: The collections have different columns.
+    ``samples`` has for each sample the names of its graphs and the maximum number of configurations of one,
+    or None for all. Other arguments, and errors, are as for :func:`read_table`.
     """
     sources = _by_prefix(features)
     first = next(iter(sources.values()))

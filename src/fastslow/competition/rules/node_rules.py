@@ -219,16 +219,7 @@ class Nodes:
         return window
 
     def list_of(self, nodes: np.ndarray, name: str, width: int) -> np.ndarray:
-        """Return the first columns of a list of ``node_feat``.
-
-        Args:
-            nodes: ``(n,)`` node numbers.
-            name: The list as the names of its columns begin, such as ``slice_start``.
-            width: Number of columns; its values stand before their sum and their product.
-
-        Returns:
-            ``(n, width)`` values as published, 0 beyond the end of a list.
-        """
+        """Return the first columns ``(n, width)`` of the list ``name``, as slice_start, of nodes ``(n,)``."""
         start = _COLUMN[f"{name}_0"]
         values: np.ndarray = self.feat[nodes, start : start + width]
         return values

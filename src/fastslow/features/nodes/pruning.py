@@ -51,16 +51,11 @@ def hop_distance(
 
 
 def prune(edge_index: np.ndarray, num_nodes: int, node_config_ids: np.ndarray, hops: int) -> Pruned:
-    """Prune a graph to the configurable nodes and every node within some hops of one.
+    """Prune a graph to the configurable nodes ``(K,)`` and every node within ``hops`` of one.
 
     The 1st place of the competition used one hop (13,502 nodes became 2,143 on average), the 16th three, the
-    6th five.
-
-    Args:
-        edge_index: ``(E, 2)`` node numbers; the direction does not matter.
-        num_nodes: Number of nodes N.
-        node_config_ids: ``(K,)`` numbers of the configurable nodes.
-        hops: 0 keeps only the configurable nodes, -1 (``WHOLE_GRAPH``) keeps everything.
+    6th five. 0 hops keep only the configurable nodes, -1 (``WHOLE_GRAPH``) keeps everything. Other arguments
+    as for :func:`hop_distance`.
 
     Returns:
         The induced subgraph with exact renumbering.
