@@ -383,6 +383,7 @@ BAD_FILES = {
     "surrogate": lambda path: path.write_text('{"username": "me", "key": "\\ud800"}'),
     "deep": lambda path: path.write_text("[" * 100_000),
     "no key": lambda path: path.write_text('{"username": "me", "key": ""}'),
+    "NUL": lambda path: path.write_text('{"username": "me", "key": "a\\u0000b"}'),
     "bytes": lambda path: path.write_bytes(b"\xff\xfe{"),
 }
 

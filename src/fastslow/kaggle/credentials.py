@@ -157,4 +157,6 @@ def _read_json(path: Path) -> tuple[dict[str, str], str]:
         return {}, str(error)
     if not isinstance(value, dict):
         return {}, f"{path}: it holds no JSON object. {_REMEDY}"
+    if "\\u0000" in text:  # no environment variable holds it
+        return {}, f"{path}: it holds a NUL. {_REMEDY}"
     return {name: _clean(str(entry)) for name, entry in value.items() if entry}, ""
