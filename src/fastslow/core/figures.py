@@ -210,9 +210,45 @@ def png_bytes(figure: "Figure", dpi: float = DPI, colours: int | None = 256) -> 
     return buffer.getvalue()
 
 
-def shortened(text: str, most: int) -> str:
-    """Return a text of at most so many characters: the end of a longer one becomes the character …."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def shortened(text: str, most: int, left_out: str = "…") -> str:
+    """Return a text of at most so many characters, with a mark in place of the middle of a longer one.
+
+    Names of programs differ at both ends: in the network, and in its width, depth and batch.
+
+    Args:
+        text: The text.
+        most: Characters, more than the mark has.
+        left_out: The mark.
+    """
+    if len(text) <= most:
+        return text
+    room = most - len(left_out)
+    return text[: room - room // 2] + left_out + text[len(text) - room // 2 :]
+
+
+def shortened_names(names: Sequence[str], most: int) -> list[str]:
+    """Return names of at most so many characters; names that differ still differ.
+
+    Args:
+        names: The names, in the order in which a figure shows them.
+        most: Characters of a name, 12 or more.
+
+    Returns:
+        The middle of a long name is …. Where two long names would be the same, it is …N…, with the place of
+        the name in the list, from 1.
+    """
+    texts = [shortened(name, most) for name in names]
+    first: dict[str, str] = {}
+    alike = {text for name, text in zip(names, texts, strict=True) if first.setdefault(text, name) != name}
+    return [
+        shortened(name, most, f"…{place}…") if text in alike and len(name) > most else text
+        for place, (name, text) in enumerate(zip(names, texts, strict=True), 1)
+    ]
+
+
+def say_shortened(names: Sequence[str], most: int) -> str:
+    """Return what … means, as the end of a label, if one of these names is shortened; else nothing."""
+    return "\n…: the middle of a longer name" if any(len(name) > most for name in names) else ""
 
 
 def in_words(figure: "Figure") -> str:

@@ -168,7 +168,7 @@ def write_blend(settings: BlendSettings, blended: Mapping[str, np.ndarray]) -> P
         }
     write_record(out, settings.csvs, facts["blend"], {}, **facts)
     where = f"checked against {root}" if root else "not checked against test files: give data_root=FOLDER"
-    score = f"; mean of the five on {TEST} {facts['test_mean']:.4f}" if test else ""
+    score = f"; mean of the five on {TEST} {facts['test_mean']:.3f}" if test else ""
     print(f"{out}: {counted(len(blended), 'row')} of {len(paths)} submissions, {where}{score}")
     return out
 

@@ -72,9 +72,11 @@ def summarise_study(study: Study) -> pd.Series:
         )
     if default:
         paired = target.evaluator.paired  # a value is a ratio to the default's, which says nothing of it
-        facts["default"] = target.default_is if paired else f"{_value(default, study)}, {target.default_is}"
+        facts["default"] = (
+            target.default_is if paired else f"{value_text(default, study)}, {target.default_is}"
+        )
     if best:
-        facts["best"] = _value(best[1], study)
+        facts["best"] = value_text(best[1], study)
         if not study.plan:
             number = int((history.curve > best[1]).sum()) + 1 - known
             facts["best"] += f", after {counted(number, 'evaluation')}" if number > 0 else ", known before"
@@ -133,7 +135,7 @@ def _ratio(ratio: float) -> str:
     return f"{ratio:.4f}" if ratio == 1 or abs(1 - ratio) >= _NEAR else f"{ratio:.7f}"
 
 
-def _value(value: float, study: Study) -> str:
+def value_text(value: float, study: Study) -> str:
     """Return a value with its unit, as far as the evaluator has one."""
     return f"{_number(value)}{_UNITS.get(study.settings.kind_of_evaluator, '')}"
 
@@ -214,7 +216,7 @@ def plot_curve(study: Study) -> Figure:
     named = [("dot: one evaluation", CEILING), ("line: best so far", ENSEMBLE)]
     if default:
         axes.axhline(1.0, linestyle="--", color=DEFAULT)
-        named.append((f"dashed: the default, {_value(default, study)}", DEFAULT))
+        named.append((f"dashed: the default, {value_text(default, study)}", DEFAULT))
     axes.set_xlabel("evaluations")
     axes.set_ylabel("value over the default's" if default else study.target.evaluator.name)
     if shown:
