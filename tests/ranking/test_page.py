@@ -152,4 +152,4 @@ def test_the_graph_of_a_large_program_is_thinned_and_says_so(tmp_path):
     shown = ranking(100 + np.arange(80) % 7, arrays=arrays)
     checked(shown, tmp_path, browser=True)
     alt = [figure.axes[0].get_title() for figure in shown.figures()]
-    assert "2 of 40,000 nodes, with the choices that matter most" in " ".join(alt[1].split())
+    assert "the 2 of 40,000 nodes whose choices matter most" in " ".join(alt[1].split())

@@ -197,7 +197,8 @@ def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping
     """
     table = pd.DataFrame.from_dict(dict(members), orient="index")
     weights = table.groupby("model", sort=False)["weight"].sum()[::-1]
-    colours = [_model_colours(list(weights.index))[model] for model in weights.index]
+    by_model = _model_colours(list(weights.index))
+    colours = [by_model[model] for model in weights.index]
     weights = weights.rename(MODEL_WORDS)
     figure = Figure(figsize=(WIDTH, 1.7 + 0.4 * len(weights)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
@@ -206,17 +207,12 @@ def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping
     left.set(
         title=f"Most weight: {largest}, {weights[largest]:.2f}",
         xlabel="weight (sum over seeds)",
-        xlim=(0, 1.2),
+        xlim=(0, 1.15),
     )
     left.grid(axis="y", visible=False)
-    right.plot(
-        table["valid"],
-        table["model"].replace(MODEL_WORDS),
-        "o",
-        color=FURTHER[0],
-        markeredgecolor="0.2",
-        alpha=0.8,
-    )
+    for model, runs in table.groupby("model"):
+        named = runs["model"].replace(MODEL_WORDS)
+        right.plot(runs["valid"], named, "o", color=by_model[model], markeredgecolor="0.2", alpha=0.8)
     right.set(
         title=f"Runs: {table['valid'].min():.3f} to {table['valid'].max():.3f}", xlabel="score on valid"
     )

@@ -189,7 +189,7 @@ def plot_effects_on_graph(
         largest = sorted(names, key=lambda node: (-abs(effects[node]), node))[:MAX_CHOICES]
         nodes = np.array(sorted(largest), np.int64)
         edges = contracted_edges(arrays["edge_index"], count, nodes)
-        words = f"{len(nodes)} of {count:,} nodes, with the choices that matter most"
+        words = f"the {len(nodes)} of {count:,} nodes whose choices matter most"
     strongest = max((abs(effect) for effect in effects.values()), default=0.0) or 1.0
     labels = []
     for node in nodes.tolist():
@@ -202,8 +202,17 @@ def plot_effects_on_graph(
     faces = [_shade(effects[node], strongest) if node in effects else "white" for node in nodes.tolist()]
     inks = ["0.0" if node in effects else "0.55" for node in nodes.tolist()]
     legend = [(_shade(-1, 1), "faster than the default's"), (_shade(1, 1), "slower than the default's")]
-    heading = f"{shortened(title, _TITLE)}: {words}, and the % of all places that the strongest option moves"
+    moves = "no option moves a configuration"
+    if names and max(map(abs, effects.values()), default=0) > 0:
+        first = max(names, key=lambda node: abs(effects[node]))
+        moved = f"{abs(effects[first]):.0f} of 100 places"
+        moves = f"{shortened(names[first], _NAME)} matters most, {moved} {_direction(effects[first])}"
+    heading = f"{moves[0].upper()}{moves[1:]}\n{shortened(title, _TITLE)}: {words}; %: places of 100"
     return _draw(labels, edges, faces, inks, [0.7] * len(nodes), heading, legend)
+
+
+def _direction(effect: float) -> str:
+    return "faster" if effect < 0 else "slower"
 
 
 def contracted_edges(edge_index: np.ndarray, num_nodes: int, kept: np.ndarray) -> np.ndarray:
