@@ -36,8 +36,9 @@ def test_the_style_is_of_the_function_alone():
     assert dict(matplotlib.rcParams) == before and draw.__name__ == "draw"
 
 
-@pytest.mark.parametrize("name", ["a$b$c", "$\\frac", "{1,0}$", "_^$x^{2"])
-def test_a_name_is_no_formula(name):
+@pytest.mark.parametrize("name", ["a$b$c", "$\\frac", "{1,0}$", "_^$x^{2", "流れ"])
+@pytest.mark.filterwarnings("error")
+def test_a_name_is_no_formula_and_may_have_letters_that_the_font_lacks(name):
     assert png_bytes(draw(name)).startswith(b"\x89PNG")
 
 

@@ -7,6 +7,7 @@ whole and legible. Its background is white on a dark page too.
 
 import functools
 import io
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -266,7 +267,10 @@ def _raster(figure: "Figure", dpi: float, colours: int | None) -> "Image":
     from PIL import Image
 
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
+    with warnings.catch_warnings():
+        # a name may have letters that the font lacks: they are drawn as boxes, and pages have them as text
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font", category=UserWarning)
+        figure.savefig(buffer, format="png", dpi=dpi)
     with Image.open(buffer) as image:
         image.load()
         return image.convert("RGB").quantize(colours, dither=Image.Dither.NONE) if colours else image.copy()

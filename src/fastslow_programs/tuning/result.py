@@ -34,7 +34,7 @@ from fastslow_programs.tuning.tune import Study
 BEST, EVALUATIONS, CURVE = "best.json", "evaluations.csv", "curve.png"
 DEFAULT_PROGRAM = "default.hlo.pb"
 PAGE = "tune.html"
-_ROWS, _NAME = 10, 60  # configurations on the page, and characters of a name in a title
+_ROWS, _NAME = 10, 32  # configurations on the page, and characters of a name in a title
 _CHOICES = 3  # of a configuration on the page; evaluations.csv has all
 _AROUND = 1.1  # of an axis beyond the only value on it
 _NEAR = 5e-4  # of 1, where four decimals do not show a difference
@@ -235,7 +235,8 @@ def plot_curve(study: Study) -> Figure:
     best = study.candidate
     title = name
     if best and default:
-        title = f"{name}: {'no difference' if all_equal(study) else _against(best[1] / default)}"
+        gained = "no difference" if all_equal(study) else _against(best[1] / default)
+        title = f"{gained[0].upper()}{gained[1:]}: {name}"
     axes.set_title(title)
     name_in_colours(figure, named)
     return figure
@@ -261,7 +262,8 @@ def study_page(study: Study) -> str:
     unit = _UNITS.get(study.settings.kind_of_evaluator, "").strip()
     table[f"value, {unit}" if unit else "value"] = [_number(value) for value in rows["value"]]
     if default:
-        table["against the default"] = [f"{100 * (value / default - 1):+.2g} %" for value in rows["value"]]
+        ratios = [value / default for value in rows["value"]]
+        table["against the default"] = ["equal" if r == 1 else f"{100 * (r - 1):+.2g} %" for r in ratios]
     table["configuration"] = [_first_choices(words) for words in rows["configuration"]]
     verdict = facts["result"][:1].upper() + facts["result"][1:] + "."
     details = Section("Facts", table_html(facts), folded=True)
