@@ -54,7 +54,7 @@ def test_nodes_before_and_after_pruning(settings):
 @pytest.mark.parametrize("name", ["", "a"])
 def test_the_configurations_of_a_graph_fastest_first(settings, name):
     top, heat, _ = plot_configurations(settings, name).axes
-    shown, _, finding = top.get_title("left").partition(": ")
+    shown, _, finding = top.get_title("left").partition("\n")
     graph = Features(settings.folder).graph("train", shown)
     assert ("explains" if settings.kind == "layout" else "has tau") in finding
     assert not name or graph.name == name

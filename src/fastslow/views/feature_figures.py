@@ -117,7 +117,7 @@ def plot_configurations(settings: FeatureSettings, graph: str = "") -> Figure:
     top.plot(shown.runtime[order] / shown.runtime.min(), color="black")
     draw = _draw_layouts if settings.kind == "layout" else _draw_values
     strongest = draw(axes, shown, order, features.config_columns)
-    top.set(title=f"{shortened(shown.name, 40)}: {strongest}", ylabel="runtime / fastest")
+    top.set(title=f"{shortened(shown.name, 60)}\n{strongest}", ylabel="runtime / fastest")
     axes.set_xlabel(f"{len(order)} of {counted(shown.num_configs, 'configuration')}, fastest first")
     return figure
 
