@@ -14,7 +14,7 @@ LOG_SECONDS = 10.0  # a file gets a line this often, a terminal four times a sec
 TICK_SECONDS = 5.0
 
 
-class _Bar(tqdm):
+class _Bar(tqdm):  # type: ignore[misc]  # tqdm has no types
     """A bar that does not show a score which is not known yet."""
 
     def set_postfix(self, ordered_dict: Any = None, refresh: bool = True, **scores: Any) -> None:
