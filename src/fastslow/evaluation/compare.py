@@ -433,7 +433,7 @@ def comparison_table(rows: Sequence[dict], named: tuple[str, str]) -> pd.DataFra
             "programs": str(line["programs"]),
             named[0]: f"{line['one']:.3f}",
             named[1]: f"{line['other']:.3f}",
-            "difference": _plus_minus(line),
+            "first - second": _plus_minus(line),
             "higher, equal, lower": f"{line['higher']}, {line['equal']}, {line['lower']}",
         }
         for line in lines
