@@ -19,6 +19,7 @@ _REMEDY = (
     "and return arrays or a tree of them. Make an argument that decides what is computed static: "
     "jax.jit(function, static_argnums=...)"
 )
+_OUTERMOST = "Take compiler_options out of the function within, and give them to the outermost jax.jit"
 _SHOWN = 300  # characters of JAX's message
 _OTHER_KINDS = "OSUMm"  # of NumPy's types: objects, texts and times
 _CALLBACKS = {"debug_callback", "debug_print", "io_callback", "pure_callback"}  # JAX's primitives
@@ -143,8 +144,11 @@ def is_staged(value: Any) -> bool:
 
 
 def jit_facts(function: Callable) -> Any:
-    """Return what the user gave to ``jax.jit``, None for a function that it did not make."""
-    return getattr(function, "_jit_info", None)
+    """Return what the user gave to ``jax.jit``, None for a function that it did not make.
+
+    ``functools.wraps`` copies this to a function around one that it made, which has no ``trace``.
+    """
+    return getattr(function, "_jit_info", None) if hasattr(function, "trace") else None
 
 
 @dataclass(frozen=True)
@@ -249,8 +253,12 @@ def _traced(call: Call, within_jit: bool) -> TracedCall:
             of_arrays = _OfArrays(call, leaves)
             traced = jax.jit(of_arrays).trace(*leaves.arrays.values())
             return TracedCall(traced, of_arrays.results(traced.out_info))
-        within_jit = within_jit and not leaves.static and not getattr(facts, "compiler_options_kvs", ())
-        if facts and inspect.ismethod(function):  # its own trace would want the object, too
+        options = getattr(facts, "compiler_options_kvs", ())
+        within_jit = within_jit and not leaves.static and not options
+        if facts and inspect.ismethod(function):  # its own trace wants the object, too
+            if options and 0 in facts.static_argnums:  # another jax.jit around it may have no options within
+                traced = function.__func__.trace(function.__self__, *arguments, **keywords)
+                return TracedCall(traced, traced.out_info)
             statics = {"static_argnums": call.static_numbers, "static_argnames": call.static_names}
             jitted = jax.jit(partial(function), **statics)
         elif facts and not within_jit:
@@ -266,4 +274,5 @@ def _traced(call: Call, within_jit: bool) -> TracedCall:
         count = len(arguments) + len(keywords)
         given = f"{count} argument{'' if count == 1 else 's'}"
         problem = f"source: {name} cannot be traced with {given}"
-        raise SettingsError(f"{problem} ({type(error).__name__}: {said}). {_REMEDY}") from error
+        remedy = _OUTERMOST if said.startswith("`compiler_options` can only be passed") else _REMEDY
+        raise SettingsError(f"{problem} ({type(error).__name__}: {said}). {remedy}") from error
