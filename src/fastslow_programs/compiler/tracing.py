@@ -5,6 +5,7 @@ make all leaves that are no arrays, such as the activation of an equinox module.
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -57,7 +58,10 @@ class Call(NamedTuple):
 
     def leaves(self) -> "Leaves":
         """Return the leaves of its arguments."""
-        return Leaves.of(self.arguments, self.keywords, self.static_numbers, self.static_names)
+        of_jax = jit_facts(self.function) is not None
+        return Leaves.of(
+            self.arguments, self.keywords, self.static_numbers, self.static_names, filtered=not of_jax
+        )
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,16 @@ class Leaves:
         keywords: Mapping[str, Any],
         static_numbers: Sequence[int] = (),
         static_names: Sequence[str] = (),
+        filtered: bool = True,
     ) -> "Leaves":
         """Return the leaves of arguments, of which these positions and keywords are static.
+
+        Args:
+            arguments: The positional arguments.
+            keywords: The keyword arguments.
+            static_numbers: Positions of the static ones.
+            static_names: Names of the static ones.
+            filtered: Take numbers and flags of equinox modules as static.
 
         Raises:
             SettingsError: JAX cannot read a tree, such as a dict whose keys have no order.
@@ -101,17 +113,14 @@ class Leaves:
         positional = tuple(Static(a) if n in static_numbers else a for n, a in enumerate(arguments))
         named = {name: Static(a) if name in static_names else a for name, a in keywords.items()}
         try:
-            pairs, tree = jax.tree.flatten_with_path((positional, named))
+            given = (positional, named)
+            pairs, tree = jax.tree.flatten_with_path(with_static_fields(given) if filtered else given)
         except (TypeError, ValueError) as error:
             problem = f"an argument is no tree that JAX can read ({error})"
             raise SettingsError("source", f"{problem}. Give a dict keys of one type, such as texts") from None
         leaves = {_path(keys): leaf for keys, leaf in pairs}
         arrays = {path: leaf for path, leaf in leaves.items() if is_array(leaf)}
-        static = {
-            path: leaf.value if isinstance(leaf, Static) else leaf
-            for path, leaf in leaves.items()
-            if path not in arrays
-        }
+        static = {path: static_value(leaf) for path, leaf in leaves.items() if path not in arrays}
         return cls(arrays, static, tree, [*leaves])
 
     def with_arrays(self, arrays: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
@@ -133,6 +142,27 @@ def is_array(leaf: Any) -> bool:
     return isinstance(leaf, bool | int | float | complex) or (
         hasattr(leaf, "shape") and hasattr(leaf, "dtype")
     )
+
+
+def static_value(leaf: Any) -> Any:
+    """Return a leaf that is no array, taken out of :class:`Static`."""
+    return leaf.value if isinstance(leaf, Static) else leaf
+
+
+def with_static_fields(tree: Any) -> Any:
+    """Return a tree in whose equinox modules numbers and flags are :class:`Static`."""
+    equinox = sys.modules.get("equinox")  # without which there is no module
+    if equinox is None:
+        return tree
+    import jax
+
+    def field_of(leaf: Any) -> Any:
+        return Static(leaf) if type(leaf) in (bool, int, float, complex) else leaf
+
+    def part_of(node: Any) -> Any:
+        return jax.tree.map(field_of, node) if isinstance(node, equinox.Module) else node
+
+    return jax.tree.map(part_of, tree, is_leaf=lambda node: isinstance(node, equinox.Module))
 
 
 def is_staged(value: Any) -> bool:
@@ -177,7 +207,8 @@ class _OfArrays:
         import jax
 
         arguments, keywords = self.leaves.with_arrays(arrays)
-        results, self.tree = jax.tree.flatten(self.call.function(*arguments, **keywords))
+        made = self.call.function(*arguments, **keywords)
+        results, self.tree = jax.tree.flatten(with_static_fields(made))
         self.static = {number: leaf for number, leaf in enumerate(results) if not is_array(leaf)}
         return [leaf for number, leaf in enumerate(results) if number not in self.static]
 
@@ -257,7 +288,8 @@ def _traced(call: Call, within_jit: bool) -> TracedCall:
         within_jit = within_jit and not leaves.static and not options
         if facts and inspect.ismethod(function):  # its own trace wants the object, too
             if options and 0 in facts.static_argnums:  # another jax.jit around it may have no options within
-                traced = function.__func__.trace(function.__self__, *arguments, **keywords)
+                of_class: Any = function.__func__
+                traced = of_class.trace(function.__self__, *arguments, **keywords)
                 return TracedCall(traced, traced.out_info)
             statics = {"static_argnums": call.static_numbers, "static_argnames": call.static_names}
             jitted = jax.jit(partial(function), **statics)
