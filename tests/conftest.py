@@ -20,7 +20,7 @@ from hypothesis import settings
 from joblib.externals.loky import backend
 from matplotlib.figure import Figure
 
-from fastslow.core import artifacts
+from fastslow.core import artifacts, figures
 from fastslow.runs.features_folder import Features
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.workflow import forked_kernels
@@ -86,6 +86,7 @@ def forked_workers(request):
 def undrawn(monkeypatch):
     """Save pictures of one pixel, where no test looks at them."""
     monkeypatch.setattr(Figure, "savefig", save_pixel)
+    monkeypatch.setattr(figures, "_lay_out", lambda figure: None)
 
 
 @pytest.fixture

@@ -339,7 +339,8 @@ with jax.set_mesh(half):
 
 def test_a_function_on_a_mesh_is_compiled_for_it_and_keeps_its_shardings(tmp_path):
     """In a process of its own, as the number of devices is set before JAX starts."""
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    four = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
+    flags = {"XLA_FLAGS": four, "JAX_PLATFORMS": "cpu"}
     words = [sys.executable, "-c", MESH, str(tmp_path), str(Path(__file__).parents[1])]
     done = subprocess.run(words, env=os.environ | flags, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

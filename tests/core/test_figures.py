@@ -28,6 +28,19 @@ def test_the_style_is_of_the_function_alone():
     assert dict(matplotlib.rcParams) == before and draw.__name__ == "draw"
 
 
+def test_a_figure_is_laid_out_once():
+    @in_style
+    def draw_long_names(layout):
+        figure = Figure(figsize=(3, 2), layout=layout)
+        figure.subplots().set_yticks([0, 1], ["a long name of a row"] * 2)
+        return figure
+
+    plain, laid_out = draw_long_names(None), draw_long_names("constrained")
+    assert laid_out.get_layout_engine() is None
+    (before,), (after,) = plain.axes, laid_out.axes
+    assert after.get_position().x0 > before.get_position().x0 + 0.1, "the names have room"
+
+
 @pytest.mark.parametrize("name", ["a$b$c", "$\\frac", "{1,0}$", "_^$x^{2"])
 def test_a_name_is_no_formula(name):
     assert png_bytes(draw(name)).startswith(b"\x89PNG")

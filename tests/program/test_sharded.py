@@ -68,7 +68,8 @@ def test_hlo_for_one_device_that_names_it_is_read(tmp_path):
 
 def test_a_sharded_function_has_its_options_searched_and_all_else_refused(tmp_path):
     pytest.importorskip("libtpu", reason="the compiler, an optional requirement, is not installed")
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    four = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
+    flags = {"XLA_FLAGS": four, "JAX_PLATFORMS": "cpu"}
     words = [sys.executable, "-c", FUNCTION, str(tmp_path)]
     done = subprocess.run(words, env=os.environ | flags, capture_output=True, text=True)
     tune, measure, rank, result = done.stdout.splitlines()

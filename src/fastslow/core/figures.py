@@ -85,16 +85,27 @@ _Drawn = TypeVar("_Drawn")
 
 
 def in_style(draw: Callable[_Arguments, _Drawn]) -> Callable[_Arguments, _Drawn]:
-    """Let a function draw in the style."""
+    """Let a function draw in the style; the layout of a figure that it returns is final."""
 
     @functools.wraps(draw)
     def drawn(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Drawn:
         from matplotlib import rc_context  # half a second
+        from matplotlib.figure import Figure
 
         with rc_context(dict(STYLE)):  # type: ignore[arg-type]
-            return draw(*args, **kwargs)
+            result = draw(*args, **kwargs)
+            if isinstance(result, Figure):
+                _lay_out(result)
+        return result
 
     return drawn
+
+
+def _lay_out(figure: "Figure") -> None:
+    """Give all parts of a figure their final places, which matplotlib else does twice for each drawing."""
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)
+        figure.set_layout_engine(None)
 
 
 def label_ends(axes: "Axes", ends: Mapping[str, tuple[float, float, str]], gap: float = 0.06) -> None:
@@ -191,7 +202,8 @@ def save_figure(
         facts.add_text(_SOURCE, source)
     image = _raster(figure, dpi, colours)
     with atomic_path(path) as temporary:
-        image.save(temporary, format="png", optimize=True, pnginfo=facts)
+        # to look for the best compression takes longer than to draw
+        image.save(temporary, format="png", optimize=colours is not None, pnginfo=facts)
 
 
 def source_of(path: Path) -> str:
