@@ -136,6 +136,11 @@ def test_a_function_that_wraps_a_jitted_one_is_no_jitted_one():
     assert failures(local, local.module) == [""]
 
 
+def test_a_value_of_a_program_around_it_is_refused():
+    with pytest.raises(SettingsError, match="uses a value that JAX traces around it.*Give it as an argument"):
+        jax.jit(lambda x: lower_function(lambda y: y @ x, (MATRIX,)))(MATRIX)
+
+
 def test_an_iterator_among_the_arguments_is_refused():
     with pytest.raises(SettingsError, match=r"arguments\[0\] is an iterator, which can be read once"):
         lower_function(sum, (iter([MATRIX, MATRIX]),))

@@ -228,11 +228,16 @@ def trace(call: Call, within_jit: bool = False) -> TracedCall:
             out. Static arguments and options of the compiler allow no such thing.
 
     Raises:
-        SettingsError: JAX cannot trace it with these arguments, it is compiled already, or it calls Python
-            while it runs.
+        SettingsError: JAX cannot trace it with these arguments, it is compiled already, it calls Python
+            while it runs, or it uses a value of a program around it.
     """
+    import jax
+
     found = _traced(call, within_jit)
     require_no_callbacks(found.traced)
+    if any(isinstance(value, jax.core.Tracer) for value in found.traced._consts):
+        problem = f"{found.traced.fun_name} uses a value that JAX traces around it"
+        raise SettingsError("source", f"{problem} (jax.jit, jax.grad, jax.vmap). Give it as an argument")
     return found
 
 
