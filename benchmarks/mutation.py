@@ -50,6 +50,11 @@ TARGETS = {
     ),
     "named choices": ("**/ranking/choices.py", "ranking/test_effects.py ranking/test_choices.py"),
     "trust": ("**/ranking/trust.py", "ranking/test_trust.py"),
+    "trained": ("**/runs/trained_*.py", "rankers/test_libraries.py bad_input/test_folders.py"),
+    "scores": (
+        "**/evaluation/score*.py",
+        "evaluation/test_solution.py evaluation/test_score_tables.py evaluation/test_scores.py",
+    ),
     "simplify": ("**/program/simplify.py", "program/test_simplify.py"),
     "states": ("**/config_states.py", "networks/test_config_states.py"),
     "losses": ("**/losses.py", "networks/test_losses.py"),
@@ -67,6 +72,8 @@ TARGETS = {
     ),
 }
 """Modules below ``src`` and their files of tests below ``tests``, the quickest to fail first."""
+MADE = {".git", ".venv", "data", "features", "results", "runs", "submissions"}
+"""Folders of the repository that are not copied; ``src/fastslow`` has packages of these names."""
 SAID = "said.txt"
 SLOWER = 5.0  # times the seconds of the tests on the source as it is
 
@@ -124,6 +131,17 @@ def passes(repository: Path, tests: list[str], limit: float) -> bool:
 def modules_of(target: str, repository: Path = ROOT) -> list[Path]:
     """Return the modules of a target."""
     return sorted((repository / "src").glob(TARGETS[target][0]))
+
+
+def copy_repository(repository: Path) -> None:
+    """Copy the repository into an empty folder; data are linked, what was made here is left out."""
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        made = MADE.intersection(names) if Path(folder) == ROOT else set()
+        return made | shutil.ignore_patterns("__pycache__", ".*_cache")(folder, names)
+
+    shutil.copytree(ROOT, repository, ignore=left_out, dirs_exist_ok=True)
+    (repository / "data").symlink_to(ROOT / "data")
 
 
 def measure(repository: Path, target: str, count: int, seed: int) -> dict:
@@ -189,9 +207,7 @@ def main(arguments: list[str] | None = None) -> int:
     options: argparse.Namespace = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as place:
         repository = Path(place)
-        left = shutil.ignore_patterns("__pycache__", ".*_cache", ".git", ".venv", "data", "runs", "results")
-        shutil.copytree(ROOT, repository, ignore=left, dirs_exist_ok=True)
-        (repository / "data").symlink_to(ROOT / "data")
+        copy_repository(repository)
         count = 1 if options.quick else options.mutants
         results = [measure(repository, target, count, options.seed) for target in options.target]
     shown = ("target", "places", "mutants", "killed", "seconds")

@@ -270,6 +270,14 @@ def test_a_damaged_folder_is_refused(good, workplace, kind, name):
     refused(lambda: READERS[kind](workplace / kind, good), file if name in UNSEALED else kind)
 
 
-def test_the_run_of_a_network_is_no_ranker(good):
+@cases("kind", READERS)
+def test_a_sound_folder_is_read(good, kind):
+    READERS[kind](good.root / kind, good)
+
+
+def test_the_run_of_another_model_is_refused(good):
     with pytest.raises(DataError, match="network: a run of a gnn, a ranker wanted"):
         read_ranker(good.root / "network")
+    said = "ranker: a run of 'ranker', not of a network. Name a network's run folder"
+    with pytest.raises(DataError, match=said):
+        TrainedNetwork(good.root / "ranker")

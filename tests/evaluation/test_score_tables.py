@@ -1,5 +1,7 @@
 """Tables of scores: seeds pooled, in words, and as an overview with a row per model."""
 
+import math
+
 import pandas as pd
 import pytest
 
@@ -34,12 +36,15 @@ def row(collection, run, valid, low=-0.25, high=1.0, weight=0.25):
 def test_seeds_are_pooled():
     rows = [row("tile:xla", f"gnn s{seed}", seed / 10, low=-seed, high=seed) for seed in (2, 1, 11)]
     rows += [row("tile:xla", "ensemble", 0.9, weight=1.0), row("layout:xla:random", "gnn s0", 0.5)]
+    rows += [row("layout:xla:random", "ridge on config features", 0.1, weight=math.nan)]
     pooled = pool_seeds(pd.DataFrame(rows)).to_dict("records")
     assert [(r["collection"], r["model"], r["seeds"]) for r in pooled] == [
         ("tile:xla", "gnn", 3),
         ("tile:xla", "ensemble", 1),
         ("layout:xla:random", "gnn", 1),
+        ("layout:xla:random", "ridge on config features", 1),
     ]
+    assert math.isnan(pooled[-1]["weight"]), "a rule has none"
     first = pooled[0]
     assert (first["valid"], first["valid_spread"], first["weight"]) == pytest.approx((1.4 / 3, 1.0, 0.75))
     assert (first["valid_min"], first["valid_max"]) == (-11, 11)

@@ -265,19 +265,20 @@ def test_it_is_made_again_where_something_it_depends_on_changed(settings, featur
     assert not settings.artifact().is_current()
 
 
-def test_a_csv_that_fails_the_check_never_replaces_a_good_one(settings, features, tmp_path, monkeypatch):
+def test_a_csv_that_fails_the_check_never_replaces_a_good_one(
+    submitted, settings, features, tmp_path, monkeypatch
+):
     """Without a solution, whose scores would refuse it too."""
     settings = without_solution(settings, features, tmp_path)
-    make_submission(settings)
     csv = csv_of(tmp_path)
+    shutil.copytree(csv_of(submitted[2]).parent, csv.parent)
     good = {path: path.read_bytes() for path in csv.parent.iterdir()}
     right = submission.format_submission
     monkeypatch.setattr(submission, "format_submission", lambda *a: right(*a).replace(b";0", b";1", 1))
-    changed = SubmissionSettings(**{**settings.asdict(), "folder": str(tmp_path / "runs" / "again")})
     with pytest.raises(DataError, match="index 1 occurs more than once"):
-        make_submission(changed)
+        make_submission(settings)
     assert {path: path.read_bytes() for path in csv.parent.iterdir()} == good
-    assert not changed.artifact().is_current()
+    assert not settings.artifact().is_current()
 
 
 def test_all_five_collections_are_needed(settings):

@@ -93,12 +93,23 @@ def test_named_files_of_the_source_exist():
             assert (ROOT / found).exists(), f"{name}: {found}"
 
 
-def test_files_that_contributing_names_exist():
-    named = set(re.findall(r"`([\w/]+\.py)`", (ROOT / "CONTRIBUTING.md").read_text()))
-    assert len(named) > 20
-    assert {
-        name for name in named if not any((top / name).is_file() for top in (ROOT, ROOT / "src/fastslow"))
-    } == set()
+def test_files_and_names_that_contributing_names_exist():
+    """``NAME of file.py``, ``NAME in file.py`` and ``file.py (NAME)``, all in backquotes."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    tops = {"": (ROOT, ROOT / "src/fastslow"), "programs: ": (ROOT / "src/fastslow_programs",)}
+    files = {
+        shelf + name: next(top / name for top in tops[shelf] if (top / name).is_file())
+        for shelf, name in re.findall(r"`(programs: |)([\w/]+\.py)`", text)
+    }
+    assert len(files) > 20
+    file, name = r"`((?:programs: )?[\w/]+\.py)`", r"`([\w.]+)`"
+    pairs = [(file, name) for name, file in re.findall(rf"{name} (?:in|of) {file}", text)]
+    pairs += re.findall(rf"{file} \({name}", text)
+    assert len(pairs) > 20
+    for file, name in pairs:
+        attribute = name.rpartition(".")[2]
+        defined = rf"(def|class) {attribute}\b|\b{attribute}(: .*)? = "
+        assert re.search(defined, files[file].read_text()), f"{file} does not define {name}"
 
 
 def test_the_map_has_a_row_for_every_package():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastslow.hlo.graph_arrays import graph_arrays
-from fastslow.hlo.messages import Module
+from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, message_classes
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.program.simplify import simplify
 from helpers.cases import cases
@@ -114,16 +114,69 @@ def looped():
     return own
 
 
-@cases("make", [varied_module, looped])
+def mapped():
+    """Return a module with an instruction that applies one computation to its elements."""
+    module = looped()
+    main = module.computations[0]
+    main.root_id = add(main, "map", (2, 3, 4, 4), main.root_id, called_computation_ids=[5])
+    return module
+
+
+def called_wrongly():
+    """Return a module with a call of a computation that has a parameter more than the call has operands."""
+    module = looped()
+    add(module.computations[1], "parameter", (2, 3, 4, 4), parameter_number=1)
+    main = module.computations[0]
+    main.root_id = add(main, "call", (2, 3, 4, 4), main.root_id, called_computation_ids=[5])
+    return module
+
+
+def with_tuples():
+    """Return a module whose loop and custom call read a tuple; its parts are read from other instructions."""
+    module = looped()
+    main = module.computations[0]
+    given = add(main, "parameter", (), parameter_number=7)
+    part = add(main, "get-tuple-element", (2, 3, 4, 4), given, tuple_index=1)
+    both = add(main, "tuple", (), part, main.root_id)
+    loop = add(main, "while", (), both, called_computation_ids=[5, 6])
+    looked_at = add(main, "custom-call", (2, 3, 4, 4), both)
+    main.root_id = add(main, "tuple", (), looked_at, add(main, "get-tuple-element", (2, 3, 4, 4), loop))
+    return module
+
+
+def converted():
+    """Return a module with conversions to another type and back."""
+    module = varied_module()
+    main = module.computations[0]
+    for name in ("pred", "f32"):
+        main.root_id = add(main, "convert", (2, 3, 4, 4), main.root_id)
+        main.instructions[-1].shape.element_type = PRIMITIVE_TYPES[name]
+    return module
+
+
+@cases("make", [varied_module, looped, mapped, called_wrongly, with_tuples, converted])
 def test_nothing_else_is_changed(make):
-    """Reshapes and transposes that move something, and computations that a loop calls."""
+    """What moves or converts something, calls computations or reads tuples, and a broken call."""
     before = make()
     assert simplify(before) == make() == before
 
 
-def test_instructions_of_calls_have_numbers_of_their_own_in_newer_modules():
+def called_directly():
+    """Return a module that calls a computation which calls no other."""
+    own = module("calls")
+    main = own.computations[-1]
+    main.root_id = add(main, "call", (8, 8), main.root_id, called_computation_ids=[1])
+    del own.computations[1]
+    for instruction in main.instructions[2:4]:
+        instruction.opcode = "dot"
+        instruction.called_computation_ids[:] = []
+    return own
+
+
+@cases("make", [lambda: module("calls"), called_directly])
+def test_instructions_of_calls_have_numbers_of_their_own_in_newer_modules(make):
     """XLA reads the lower 32 bits of an id, and its newer modules number each computation from 1."""
-    called = module("calls")
+    called = make()
     main = called.computations[-1]
     for _ in range(8):
         main.root_id = add(main, "tanh", (8, 8), main.root_id)
@@ -142,6 +195,42 @@ def test_what_only_dead_code_calls_goes_with_it():
     own.computations[0].root_id = 1
     (left,) = simplify(own).computations
     assert [i.opcode for i in left.instructions] == ["parameter", "parameter"], "parameters stay"
+
+
+WITH_TYPE = message_classes(  # of the program, which is beside its instructions
+    "tests.shapes",
+    """
+message Shape { repeated int64 dimensions = 3; repeated bool is_dynamic_dimension = 6; }
+message ProgramShape { repeated Shape parameters = 1; Shape result = 2; }
+message Module { ProgramShape program_shape = 4; }
+""",
+)["Module"]
+
+
+@cases("size, left", [(4, False), (-1, True)])
+def test_a_dynamic_dimension_has_its_bound_as_size(size, left):
+    """One without a bound stays dynamic, also within a tuple and in the type of the program."""
+    made = varied_module()
+    main = made.computations[0]
+    main.root_id = add(main, "tuple", (), main.root_id)
+    shapes = [i.shape for i in main.instructions[:-1]]
+    shapes.append(main.instructions[-1].shape.tuple_shapes.add(dimensions=[2, 3, 4, 4]))
+    for shape in shapes:
+        shape.dimensions[-1] = size
+        shape.is_dynamic_dimension[:] = [False] * (len(shape.dimensions) - 1) + [True]
+    typed = WITH_TYPE()
+    for shape in (typed.program_shape.parameters.add(), typed.program_shape.result):
+        shape.dimensions[:] = [2, size]
+        shape.is_dynamic_dimension[:] = [False, True]
+    simple = simplify(Module.FromString(made.SerializeToString() + typed.SerializeToString()))
+    *others, last = simple.computations[0].instructions
+    assert len(others) == len(main.instructions) - 1
+    for shape in (*(i.shape for i in others), *last.shape.tuple_shapes):
+        assert shape.dimensions[-1] == size
+        assert [*shape.is_dynamic_dimension] == [False] * (len(shape.dimensions) - 1) + [left]
+    of_program = WITH_TYPE.FromString(simple.SerializeToString()).program_shape
+    for shape in (*of_program.parameters, of_program.result):
+        assert [*shape.is_dynamic_dimension] == [False, left]
 
 
 TEXT = """HloModule m

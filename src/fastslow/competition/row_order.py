@@ -82,7 +82,14 @@ def release_of(root: Path, split: str) -> Release:
 
 
 def releases_in_words(root: Path) -> str:
-    """Return a line for valid and one for test, where they have layout files, with their release."""
+    """Return the release of the layout files in words, a line for valid and one for test.
+
+    Args:
+        root: The folder that holds ``npz_all/``.
+
+    Returns:
+        Lines that end with a line break. A split without layout files has none.
+    """
     return "".join(
         f"row order of the layout files of {split}: {_IN_WORDS[release_of(root, split)]}\n"
         for split in (VALID, TEST)

@@ -112,7 +112,7 @@ def _refuse(
 
 
 def check_values(path: Path, arrays: dict[str, np.ndarray], labelled: bool) -> None:
-    """Check all values of the arrays that are read whole; with ``labelled``, runtimes must be positive.
+    """Check the values of the arrays, by key, of an npz; with ``labelled``, runtimes must be positive.
 
     Raises:
         DataError: An integer is out of range, another number not finite, a size or axis not whole, a node
@@ -345,7 +345,7 @@ def check_ranks(
 
 
 def check_entries(path: Path, key: str, chunk: np.ndarray, row: int) -> None:
-    """Refuse a value of rows ``(n, K, 18)`` of layouts that is no whole number from -1 to 5."""
+    """Refuse what is no whole number from -1 to 5 in an array's rows ``(n, K, 18)`` from ``row`` on."""
     bad = ~((chunk >= -1) & (chunk <= MAX_DIMENSION) & (chunk == np.rint(chunk)))
     _refuse(path, key, chunk, bad, f"a whole number from -1 to {MAX_DIMENSION}", row=row)
 

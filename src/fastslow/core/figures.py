@@ -216,7 +216,13 @@ def source_of(path: Path) -> str:
 
 @in_style
 def png_bytes(figure: "Figure", dpi: float = DPI, colours: int | None = 256) -> bytes:
-    """Return a figure as the bytes of a PNG."""
+    """Return a figure as the bytes of a PNG.
+
+    Args:
+        figure: The figure.
+        dpi: Pixels per inch.
+        colours: Size of the palette, which keeps the file small, 1 to 256; None keeps all colours.
+    """
     buffer = io.BytesIO()
     _raster(figure, dpi, colours).save(buffer, format="png", optimize=True)
     return buffer.getvalue()

@@ -72,7 +72,11 @@ def check_record(path: Path, value: Any, kind: type[Record], remedy: str) -> dic
 
 
 def read_record(path: Path, kind: type[Record], remedy: str) -> dict[str, Any]:
-    """Read a JSON object from a file and check its keys, see :func:`check_record`."""
+    """Read a JSON object from a file and check its keys, see :func:`check_record`.
+
+    Raises:
+        DataError: The file is missing or no JSON, or as for :func:`check_record`.
+    """
     return check_record(path, read_json(path), kind, remedy)
 
 

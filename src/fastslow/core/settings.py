@@ -341,7 +341,14 @@ class Settings(BaseModel):
         return self.replace(**{name: str(path.expanduser().absolute()) for name, path in paths.items()})
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed, checked again."""
+        """Return a copy with some fields changed, checked again.
+
+        Args:
+            **changes: New values by name of the field.
+
+        Raises:
+            SettingsError: There is no such field, or it does not take the value.
+        """
         return type(self)(**{**self.model_dump(exclude_unset=True), **changes})
 
     def asdict(self) -> dict[str, Any]:

@@ -137,7 +137,15 @@ def submission_path(typed: str) -> Path:
 
 
 def read_submission_record(path: Path, *needed: str) -> dict:
-    """Read the record beside a submission; DataError where there is none, or it lacks one of ``needed``."""
+    """Read the record beside a submission.
+
+    Args:
+        path: The CSV or its record, which has the same name and ends in ``.json``.
+        *needed: Keys that the record must have.
+
+    Raises:
+        DataError: There is no record, it is no submission's, or it lacks one of ``needed``.
+    """
     path = Path(path).with_suffix(".json")
     remedy = "Rename or delete it: it is no submission's record; then make the submission again"
     record = check_record(path, read_json(path), _Submission, remedy)

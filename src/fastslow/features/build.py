@@ -72,7 +72,7 @@ def merge_duplicates(graph: Graph) -> Graph:
 def build_graph(
     file: ProgramFile, options: GraphOptions, protobuf: Path | None = None
 ) -> tuple[Graph, list[str]]:
-    """Read a program from its file and build its graph, see :func:`graph_of`.
+    """Read a program from its npz file and build its graph, with arguments and result of :func:`graph_of`.
 
     Raises:
         DataError: The file is broken (the message names the key), or its protobuf belongs to another program.

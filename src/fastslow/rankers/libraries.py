@@ -37,16 +37,16 @@ class Trees(Protocol):
 
     def predict(self, rows: np.ndarray, start: int, count: int) -> np.ndarray:
         """Return the sum ``(n,)`` float64 of ``count`` trees from ``start`` on for rows ``(n, F)``, n and
-        count at least 1: labels, or log-odds. Sums of consecutive trees add up."""
+        count at least 1: labels, or log-odds of binary ones. Sums of consecutive trees add up."""
 
     def contributions(self, rows: np.ndarray, count: int) -> np.ndarray:
-        """Return what each column contributes to the sum of the first trees, ``(n, F)``."""
+        """Return what each column contributes to the sum of the first ``count`` trees, ``(n, F)``."""
 
     def gain(self, count: int) -> np.ndarray:
-        """Return the total gain ``(F,)`` of the first trees' splits by column."""
+        """Return the total gain ``(F,)`` of the splits of the first ``count`` trees by column."""
 
     def save(self, path: Path, count: int) -> None:
-        """Write the first trees to a file."""
+        """Write the first ``count`` trees to a file."""
 
 
 LIBRARIES: dict[str, type[Trees]] = {"lightgbm": LightGBMTrees}

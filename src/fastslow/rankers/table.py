@@ -137,8 +137,8 @@ def read_tables(
 ) -> list[Table]:
     """Read several samples of a split, each as :func:`read_table` does; a graph is tabulated once for all.
 
-    ``samples`` are the names of the graphs of each sample, and the maximum number of configurations of one.
-    Arguments and errors else as for :func:`read_table`.
+    ``samples`` has for each sample the names of its graphs and the maximum number of configurations of one,
+    or None for all. Other arguments, and errors, are as for :func:`read_table`.
     """
     sources = _by_prefix(features)
     first = next(iter(sources.values()))

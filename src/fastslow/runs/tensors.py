@@ -74,6 +74,11 @@ def read_tensors(path: Path, remedy: str) -> Any:
 def load_weights(network: nn.Module, path: Path, remedy: str) -> None:
     """Load the weights of a finished run into a network of the same size.
 
+    Args:
+        network: The network, whose weights are replaced.
+        path: File that ``torch.save`` wrote, with the state of a network.
+        remedy: Advice for the message.
+
     Raises:
         DataError: The file cannot be read, or its weights are another network's or not finite.
     """

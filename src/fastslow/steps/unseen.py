@@ -78,6 +78,11 @@ def recipe_options(recipe: dict) -> GraphOptions:
 def read_unseen(folder: Path, paths: Iterable[Path], hlo_folder: str = "") -> UnseenGraphs:
     """Read competition files (npz) and build their graphs, see :func:`build_unseen`.
 
+    Args:
+        folder: Folder of the run that the graphs are built for.
+        paths: The files, all of the run's kind of collection.
+        hlo_folder: Folder with TpuGraphs' protobufs of the programs; empty where there are none.
+
     Raises:
         DataError: A file is broken (the message names the key), or as there.
     """

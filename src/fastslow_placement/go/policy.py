@@ -83,7 +83,10 @@ class Sage(nn.Module):
 
 
 class Policy(nn.Module):
-    """Logits of every option of every unit."""
+    """Network of GO (arXiv 2010.12438): the probability of every option of every unit of a problem.
+
+    It has no sizes of a problem: the same weights read problems of any number of units and options.
+    """
 
     def __init__(self):
         super().__init__()

@@ -30,8 +30,15 @@ _WEAK = 1e-6  # weight between neighbours of the given order, of the mean, so th
 
 
 def spectral_orders(work: np.ndarray, edges: np.ndarray, weight: np.ndarray) -> list[np.ndarray]:
-    """Return twelve orders of the units, (U,) each: the exchange as it is and its root, two floors of the
-    work, and none, two or three halvings; for the arguments see :func:`spectral_order`.
+    """Return twelve orders of the units, (U,) int64 each.
+
+    They combine two weights (the exchange and its root), two floors of the work, and none, two or three
+    halvings.
+
+    Args:
+        work: (U,) work of each unit, which the halves share.
+        edges: (M, 2) pairs of units.
+        weight: (M,) exchange of each pair.
     """
     settings = product(_EXPONENTS, _FLOORS, _HALVINGS)
     return [spectral_order(work, edges, weight**exponent, *rest) for exponent, *rest in settings]

@@ -76,16 +76,27 @@ def taken(node: ConfigurableNode, layouts: Sequence[Layout]) -> tuple[Layout, ..
 
 
 def taken_here(node: ConfigurableNode, layouts: Sequence[Layout]) -> tuple[Layout, ...]:
-    """Return what the compiler of this machine is made to take, see :func:`bind_differences`.
+    """Return what XLA of this machine is made to take of the layouts of a node, see :func:`bind_differences`.
 
-    Arguments as for :func:`taken`. It is the layout of the output; nothing where that is the default.
+    Args:
+        node: The node.
+        layouts: Of output, input and kernel; missing ones are left to the compiler.
+
+    Returns:
+        The layout of the output; nothing where that is the compiler's own.
     """
     output = (*layouts, ())[0]
     return () if is_default(node, OUTPUT, output) else (output,)
 
 
 def is_default(node: ConfigurableNode, role: int, layout: Layout) -> bool:
-    """Return whether a layout of one of a node's tensors is the compiler's own, or () leaves it to it."""
+    """Return whether a layout leaves a tensor as the compiler's own layout has it.
+
+    Args:
+        node: The node.
+        role: Which of its tensors: 0 output, 1 input, 2 kernel.
+        layout: Minor to major; () leaves the tensor to the compiler, so it is the default.
+    """
     default = default_layout(node, role) or sorted(layout, reverse=True)
     return tuple(d for d in default if d in layout) == layout
 

@@ -68,7 +68,21 @@ def check_known(
     ids: np.ndarray | None = None,
     of_file: bool = True,
 ) -> pd.DataFrame:
-    """Return measured runtimes as :func:`read_known` does, of a table; ``source`` is what a message names."""
+    """Check measured runtimes that are in a table.
+
+    Args:
+        known: The columns that the file of :func:`read_known` has.
+        num_configs: Number of configurations of the program.
+        source: What a message names in place of a file.
+        ids: As for :func:`read_known`.
+        of_file: As for :func:`read_known`.
+
+    Returns:
+        ``config`` int64 and ``runtime`` float64, in the order of the table, at least one row.
+
+    Raises:
+        DataError: As for :func:`read_known`, the file aside.
+    """
     if twice := sorted({str(name) for name in known.columns[known.columns.duplicated()]}):
         raise DataError(source, f"has the column {', '.join(twice)} twice", _FORM)
     by_id = ids is not None and "id" in known.columns

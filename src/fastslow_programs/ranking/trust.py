@@ -183,8 +183,9 @@ class Trust:
     Args:
         kind: Kind of its collection, which decides the score.
         nearest: Distance to the nearest train program, 0 to 1.
-        scores: ``(n,)`` of the programs at most like distance, of a tile of all, the lowest first.
-        steepness: ``(P,)`` of all programs that were scored, see :class:`Seen`.
+        scores: ``(n,)`` scores of programs, the lowest first: for a layout, the programs whose distance is
+            most like its own; for a tile, all that were scored.
+        steepness: ``(P,)`` how fast the pairs of each scored program become sure, see :class:`Seen`.
         unlike: In words, why no program like it was scored; then nothing is expected of it.
         new_opcodes: Its opcodes that no train program has.
         trained_on: Whether a train program has as many nodes of each opcode, as the program itself has.

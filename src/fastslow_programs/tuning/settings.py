@@ -191,7 +191,7 @@ class TuneSettings(SearchSettings, SourceSettings):
 
     @property
     def kind_of_evaluator(self) -> str:
-        """The evaluator; the source's kind has a default one."""
+        """Name in ``EVALUATORS``: the setting ``evaluator``, or the default of the source's kind."""
         if self.evaluator or self.is_space or not self.source or self.searches_options:
             return self.evaluator or ("device" if self.is_space or self.searches_options else "compiler")
         labelled = self.is_npz or self.origin.measured == "tile"

@@ -219,7 +219,7 @@ class Nodes:
         return window
 
     def list_of(self, nodes: np.ndarray, name: str, width: int) -> np.ndarray:
-        """Return the first values ``(n, width)`` of a list, by its name, of nodes ``(n,)``."""
+        """Return the first columns ``(n, width)`` of the list ``name``, as slice_start, of nodes ``(n,)``."""
         start = _COLUMN[f"{name}_0"]
         values: np.ndarray = self.feat[nodes, start : start + width]
         return values

@@ -36,7 +36,7 @@ COPY_NAMES = ("copies", "log_copied_elements", "log_copied_bytes", "copy_share",
 
 @dataclass(frozen=True)
 class CopyPairs:
-    """P pairs of configurable tensors that hold the same values in the program."""
+    """P pairs of configurable tensors that hold the same values in the program, see :func:`copy_pairs`."""
 
     producer_index: np.ndarray  # (P,) position in node_config_ids of the node whose output it is
     consumer_index: np.ndarray  # (P,) position of the node that reads it

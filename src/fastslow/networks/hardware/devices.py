@@ -116,7 +116,7 @@ def seed_generator(device: torch.device, seed: int) -> None:
 
 
 def autocast(device: torch.device) -> torch.autocast:
-    """Return the context in which a network runs in the precision of its device."""
+    """Return the context in which a network runs in its device's precision, see :func:`pick_precision`."""
     precision = pick_precision(device)
     return torch.autocast(device.type, precision, enabled=precision is not torch.float32)
 

@@ -42,7 +42,11 @@ class PartReach:
         self._sets = [sets.take(chosen) for sets, chosen in zip(reach.sets, self.nodes, strict=False)]
 
     def states(self, values: np.ndarray) -> list[Level]:
-        """Return the levels for configurations ``(C, G)``, with the same states as :meth:`Reach.states`."""
+        """Return the levels 0 to ``num_levels`` of these nodes, with the same states as :meth:`Reach.states`.
+
+        Args:
+            values: ``(C, G)`` option that each configuration chooses for each group.
+        """
         levels = [Level(self._sets[0].classes(values), self._sets[0].index)]
         for sets, (position, *sides) in zip(self._sets[1:], self._links, strict=True):
             level = Level(sets.classes(values), sets.index)

@@ -120,7 +120,12 @@ class Space:
         return codes[[key not in taken for key in self.keys(codes)]]
 
     def describe(self, codes: Sequence[int]) -> list[dict[str, str]]:
-        """Return the differences of ``codes (G,)`` from the default: ``where``, ``layout``, ``default``."""
+        """Return what a configuration ``codes (G,)`` chooses otherwise than the default.
+
+        Returns:
+            An entry for each such choice: ``where`` names the choice, ``layout`` is the option taken and
+            ``default`` the default's option, in words.
+        """
         return [
             {"where": c.where, "layout": c.options[option], "default": c.options[c.default]}
             for c, option in zip(self.choices, codes, strict=True)
