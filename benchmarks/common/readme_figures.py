@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from fastslow.competition.catalog import TEST, TRAIN, VALID
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
-from fastslow.core.figures import NETWORK, TREES, WIDTH, in_style, save_figure
+from fastslow.core.figures import ENSEMBLE, RULE, WIDTH, in_style, save_figure
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.plots import plot_results
@@ -149,14 +149,14 @@ def _plot_feature(graph: Graph, values: np.ndarray, column: str) -> Figure:
     relative = graph.runtime / graph.runtime.min()
     figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
     axes = figure.subplots()
-    axes.scatter(values, relative, s=40, color=NETWORK, alpha=0.7, linewidths=0)
+    axes.scatter(values, relative, s=40, color=RULE, alpha=0.8, linewidths=0)
     levels = np.unique(values)
     medians = [np.median(relative[values == level]) for level in levels]
     if len(levels) < len(values) / 2:
-        axes.plot(levels, medians, color=TREES, linewidth=2, label="median")
+        axes.plot(levels, medians, color=ENSEMBLE, linewidth=2, label="median")
         axes.legend()
     tau = kendall_tau(graph.runtime, values)
-    axes.set_title(f"The {words} alone orders these runtimes with Kendall's tau {tau:.2f}")
+    axes.set_title(f"The {words} orders these runtimes with Kendall's tau {tau:.2f}")
     axes.set(xlabel=f"{words} of a configuration of {graph.name}", ylabel="runtime over the fastest's")
     return figure
 

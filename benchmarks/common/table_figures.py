@@ -48,9 +48,9 @@ _SEARCHES = {
 }
 """Colours of searches; the others follow a prediction."""
 _THIRDS = {
-    "nearest third": "#e0a8c8",
-    "middle third": FURTHER[0],
-    "farthest third": "#7d2f5c",
+    "nearest third": FURTHER[0],
+    "middle third": "#9c4a7b",
+    "farthest third": "#5c1f45",
     "all": ENSEMBLE,
 }
 _MEDALS = {"gold": "#f7ecc4", "silver": "#ebebeb", "bronze": "#f1dfd0"}
@@ -156,18 +156,18 @@ def plot_times() -> Figure:
     axes.axhline(numbers(rules["tau"]).max(), color=RULE, linestyle="--")
     axes.scatter(time, tau, s=26, color=NETWORK, linewidths=0)
     axes.scatter(time[:1], tau[:1], s=60, color=ENSEMBLE, linewidths=0, zorder=3)
-    for place in np.flatnonzero((time >= _SLOW) | (tau < tau[0] - _WORSE)):
+    for place in np.flatnonzero((time >= _SLOW) | (tau < tau[0] - _WORSE) | sure):
         words = {"ha": "left", "color": CEILING, **_LETTERS}
         axes.annotate(table["variant"][place], (time[place], tau[place]), (7, 0), **words)
     axes.set_xscale("log")
-    axes.set_xlim(0.7, 8)
+    axes.set_xlim(0.8, 6)
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 4, 5)))
     axes.xaxis.set_major_formatter("{x:g} ×")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("CPU time of a training, over the base's")
     axes.set_ylabel("Kendall's tau, mean of layouts")
-    better = sure.sum() or "none"
-    axes.set_title(f"Of {longer.sum()} variants that train longer than the base, surely better: {better}")
+    of_longer = f"{sure.sum()} of {longer.sum()} variants that train longer"
+    axes.set_title(f"Two standard errors ahead of the base: {of_longer}")
     named = [("large dot: base", ENSEMBLE), ("dots: variants", NETWORK), ("dashed: trivial rule", RULE)]
     name_in_colours(figure, named)
     return figure
@@ -192,12 +192,12 @@ def plot_distance() -> Figure:
         axes.plot(ends, [means[-1][1]] * 2, color=RULE, linewidth=2.5)
         axes.plot(ends, [means[-1][0]] * 2, color=ENSEMBLE, linewidth=2.5)
         words = {"ha": "center", "xycoords": ("data", "axes fraction"), **_LETTERS}
-        said = f"{name} third\n{means[-1][0]:.2f}, rule {means[-1][1]:.2f}"
+        said = f"{name} third\n{means[-1][0]:.3f}, rule {means[-1][1]:.3f}"
         axes.annotate(said, (np.mean(ends), 0.06), (0, 0), **words)
     axes.set_ylim(min(tau.min(), rule.min()) - 0.18, 1.03)
     axes.set(xlabel="distance to the train programs: share of nodes that would need another opcode")
     axes.set_ylabel("Kendall's tau")
-    ahead = [f"{models - simple:+.2f}" for models, simple in means]
+    ahead = [f"{models - simple:+.3f}" for models, simple in means]
     axes.set_title(f"Models minus rule: {ahead[0]} near the train programs, {ahead[2]} far from them")
     words_below = [(f"dots: models in the package ({len(table)} programs)", ENSEMBLE)]
     name_in_colours(figure, [*words_below, ("rings: trivial rule", RULE), ("lines: means", CEILING)])
@@ -286,14 +286,22 @@ def plot_searches() -> Figure:
                 continue
             colour = _SEARCHES.get(search, ENSEMBLE)
             axes.errorbar(mean[place], place, xerr=error[place], fmt="o", color=colour, markersize=5)
-            axes.annotate(f"{mean[place]:.1f}", (mean[place], place), (7, 0), color=colour, **_LETTERS)
+            end = mean[place] + error[place]
+            axes.annotate(f"{mean[place]:.1f}", (end, place), (7, 0), color=colour, **_LETTERS)
         axes.set(xscale="log", title=f"{name}", xlabel="evaluations (± standard error)")
         axes.set_xlim(0.85 * np.nanmin(mean), 2.2 * np.nanmax(mean))
         _plain_log(axes, (1, 2, 5) if np.nanmax(mean) > _FAR else (1, 2, 3, 5))
         axes.grid(axis="y", visible=False)
-    names = {"guided": "guided (the default)"}
+    names = {
+        "guided": "guided (the default)",
+        "TPE": "Optuna: TPE",
+        "Optuna's process": "Optuna: Gaussian process",
+    }
     panels[0].set_yticks(range(len(order)), [names.get(search, search) for search in order])
-    figure.suptitle("Evaluations until within 1 % of the best: the prediction decides", **_TITLE)
+    layouts = tables["layouts"].set_index("search")["within 1%"]
+    guided, chance = numbers(layouts[["guided", "random"]])
+    needed = f"{guided:.0f} evaluations with a prediction, {chance:.0f} by chance"
+    figure.suptitle(f"Within 1 % of the best layout: {needed}", **_TITLE)
     words = [("with a prediction", ENSEMBLE), ("without one", FURTHER[0]), ("trivial rule or chance", RULE)]
     name_in_colours(figure, words)
     return figure
@@ -345,12 +353,11 @@ def plot_programs() -> Figure:
     axes.set_yticks(range(len(groups)), names)
     axes.set_ylabel("kind (number of programs)")
     axes.set_xlabel("Kendall's tau of the ensemble on programs that no model saw")
-    figure.suptitle(
-        f"Train programs that resemble them raise tau by {min(gains):.3f} to {max(gains):.3f}", **_TITLE
-    )
+    figure.suptitle(f"Train programs like these raise tau by {min(gains):.3f} to {max(gains):.3f}", **_TITLE)
     axes.grid(axis="y", visible=False)
+    axes.margins(x=0.12)
     words = [("ring: trained on the sample", ENSEMBLE), ("diamond: trivial rule", RULE)]
-    name_in_colours(figure, [*words, ("dot: and on programs that resemble them", ENSEMBLE)])
+    name_in_colours(figure, [*words, ("dot: also trained on programs like these", ENSEMBLE)])
     return figure
 
 

@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import resource
+import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ WRITTEN_AT_THE_END = ("measure", "place")  # interrupted, these have nothing to 
 FLAGS = ("plan", "wide")  # options that may be given without a value
 FACTORY = "make_sample"
 _CHECKOUT = Path(__file__).resolve().parents[2]
+_WIDEST, _SIDE = 100, 2  # characters of a line of help; those that stay free at its end, as argparse has them
 _LEAST_MEMORY = 10**9  # of addresses: half a gigabyte does not map torch
 _EXTRA = ("papermill", "jupyter_client", "nbclient", "nbformat", "requests")  # a slim install lacks them
 INTERRUPTED, PIPE_CLOSED = 130, 141  # exit status after Ctrl-C, and without a reader, as a shell has them
@@ -380,7 +382,8 @@ class _Parser(argparse.ArgumentParser):
         if is_run:
             text += "\npublished baselines, each as preset=NAME (docs/baselines.md):\n"
             for preset, published in _load("fastslow.workflow.published_presets:PUBLISHED").items():
-                text += f"  {preset}  ({', '.join(published.kinds)})\n      {published.what}\n"
+                lines = [f"  {preset}  ({', '.join(published.kinds)})", *_wrapped(published.what, 6)]
+                text += "\n".join(lines) + "\n"
         return text
 
 
@@ -398,8 +401,20 @@ def setting_lines(settings: type[Settings], hidden: Sequence[str] = ()) -> str:
 
 def _lines(name: str, setting: Setting) -> list[str]:
     allowed = f"; {setting.allowed}" if setting.allowed else ""
-    sentence = textwrap.wrap(setting.sentence, 100, initial_indent=" " * 6, subsequent_indent=" " * 6)
-    return [f"  {name}={setting.default}  ({setting.kind}{allowed})", *sentence]
+    head = f"{name}={setting.default}  ({setting.kind}{allowed})"
+    return [*_wrapped(head, 2), *_wrapped(setting.sentence, 6)]
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    """Return a text as lines that fit into the terminal; lines after the first one are indented by six."""
+    return textwrap.wrap(
+        text,
+        min(shutil.get_terminal_size().columns, _WIDEST) - _SIDE,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * 6,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from fastslow.core.files import read_json, remove_abandoned
 from fastslow.core.settings import PROJECT, resolve
-from fastslow.core.tables import table_text
+from fastslow.core.tables import sentences_text, table_text
 from fastslow.evaluation.training_files import NOTEBOOK
 from fastslow.workflow.execution import run_step
 from fastslow.workflow.steps import Step
@@ -39,11 +39,13 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
         read_cost_graph(path, settings.device_model)  # refuses a wrong one before a notebook starts
     folder = resolve(settings.folder)
     remove_abandoned(folder.parent)  # of an interrupted run of another program
-    print(WHOLE, flush=True)
+    print(sentences_text([WHOLE]), flush=True)
     run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", settings))
     table = pd.read_csv(folder / TABLE)
-    print(f"{table_text(table)}\n")
-    print((folder / WORDS).read_text())
+    shown = table.rename(columns={"cost": "cost, s"})
+    shown["CPU seconds"] = shown["CPU seconds"].map("{:.2f}".format)
+    print(f"{table_text(shown)}\n")
+    print(sentences_text((folder / WORDS).read_text().splitlines()), end="\n\n")
     if (folder / DEVICE_TABLE).is_file():
         print(f"{table_text(pd.read_csv(folder / DEVICE_TABLE))}\n")
     names = (PAGE, TABLE, PLACEMENT, DECISION, *PICTURES, NOTEBOOK)

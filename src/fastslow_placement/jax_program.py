@@ -42,6 +42,7 @@ _HLO = {
     **{"scan": "while", "top_k": "sort", "add_any": "add", "sub": "subtract", "mul": "multiply"},
     **{"div": "divide", "neg": "negate", "exp": "exponential", "max": "maximum", "min": "minimum"},
     **dict.fromkeys(("argmax", "argmin", "cumsum", "cumprod", "cummax", "cumlogsumexp"), "reduce"),
+    **dict.fromkeys(("psum", "pmax", "pmin"), "reduce"),  # over an axis that jax.vmap names
 }
 """HLO opcode of a JAX primitive whose name is another one."""
 
@@ -144,7 +145,7 @@ class JaxProgram:
         for equation in jaxpr.eqns:
             primitive = equation.primitive.name
             operands = tuple(read(atom) for atom in equation.invars)
-            if primitive in _SPREAD:
+            if _is_spread(equation):
                 problem = f"is spread over devices already ({primitive})"
                 raise DataError(f"function {self.name}", problem, "Give the function of one device")
             if primitive in _CALLS:
@@ -238,6 +239,13 @@ def _where(equation) -> str:
 
     place = summarize(equation.source_info).partition(" ")[0].rpartition("/")[2]
     return f" ({':'.join(place.split(':')[:2])})" if place else ""
+
+
+def _is_spread(equation) -> bool:
+    """Return whether an equation joins several devices; an axis that ``jax.vmap`` named is a number here."""
+    axes = equation.params.get("axes", ())
+    of_vmap = bool(axes) and all(isinstance(axis, int) for axis in axes)
+    return equation.primitive.name in _SPREAD and not of_vmap
 
 
 def _opcode(equation) -> str:

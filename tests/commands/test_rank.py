@@ -22,7 +22,8 @@ def test_words_are_printed_before_numbers_and_the_models_first(home, dots, capsy
     assert csv == folder / "ranking.csv" and len(pd.read_csv(csv)) == 30
     said = capsys.readouterr().out
     used = home / "runs" / "smoke" / "ensemble-layout-xla-random"
-    assert said.startswith(f"models: {used}: 1 gnn, 1 ranker, for layout:xla:random\n")
+    models = f"models: {used}: 1 gnn, 1 ranker, for layout:xla:random"
+    assert " ".join(said.split()).startswith(f"{models} dots: 30 configurations")
     places = [
         said.index(text)
         for text in ("\nto change: ", "\neffect: ", "\ntrust: ", "| rank | config |", str(csv))
@@ -35,4 +36,5 @@ def test_a_run_starts_at_the_working_folder_or_at_the_repository(home, dots, mon
     rank_program(RankSettings(source=dots, configs=4, run="runs/smoke"))
     monkeypatch.chdir(home / "data")
     rank_program(RankSettings(source="../dots.pb", configs=4, run="runs/smoke"))
-    assert capsys.readouterr().out.count(f"models: {home}/runs/smoke/ensemble-") == 2
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count(f"models: {home}/runs/smoke/ensemble-") == 2

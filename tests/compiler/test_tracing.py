@@ -1,14 +1,17 @@
 """Functions that JAX cannot trace: one error names the cause and the remedy at every door."""
 
+import functools
+
 import numpy as np
 import pytest
 
 import fastslow
 from fastslow.core.errors import DataError, SettingsError
-from fastslow_programs.compiler.lowering import lower_function
+from fastslow_programs.compiler.lowering import lower_function, options_of
 from helpers.cases import cases
 
 jax = pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
+from helpers.device_programs import failures  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 MATRIX = np.ones((8, 8), np.float32)
@@ -97,6 +100,45 @@ def test_a_model_without_a_hash_and_an_argument_that_is_a_time_are_part_of_the_p
     for arguments in ((MATRIX,), (MATRIX, np.datetime64("2026-11-28"))):
         local = lower_function(Model(), arguments)
         assert [*local.signature.arrays] == ["arguments[0]"]
+
+
+OPTIONS = {"xla_backend_optimization_level": 1}
+
+
+class Scaled:
+    """An object that is a static argument of its jitted method, which has options of the compiler."""
+
+    @functools.partial(jax.jit, static_argnums=(0, 2), compiler_options=OPTIONS)
+    def power(self, x, times):
+        """As :func:`power`."""
+        return power(x, times)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def outer(self, x):
+        """Another jitted method around it."""
+        return self.power(x, 2)
+
+
+def test_a_jitted_method_keeps_its_options_and_those_within_another_are_refused():
+    local = lower_function(Scaled().power, (MATRIX, 2))
+    assert options_of(local.module.SerializeToString()) == OPTIONS
+    assert [*local.signature.arrays] == ["arguments[0]"] and failures(local, local.module) == [""]
+    with pytest.raises(SettingsError, match="top-level.*Take compiler_options out of the function within"):
+        lower_function(Scaled().outer, (MATRIX,))
+
+
+def test_a_function_that_wraps_a_jitted_one_is_no_jitted_one():
+    @functools.wraps(jax.jit(product))
+    def wrapped(*arguments):
+        return jax.jit(product)(*arguments)
+
+    local = lower_function(wrapped, (MATRIX, MATRIX))
+    assert failures(local, local.module) == [""]
+
+
+def test_a_value_of_a_program_around_it_is_refused():
+    with pytest.raises(SettingsError, match="uses a value that JAX traces around it.*Give it as an argument"):
+        jax.jit(lambda x: lower_function(lambda y: y @ x, (MATRIX,)))(MATRIX)
 
 
 def test_an_iterator_among_the_arguments_is_refused():

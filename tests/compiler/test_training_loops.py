@@ -81,7 +81,7 @@ def test_a_tuned_step_lives_in_a_loop_under_jit(saved, name):
     step, state, batch, folder = saved(name)
     tuned = load_tuned(folder)
     leaves, tree = jax.tree.flatten(tuple(state))
-    is_array = [hasattr(leaf, "dtype") or isinstance(leaf, int) for leaf in leaves]
+    is_array = [hasattr(leaf, "dtype") or type(leaf) is int for leaf in leaves]
 
     def take_step(function, arrays):
         arrays = iter(arrays)
@@ -107,13 +107,17 @@ def test_another_process_loads_steps_with_functions_in_their_states(saved):
     assert [int(line) >= 2 for line in printed.splitlines()] == [True] * len(names)
 
 
-def test_another_activation_is_refused_by_its_path(saved):
+def test_another_activation_or_flag_is_refused_by_its_path(saved):
     import equinox
 
     _, (model, optimiser, *rest), batch, folder = saved("equinox")
-    other = equinox.tree_at(lambda m: m.activation, model, jax.nn.silu)
-    with pytest.raises(CallError, match=r"arguments\[0\].activation is .* but .* was tuned"):
-        load_tuned(folder)(other, optimiser, *rest, *batch)
+    other = equinox.tree_at(lambda m: m.layers.activation, model, jax.nn.silu)
+    for changed, said in (
+        (other, "layers.activation is .* but .*"),
+        (equinox.nn.inference_mode(model, False), "dropout.inference is False, but True"),
+    ):
+        with pytest.raises(CallError, match=rf"arguments\[0\].{said} was tuned"):
+            load_tuned(folder)(changed, optimiser, *rest, *batch)
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -8,7 +8,15 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from fastslow.core import figures
-from fastslow.core.figures import in_style, in_words, png_bytes, save_figure, shortened, source_of
+from fastslow.core.figures import (
+    in_style,
+    in_words,
+    png_bytes,
+    save_figure,
+    shortened,
+    shortened_names,
+    source_of,
+)
 
 
 @in_style
@@ -41,8 +49,9 @@ def test_a_figure_is_laid_out_once():
     assert after.get_position().x0 > before.get_position().x0 + 0.1, "the names have room"
 
 
-@pytest.mark.parametrize("name", ["a$b$c", "$\\frac", "{1,0}$", "_^$x^{2"])
-def test_a_name_is_no_formula(name):
+@pytest.mark.parametrize("name", ["a$b$c", "$\\frac", "{1,0}$", "_^$x^{2", "流れ"])
+@pytest.mark.filterwarnings("error")
+def test_a_name_is_no_formula_and_may_have_letters_that_the_font_lacks(name):
     assert png_bytes(draw(name)).startswith(b"\x89PNG")
 
 
@@ -59,7 +68,19 @@ def test_the_words_of_a_figure_are_its_titles():
     figure = draw("one\nline")
     figure.suptitle("whole")
     assert in_words(figure) == "whole. one line"
-    assert shortened("abcdef", 6) == "abcdef" and shortened("abcdefg", 6) == "abcde…"
+    assert shortened("abcdef", 6) == "abcdef" and shortened("abcdefg", 6) == "abc…fg"
+
+
+def test_short_names_differ_where_names_do():
+    same = ["transformer_" + number + "x" * 300 + "_train" for number in "abc"]
+    names = ["vgg", *same, same[0]]
+    short = shortened_names(names, 30)
+    assert short[0] == "vgg" and max(map(len, short)) == 30
+    assert len(set(short)) >= len(set(names)) and all(text.endswith("_train") for text in short[1:])
+    assert shortened_names(["a" * 20 + str(n) for n in range(3)], 12) == [
+        "aaaaaa…aaaa" + str(n) for n in range(3)
+    ]
+    assert figures.say_shortened(names, 30) and not figures.say_shortened(["vgg"], 30)
 
 
 @pytest.mark.parametrize("low", [0.01, 0.5, 0.8, 0.97, 1.0])

@@ -12,6 +12,15 @@ def test_a_log_gets_few_lines(capsys):
     assert 1 <= capsys.readouterr().err.count("graphs") <= 3
 
 
+def test_a_score_that_is_not_known_yet_is_not_shown():
+    shown = io.StringIO()
+    with progress(total=1, file=shown) as bar:
+        bar.set_postfix({"valid": "nan", "loss": "0.250"})
+        assert "nan" not in shown.getvalue() and "loss=0.250" in shown.getvalue()
+        bar.set_postfix(valid="0.800")
+    assert "valid=0.800" in shown.getvalue()
+
+
 def test_a_bar_is_shown_again_before_its_first_step_ends(monkeypatch):
     monkeypatch.setattr(module, "TICK_SECONDS", 0.05)
     shown = io.StringIO()

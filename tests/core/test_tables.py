@@ -16,6 +16,7 @@ from fastslow.core.tables import (
     facts_text,
     number_text,
     percent,
+    sentences_text,
     show,
     table_html,
     table_markdown,
@@ -152,3 +153,17 @@ def test_one_thing_has_no_plural():
 def test_a_long_name_does_not_push_other_columns_out_of_a_page():
     page = table_html(pd.DataFrame({"a" * 200: [1], "b": ["c" * 25], "d": ["some words " * 9]}))
     assert page.count("overflow-wrap:anywhere") == 2
+
+
+def test_a_named_index_is_shown_and_a_count_of_rows_is_not():
+    """pandas makes a range of the epochs 2, 4, 6."""
+    scores = pd.DataFrame({"epoch": [2, 4, 6], "tau": [0.7, 0.8, 0.9]}).set_index("epoch")
+    assert str(show(scores)).splitlines()[0].split("|")[1].strip() == "epoch"
+    assert "epoch" not in str(show(scores.reset_index(drop=True)))
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=3), st.integers(52, 120))
+def test_sentences_fit_into_their_width_and_lose_no_word(sentences, width):
+    text = sentences_text(sentences, width)
+    assert text.split() == " ".join(sentences).split()
+    assert all(len(line) <= width or len(line.split()) == 1 for line in text.splitlines())

@@ -220,4 +220,4 @@ def test_tables_call_runs_by_their_whole_name_and_submissions_without_csv():
 def test_no_difference_has_no_minus():
     table = pd.DataFrame({"one": [0.5, 0.5], "other": [0.5 + 1e-9, 0.5]})
     row = {"collection": "a", "programs": 2, "one": 0.5, "other": 0.5, **paired_difference(table)}
-    assert comparison_table([row], ("a", "b")).loc[0, "difference"] == "+0.0000 ± 0.0000"
+    assert comparison_table([row], ("a", "b")).loc[0, "first - second"] == "+0.0000 ± 0.0000"

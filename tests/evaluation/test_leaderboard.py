@@ -181,7 +181,8 @@ def test_damaged_and_foreign_folders_are_named_and_the_rest_is_listed(home):
     root, features, scores = home
     runs, rows = root / "runs", len(fastslow.leaderboard().table)
     (runs / "photos").mkdir()
-    (runs / "comparisons").mkdir()
+    for name in ("comparisons", "placement"):
+        (runs / name).mkdir()
     (runs / "notes.txt").write_text("x")
     (runs / "two" / "run.json").write_text("{")
     (runs / "one" / "gnn-tile-xla-s0" / "manifest.json").write_text("[]")

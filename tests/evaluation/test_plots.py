@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from fastslow.competition.catalog import COLLECTIONS
@@ -38,7 +39,7 @@ def test_training_of_a_network():
         assert told == ["trivial rule 0.250", "ceiling by the noise of labels 0.900"]
         assert axes.get_xlabel() == "epoch" and axes.get_legend() is None
     assert {axes.lines[0].get_color() for axes in figure.axes} == {NETWORK}, "as in every picture of models"
-    said = "gnn: 0.505 on valid, mean of 2 collections\n0.255 ahead of the trivial rule"
+    said = "network: 0.505 on valid, mean of 2 collections\n0.255 ahead of the trivial rule"
     assert figure.get_suptitle() == said
 
 
@@ -59,9 +60,9 @@ def test_training_of_a_ranker_shows_the_score_of_its_own_collection():
     (axes,) = figure.axes
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.5, 0.7, 0.6])
     assert axes.get_title("left") == "nlp:random: 0.700, 2 rounds (ring)"
-    assert figure.get_suptitle() == "ranker: 0.700 on valid\n0.100 behind the trivial rule"
+    assert figure.get_suptitle() == "trees: 0.700 on valid\n0.100 behind the trivial rule"
     figure = plots.plot_training(history, "ranker", references={"layout-nlp-random": {"ceiling": 0.8}})
-    assert figure.get_suptitle() == "ranker: 0.700 on valid"
+    assert figure.get_suptitle() == "trees: 0.700 on valid"
 
 
 def test_names_at_the_ends_of_lines_do_not_overlap_and_keep_their_order():
@@ -134,5 +135,7 @@ def test_weights_per_model_and_scores_per_run():
     assert [bar.get_width() for bar in left.patches] == [0.5, 0.5]
     assert left.get_title("left") == "Most weight: b, 0.50"
     assert right.get_title("left") == "Runs: 0.400 to 0.600"
-    (runs,) = right.lines
-    assert list(runs.get_xdata()) == [0.5, 0.6, 0.4] and list(runs.get_ydata()) == ["a", "a", "b"]
+    runs = [(list(line.get_xdata()), line.get_ydata()[0], line.get_color()) for line in right.lines]
+    colours = [bar.get_facecolor() for bar in left.patches]
+    assert [run[:2] for run in runs] == [([0.5, 0.6], "a"), ([0.4], "b")]
+    assert [to_rgba(run[2]) for run in runs] == colours[::-1], "a run has the colour of its model"

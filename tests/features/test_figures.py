@@ -15,6 +15,7 @@ from fastslow.views.feature_figures import (
     plot_configurations,
     plot_pruning,
     plot_violation,
+    sizes_by_split,
 )
 from helpers.cases import cases
 from helpers.runs import make_features
@@ -26,6 +27,15 @@ def settings(request, tmp_path_factory):
     features = make_features(root, request.param, {"train": ("a", "b")})
     where = {"data_root": str(root / "data"), "folder": str(features.folder)}
     return FeatureSettings(collection=request.param, workers=1, **where)
+
+
+def test_sizes_by_split_are_medians_with_their_ends(settings):
+    features = Features(settings.folder)
+    sizes = sizes_by_split(features.index)
+    nodes = features.index[features.index["split"] == "train"]["nodes"]
+    assert sizes.loc["nodes", "train"].endswith(f" ({nodes.min():,} to {nodes.max():,})")
+    assert sizes.loc["configs", "train"].startswith(f"{features.index['configs'].iloc[0]} (")
+    assert not sizes.isna().any(axis=None) and "test" in sizes
 
 
 def test_nodes_before_and_after_pruning(settings):
@@ -44,7 +54,7 @@ def test_nodes_before_and_after_pruning(settings):
 @pytest.mark.parametrize("name", ["", "a"])
 def test_the_configurations_of_a_graph_fastest_first(settings, name):
     top, heat, _ = plot_configurations(settings, name).axes
-    shown, _, finding = top.get_title("left").partition(": ")
+    shown, _, finding = top.get_title("left").partition("\n")
     graph = Features(settings.folder).graph("train", shown)
     assert ("explains" if settings.kind == "layout" else "has tau") in finding
     assert not name or graph.name == name
@@ -86,7 +96,7 @@ def test_a_panel_a_graph(features, panels, monkeypatch):
         np.testing.assert_allclose(axes.collections[0].get_offsets(), wanted)
         tau = kendalltau(graph.runtime, graph.config_feat[:, position]).statistic
         assert axes.get_title("left").endswith(f"tau {0 if np.isnan(tau) else tau:+.2f}")
-        assert axes.get_xlabel() == "violation ratio"
+    assert figure.get_supxlabel() == "violation ratio"
 
 
 def test_correlations_of_every_feature(features):

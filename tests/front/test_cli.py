@@ -43,15 +43,21 @@ def test_the_help_lists_every_command_with_its_summary(capsys):
         assert f"{name} {command.summary}" in text
 
 
-def test_a_command_has_a_function_and_its_help_shows_every_setting(capsys):
+def test_a_command_has_a_function_and_its_help_shows_every_setting_on_lines_of_80_characters(
+    capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
     for name, command in cli.COMMANDS.items():
         assert callable(load(command.run)) and issubclass(SETTINGS[name], Settings)
         text = helped(capsys, name, "--all")
+        settings = text.split("settings, each as")[1].splitlines()
+        assert all(len(line) <= 80 or len(line.split()) == 1 for line in settings), name
+        words = " ".join(text.split())
         for setting in SETTINGS[name].describe():
-            shown = f"  {setting.name}={setting.default}  ({setting.kind}"
-            assert (shown in text) == (setting.name not in command.fixed), f"{name}: {setting.name}"
+            shown = " ".join(f"{setting.name}={setting.default} ({setting.kind}".split())
+            assert (f" {shown}" in words) == (setting.name not in command.fixed), f"{name}: {setting.name}"
             if setting.name not in command.fixed:
-                assert setting.sentence and setting.sentence[:60] in " ".join(text.split()), setting.name
+                assert setting.sentence and setting.sentence[:60] in words, setting.name
 
 
 def test_the_help_of_a_run_shows_the_settings_of_every_step(capsys):

@@ -69,11 +69,22 @@ def of_flax():
 
 
 def of_equinox():
-    """A module with its activation among its leaves, under equinox's own jit."""
+    """A module with its activation and a flag among its leaves, under equinox's own jit."""
     import equinox
     import optax
 
-    model = equinox.nn.MLP(8, 4, 16, 2, key=jax.random.key(0))
+    class Network(equinox.Module):
+        """A dense network whose dropout is off."""
+
+        layers: equinox.nn.MLP
+        dropout: equinox.nn.Dropout
+
+        def __call__(self, image):
+            """Return scores."""
+            return self.dropout(self.layers(image))
+
+    layers = equinox.nn.MLP(8, 4, 16, 2, key=jax.random.key(0))
+    model = Network(layers, equinox.nn.Dropout(0.1, inference=True))
     optimiser = optax.adam(1e-2)
     state = optimiser.init(equinox.filter(model, equinox.is_inexact_array))
 

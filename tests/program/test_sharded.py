@@ -44,7 +44,9 @@ for door in (
 settings = {"options": "auto", "evaluations": 7, "batch": 2, "name": "sharded"}
 tuned = fastslow.tune(function, image, out=sys.argv[1], **settings)
 loaded = fastslow.load_tuned(f"{sys.argv[1]}/tuned/sharded")
-print(float(loaded(image).sum()), tuned.table["failure"].any())
+elsewhere = jax.device_put(image, jax.devices()[2])
+called = [call(elsewhere).sum() for call in (loaded, jax.checkpoint(loaded))]
+print(float(loaded(image).sum()), *map(float, called), tuned.table["failure"].any())
 """
 
 
@@ -75,4 +77,4 @@ def test_a_sharded_function_has_its_options_searched_and_all_else_refused(tmp_pa
         assert "SettingsError source: layouts of a program for a mesh of 4 devices cannot be measured" in said
         assert "search options of the compiler (options=auto)" in said
     assert "SettingsError source: the program is for a mesh of 4 devices" in rank
-    assert result == "512.0 False"
+    assert result == "512.0 512.0 512.0 False"

@@ -1,12 +1,13 @@
 """Marginal effects against plain loops, and what must not change them."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fastslow_programs.ranking.choices import EFFECT_COLUMNS, NamedChoice, effects
-from fastslow_programs.ranking.plots import plot_effects
+from fastslow_programs.ranking.plots import plot_effects, plot_slowdown
 
 
 def choice(values, options=2, default=0, node="dot 1"):
@@ -85,3 +86,11 @@ def test_the_explained_share_is_adjusted_for_the_number_of_options(rng):
     expected = 1 - within / place.var(ddof=1)
     (explained,) = set(effects([choice(values, options=4)], prediction)["explained"])
     assert explained == pytest.approx(expected) and 0.1 < expected < 0.99
+
+
+def test_two_marks_at_one_place_are_both_seen():
+    table = pd.DataFrame({"rank": [1, 2], "config": [0, 1], "runtime": [2.0, 1.0]})
+    (axes,) = plot_slowdown(table, {"the default": 1, "first of the trivial rule": 1}).axes
+    first, second = (line for line in axes.lines if line.get_marker() == "D")
+    assert first.get_xdata() == second.get_xdata() and first.get_color() != second.get_color()
+    assert first.get_markersize() > second.get_markersize()

@@ -149,7 +149,11 @@ def test_the_graph_of_a_large_program_is_thinned_and_says_so(tmp_path):
     nodes = [("parameter", (8, 8))] + [("dot", (8, 8)) if n % 2 else ("add", (8, 8)) for n in range(1, count)]
     edges = [(n, n - 1) for n in range(1, count)]
     arrays = graph_arrays(nodes, edges) | {"node_config_ids": np.arange(1, count, 2)}
-    shown = ranking(100 + np.arange(80) % 7, arrays=arrays)
+    shown = ranking(100 + np.arange(80) % 7, arrays=arrays, program="x" * 300)
     checked(shown, tmp_path, browser=True)
-    alt = [figure.axes[0].get_title() for figure in shown.figures()]
-    assert "2 of 40,000 nodes, with the choices that matter most" in " ".join(alt[1].split())
+    figures = shown.figures()
+    alt = [figure.axes[0].get_title() for figure in figures]
+    figures[1].draw_without_rendering()
+    title, whole = figures[1].axes[0].title.get_window_extent(), figures[1].bbox
+    assert title.x0 >= 0 and title.x1 <= whole.x1 and title.y1 <= whole.y1, "the title is not cut"
+    assert "the 2 of 40,000 nodes whose choices matter most" in " ".join(alt[1].split())

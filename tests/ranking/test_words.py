@@ -35,7 +35,7 @@ def test_changes_are_the_sure_ones_fastest_first():
     assert ranking().changes()["where"].tolist() == ["first: output", "second: output"]
     words = ranking().words()
     change = [sentence for sentence in words if sentence.startswith("to change: ")]
-    assert change[0].startswith("to change: first: output {0,1} instead of {1,0}, 50 points faster")
+    assert change[0].startswith("to change: first: output {0,1} instead of {1,0}, 50 of 100 places faster")
     rows = ranking().rows.assign(prediction=1.0)
     same = replace(ranking(), rows=rows)
     assert [w for w in same.words() if w.startswith("to change")][0].startswith("to change: nothing")

@@ -8,7 +8,10 @@ import pytest
 
 import fastslow
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.files import write_json
+from fastslow.core.settings import resolve
 from fastslow_programs.tuning import decorator
+from fastslow_programs.tuning.result import BEST
 from helpers.cases import cases
 
 jax = pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
@@ -90,6 +93,46 @@ def test_the_switch_and_a_named_parameter_leave_the_search_out(tmp_path, searche
     monkeypatch.setenv("FASTSLOW_TUNE", "0")
     np.testing.assert_allclose(function(X, W), X @ W, rtol=1e-5)
     assert [call[1:] for call in CALLS] == [(16, 1), (32, 1)] and not searches and not [*tmp_path.iterdir()]
+
+
+class Scaled:
+    """An object whose method is decorated; it may change."""
+
+    scale = 2.0
+
+    def __call__(self, x, w, tile=32):
+        """As :func:`product`."""
+        return self.scale * product(x, w, tile)
+
+
+@cases("switch", ["0", "1"])
+def test_a_method_is_searched_and_sees_later_changes_of_its_object(tmp_path, monkeypatch, switch):
+    """It runs as it is, since it was compiled for one state of its object otherwise."""
+    monkeypatch.setenv("FASTSLOW_TUNE", switch)
+    monkeypatch.setattr(decorator, "complete_study", lambda settings, target: settings)
+    monkeypatch.setattr(
+        decorator,
+        "write_result",
+        lambda settings: write_json(resolve(settings.folder) / BEST, {"values": {"tile": 64}}),
+    )
+    CALLS.clear()
+    method = fastslow.tuned(tile=[32, 64], out=tmp_path)(Scaled.__call__)
+    scaled = Scaled()
+    for scale in (2.0, 3.0):
+        scaled.scale = scale
+        np.testing.assert_allclose(method(scaled, X, W), scale * X @ W, rtol=1e-5)
+        np.testing.assert_allclose(jax.jit(functools.partial(method, scaled))(X, W), scale * X @ W, rtol=1e-5)
+    assert CALLS[-1][1] == (32 if switch == "0" else 64)
+
+
+def test_a_parameter_that_cannot_be_searched_is_refused_by_its_name():
+    with pytest.raises(SettingsError, match="tile is not static in the jax.jit of product; add it: jax.jit"):
+        fastslow.tuned(tile=[16, 32])(jax.jit(product))
+    with pytest.raises(SettingsError, match="takes no tile by name"):
+        fastslow.tuned(tile=[16, 32])(lambda x, tile=32, /: x)
+    function = fastslow.tuned(tile=[16, 32])(lambda x, tile, w: product(x, w, tile))
+    with pytest.raises(TypeError, match="missing a required argument: 'w'"):
+        function(X, W)
 
 
 @cases(

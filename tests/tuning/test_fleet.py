@@ -49,7 +49,7 @@ def test_the_budget_goes_where_it_saves_and_copies_share(fleet):
     assert slow["evaluations"] > flat["evaluations"] and table["evaluations"].sum() == 16
     assert slow["saved"] == 5 * (slow["default"] - slow["best"]) > 0 == flat["saved"]
     folder = write_fleet(members, settings_of(fleet))
-    assert summary(folder)["programs"] == "2 different ones" and (folder / "programs.csv").is_file()
+    assert summary(folder)["programs"] == "2 different programs" and (folder / "programs.csv").is_file()
 
 
 def test_the_budget_is_shared_by_weight_times_default(fleet):

@@ -7,6 +7,7 @@ whole and legible. Its background is white on a dark page too.
 
 import functools
 import io
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -92,7 +93,9 @@ def in_style(draw: Callable[_Arguments, _Drawn]) -> Callable[_Arguments, _Drawn]
         from matplotlib import rc_context  # half a second
         from matplotlib.figure import Figure
 
-        with rc_context(dict(STYLE)):  # type: ignore[arg-type]
+        with rc_context(dict(STYLE)), warnings.catch_warnings():  # type: ignore[arg-type]
+            # a name may have letters that the font lacks: they are boxes here, and pages have them as text
+            warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
             result = draw(*args, **kwargs)
             if isinstance(result, Figure):
                 _lay_out(result)
@@ -228,9 +231,45 @@ def png_bytes(figure: "Figure", dpi: float = DPI, colours: int | None = 256) -> 
     return buffer.getvalue()
 
 
-def shortened(text: str, most: int) -> str:
-    """Return a text of at most so many characters: the end of a longer one becomes the character …."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def shortened(text: str, most: int, left_out: str = "…") -> str:
+    """Return a text of at most so many characters, with a mark in place of the middle of a longer one.
+
+    Names of programs differ at both ends: in the network, and in its width, depth and batch.
+
+    Args:
+        text: The text.
+        most: Characters, more than the mark has.
+        left_out: The mark.
+    """
+    if len(text) <= most:
+        return text
+    room = most - len(left_out)
+    return text[: room - room // 2] + left_out + text[len(text) - room // 2 :]
+
+
+def shortened_names(names: Sequence[str], most: int) -> list[str]:
+    """Return names of at most so many characters; names that differ still differ.
+
+    Args:
+        names: The names, in the order in which a figure shows them.
+        most: Characters of a name, 12 or more.
+
+    Returns:
+        The middle of a long name is …. Where two long names would be the same, it is …N…, with the place of
+        the name in the list, from 1.
+    """
+    texts = [shortened(name, most) for name in names]
+    first: dict[str, str] = {}
+    alike = {text for name, text in zip(names, texts, strict=True) if first.setdefault(text, name) != name}
+    return [
+        shortened(name, most, f"…{place}…") if text in alike and len(name) > most else text
+        for place, (name, text) in enumerate(zip(names, texts, strict=True), 1)
+    ]
+
+
+def say_shortened(names: Sequence[str], most: int) -> str:
+    """Return what … means, as the end of a label, if one of these names is shortened; else nothing."""
+    return "\n…: the middle of a longer name" if any(len(name) > most for name in names) else ""
 
 
 def in_words(figure: "Figure") -> str:

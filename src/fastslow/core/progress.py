@@ -14,10 +14,20 @@ LOG_SECONDS = 10.0  # a file gets a line this often, a terminal four times a sec
 TICK_SECONDS = 5.0
 
 
+class _Bar(tqdm):  # type: ignore[misc]  # tqdm has no types
+    """A bar that does not show a score which is not known yet."""
+
+    def set_postfix(self, ordered_dict: Any = None, refresh: bool = True, **scores: Any) -> None:
+        """Show scores after the bar, but none that is ``nan``."""
+        values = {**dict(ordered_dict or {}), **scores}
+        known = {name: value for name, value in values.items() if str(value) != "nan"}
+        super().set_postfix(known, refresh=refresh)
+
+
 def progress(iterable: Iterable[Any] | None = None, **options: Any) -> tqdm:
     """Return a tqdm bar with the options of ``tqdm`` that does not flood a log."""
     interval = 0.25 if sys.stderr.isatty() else LOG_SECONDS
-    return tqdm(iterable, mininterval=interval, maxinterval=interval, dynamic_ncols=True, **options)
+    return _Bar(iterable, mininterval=interval, maxinterval=interval, dynamic_ncols=True, **options)
 
 
 @contextlib.contextmanager

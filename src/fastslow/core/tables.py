@@ -10,7 +10,7 @@ import re
 import shutil
 import statistics
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ class ShownTable:
     """
 
     def __init__(self, frame: "pd.DataFrame | pd.Series", rows: int = 0, file: str = ""):
-        self.frame = _as_frame(frame)
+        self.frame = _named_index_shown(_as_frame(frame))
         self.rows = rows or len(self.frame)
         self.file = file
 
@@ -143,6 +143,20 @@ def facts_text(facts: Mapping[str, Any], width: int | None = None) -> str:
     return "\n".join(texts)
 
 
+def sentences_text(sentences: Iterable[str], width: int | None = None) -> str:
+    """Return sentences below each other, a long one over several lines; a path or a command is not broken.
+
+    Args:
+        sentences: The sentences.
+        width: Maximum characters of a line; None: the width of the terminal, 80 where there is none.
+    """
+    room = width or shutil.get_terminal_size().columns
+    wrapper = textwrap.TextWrapper(
+        max(room, 2 * _FACT), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(wrapper.fill(sentence) for sentence in sentences)
+
+
 def number_text(value: float, typical: float | None = None) -> str:
     """Return a number with three significant digits, as text.
 
@@ -208,6 +222,14 @@ def _as_frame(table: "pd.DataFrame | pd.Series") -> "pd.DataFrame":
     if table.ndim == 2:
         return table
     return table.to_frame("value" if table.name is None else table.name)
+
+
+def _named_index_shown(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return a table whose index, where it has a name, is shown: pandas makes a range of epochs 2, 4, 6."""
+    import pandas as pd
+
+    index = frame.index
+    return frame.reset_index() if isinstance(index, pd.RangeIndex) and index.name is not None else frame
 
 
 def _columns(frame: "pd.DataFrame", bar: str = "|") -> list[_Column]:

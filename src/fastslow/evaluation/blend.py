@@ -15,6 +15,7 @@ from fastslow.competition.submission_csv import HEADER
 from fastslow.core.errors import DataError, SettingsError, counted, listed
 from fastslow.core.files import atomic_path, file_digest
 from fastslow.core.settings import Settings, find_data, resolve
+from fastslow.core.tables import sentences_text
 from fastslow.evaluation.scores import score_submission, solution_of
 from fastslow.evaluation.submission_record import read_submission_record, submission_path, write_record
 
@@ -168,8 +169,9 @@ def write_blend(settings: BlendSettings, blended: Mapping[str, np.ndarray]) -> P
         }
     write_record(out, settings.csvs, facts["blend"], {}, **facts)
     where = f"checked against {root}" if root else "not checked against test files: give data_root=FOLDER"
-    score = f"; mean of the five on {TEST} {facts['test_mean']:.4f}" if test else ""
-    print(f"{out}: {counted(len(blended), 'row')} of {len(paths)} submissions, {where}{score}")
+    score = f"; mean of the five on {TEST} {facts['test_mean']:.3f}" if test else ""
+    rows = f"{counted(len(blended), 'row')} of {len(paths)} submissions"
+    print(sentences_text([f"{out}: {rows}, {where}{score}"]))
     return out
 
 

@@ -14,7 +14,17 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection, g
 from fastslow.competition.metrics import ALL_METRICS, tile_score
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.figures import CEILING, ENSEMBLE, FAINT, FURTHER, WIDTH, in_style, save_figure, shortened
+from fastslow.core.figures import (
+    CEILING,
+    ENSEMBLE,
+    FAINT,
+    FURTHER,
+    WIDTH,
+    in_style,
+    save_figure,
+    say_shortened,
+    shortened_names,
+)
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
@@ -246,14 +256,15 @@ def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> 
     axes.hlines(places, drawn["one"], drawn["other"], color=FAINT, linewidth=1.5)
     axes.plot(drawn["other"], places, "o", color=FURTHER[1], label=names[1])
     axes.plot(drawn["one"], places, "o", color=ENSEMBLE, label=names[0])
-    axes.set_yticks(places, [shortened(str(name), _NAME) for name in drawn.index], fontsize=7)
+    graphs = [str(name) for name in drawn.index]
+    axes.set_yticks(places, shortened_names(graphs, _NAME), fontsize=7)
     left_out = []
     if smaller := len(differing) - len(drawn):
         left_out.append(f"{smaller:,} with smaller differences")
     if equal := len(table) - len(differing):
         left_out.append(f"{equal:,} with equal scores")
     not_drawn = f"; not drawn: {', '.join(left_out)}" if left_out else ""
-    axes.set_xlabel(f"score of a program{not_drawn}")
+    axes.set_xlabel(f"score of a program{not_drawn}{say_shortened(graphs, _NAME)}")
     figure.suptitle(fill(title, _TITLE), fontsize=10, weight="bold")
     axes.grid(axis="y", visible=False)
     figure.legend(loc="outside lower right", ncols=1 if max(map(len, names)) > _NAME else 2)
@@ -298,7 +309,7 @@ def plot_differences(
     axes.set_yticks(range(len(lines)), [line["collection"] for line in lines])
     axes.set_ylim(len(lines) - 0.4, -0.7)
     axes.grid(axis="y", visible=False)
-    one, other = (shortened(name, _NAME) for name in named)
+    one, other = shortened_names(named, _NAME)
     left, right = (one, other) if metric.endswith("_error") else (other, one)
     sides = fill(f"← {left} is better     {right} is better →", _TITLE)
     axes.set_xlabel(
@@ -422,7 +433,7 @@ def comparison_table(rows: Sequence[dict], named: tuple[str, str]) -> pd.DataFra
             "programs": str(line["programs"]),
             named[0]: f"{line['one']:.3f}",
             named[1]: f"{line['other']:.3f}",
-            "difference": _plus_minus(line),
+            "first - second": _plus_minus(line),
             "higher, equal, lower": f"{line['higher']}, {line['equal']}, {line['lower']}",
         }
         for line in lines

@@ -18,7 +18,7 @@ from fastslow.core.files import atomic_path, digest
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.core.tables import table_markdown, table_text
-from fastslow.evaluation.run_record import PICTURES, read_run_record
+from fastslow.evaluation.run_record import PICTURES, PLACED, read_run_record
 from fastslow.evaluation.scores import as_submitted, runtimes_of, solution_of
 from fastslow.evaluation.standing import TEAMS, standing_of
 from fastslow.evaluation.submission_record import read_submission_record
@@ -183,7 +183,7 @@ def leaderboard(settings: LeaderboardSettings) -> Leaderboard:
     runs of the same programs and the same number of their configurations; runs of others stand below.
     """
     folders, left_out = _folders(resolve("runs"))
-    runs = [_Run(folder) for folder in folders if folder.name != PICTURES]
+    runs = [_Run(folder) for folder in folders if folder.name not in (PICTURES, PLACED)]
     scores = [f"{split} {name}" for split in (VALID, TEST) for name in _NAMES]
     means = [f"{split}{what}" for split in (VALID, TEST) for what in ("", "_error")]
     numbers = ["hours", *scores, *means, *_KAGGLE]

@@ -27,6 +27,7 @@ from fastslow.ensemble.baselines import BASELINES
 _MODELS = {**MODEL_COLOURS, **dict.fromkeys(BASELINES, RULE)}
 _MARKERS = dict(zip(BASELINES, ("s", "D", "^"), strict=True))
 _MAX_LABELS = 40  # of graphs; a page has room for these
+_NAME = 60  # characters of the name of a graph
 _MARKS = {"marker": "o", "markersize": 3}  # a curve of one evaluation is a point
 _ROW = 0.21  # inches of a model's row
 _ROOM = 0.16  # right of the best score, for its number, as a share of the scores' range
@@ -150,7 +151,7 @@ def _learned(title: str, scores: Mapping[str, float], references: Mapping[str, M
     """Return what a training reached, as a title."""
     mean = float(np.mean(list(scores.values())))
     many = f", mean of {len(scores)} collections" if len(scores) > 1 else ""
-    said = f"{title}: {mean:.3f} on valid{many}"
+    said = f"{MODEL_WORDS.get(title, title)}: {mean:.3f} on valid{many}"
     rules = [references[slug]["rule"] for slug in scores if "rule" in references.get(slug, {})]
     if len(rules) < len(scores):
         return said
@@ -178,10 +179,10 @@ def plot_per_graph(per_graph: Mapping[str, float], title: str, model: str = "") 
     colour = _model_colours([model])[model]
     axes.barh(range(len(shown)), [per_graph[name] for name in shown], color=colour, alpha=0.75)
     axes.axvline(mean, color="black", linestyle="--", label=f"mean of all {mean:.3f}")
-    axes.set_yticks(range(len(shown)), [figures.shortened(name, 44) for name in shown], fontsize=7)
+    axes.set_yticks(range(len(shown)), figures.shortened_names(shown, _NAME), fontsize=7)
     axes.set_ylim(len(shown) - 0.4, -0.6)  # the worst on top
     axes.grid(axis="y", visible=False)
-    axes.set(title=title, xlabel="score")
+    axes.set(title=title, xlabel="score" + figures.say_shortened(shown, _NAME))
     figure.legend(loc="outside lower right")
     return figure
 
@@ -196,7 +197,8 @@ def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping
     """
     table = pd.DataFrame.from_dict(dict(members), orient="index")
     weights = table.groupby("model", sort=False)["weight"].sum()[::-1]
-    colours = [_model_colours(list(weights.index))[model] for model in weights.index]
+    by_model = _model_colours(list(weights.index))
+    colours = [by_model[model] for model in weights.index]
     weights = weights.rename(MODEL_WORDS)
     figure = Figure(figsize=(WIDTH, 1.7 + 0.4 * len(weights)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
@@ -205,17 +207,12 @@ def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping
     left.set(
         title=f"Most weight: {largest}, {weights[largest]:.2f}",
         xlabel="weight (sum over seeds)",
-        xlim=(0, 1.2),
+        xlim=(0, 1.15),
     )
     left.grid(axis="y", visible=False)
-    right.plot(
-        table["valid"],
-        table["model"].replace(MODEL_WORDS),
-        "o",
-        color=FURTHER[0],
-        markeredgecolor="0.2",
-        alpha=0.8,
-    )
+    for model, runs in table.groupby("model"):
+        named = runs["model"].replace(MODEL_WORDS)
+        right.plot(runs["valid"], named, "o", color=by_model[model], markeredgecolor="0.2", alpha=0.8)
     right.set(
         title=f"Runs: {table['valid'].min():.3f} to {table['valid'].max():.3f}", xlabel="score on valid"
     )

@@ -13,6 +13,7 @@ from fastslow.core.settings import PLAY
 
 RECORD = "run.json"
 PICTURES = "comparisons"  # folder in runs/ of the plots of `fastslow compare`
+PLACED = "placement"  # folder in runs/ of the results of `fastslow place`
 SMOKE = "smoke"
 """The preset with next to no training, and the default name of its run."""
 

@@ -13,7 +13,7 @@ from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.schema import check_schema
 from fastslow.core.errors import SettingsError, counted
-from fastslow.core.figures import KNOWN, NETWORK, RULE, WIDTH, in_style, shortened
+from fastslow.core.figures import FURTHER, RULE, WIDTH, in_style, say_shortened, shortened, shortened_names
 from fastslow.core.npz_io import read_headers
 from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.core.tables import percent
@@ -47,6 +47,31 @@ def count_nodes(settings: FeatureSettings) -> pd.DataFrame:
     return table
 
 
+def sizes_by_split(index: pd.DataFrame) -> pd.DataFrame:
+    """Return the sizes of the graphs of each split, as texts: ``169 (94 to 397)``, the median and the ends.
+
+    Args:
+        index: The index of finished features, a row per graph.
+
+    Returns:
+        A row per size, a column per split; empty where it is not known, as the spread of test is.
+    """
+    sizes = {}
+    for split, graphs in index.groupby("split", sort=False):
+        columns = graphs[["nodes", "configurable", "configs", "merged", "spread"]]
+        sizes[split] = {
+            name: f"{_size(values.median())} ({_size(values.min())} to {_size(values.max())})"
+            for name, values in columns.items()
+            if values.notna().any()
+        }
+    return pd.DataFrame(sizes).fillna("").rename_axis("median (smallest to largest)")
+
+
+def _size(value: float) -> str:
+    """Return a count as a whole number, and a ratio with two decimals."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+
+
 @in_style
 def plot_pruning(settings: FeatureSettings) -> Figure:
     """Draw kept and configurable nodes of every graph of finished features against the nodes of its file."""
@@ -55,9 +80,9 @@ def plot_pruning(settings: FeatureSettings) -> Figure:
     figure = Figure(figsize=(WIDTH, 4.5), layout="constrained")
     axes = figure.subplots()
     axes.plot(ends, ends, color=RULE, linewidth=1, label="nothing pruned")
-    axes.scatter(table["in_file"], table["kept"], s=14, color=NETWORK, label="kept")
+    axes.scatter(table["in_file"], table["kept"], s=14, color=FURTHER[1], label="kept")
     if settings.kind == "layout":
-        axes.scatter(table["in_file"], table["configurable"], s=14, color=KNOWN, label="configurable")
+        axes.scatter(table["in_file"], table["configurable"], s=14, color=FURTHER[0], label="configurable")
     share = table["kept"].sum() / table["in_file"].sum()
     axes.set(xscale="log", yscale="log", xlabel="nodes in the file", ylabel="nodes in the features")
     for axis in (axes.xaxis, axes.yaxis):
@@ -92,7 +117,7 @@ def plot_configurations(settings: FeatureSettings, graph: str = "") -> Figure:
     top.plot(shown.runtime[order] / shown.runtime.min(), color="black")
     draw = _draw_layouts if settings.kind == "layout" else _draw_values
     strongest = draw(axes, shown, order, features.config_columns)
-    top.set(title=f"{shortened(shown.name, 40)}: {strongest}", ylabel="runtime / fastest")
+    top.set(title=f"{shortened(shown.name, 60)}\n{strongest}", ylabel="runtime / fastest")
     axes.set_xlabel(f"{len(order)} of {counted(shown.num_configs, 'configuration')}, fastest first")
     return figure
 
@@ -149,7 +174,7 @@ def _draw_layouts(axes: Axes, graph: Graph, order: np.ndarray, _: list[str]) -> 
     between = [runtime.groupby(row).transform("mean").var() for row in codes[varying]]
     strongest = int(np.argmax(between))
     share = between[strongest] / runtime.var() if runtime.var() else 0.0
-    return f"{tensors[strongest]} explains {percent(share)}"
+    return f"{tensors[strongest]} explains {percent(share)} of the variance"
 
 
 def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]) -> str:
@@ -167,6 +192,7 @@ def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]
 
 
 _PANELS = 12  # graphs plotted at most
+_NAME = 44  # characters of a name above a panel
 
 
 class ViolationSettings(Settings):
@@ -215,21 +241,24 @@ def plot_violation(settings: ViolationSettings) -> Figure:
     position = settings.position(features.config_columns)
     columns = min(3, len(names))
     rows = -(-len(names) // columns)
-    figure = Figure(figsize=(4 * columns, 3 * rows), layout="constrained")
+    figure = Figure(figsize=(3 * columns, 2.4 * rows + 0.4), layout="constrained")
     cells = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in cells[len(names) :]:
         axes.set_axis_off()
     taus = []
-    for axes, name in zip(cells, names, strict=False):
+    for axes, name, title in zip(cells, names, shortened_names(names, _NAME), strict=False):
         graph = features.graph(TRAIN, name)
         values = np.asarray(graph.config_feat[:, position])
         runtime = graph.runtime
-        axes.scatter(values, runtime / runtime.min(), s=8, alpha=0.5, color=NETWORK)
+        axes.scatter(values, runtime / runtime.min(), s=14, alpha=0.8, color=RULE, linewidths=0)
         taus.append(kendall_tau(runtime, values))
-        axes.set_title(f"{shortened(name, 34)}\ntau {taus[-1]:+.2f}", fontsize=8)
-        axes.set(xlabel=settings.column.replace("_", " "), ylabel="runtime / fastest")
+        axes.set_title(f"{title}\ntau {taus[-1]:+.2f}", fontsize=8)
     shown = settings.column.replace("_", " ")
+    figure.supxlabel(shown, fontsize=9.5)
+    figure.supylabel("runtime over the fastest's", fontsize=9.5)
     figure.suptitle(
-        f"{shown}: mean tau {np.mean(taus):+.2f} on {counted(len(taus), 'program')}", weight="bold"
+        f"{shown}: mean tau {np.mean(taus):+.2f} on {counted(len(taus), 'program')}"
+        + say_shortened(names, _NAME),
+        weight="bold",
     )
     return figure

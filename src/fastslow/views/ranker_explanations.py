@@ -12,7 +12,7 @@ from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import SettingsError
-from fastslow.core.figures import FURTHER, KNOWN, TREES, in_style, shortened
+from fastslow.core.figures import FURTHER, TREES, in_style, shortened
 from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.rankers.fit import Fitted
 from fastslow.rankers.objectives import predict_table
@@ -200,7 +200,7 @@ def plot_importances(explanation: Explanation) -> Figure:
     left, right = figure.subplots(1, 2)
     _bars(left, gain["column"], 100 * gain["gain"], TREES)
     left.set(title="what the trees split on", xlabel="share of the total gain, %")
-    _bars(right, drop["column"], drop["drop"], KNOWN, xerr=drop["spread"], ecolor="0.4", capsize=2)
+    _bars(right, drop["column"], drop["drop"], TREES, xerr=drop["spread"], ecolor="0.4", capsize=2)
     right.axvline(0, color="black", linewidth=0.8)
     right.set(title="what the valid score needs", xlabel="drop of the valid score when shuffled")
     largest = explanation.permutation.iloc[0]

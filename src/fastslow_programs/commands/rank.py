@@ -3,7 +3,9 @@
 import json
 from typing import Any
 
-from fastslow.core.tables import facts_text, table_text
+import pandas as pd
+
+from fastslow.core.tables import facts_text, percent, sentences_text, table_text
 from fastslow_programs.ranking.models import describe_run
 from fastslow_programs.ranking.rank import EFFECTS, ENDS, PAGE, TABLE, rank_source, write_ranking
 from fastslow_programs.ranking.settings import RankSettings
@@ -27,13 +29,13 @@ def rank_program(settings: RankSettings) -> dict[str, Any]:
         DataError: The source does not exist, no run was trained, or the run belongs to another collection.
     """
     settings = settings.from_working_folder("source", "data_root", "hlo_folder", "known", "run")
-    print(f"models: {describe_run(settings.find_run())}", flush=True)
+    print(sentences_text([f"models: {describe_run(settings.find_run())}"]), flush=True)
     ranking = rank_source(settings)
     folder = write_ranking(ranking, settings)
-    print(*ranking.words()[1:], "", sep="\n")
+    print(sentences_text(ranking.words()[1:]), end="\n\n")
     table = ranking.table
     shown = table[[name for name in _SHOWN if name in table]]
-    print(f"{table_text(shown.head(_ROWS))}\n")
+    print(f"{table_text(_readable(shown.head(_ROWS)))}\n")
     files = {"ranking": TABLE, "effects of the choices": EFFECTS, "fastest and slowest": ENDS}
     files |= {"page with figures": PAGE}
     written = {what: folder / name for what, name in files.items()}
@@ -41,3 +43,10 @@ def rank_program(settings: RankSettings) -> dict[str, Any]:
     found = {"found": ranking.words(), "trust": ranking.trust and ranking.trust.facts()}
     found["scores"] = ranking.scores()
     return {**found, "table": json.loads(table.to_json(orient="records")), **written}
+
+
+def _readable(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of a ranking with the probability of being faster than the default as on the page."""
+    if "faster" not in rows:
+        return rows
+    return rows.assign(faster=[percent(share) for share in rows["faster"]])

@@ -4,7 +4,7 @@ from typing import Any
 
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.files import read_json
-from fastslow.core.tables import facts_text
+from fastslow.core.tables import facts_text, sentences_text
 from fastslow_programs.compiler.tuned import TUNED
 from fastslow_programs.ranking.models import describe_run
 from fastslow_programs.tuning.fleet import PROGRAMS, tune_fleet, write_fleet
@@ -38,7 +38,8 @@ def tune_program(settings: TuneSettings) -> dict[str, Any]:
 def _print_models(*programs: TuneSettings) -> None:
     """Print which trained models guide, before anything is computed."""
     runs = dict.fromkeys(program.find_run() for program in programs)
-    print(*(f"models: {describe_run(run) if run else NO_RUN}" for run in runs), "", sep="\n", flush=True)
+    models = [f"models: {describe_run(run) if run else NO_RUN}" for run in runs]
+    print(sentences_text(models), end="\n\n", flush=True)
 
 
 def tune_programs(settings: FleetSettings) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fastslow.core.errors import FastslowError, SettingsError
-from fastslow_programs.compiler.tracing import Call, Leaves, is_array
+from fastslow_programs.compiler.tracing import Call, Leaves, is_array, static_value
 
 _LEAF = "*"
 _BUILT_IN = {kind.__qualname__: kind for kind in (tuple, list, dict, OrderedDict, type(None))}
@@ -75,7 +75,9 @@ class Signature:
             arguments=describe(taken.tree),
             results=describe(tree),
             result_kinds=key_kinds([leaf for leaf in leaves if is_array(leaf)]),
-            result_static={str(n): _text(leaf) for n, leaf in enumerate(leaves) if not is_array(leaf)},
+            result_static={
+                str(n): _text(static_value(leaf)) for n, leaf in enumerate(leaves) if not is_array(leaf)
+            },
             modules=_modules_of(tree),
             names=_names(call),
         )
@@ -125,6 +127,8 @@ class Signature:
         numbers = [n for n in range(len(values)) if f"arguments[{n}]" in self.static]
         names = [name for name in named if f"keywords['{name}']" in self.static]
         taken = Leaves.of(values, named, numbers, names)
+        if taken.static.keys() & self.arrays.keys():  # fields of a module that the user's jax.jit took
+            taken = Leaves.of(values, named, numbers, names, filtered=False)
         for path in [*taken.order, *self.arrays, *self.static]:
             kept = self.arrays.get(path) or self.static.get(path) or "nothing"
             given = "missing"

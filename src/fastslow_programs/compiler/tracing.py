@@ -5,6 +5,7 @@ make all leaves that are no arrays, such as the activation of an equinox module.
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +20,7 @@ _REMEDY = (
     "and return arrays or a tree of them. Make an argument that decides what is computed static: "
     "jax.jit(function, static_argnums=...)"
 )
+_OUTERMOST = "Take compiler_options out of the function within, and give them to the outermost jax.jit"
 _SHOWN = 300  # characters of JAX's message
 _OTHER_KINDS = "OSUMm"  # of NumPy's types: objects, texts and times
 _CALLBACKS = {"debug_callback", "debug_print", "io_callback", "pure_callback"}  # JAX's primitives
@@ -56,7 +58,10 @@ class Call(NamedTuple):
 
     def leaves(self) -> "Leaves":
         """Return the leaves of its arguments."""
-        return Leaves.of(self.arguments, self.keywords, self.static_numbers, self.static_names)
+        of_jax = jit_facts(self.function) is not None
+        return Leaves.of(
+            self.arguments, self.keywords, self.static_numbers, self.static_names, filtered=not of_jax
+        )
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,16 @@ class Leaves:
         keywords: Mapping[str, Any],
         static_numbers: Sequence[int] = (),
         static_names: Sequence[str] = (),
+        filtered: bool = True,
     ) -> "Leaves":
         """Return the leaves of arguments, of which these positions and keywords are static.
+
+        Args:
+            arguments: The positional arguments.
+            keywords: The keyword arguments.
+            static_numbers: Positions of the static ones.
+            static_names: Names of the static ones.
+            filtered: Take numbers and flags of equinox modules as static.
 
         Raises:
             SettingsError: JAX cannot read a tree, such as a dict whose keys have no order.
@@ -100,17 +113,14 @@ class Leaves:
         positional = tuple(Static(a) if n in static_numbers else a for n, a in enumerate(arguments))
         named = {name: Static(a) if name in static_names else a for name, a in keywords.items()}
         try:
-            pairs, tree = jax.tree.flatten_with_path((positional, named))
+            given = (positional, named)
+            pairs, tree = jax.tree.flatten_with_path(with_static_fields(given) if filtered else given)
         except (TypeError, ValueError) as error:
             problem = f"an argument is no tree that JAX can read ({error})"
             raise SettingsError("source", f"{problem}. Give a dict keys of one type, such as texts") from None
         leaves = {_path(keys): leaf for keys, leaf in pairs}
         arrays = {path: leaf for path, leaf in leaves.items() if is_array(leaf)}
-        static = {
-            path: leaf.value if isinstance(leaf, Static) else leaf
-            for path, leaf in leaves.items()
-            if path not in arrays
-        }
+        static = {path: static_value(leaf) for path, leaf in leaves.items() if path not in arrays}
         return cls(arrays, static, tree, [*leaves])
 
     def with_arrays(self, arrays: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
@@ -134,6 +144,27 @@ def is_array(leaf: Any) -> bool:
     )
 
 
+def static_value(leaf: Any) -> Any:
+    """Return a leaf that is no array, taken out of :class:`Static`."""
+    return leaf.value if isinstance(leaf, Static) else leaf
+
+
+def with_static_fields(tree: Any) -> Any:
+    """Return a tree in whose equinox modules numbers and flags are :class:`Static`."""
+    equinox = sys.modules.get("equinox")  # without which there is no module
+    if equinox is None:
+        return tree
+    import jax
+
+    def field_of(leaf: Any) -> Any:
+        return Static(leaf) if type(leaf) in (bool, int, float, complex) else leaf
+
+    def part_of(node: Any) -> Any:
+        return jax.tree.map(field_of, node) if isinstance(node, equinox.Module) else node
+
+    return jax.tree.map(part_of, tree, is_leaf=lambda node: isinstance(node, equinox.Module))
+
+
 def is_staged(value: Any) -> bool:
     """Return whether a value is what JAX made of a function: a Traced, a Lowered or an Exported."""
     import jax
@@ -143,8 +174,11 @@ def is_staged(value: Any) -> bool:
 
 
 def jit_facts(function: Callable) -> Any:
-    """Return what the user gave to ``jax.jit``, None for a function that it did not make."""
-    return getattr(function, "_jit_info", None)
+    """Return what the user gave to ``jax.jit``, None for a function that it did not make.
+
+    ``functools.wraps`` copies this to a function around one that it made, which has no ``trace``.
+    """
+    return getattr(function, "_jit_info", None) if hasattr(function, "trace") else None
 
 
 @dataclass(frozen=True)
@@ -173,7 +207,8 @@ class _OfArrays:
         import jax
 
         arguments, keywords = self.leaves.with_arrays(arrays)
-        results, self.tree = jax.tree.flatten(self.call.function(*arguments, **keywords))
+        made = self.call.function(*arguments, **keywords)
+        results, self.tree = jax.tree.flatten(with_static_fields(made))
         self.static = {number: leaf for number, leaf in enumerate(results) if not is_array(leaf)}
         return [leaf for number, leaf in enumerate(results) if number not in self.static]
 
@@ -193,11 +228,16 @@ def trace(call: Call, within_jit: bool = False) -> TracedCall:
             out. Static arguments and options of the compiler allow no such thing.
 
     Raises:
-        SettingsError: JAX cannot trace it with these arguments, it is compiled already, or it calls Python
-            while it runs.
+        SettingsError: JAX cannot trace it with these arguments, it is compiled already, it calls Python
+            while it runs, or it uses a value of a program around it.
     """
+    import jax
+
     found = _traced(call, within_jit)
     require_no_callbacks(found.traced)
+    if any(isinstance(value, jax.core.Tracer) for value in found.traced._consts):
+        problem = f"{found.traced.fun_name} uses a value that JAX traces around it"
+        raise SettingsError("source", f"{problem} (jax.jit, jax.grad, jax.vmap). Give it as an argument")
     return found
 
 
@@ -249,8 +289,13 @@ def _traced(call: Call, within_jit: bool) -> TracedCall:
             of_arrays = _OfArrays(call, leaves)
             traced = jax.jit(of_arrays).trace(*leaves.arrays.values())
             return TracedCall(traced, of_arrays.results(traced.out_info))
-        within_jit = within_jit and not leaves.static and not getattr(facts, "compiler_options_kvs", ())
-        if facts and inspect.ismethod(function):  # its own trace would want the object, too
+        options = getattr(facts, "compiler_options_kvs", ())
+        within_jit = within_jit and not leaves.static and not options
+        if facts and inspect.ismethod(function):  # its own trace wants the object, too
+            if options and 0 in facts.static_argnums:  # another jax.jit around it may have no options within
+                of_class: Any = function.__func__
+                traced = of_class.trace(function.__self__, *arguments, **keywords)
+                return TracedCall(traced, traced.out_info)
             statics = {"static_argnums": call.static_numbers, "static_argnames": call.static_names}
             jitted = jax.jit(partial(function), **statics)
         elif facts and not within_jit:
@@ -266,4 +311,5 @@ def _traced(call: Call, within_jit: bool) -> TracedCall:
         count = len(arguments) + len(keywords)
         given = f"{count} argument{'' if count == 1 else 's'}"
         problem = f"source: {name} cannot be traced with {given}"
-        raise SettingsError(f"{problem} ({type(error).__name__}: {said}). {_REMEDY}") from error
+        remedy = _OUTERMOST if said.startswith("`compiler_options` can only be passed") else _REMEDY
+        raise SettingsError(f"{problem} ({type(error).__name__}: {said}). {remedy}") from error

@@ -237,6 +237,7 @@ def _guarded(sharding: Any) -> Any:
     class Guarded(jax.sharding.NamedSharding):
         """A sharding of a tuned function; it is equal to itself only, as caches of JAX would mix it up."""
 
+        _device_backend = True  # JAX moves arguments to it, which jax.checkpoint calls outside of a program
         __eq__ = object.__eq__
         __hash__ = object.__hash__
 

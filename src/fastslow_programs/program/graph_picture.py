@@ -27,7 +27,7 @@ MAX_CHOICES = 18  # nodes of a larger graph that are drawn for the effects of th
 COLOURS = {CONVOLUTION: "#e69f00", DOT: "#56b4e9", RESHAPE: "#2fb892"}
 _INPUTS = [OPCODES["parameter"], OPCODES["constant"], OPCODES["iota"]]
 _CHARACTER, _GAP, _LAYER = 0.066, 0.25, 0.6  # inches: of a label, between boxes, between layers
-_MIN_WIDTH, _AROUND = 5.0, 1.1  # inches: of a figure, of title and legend
+_MIN_WIDTH, _LEGEND, _TITLE_LINE = 5.0, 0.4, 0.18  # inches: of a figure, of a legend, of a line of a title
 _SWEEPS = 8
 _NAME, _TITLE = 32, 60  # characters of a name in a box and in a title; of a longer one the end is cut
 _PALEST, _MOST = 0.12, 0.75  # of the colour: without an effect, and of the largest one, under black letters
@@ -184,12 +184,13 @@ def plot_effects_on_graph(
     if count <= MAX_BOXES:
         nodes = np.arange(count)
         edges = _edges_between(arrays, nodes)
-        words = f"all {count} nodes"
+        words = f"all {count} nodes of {shortened(title, _NAME)}"
     else:
         largest = sorted(names, key=lambda node: (-abs(effects[node]), node))[:MAX_CHOICES]
         nodes = np.array(sorted(largest), np.int64)
         edges = contracted_edges(arrays["edge_index"], count, nodes)
-        words = f"{len(nodes)} of {count:,} nodes, with the choices that matter most"
+        most = f"the {len(nodes)} of {count:,} nodes whose choices matter most"
+        words = f"{most}, of {shortened(title, _NAME)}"
     strongest = max((abs(effect) for effect in effects.values()), default=0.0) or 1.0
     labels = []
     for node in nodes.tolist():
@@ -202,8 +203,17 @@ def plot_effects_on_graph(
     faces = [_shade(effects[node], strongest) if node in effects else "white" for node in nodes.tolist()]
     inks = ["0.0" if node in effects else "0.55" for node in nodes.tolist()]
     legend = [(_shade(-1, 1), "faster than the default's"), (_shade(1, 1), "slower than the default's")]
-    heading = f"{shortened(title, _TITLE)}: {words}, and the % of all places that the strongest option moves"
+    moves = "no option moves a configuration"
+    if names and max(map(abs, effects.values()), default=0) > 0:
+        first = max(names, key=lambda node: abs(effects[node]))
+        moved = f"{abs(effects[first]):.0f} of 100 places"
+        moves = f"{shortened(names[first], _NAME)} matters most, {moved} {_direction(effects[first])}"
+    heading = f"{moves[0].upper()}{moves[1:]}\nShown: {words}; %: places of 100"
     return _draw(labels, edges, faces, inks, [0.7] * len(nodes), heading, legend)
+
+
+def _direction(effect: float) -> str:
+    return "faster" if effect < 0 else "slower"
 
 
 def contracted_edges(edge_index: np.ndarray, num_nodes: int, kept: np.ndarray) -> np.ndarray:
@@ -268,12 +278,14 @@ def _draw(
     right = (x + width / 2).max()
     room = max(0.1, (_MIN_WIDTH - (right - left)) / 2)
     height = _LAYER * (layer.max() + 1)
-    figure = Figure(figsize=(right - left + 2 * room, height + _AROUND))
-    axes = figure.add_axes((0, 0.4 / (height + _AROUND), 1, height / (height + _AROUND)), frameon=False)
+    whole_width = right - left + 2 * room
+    characters = int(whole_width / _CHARACTER / 1.5)
+    heading = "\n".join(fill(line, characters) for line in title.split("\n"))
+    whole_height = _LEGEND + height + 0.2 + _TITLE_LINE * (heading.count("\n") + 1)
+    figure = Figure(figsize=(whole_width, whole_height))
+    axes = figure.add_axes((0, _LEGEND / whole_height, 1, height / whole_height), frameon=False)
     axes.set(xticks=[], yticks=[])
-    characters = int(figure.get_figwidth() / _CHARACTER / 1.5)
-    lines = [fill(line, characters) for line in title.split("\n")]
-    axes.set_title("\n".join(lines), fontsize=10, loc="center")
+    axes.set_title(heading, fontsize=10, loc="center")
     box = {"linestyle": "", "marker": "s", "markersize": 9, "markeredgecolor": "0.4"}
     handles = [Line2D([], [], color=colour, label=words, **box) for colour, words in legend]
     axes.legend(

@@ -56,11 +56,15 @@ def plot_slowdown(table: pd.DataFrame, marks: Mapping[str, int], known: Sequence
     named = [("dots: a configuration each", "#777777"), ("line: the fastest so far", ENSEMBLE)]
     if len(known):
         named.append((f"rings: {counted(len(known), 'known runtime')}", KNOWN))
-    for name, config in marks.items():
+    for number, (name, config) in enumerate(marks.items()):
         row = position[config]
         colour = RULE if "rule" in name else DEFAULT
-        axes.plot(place[row], slower[row], "D", color=colour, markeredgecolor="white", zorder=4)
-        named.append((f"diamond: {name}, {slower[row]:.3g} % slower", colour))
+        # the first mark is larger: it is seen around another one at the same place
+        size = 11 if number == 0 else 6
+        style = {"color": colour, "markersize": size, "markeredgecolor": "white", "zorder": 4}
+        axes.plot(place[row], slower[row], "D", **style)
+        which = "large diamond" if number == 0 and len(marks) > 1 else "diamond"
+        named.append((f"{which}: {name}, {_percent(slower[row])} slower", colour))
     _log_places(axes, len(place))
     _log_slowdowns(axes, slower)
     axes.set_xlabel("place in the ranking (1 is predicted the fastest)")
@@ -111,8 +115,10 @@ def plot_members(
     axes.set_xlabel("place in the ranking (1 is predicted the fastest)")
     axes.set_ylabel("place by one model")
     firsts = [values[0] for values in places.values()]
-    title = f"{len(members)} models place the first between {min(firsts):,.0f} and {max(firsts):,.0f}"
-    axes.set_title(f"{title} of {size:,}")
+    places_of_first = f"between {min(firsts):,.0f} and {max(firsts):,.0f}"
+    if min(firsts) == max(firsts):
+        places_of_first = f"at {min(firsts):,.0f}"
+    axes.set_title(f"{len(members)} models place the first {places_of_first} of {size:,}")
     name_in_colours(figure, named)
     return figure
 

@@ -561,9 +561,10 @@ def _two_digits(percent: float) -> str:
 
 
 def _effect_in_words(row: Any) -> str:
-    """Put a row of the effects into words; a point is a hundredth of the ranking."""
+    """Put a row of the effects into words."""
     direction = "faster" if row.effect < 0 else "slower"
-    return f"{row.where} {row.option} instead of {row.default}, {abs(row.effect):.0f} points {direction}"
+    places = f"{abs(row.effect):.0f} of 100 places {direction}"
+    return f"{row.where} {row.option} instead of {row.default}, {places}"
 
 
 def make_table(

@@ -7,7 +7,7 @@ for them, and to the device. What it found is kept as a study, and read again by
 import functools
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from fastslow_programs.tuning.user_space import UserSpace
 
 SWITCH = "FASTSLOW_TUNE"
 """Environment variable: ``0`` leaves every decorated function at its default."""
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def tuned(
@@ -41,7 +42,8 @@ def tuned(
     At the first call with arguments of given shapes and types it searches, or reads what was found before.
     Afterwards it runs the function with the best values. It works under ``jax.jit``, ``jax.grad`` and
     ``jax.vmap``: then the search draws values of the arguments. A call that names one of the parameters has
-    no search. ``FASTSLOW_TUNE=0`` leaves the default::
+    no search. ``FASTSLOW_TUNE=0`` leaves the default. A method, or a function of what ``jax.jit`` does not
+    take, such as a module with its activation, is compiled within the caller's ``jax.jit`` only::
 
         @fastslow.tuned(tile=[16, 32, 64], unroll=[1, 2, 4])
         def product(x, w, tile=32, unroll=1): ...
@@ -53,7 +55,8 @@ def tuned(
         **choices: The options of each parameter. The default is the function's, or else the first option.
 
     Raises:
-        SettingsError: The function has no such parameter, or options are no list of plain values.
+        SettingsError: The function has no such parameter, its own ``jax.jit`` does not call it static, or
+            options are no list of plain values.
         DataError: The default is no option, constraints are wrong, or no configuration runs.
     """
     _check_choices(choices, constraints)
@@ -66,6 +69,8 @@ def tuned(
         for name in choices:
             if name not in parameters:
                 raise SettingsError("choices", f"{title} has no parameter {name}")
+            if parameters[name].kind not in _BY_NAME:
+                raise SettingsError("choices", f"{title} takes no {name} by name, as a search gives it")
             if parameters[name].default is not inspect.Parameter.empty:
                 default[name] = parameters[name].default
         facts = {
@@ -107,8 +112,10 @@ class _Search:
     def __init__(self, function: Callable, facts: dict[str, Any], evaluations: int, out: Path):
         import jax
 
-        self._jitted = function
-        if not jit_facts(function):
+        self._function = self._jitted = function
+        if of_user := jit_facts(function):
+            _require_static(facts["function"], [*facts["choices"]], of_user.static_argnames)
+        else:
             self._jitted = jax.jit(function, static_argnames=tuple(facts["choices"]))
         self._facts = facts
         self._signature = inspect.signature(function)
@@ -125,23 +132,36 @@ class _Search:
         choices = self._facts["choices"]
         if os.environ.get(SWITCH) == "0" or named & choices.keys():
             needed = choices.keys() - self._facts["default"].keys() - named
-            return self._jitted(*arguments, **keywords, **{name: choices[name][0] for name in needed})
+            values = {name: choices[name][0] for name in needed}
+            self._signature.bind(*arguments, **keywords, **values)  # as below
+            return self._compiled(bound.arguments)(*arguments, **keywords, **values)
         self._searched.bind(*arguments, **keywords)  # raises a TypeError where one is missing
         arguments = bound.args  # so that an argument by its name has no search of its own
         keywords = bound.kwargs
-        call = Call(self._jitted, arguments, keywords)
-        leaves = call.leaves()
+        function = self._compiled(bound.arguments)
+        leaves = Call(function, arguments, keywords).leaves()
         arrays = {path: array_text(leaf) for path, leaf in leaves.arrays.items()}
         key = digest([arrays, {path: repr(value) for path, value in leaves.static.items()}, str(leaves.tree)])
         if key not in self._best:
-            self._best[key] = self._search(_shapes(leaves))
-        return self._jitted(*arguments, **keywords, **self._best[key])
+            self._best[key] = self._search(function, _shapes(leaves))
+        return function(*arguments, **keywords, **self._best[key])
 
-    def _search(self, call: tuple[tuple, dict[str, Any]]) -> dict[str, Any]:
+    def _compiled(self, given: Mapping[str, Any]) -> Callable:
+        """Return the function compiled, or as it is where it is given what ``jax.jit`` does not take.
+
+        That is the object of a method, for example: compiled for it, later changes of it would be lost.
+        """
+        rest = {name: value for name, value in given.items() if name not in self._facts["choices"]}
+        is_plain = bool(Leaves.of((), rest).static) and not jit_facts(self._function)
+        return self._function if is_plain else self._jitted
+
+    def _search(self, function: Callable, call: tuple[tuple, dict[str, Any]]) -> dict[str, Any]:
         arguments, keywords = call
 
         def of_values(**values: Any) -> Call:
-            return Call(self._jitted, arguments, keywords | values)
+            if jit_facts(function):
+                return Call(function, arguments, keywords | values)
+            return Call(functools.partial(function, **values), arguments, keywords)
 
         described = UserSpace(Path(self._facts["function"]), self._facts, of_values)
         default = described.lower(described.space.default, 0)
@@ -154,6 +174,14 @@ class _Search:
         if not best.exists():
             write_result(complete_study(settings, target_of_space(settings, described)))
         return read_json(best)["values"]
+
+
+def _require_static(title: str, names: Sequence[str], static: Sequence[str]) -> None:
+    """Raise :class:`SettingsError` where the ``jax.jit`` of a function does not call a parameter static."""
+    for name in names:
+        if name not in static:
+            remedy = f"add it: jax.jit(..., static_argnames={names})"
+            raise SettingsError("choices", f"{name} is not static in the jax.jit of {title}; {remedy}")
 
 
 def _shapes(leaves: Leaves) -> tuple[tuple, dict[str, Any]]:

@@ -11,15 +11,18 @@ from pathlib import Path
 import pandas as pd
 
 from fastslow.core.artifacts import MANIFEST, commit
+from fastslow.core.errors import counted
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow.core.tables import percent
-from fastslow_programs.tuning.result import BEST
+from fastslow_programs.tuning.result import BEST, value_text
 from fastslow_programs.tuning.settings import FleetSettings, TuneSettings
 from fastslow_programs.tuning.target import Target, read_target
 from fastslow_programs.tuning.tune import Study, complete_study
 
 PROGRAMS = "programs.csv"
+_VALUES = {"replay": "the labels of the files"}
+"""Words for identities of evaluators."""
 
 
 @dataclass
@@ -117,11 +120,13 @@ def write_fleet(members: Sequence[Member], settings: FleetSettings) -> Path:
     write_json(folder / BEST, [study.target.as_json(study.best[0].codes) for study in studies])
     saved = table["saved"].sum()
     total = sum(member.time for member in members)
+    values = dict.fromkeys(study.target.evaluator.identity for study in studies)
+    share = f"{percent(saved / total, 2)} of weight x value of all defaults"
     summary = {
-        "programs": f"{len(table)} different ones",
-        "value": "; ".join(dict.fromkeys(study.target.evaluator.identity for study in studies)),
+        "programs": counted(len(table), "different program"),
+        "value": "; ".join(_VALUES.get(value, value) for value in values),
         "evaluations": f"{table['evaluations'].sum()}, {table['failed'].sum()} of them failed",
-        "saved": f"{saved:.6g}, {percent(saved / total, 2)} of all defaults",
+        "saved": f"{share}, {value_text(saved, studies[0])}",
     }
     write_json(folder / MANIFEST, {"settings": settings.asdict(), "commit": commit(), "summary": summary})
     return folder

@@ -34,7 +34,7 @@ from fastslow_programs.tuning.tune import Study
 BEST, EVALUATIONS, CURVE = "best.json", "evaluations.csv", "curve.png"
 DEFAULT_PROGRAM = "default.hlo.pb"
 PAGE = "tune.html"
-_ROWS, _NAME = 10, 60  # configurations on the page, and characters of a name in a title
+_ROWS, _NAME = 10, 32  # configurations on the page, and characters of a name in a title
 _CHOICES = 3  # of a configuration on the page; evaluations.csv has all
 _AROUND = 1.1  # of an axis beyond the only value on it
 _NEAR = 5e-4  # of 1, where four decimals do not show a difference
@@ -72,9 +72,11 @@ def summarise_study(study: Study) -> pd.Series:
         )
     if default:
         paired = target.evaluator.paired  # a value is a ratio to the default's, which says nothing of it
-        facts["default"] = target.default_is if paired else f"{_value(default, study)}, {target.default_is}"
+        facts["default"] = (
+            target.default_is if paired else f"{value_text(default, study)}, {target.default_is}"
+        )
     if best:
-        facts["best"] = _value(best[1], study)
+        facts["best"] = value_text(best[1], study)
         if not study.plan:
             number = int((history.curve > best[1]).sum()) + 1 - known
             facts["best"] += f", after {counted(number, 'evaluation')}" if number > 0 else ", known before"
@@ -133,7 +135,7 @@ def _ratio(ratio: float) -> str:
     return f"{ratio:.4f}" if ratio == 1 or abs(1 - ratio) >= _NEAR else f"{ratio:.7f}"
 
 
-def _value(value: float, study: Study) -> str:
+def value_text(value: float, study: Study) -> str:
     """Return a value with its unit, as far as the evaluator has one."""
     return f"{_number(value)}{_UNITS.get(study.settings.kind_of_evaluator, '')}"
 
@@ -214,7 +216,7 @@ def plot_curve(study: Study) -> Figure:
     named = [("dot: one evaluation", CEILING), ("line: best so far", ENSEMBLE)]
     if default:
         axes.axhline(1.0, linestyle="--", color=DEFAULT)
-        named.append((f"dashed: the default, {_value(default, study)}", DEFAULT))
+        named.append((f"dashed: the default, {value_text(default, study)}", DEFAULT))
     axes.set_xlabel("evaluations")
     axes.set_ylabel("value over the default's" if default else study.target.evaluator.name)
     if shown:
@@ -233,7 +235,8 @@ def plot_curve(study: Study) -> Figure:
     best = study.candidate
     title = name
     if best and default:
-        title = f"{name}: {'no difference' if all_equal(study) else _against(best[1] / default)}"
+        gained = "no difference" if all_equal(study) else _against(best[1] / default)
+        title = f"{gained[0].upper()}{gained[1:]}: {name}"
     axes.set_title(title)
     name_in_colours(figure, named)
     return figure
@@ -259,7 +262,8 @@ def study_page(study: Study) -> str:
     unit = _UNITS.get(study.settings.kind_of_evaluator, "").strip()
     table[f"value, {unit}" if unit else "value"] = [_number(value) for value in rows["value"]]
     if default:
-        table["against the default"] = [f"{100 * (value / default - 1):+.2g} %" for value in rows["value"]]
+        ratios = [value / default for value in rows["value"]]
+        table["against the default"] = ["equal" if r == 1 else f"{100 * (r - 1):+.2g} %" for r in ratios]
     table["configuration"] = [_first_choices(words) for words in rows["configuration"]]
     verdict = facts["result"][:1].upper() + facts["result"][1:] + "."
     details = Section("Facts", table_html(facts), folded=True)

@@ -214,7 +214,8 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     free = [g for g, choice in enumerate(tied) if len(choice.options) > 1 and settings.searches_layouts]
     if not free and not options:
         problem = "has no convolution, dot or reshape whose output has two layouts"
-        raise DataError(source.path, problem, "There is nothing to choose")
+        remedy = "There is nothing to choose; options=auto searches options of the compiler on this machine"
+        raise DataError(source.path, problem, remedy)
     names = [i.name for c in program.module.computations for i in c.instructions]
     space = Space([*(_choice(tied[g], names) for g in free), *(option.choice for option in options)])
     base = np.array([choice.default for choice in tied])
