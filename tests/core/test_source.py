@@ -1,5 +1,6 @@
 """Fingerprints of code: what changes them, what does not, and what an entry reaches."""
 
+import ast
 import shutil
 
 import pytest
@@ -98,6 +99,17 @@ def test_a_change_of_how_arrays_are_read_makes_every_step_stale(package):
     arrays = package / "core" / "npz_io.py"
     assert edit(arrays, ROWS, f"{ROWS}[::-1]", FEATURES) == {"fastslow.core.npz_io"}
     assert edit(arrays, WHOLE, "return flat[::-1].reshape(", *STEPS) == {"fastslow.core.npz_io"}
+
+
+def test_a_rule_that_refuses_more_makes_nothing_stale(package):
+    """Hours of features stay; the modules that refuse return nothing, so they can change no result."""
+    rules = package / "competition" / "rules" / "node_rules.py"
+    assert edit(rules, "has another number of elements", "has odd elements", *STEPS) == set()
+    for name in source._CHECKS:
+        statements = ast.parse(source._path(f"fastslow.{name}").read_text()).body
+        functions = [statement for statement in statements if isinstance(statement, ast.FunctionDef)]
+        public = [function for function in functions if not function.name.startswith("_")]
+        assert public and all(ast.unparse(function.returns) == "None" for function in public)
 
 
 def test_every_module_counts_but_those_that_are_named(package):

@@ -25,10 +25,11 @@ _PLANS = (
     "core.cluster.dask_cluster",
     "core.cluster.worker",
 )
+_CHECKS = ("competition.value_checks", "hlo.module_checks")  # and with them the rules that they apply
 _KEYS = ("core.settings", "core.artifacts", "core.source")
-IGNORED = frozenset(f"{PACKAGE}.{name}" for name in (*_REPORTS, *_PLANS, *_KEYS))
-"""Modules whose code changes no result. They report; or plan memory, processes and machines; or make the
-fingerprint itself, which holds the value of every setting."""
+IGNORED = frozenset(f"{PACKAGE}.{name}" for name in (*_REPORTS, *_PLANS, *_CHECKS, *_KEYS))
+"""Modules whose code changes no result. They report; or plan memory, processes and machines; or refuse an
+input and return nothing; or make the fingerprint itself, which holds the value of every setting."""
 
 
 class _Statement:
