@@ -113,7 +113,14 @@ def an_axis_twice(arrays, node):
     arrays["node_feat"][node, COLUMN["dimensions_0"] : COLUMN["dimensions_2"]] = 1
 
 
+def in_a_tuple(arrays, node):
+    set_sizes(arrays, node, [])
+    typed("tuple")(arrays, node)
+    arrays["node_feat"][node, COLUMN["tuple_shapes"]] = 1
+
+
 CHANGES = {
+    "a reduction in a tuple of one": ("reduce reduce-window scatter", in_a_tuple),
     "a number in the column that is always 0": ("add dot parameter", column("constant", 1)),
     "a slice with another sum of ends": ("slice", column("slice_limit_sum", 1)),
     "a slice with another product of strides": ("slice", column("slice_stride_product", 7)),

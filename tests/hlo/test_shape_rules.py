@@ -186,6 +186,26 @@ IMPOSSIBLE = {
     "ROOT s = f32[16,8] all-gather(a), replica_groups={{0,1}}, dimensions={0}",
     "all-gather-start": "a = f32[4,8] parameter(0); s = (f32[4,8], f32[9,8]) all-gather-start(a), "
     "replica_groups={{0,1}}, dimensions={0}; ROOT r = f32[9,8] all-gather-done(s)",
+    "all-gather of a tuple": "a = f32[4] parameter(0); "
+    "ROOT r = (f32[8]) all-gather(a), replica_groups={{0,1}}, dimensions={0}",
+    "collective-permute": "a = f32[4] parameter(0); "
+    "ROOT r = (f32[4]) collective-permute(a), source_target_pairs={{0,1},{1,0}}",
+    "bitcast": "a = f32[4] parameter(0); ROOT r = (f32[4]) bitcast(a)",
+    "rng-bit-generator without bits": "a = u64[2] parameter(0); "
+    "ROOT r = (u64[2]) rng-bit-generator(a), algorithm=rng_default",
+    "ragged-dot": "a = f32[8,6] parameter(0); b = f32[3,6,5] parameter(1); g = s32[3] parameter(2); "
+    "ROOT r = s8[8,5] ragged-dot(a, b, g), lhs_contracting_dims={1}, rhs_contracting_dims={1}, "
+    "lhs_ragged_dims={0}, rhs_group_dims={0}",
+    "ragged-dot of groups": "a = f32[8,6] parameter(0); b = f32[3,6,5] parameter(1); "
+    "g = f32[3] parameter(2); ROOT r = f32[8,5] ragged-dot(a, b, g), lhs_contracting_dims={1}, rhs_contracting_dims={1}, "
+    "lhs_ragged_dims={0}, rhs_group_dims={0}",
+    "set-dimension-size": "a = f32[4] parameter(0); n = u16[] parameter(1); "
+    "ROOT r = f32[<=4] set-dimension-size(a, n), dimensions={0}",
+    "stochastic-convert": "a = f32[4] parameter(0); b = u32[4] parameter(1); "
+    "ROOT r = s32[4] stochastic-convert(b, a)",
+    "topk": "a = f32[8] parameter(0); ROOT r = (f32[3], u16[3]) topk(a), k=3, largest=true",
+    "copy-start": "a = f32[4] parameter(0); s = (f32[4], f32[4], f32[]) copy-start(a); "
+    "ROOT r = f32[4] copy-done(s)",
 }
 
 

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from fastslow.competition.rules.opcode_rules import (
     CLAMP,
     GIVES,
+    NEVER_A_TUPLE,
+    ONE_PART_IS_A_TENSOR,
     OPCODE_RULES,
     PRED,
     REFUSED_ELEMENTS,
@@ -41,8 +43,9 @@ _BITS |= {18: 128, 21: 4, 22: 4, 26: 2, 27: 2, 30: 1, 31: 1, 32: 4} | dict.fromk
 )
 _INT32 = 1 << 31
 _IRFFT, _RFFT = 3, 2  # of XLA's FftType
-_U64 = PRIMITIVE_TYPES["u64"]
-_UNSIGNED = (PRIMITIVE_TYPES["u32"], _U64)
+_S32, _U32, _U64 = (PRIMITIVE_TYPES[name] for name in ("s32", "u32", "u64"))
+_UNSIGNED = {PRIMITIVE_TYPES[name] for name in ("u8", "u16", "u32", "u64")}
+_STATE_TYPES = (_U32, _U64)
 _STATES = {1: (2,), 2: (2, 3)}  # sizes by XLA's RandomAlgorithm: ThreeFry, Philox; 0 is any
 _DIRECTIONS = ("EQ", "NE", "GE", "GT", "LE", "LT")
 # what may have dynamic sizes though nothing that it takes has one
@@ -90,7 +93,8 @@ def misfit(site: Site) -> str:
     if any(map(_is_unbounded, (site.out, *site.operands))):
         return ""
     check = _RULES.get(site.inst.opcode)
-    problem = _odd_output(site, rule.output) or _odd_element(site) or _odd_start(site) or _odd_groups(site)
+    problem = _odd_output(site, rule.output) or _odd_element(site) or _odd_tuple(site)
+    problem = problem or _odd_start(site) or _odd_groups(site)
     return problem or (check(site) if check else "")
 
 
@@ -209,6 +213,16 @@ def _odd_element(site: Site) -> str:
     if known and site.out.element_type not in [PRIMITIVE_TYPES[name] for name in given]:
         return f"is {shown(site.out)}, {' or '.join(sorted(given))} wanted"
     return ""
+
+
+def _odd_tuple(site: Site) -> str:
+    """Return what is wrong with a tuple where XLA gives a tensor, as it does for a single operand."""
+    if site.out.element_type != TUPLE:
+        return ""
+    is_one = site.inst.opcode in ONE_PART_IS_A_TENSOR and len(site.out.tuple_shapes) == 1
+    if not is_one and site.inst.opcode not in NEVER_A_TUPLE:
+        return ""
+    return f"is the tuple {shown(site.out)}, a tensor wanted ({_of(site)})"
 
 
 def _odd_start(site: Site) -> str:
@@ -883,8 +897,8 @@ def _dimension_size(site: Site) -> str:
     if problem or site.inst.opcode == "get-dimension-size":
         return problem or _scalar(site)
     size = site.operands[1]
-    if not (_is_scalar(size) and size.element_type in _INTEGERS):
-        return f"sets a size to {shown(size)}, one whole number wanted"
+    if not (_is_scalar(size) and size.element_type == _S32):
+        return f"sets a size to {shown(size)}, s32[] wanted"
     return _wanted(site, site.sizes[0])
 
 
@@ -937,7 +951,7 @@ def _topk(site: Site) -> str:
     parts = site.out.tuple_shapes
     sizes = site.sizes[0]
     fits = len(parts) == 2 and bool(sizes) and _same_type(parts[0], site.operands[0])
-    fits = fits and parts[1].element_type in _INTEGERS and parts[0].dimensions == parts[1].dimensions
+    fits = fits and parts[1].element_type == _S32 and parts[0].dimensions == parts[1].dimensions
     fits = fits and [*parts[0].dimensions] == [*sizes[:-1], site.inst.k] and 0 <= site.inst.k <= sizes[-1]
     return "" if fits else f"is {shown(site.out)}, {_of(site)} and k is {site.inst.k}"
 
@@ -949,12 +963,12 @@ def _random_bits(site: Site) -> str:
     if algorithm not in (0, *_STATES):
         return f"has the rng_algorithm {algorithm}, 0 to {max(_STATES)} wanted"
     lengths = _STATES.get(algorithm)
-    fits = state.element_type in _UNSIGNED and len(state.dimensions) == 1
+    fits = state.element_type in _STATE_TYPES and len(state.dimensions) == 1
     fits = fits and (lengths is None or (state.element_type == _U64 and state.dimensions[0] in lengths))
     if not fits:
         numbers = f"u64[{' or '.join(map(str, lengths))}]" if lengths else "a list of u32 or u64"
         return f"has the state {shown(state)}, {numbers} wanted"
-    fits = len(parts) == 1 or (len(parts) == 2 and same_shape(parts[0], state))
+    fits = site.out.element_type != TUPLE or (len(parts) == 2 and same_shape(parts[0], state))
     return "" if fits else f"is {shown(site.out)}, {_of(site)}"
 
 
@@ -966,6 +980,10 @@ def _random(site: Site) -> str:
 
 
 def _ragged_dot(site: Site) -> str:
+    if problem := _odd_product(site):
+        return problem
+    if site.operands[2].element_type not in _INTEGERS:
+        return f"has groups of {shown(site.operands[2])} rows, whole numbers wanted"
     numbers = site.inst.ragged_dot
     lhs, rhs, group_sizes = site.sizes
     dot = numbers.dot
@@ -1008,6 +1026,14 @@ def _ragged_all_to_all(site: Site) -> str:
     return "" if fits else f"is {shown(site.out)}, {_of(site)}"
 
 
+def _stochastic_convert(site: Site) -> str:
+    """Return what is wrong with rounding by random bits: as many of them as the number has are wanted."""
+    number, bits = site.operands
+    widths = {_BITS.get(shape.element_type) for shape in site.operands} - {None}
+    fits = number.element_type in _FLOATS and bits.element_type in _UNSIGNED and len(widths) < 2
+    return "" if fits else f"rounds {_of(site)}: a floating-point number and its unsigned bits wanted"
+
+
 def _compare(site: Site) -> str:
     direction = site.inst.comparison_direction
     return "" if direction in _DIRECTIONS else f"compares by {direction!r}, {' '.join(_DIRECTIONS)} are known"
@@ -1018,10 +1044,15 @@ def _carried(site: Site, fits: bool) -> str:
     return "" if fits else f"is {shown(site.out)}, {_of(site)}"
 
 
+def _is_context(shape) -> bool:
+    """Return whether a shape is that of the number by which the end of an operation finds its start."""
+    return _is_scalar(shape) and shape.element_type == _U32
+
+
 def _copy_start(site: Site) -> str:
     parts = site.out.tuple_shapes  # destination, source, context
     carried = len(parts) == 3 and all(same_shape(part, site.operands[0]) for part in parts[:2])
-    return _carried(site, carried and _is_scalar(parts[2]))
+    return _carried(site, carried and _is_context(parts[2]))
 
 
 def _all_gather_start(site: Site) -> str:
@@ -1035,7 +1066,7 @@ def _collective_permute_start(site: Site) -> str:
         return ""
     parts = site.out.tuple_shapes  # operands, outputs, contexts
     carried = 2 <= len(parts) <= 4 and all(_gives(part, site.operands) for part in parts[:2])
-    return _carried(site, carried and all(map(_is_scalar, parts[2:])))
+    return _carried(site, carried and all(map(_is_context, parts[2:])))
 
 
 def _async_start(site: Site) -> str:
@@ -1144,6 +1175,7 @@ _RULES: dict[str, Callable[[Site], str]] = {
     "set-dimension-size": _dimension_size,
     "slice": _slice,
     "sort": _sort,
+    "stochastic-convert": _stochastic_convert,
     "topk": _topk,
     "transpose": _transpose,
     "triangular-solve": _triangular_solve,

@@ -19,7 +19,9 @@ from fastslow.competition.rules.opcode_rules import (
     GIVES,
     GIVES_OPERAND,
     MANY,
+    NEVER_A_TUPLE,
     ONE_AXIS,
+    ONE_PART_IS_A_TENSOR,
     ONE_TENSOR,
     OPCODE_RULES,
     OTHER,
@@ -94,6 +96,8 @@ _HANDS_ON = _every(["call", "fusion", "while", "conditional"])
 _GIVES_ALL = _every(["call", "fusion", "while"])
 _GIVES_ROOT = _every(["fusion", "while"])
 _GIVES_OPERAND = _every(GIVES_OPERAND)
+_NEVER_A_TUPLE = _every(NEVER_A_TUPLE)
+_ONE_PART_IS_A_TENSOR = _every(ONE_PART_IS_A_TENSOR)
 _OF_SINGLES = _every(
     ["reduce", "reduce-window", "scatter", "map", "all-reduce", "reduce-scatter", "select-and-scatter"]
 )
@@ -274,6 +278,8 @@ def _types(nodes: Nodes) -> Iterator[Fault]:
     fixed = _PARTS[nodes.opcodes]
     off = is_tuple & (fixed > 0) & (parts != fixed)
     yield from _first(every, off, "has another number of elements than its opcode gives (tuple_shapes)")
+    off = is_tuple & (_NEVER_A_TUPLE[nodes.opcodes] | (_ONE_PART_IS_A_TENSOR[nodes.opcodes] & (parts < 2)))
+    yield from _first(every, off, "is a tuple where its opcode gives a tensor (element_type, tuple_shapes)")
     other = _NOT_GIVEN[nodes.opcodes, nodes.types]
     yield from _first(every, other, "has an element type that its opcode does not give (element_type)")
     taken = _TAKES_TUPLE[nodes.opcodes[nodes.users]] & ~nodes.calls

@@ -104,6 +104,7 @@ two    batch-norm-training batch-norm-inference batch-norm-grad
 three  reduce reduce-window scatter while
 operand  dynamic-update-slice scatter sort topk select-and-scatter triangular-solve cholesky
 operand  batch-norm-inference all-reduce all-to-all ragged-all-to-all collective-broadcast collective-permute
+tensor   batch-norm-inference bitcast bitcast-convert collective-broadcast
 axis     concatenate iota sort topk get-dimension-size set-dimension-size
 axis     all-gather all-to-all ragged-all-to-all reduce-scatter
 """
@@ -143,6 +144,10 @@ ONE_TENSOR = {
     "collective-broadcast": 1,
 }
 """Largest number of operands and called computations where the output is one tensor, and no tuple of them."""
+ONE_PART_IS_A_TENSOR = frozenset(ONE_TENSOR) - {"all-to-all"} | {"collective-permute"}
+"""Opcodes whose output is no tuple of one element: of one operand they give the tensor as it stands."""
+NEVER_A_TUPLE = _with("tensor")
+"""Opcodes whose output is no tuple, and whose element type no other table names."""
 TUPLE_PARTS = {
     **dict.fromkeys(("batch-norm-training", "batch-norm-grad", "send", "recv", "copy-start"), 3),
     **dict.fromkeys(("infeed", "recv-done", "rng-bit-generator"), 2),
