@@ -201,6 +201,8 @@ IMPOSSIBLE = {
     "lhs_ragged_dims={0}, rhs_group_dims={0}",
     "set-dimension-size": "a = f32[4] parameter(0); n = u16[] parameter(1); "
     "ROOT r = f32[<=4] set-dimension-size(a, n), dimensions={0}",
+    "dynamic-reshape": "a = f32[4] parameter(0); n = f32[] parameter(1); "
+    "ROOT r = f32[4] dynamic-reshape(a, n)",
     "stochastic-convert": "a = f32[4] parameter(0); b = u32[4] parameter(1); "
     "ROOT r = s32[4] stochastic-convert(b, a)",
     "topk": "a = f32[8] parameter(0); ROOT r = (f32[3], u16[3]) topk(a), k=3, largest=true",

@@ -292,6 +292,15 @@ def _reshape(site: Site) -> str:
     return f"has {counted(elements[0], 'element')}, its operand {elements[1]}"
 
 
+def _dynamic_reshape(site: Site) -> str:
+    sizes = site.operands[1:]
+    is_size = all(_is_scalar(size) and size.element_type == _S32 for size in sizes)
+    if not is_size or len(sizes) != len(site.out.dimensions):
+        rank = len(site.out.dimensions)
+        return f"is {shown(site.out)}, {_of(site)}: {counted(rank, 'size')} of s32[] wanted"
+    return _reshape(site)
+
+
 def _bits(shape) -> int | None:
     width = _BITS.get(shape.element_type)
     return None if width is None else width * prod(shape.dimensions)
@@ -1138,6 +1147,7 @@ _RULES: dict[str, Callable[[Site], str]] = {
     "custom-call": _custom_call,
     "domain": _like_first,
     "dot": _dot,
+    "dynamic-reshape": _dynamic_reshape,
     "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _dynamic_update_slice,
     "fft": _fft,
