@@ -197,8 +197,8 @@ IMPOSSIBLE = {
     "ROOT r = s8[8,5] ragged-dot(a, b, g), lhs_contracting_dims={1}, rhs_contracting_dims={1}, "
     "lhs_ragged_dims={0}, rhs_group_dims={0}",
     "ragged-dot of groups": "a = f32[8,6] parameter(0); b = f32[3,6,5] parameter(1); "
-    "g = f32[3] parameter(2); ROOT r = f32[8,5] ragged-dot(a, b, g), lhs_contracting_dims={1}, rhs_contracting_dims={1}, "
-    "lhs_ragged_dims={0}, rhs_group_dims={0}",
+    "g = f32[3] parameter(2); ROOT r = f32[8,5] ragged-dot(a, b, g), lhs_contracting_dims={1}, "
+    "rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}",
     "set-dimension-size": "a = f32[4] parameter(0); n = u16[] parameter(1); "
     "ROOT r = f32[<=4] set-dimension-size(a, n), dimensions={0}",
     "dynamic-reshape": "a = f32[4] parameter(0); n = f32[] parameter(1); "
