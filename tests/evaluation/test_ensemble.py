@@ -85,14 +85,15 @@ def test_members_of_a_model_share_its_weight_and_it_is_never_worse_than_one_mode
     labels = {"g": np.array([5, 3, 9, 1, 4, 8, 2]), "h": np.array([2, 1, 2])}
     vectors = {g: st.lists(WILD, min_size=len(r), max_size=len(r)).map(np.array) for g, r in labels.items()}
     members = {name: {"valid": data.draw(st.fixed_dictionaries(vectors))} for name in "abcde"}
-    models = [["a", "d"], ["b"], ["c", "e"]]
+    # the members of a model follow each other, as in a run: else another order of the sum could break a tie
+    models = [["a", "b"], ["c"], ["d", "e"]]
 
     def valid_score(predictions):
         return collection_score(kind, labels, predictions)["mean"]
 
     weights = search_weights(members, normalisation, max_models, valid_score, models)
     assert list(weights) == list("abcde") and sum(weights.values()) == pytest.approx(1)
-    assert weights["a"] == weights["d"] and weights["c"] == weights["e"] and min(weights.values()) >= 0
+    assert weights["a"] == weights["b"] and weights["d"] == weights["e"] and min(weights.values()) >= 0
     assert sum(weights[first] > 0 for first, *_ in models) <= max_models
     value = valid_score(combine(members, "valid", normalisation, weights))
     for model in models:
