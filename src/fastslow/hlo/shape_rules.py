@@ -1054,7 +1054,7 @@ def _carried(site: Site, fits: bool) -> str:
 
 
 def _is_context(shape) -> bool:
-    """Return whether a shape is that of the number by which the end of an operation finds its start."""
+    """Return whether a shape is a context: the number by which the end of an operation finds its start."""
     return _is_scalar(shape) and shape.element_type == _U32
 
 
