@@ -96,8 +96,7 @@ _HANDS_ON = _every(["call", "fusion", "while", "conditional"])
 _GIVES_ALL = _every(["call", "fusion", "while"])
 _GIVES_ROOT = _every(["fusion", "while"])
 _GIVES_OPERAND = _every(GIVES_OPERAND)
-_NEVER_A_TUPLE = _every(NEVER_A_TUPLE)
-_ONE_PART_IS_A_TENSOR = _every(ONE_PART_IS_A_TENSOR)
+_LEAST_PARTS = MANY * _every(NEVER_A_TUPLE) + 2 * _every(ONE_PART_IS_A_TENSOR)  # of an output that is a tuple
 _OF_SINGLES = _every(
     ["reduce", "reduce-window", "scatter", "map", "all-reduce", "reduce-scatter", "select-and-scatter"]
 )
@@ -259,9 +258,8 @@ def _counts(nodes: Nodes) -> Iterator[Fault]:
                 bounds = f"{_LOW[opcodes[node]]} or more"
             yield node, f"has {degree[node]} operands and called computations, {bounds} wanted (edge_index)"
         many = (degree > _HIGH_OF_ONE[opcodes]) & (nodes.types != _TYPE["tuple"])
-        yield from _first(
-            np.arange(len(degree)), many, "has more operands than one tensor is made of (edge_index)"
-        )
+        said = "has more operands than one tensor is made of (edge_index)"
+        yield from _first(np.arange(len(degree)), many, said)
 
 
 def _types(nodes: Nodes) -> Iterator[Fault]:
@@ -278,7 +276,7 @@ def _types(nodes: Nodes) -> Iterator[Fault]:
     fixed = _PARTS[nodes.opcodes]
     off = is_tuple & (fixed > 0) & (parts != fixed)
     yield from _first(every, off, "has another number of elements than its opcode gives (tuple_shapes)")
-    off = is_tuple & (_NEVER_A_TUPLE[nodes.opcodes] | (_ONE_PART_IS_A_TENSOR[nodes.opcodes] & (parts < 2)))
+    off = is_tuple & (parts < _LEAST_PARTS[nodes.opcodes])
     yield from _first(every, off, "is a tuple where its opcode gives a tensor (element_type, tuple_shapes)")
     other = _NOT_GIVEN[nodes.opcodes, nodes.types]
     yield from _first(every, other, "has an element type that its opcode does not give (element_type)")
@@ -356,9 +354,8 @@ def _roots(nodes: Nodes) -> Iterator[Fault]:
     roots = np.flatnonzero(nodes.is_root)
     alone = roots[~called[roots]]
     if len(alone) > 1:
-        yield from _first(
-            alone, used[alone], "is a root that no computation's caller names (node_feat, is_root)"
-        )
+        said = "is a root that no computation's caller names (node_feat, is_root)"
+        yield from _first(alone, used[alone], said)
     surely = nodes.operands[nodes.calls & _MUST_CALL[nodes.opcodes[nodes.users]]]
     if np.isin(roots, surely).all():
         yield int(roots[-1]), "is called, as every root is: the program's own is missing (is_root)"
@@ -411,15 +408,13 @@ def _parameters(nodes: Nodes) -> Iterator[Fault]:
     yield from _first(parameters, beyond, problem)
     _, first = np.unique(np.stack([nodes.parts[parameters], numbers]), axis=1, return_index=True)
     again = ~np.isin(np.arange(len(parameters)), first)
-    yield from _first(
-        parameters, again, "has the number of another one of its computation (parameter_number)"
-    )
+    said = "has the number of another one of its computation (parameter_number)"
+    yield from _first(parameters, again, said)
     if nodes.has_whole_parts:
         counts = np.bincount(nodes.parts[parameters], minlength=1)
         beyond |= numbers >= counts[nodes.parts[parameters]]
-        yield from _first(
-            parameters, beyond, "has a number beyond its computation's parameters (parameter_number)"
-        )
+        said = "has a number beyond its computation's parameters (parameter_number)"
+        yield from _first(parameters, beyond, said)
     if not beyond.any():
         counts = np.bincount(numbers.astype(np.int64), minlength=1)
         lonely = np.append(False, np.diff(counts) > 0)[numbers.astype(np.int64)]
@@ -651,9 +646,8 @@ def _windows(nodes: Nodes) -> Iterator[Fault]:
     unturned = nodes.feat[windowed, columns.WINDOW_NOT_REVERSED]
     off = (reversals * ~inside).any(1) | (reversals.sum(1) != turned)
     off |= inside.sum(1) != turned + unturned
-    yield from _first(
-        windowed, off, "has reversals that its window has not, or another sum (window_reversed)"
-    )
+    said = "has reversals that its window has not, or another sum (window_reversed)"
+    yield from _first(windowed, off, said)
 
 
 def _places(nodes: Nodes, windowed: np.ndarray, sizes: np.ndarray) -> np.ndarray:
