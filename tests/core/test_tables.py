@@ -166,4 +166,15 @@ def test_a_named_index_is_shown_and_a_count_of_rows_is_not():
 def test_sentences_fit_into_their_width_and_lose_no_word(sentences, width):
     text = sentences_text(sentences, width)
     assert text.split() == " ".join(sentences).split()
-    assert all(len(line) <= width or len(line.split()) == 1 for line in text.splitlines())
+    words = [re.sub(r"(?<!\S)'[^']+'", "quoted", line).split() for line in text.splitlines()]
+    assert all(
+        len(line) <= width or len(apart) == 1 for line, apart in zip(text.splitlines(), words, strict=True)
+    )
+
+
+def test_a_path_with_a_space_stands_on_one_line():
+    command = "measure some: fastslow measure 'a folder/program.hlo' configs=8"
+    assert sentences_text([command], 52).splitlines() == [
+        "measure some: fastslow measure",
+        "  'a folder/program.hlo' configs=8",
+    ]

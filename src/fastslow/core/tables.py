@@ -31,6 +31,8 @@ _PLAIN = 10_000  # smaller counts have no comma, as numbers of configurations an
 _HUGE = 1e15  # and more is written with an exponent
 _MOST_DECIMALS = 8  # a smaller number is written with an exponent
 _NUMBER = re.compile(r"[-+−]?[\d.,]+( %)?( ± [\d.,]+)?( \*)?")  # as a text, with its error or a mark
+_QUOTED = re.compile(r"(?<!\S)'[^']+'")  # a path with a space in a command
+_NO_SPACE = "\x1f"  # in place of a space at which no line ends
 _CELL = "padding:.2em .8em;border-bottom:1px solid #8886;vertical-align:top"
 
 
@@ -154,7 +156,8 @@ def sentences_text(sentences: Iterable[str], width: int | None = None) -> str:
     wrapper = textwrap.TextWrapper(
         max(room, 2 * _FACT), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
-    return "\n".join(wrapper.fill(sentence) for sentence in sentences)
+    joined = [_QUOTED.sub(lambda quoted: quoted[0].replace(" ", _NO_SPACE), text) for text in sentences]
+    return "\n".join(wrapper.fill(text) for text in joined).replace(_NO_SPACE, " ")
 
 
 def number_text(value: float, typical: float | None = None) -> str:
