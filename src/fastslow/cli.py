@@ -14,7 +14,6 @@ import re
 import resource
 import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -24,6 +23,7 @@ from fastslow import __version__
 from fastslow.core.errors import FastslowError, SettingsError, describe_error
 from fastslow.core.setting_fields import Setting, nearest
 from fastslow.core.settings import Settings
+from fastslow.core.tables import wrapped
 
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
 ALL, JSON, QUIET = "--all", "--json", "--quiet"
@@ -407,14 +407,8 @@ def _lines(name: str, setting: Setting) -> list[str]:
 
 def _wrapped(text: str, indent: int) -> list[str]:
     """Return a text as lines that fit into the terminal; lines after the first one are indented by six."""
-    return textwrap.wrap(
-        text,
-        min(shutil.get_terminal_size().columns, _WIDEST) - _SIDE,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * 6,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    width = min(shutil.get_terminal_size().columns, _WIDEST) - _SIDE
+    return wrapped(text, width, " " * indent, " " * 6).splitlines()
 
 
 def _parser() -> argparse.ArgumentParser:

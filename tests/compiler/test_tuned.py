@@ -22,6 +22,7 @@ from fastslow_programs.compiler.signature import CallError
 from fastslow_programs.compiler.tuned import EXPORTED, SIGNATURE, TUNED, load_tuned, write_signature
 from fastslow_programs.tuning.evaluators import serialised
 from helpers.cases import cases
+from helpers.four_devices import FOUR_DEVICES
 
 jax = pytest.importorskip("jax")
 from helpers.device_programs import example, failures, other_layouts, predict  # noqa: E402
@@ -339,10 +340,8 @@ with jax.set_mesh(half):
 
 def test_a_function_on_a_mesh_is_compiled_for_it_and_keeps_its_shardings(tmp_path):
     """In a process of its own, as the number of devices is set before JAX starts."""
-    four = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
-    flags = {"XLA_FLAGS": four, "JAX_PLATFORMS": "cpu"}
     words = [sys.executable, "-c", MESH, str(tmp_path), str(Path(__file__).parents[1])]
-    done = subprocess.run(words, env=os.environ | flags, capture_output=True, text=True)
+    done = subprocess.run(words, env=os.environ | FOUR_DEVICES, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     with pytest.raises(DataError, match="was tuned for a mesh of 4 devices, here: 1.*Tune the function"):
         load_tuned(tmp_path / "of jit")

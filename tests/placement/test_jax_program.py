@@ -1,6 +1,5 @@
 """JAX functions: their cost is that of their HLO, and they run in stages on several devices."""
 
-import os
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from fastslow_placement.staged import stage_numbers
 from fastslow_programs.tuning import target
 from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
+from helpers.four_devices import FOUR_DEVICES
 
 jax = pytest.importorskip("jax")
 from helpers.jax_functions import arguments, loops, network  # noqa: E402
@@ -61,7 +61,7 @@ print(len(fastslow.load_placed(f"{sys.argv[1]}/jax_functions-make-placement-4").
 
 
 def test_placed_functions_run_on_four_devices_as_on_one(tmp_path, monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4")
+    monkeypatch.setenv("XLA_FLAGS", FOUR_DEVICES["XLA_FLAGS"])
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     words = [sys.executable, "-c", RUN, str(tmp_path), str(Path(__file__).parents[1])]
     found = subprocess.run(words, capture_output=True, text=True)

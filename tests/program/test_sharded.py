@@ -9,6 +9,7 @@ import pytest
 import fastslow
 from fastslow.core.errors import DataError
 from helpers.cases import cases
+from helpers.four_devices import FOUR_DEVICES
 
 pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
 
@@ -68,10 +69,8 @@ def test_hlo_for_one_device_that_names_it_is_read(tmp_path):
 
 def test_a_sharded_function_has_its_options_searched_and_all_else_refused(tmp_path):
     pytest.importorskip("libtpu", reason="the compiler, an optional requirement, is not installed")
-    four = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
-    flags = {"XLA_FLAGS": four, "JAX_PLATFORMS": "cpu"}
     words = [sys.executable, "-c", FUNCTION, str(tmp_path)]
-    done = subprocess.run(words, env=os.environ | flags, capture_output=True, text=True)
+    done = subprocess.run(words, env=os.environ | FOUR_DEVICES, capture_output=True, text=True)
     tune, measure, rank, result = done.stdout.splitlines()
     for said in (tune, measure):
         assert "SettingsError source: layouts of a program for a mesh of 4 devices cannot be measured" in said

@@ -8,6 +8,7 @@ whole and legible. Its background is white on a dark page too.
 import functools
 import io
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -259,10 +260,9 @@ def shortened_names(names: Sequence[str], most: int) -> list[str]:
         the name in the list, from 1.
     """
     texts = [shortened(name, most) for name in names]
-    first: dict[str, str] = {}
-    alike = {text for name, text in zip(names, texts, strict=True) if first.setdefault(text, name) != name}
+    names_of = Counter(shortened(name, most) for name in {*names})
     return [
-        shortened(name, most, f"…{place}…") if text in alike and len(name) > most else text
+        shortened(name, most, f"…{place}…") if names_of[text] > 1 and len(name) > most else text
         for place, (name, text) in enumerate(zip(names, texts, strict=True), 1)
     ]
 

@@ -152,12 +152,28 @@ def sentences_text(sentences: Iterable[str], width: int | None = None) -> str:
         sentences: The sentences.
         width: Maximum characters of a line; None: the width of the terminal, 80 where there is none.
     """
-    room = width or shutil.get_terminal_size().columns
+    room = max(width or shutil.get_terminal_size().columns, 2 * _FACT)
+    return "\n".join(wrapped(sentence, room, further="  ") for sentence in sentences)
+
+
+def wrapped(text: str, width: int, first: str = "", further: str = "") -> str:
+    """Return a text on several lines; names and paths stay whole, in quotes also those with spaces.
+
+    Args:
+        text: The text.
+        width: Maximum characters of a line, which one long name alone exceeds.
+        first: What the first line begins with.
+        further: What all further lines begin with.
+    """
     wrapper = textwrap.TextWrapper(
-        max(room, 2 * _FACT), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        width,
+        initial_indent=first,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
-    joined = [_QUOTED.sub(lambda quoted: quoted[0].replace(" ", _NO_SPACE), text) for text in sentences]
-    return "\n".join(wrapper.fill(text) for text in joined).replace(_NO_SPACE, " ")
+    joined = _QUOTED.sub(lambda quoted: quoted[0].replace(" ", _NO_SPACE), text)
+    return wrapper.fill(joined).replace(_NO_SPACE, " ")
 
 
 def number_text(value: float, typical: float | None = None) -> str:

@@ -1,7 +1,6 @@
 """The plan of a run: its outdated steps with reasons and time."""
 
 import shutil
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError, counted
 from fastslow.core.settings import resolve
+from fastslow.core.tables import wrapped
 from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
@@ -52,10 +52,7 @@ def print_outlook(steps: list[Step], preset: str, refused: str = "") -> None:
 
 def print_wrapped(text: str, first: str = "", further: str = "") -> None:
     """Print a text on lines as wide as the terminal, with indents of the first line and of further ones."""
-    options = {"break_long_words": False, "break_on_hyphens": False}  # paths and names stay whole
-    width = shutil.get_terminal_size().columns
-    wrapped = textwrap.fill(text, width, initial_indent=first, subsequent_indent=further, **options)
-    print(wrapped, flush=True)
+    print(wrapped(text, shutil.get_terminal_size().columns, first, further), flush=True)
 
 
 def _print_reasons(reasons: Mapping[str, Sequence[str]]) -> None:
