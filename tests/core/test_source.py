@@ -87,7 +87,7 @@ def test_imports_inside_functions_and_of_the_package_beside_are_followed():
     training = source_digests(TRAIN)
     assert {"fastslow.networks.published.plain", "fastslow.networks.segments.training"} <= {*training}
     placer = source_digests("fastslow_placement.place:place_and_write")
-    assert {"fastslow_placement.base.problem", "fastslow.core.files"} <= {*placer}
+    assert {"fastslow_placement.base.problem", "fastslow.core.input_files"} <= {*placer}
 
 
 ROWS = "buffer = member.read(count * row_bytes)"

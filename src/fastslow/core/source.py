@@ -17,7 +17,7 @@ from typing import NamedTuple
 PACKAGE = "fastslow"
 _PACKAGES = (PACKAGE, "fastslow_programs", "fastslow_placement")
 _ROOT = Path(__file__).resolve().parents[2]
-_REPORTS = ("core.errors", "core.progress", "core.figures", "evaluation.plots")
+_REPORTS = ("core.errors", "core.progress", "core.figures", "core.shown", "core.tables", "evaluation.plots")
 _PLANS = (
     "core.memory",
     "networks.hardware.memory",
@@ -26,10 +26,12 @@ _PLANS = (
     "core.cluster.worker",
 )
 _CHECKS = ("competition.value_checks", "hlo.module_checks")  # and with them the rules that they apply
+_FILES = ("core.files",)
 _KEYS = ("core.settings", "core.artifacts", "core.source")
-IGNORED = frozenset(f"{PACKAGE}.{name}" for name in (*_REPORTS, *_PLANS, *_CHECKS, *_KEYS))
+IGNORED = frozenset(f"{PACKAGE}.{name}" for name in (*_REPORTS, *_PLANS, *_CHECKS, *_FILES, *_KEYS))
 """Modules whose code changes no result. They report; or plan memory, processes and machines; or refuse an
-input and return nothing; or make the fingerprint itself, which holds the value of every setting."""
+input and return nothing; or put a whole file in its place and identify it; or make the fingerprint itself,
+which holds the value of every setting."""
 
 
 class _Statement:
