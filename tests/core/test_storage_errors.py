@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -171,6 +172,30 @@ def test_an_output_that_can_be_no_file_is_refused_by_the_path_that_was_typed(tmp
     with pytest.raises(StorageError, match=f"^{path}: {problem}"):
         write_json(path, 1)
     assert (tmp_path / "file").read_text() == "kept"
+
+
+@cases("there", [True, False])
+def test_an_output_that_is_a_link_is_written_where_it_leads(tmp_path, there):
+    """A folder of results that is kept on another disk, or a name such as latest.json."""
+    (tmp_path / "disk").mkdir()
+    file = tmp_path / "disk" / "run.json"
+    if there:
+        write_json(file, "old")
+    first, second = tmp_path / "latest.json", tmp_path / "newest.json"
+    first.symlink_to(Path("disk", "run.json"))
+    second.symlink_to(first)
+    write_json(second, "new")
+    assert read_json(file) == "new" and os.listdir(tmp_path / "disk") == ["run.json"]
+    assert second.is_symlink() and first.is_symlink()
+
+
+def test_a_refused_link_is_named_as_it_was_typed(tmp_path):
+    (tmp_path / "file").write_text("kept")
+    link = tmp_path / "latest.json"
+    link.symlink_to(tmp_path / "file" / "run.json")
+    with pytest.raises(StorageError, match=f"^{link}: "):
+        write_json(link, 1)
+    assert link.is_symlink() and (tmp_path / "file").read_text() == "kept"
 
 
 def test_a_name_that_is_no_text_can_be_printed():

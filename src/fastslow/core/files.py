@@ -25,6 +25,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     A reader sees the old file or the whole new one, never a part, also after a power failure. The temporary
     file is locked while its owner lives, see :func:`remove_abandoned`; the block writes into this very file.
+    A link stays one: the file that it leads to is written.
 
     Raises:
         StorageError: The operating system refuses the file: disk full, read-only, no permission; or what has
@@ -33,15 +34,16 @@ def atomic_path(path: Path) -> Iterator[Path]:
     path = Path(path)
     with explain_storage(path):
         _refuse_what_is_no_file(path)
-        _make_folder(path.parent, path)
+        target = Path(os.path.realpath(path)) if path.is_symlink() else path
+        _make_folder(target.parent, path)
         try:
-            temporary, owner = _own_temporary(path)
+            temporary, owner = _own_temporary(target)
         except FileNotFoundError:  # in a file system such as /proc
             raise StorageError(path, "no file can be made there", _ON_A_DISK) from None
         try:
             yield temporary
             os.fsync(owner)  # or a power failure could leave the new name with an empty file
-            os.replace(temporary, path)
+            os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
             os.close(owner)

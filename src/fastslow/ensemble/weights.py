@@ -91,13 +91,17 @@ def search_weights(
     chosen: Counter[int] = Counter()
     best, best_weights = -math.inf, {}
     for total in range(1, max_models + 1):
-        trials = [_shares(models, chosen + Counter([tried]), total) for tried in range(len(models))]
+        trials = []
+        for tried in range(len(models)):
+            shares = _shares(models, chosen + Counter([tried]), total)
+            # in the order of the members, as combined later: another order of the sum could break a tie
+            trials.append({name: shares[name] for name in members})
         values = [*map(value, trials)]
         added = int(np.argmax(values))
         chosen[added] += 1
         if values[added] > best:
             best, best_weights = values[added], trials[added]
-    return {name: best_weights[name] for name in members}
+    return best_weights
 
 
 def _shares(models: Sequence[Sequence[str]], times: Mapping[int, int], total: int) -> dict[str, float]:
