@@ -1,15 +1,18 @@
-"""Compare ways of choosing ensemble weights by leave-one-architecture-out on valid, after ``make submit``.
+"""Compare ways of choosing ensemble weights on programs that chose none, after ``make submit``.
 
-``python benchmarks/ensemble.py [--quick] [--run sample]``. Weights are chosen on the valid programs of all
-architectures but one (the first word of a program's name) and evaluated on that one, in turn; test is not
-read. The members come from the run's ensembles. The networks' epochs were selected on all of valid, which
+``python benchmarks/ensemble.py [--quick] [--run sample]``. The members come from the run's ensembles; test is
+not read. *Further programs*: weights are chosen on all valid programs and evaluated on the layout programs of
+``data/more`` (``make sample SIZE=more``), which chose neither weights nor epochs. These decide. *Left-out
+valid programs*: weights are chosen on the valid programs of all architectures but one (the first word of a
+program's name) and evaluated on that one, in turn. The networks' epochs were selected on all of valid, which
 favours weights that prefer networks. ± is the standard error over programs, both searches of one together.
+The tables of a weak member have the best single feature as one more model, as one of your own may be.
 """
 
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -18,40 +21,49 @@ from sklearn.model_selection import LeaveOneGroupOut
 from common import report
 from common.folds import family_of
 from common.options import make_parser
-from fastslow.competition.catalog import COLLECTIONS, VALID, Collection
+from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, Collection, list_programs
 from fastslow.competition.metrics import collection_score
+from fastslow.competition.reader import read_npz
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.ensemble.baselines import SINGLE
-from fastslow.ensemble.weights import NORMALISATIONS, combine, equal_weights, search_weights
+from fastslow.ensemble.weights import NORMALISATIONS, combine, equal_weights, pull_to_equal, search_weights
 from fastslow.features.graph import Predictions
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import models_of, read_predictions
 from fastslow.steps.ensemble import EnsembleSettings
+from fastslow.steps.finished_run import best_rule
+from fastslow.steps.unseen import build_unseen
+from fastslow_programs.ranking.models import Models
 
-TABLE = {"hours": 0.1, "needs": ("run",)}
+TABLE = {"hours": 0.1, "needs": ("run", "more")}
+MORE = "data/more"
+FURTHER = ("Further programs", "Further programs, a weak member")
+LEFT_OUT = ("Left-out valid programs", "Left-out valid programs, a weak member")
 Weights = dict[str, float]
 EQUAL = "equal weights"
-SEARCHED = "a weight for each model (default)"
+SEARCHED = "a weight for each model"
+PULLED = "half way to equal weights (default)"
 
 
 class Members:
     """The members of a collection's ensemble on valid, restricted to some of its programs.
 
     Args:
-        features: Features folder of the collection.
-        ensemble: Its ensemble's folder.
+        run: Name of the run of ``make submit``.
+        collection: The collection.
         weak: Whether the best single feature is one more member: a model that is worse than the others.
     """
 
-    def __init__(self, features: Features, ensemble: Path, weak: bool = False):
-        manifest = read_manifest(ensemble)
+    def __init__(self, run: str, collection: Collection, weak: bool = False):
+        features = Features(resolve(f"features/{run}/{collection.slug}"))
+        manifest = read_manifest(resolve(f"runs/{run}/ensemble-{collection.slug}"))
         runs = {name: resolve(member["folder"]) for name, member in manifest["members"].items()}
         if weak:
             runs[SINGLE] = resolve(manifest["baselines"][SINGLE]["folder"])
-        self.collection = features.collection
+        self.collection = collection
         self.labels = features.labels(VALID)
         self.predictions = {name: read_predictions(run) for name, run in runs.items()}
         self.models = list(models_of({name: read_manifest(run) for name, run in runs.items()}).values())
@@ -87,6 +99,7 @@ def ways(members: Members) -> dict[str, Callable[[list[str], str], Weights]]:
         EQUAL: lambda *_: equal_weights(members.models),
         "a weight for each member": partial(search, models=[[name] for name in members.predictions]),
         SEARCHED: search,
+        PULLED: lambda graphs, normalisation: pull_to_equal(search(graphs, normalisation), members.models),
     }
 
 
@@ -110,39 +123,73 @@ def left_out(members: Members, normalisation: str) -> dict[str, dict[str, float]
     return taus
 
 
-def compare(run: str, collections: list[Collection], normalisation: str, weak: bool = False) -> pd.DataFrame:
-    """Return tau of every left-out program: columns ``way``, ``collection``, ``program``, ``tau``."""
-    rows = []
-    for collection in collections:
-        features = Features(resolve(f"features/{run}/{collection.slug}"))
-        members = Members(features, resolve(f"runs/{run}/ensemble-{collection.slug}"), weak)
-        for way, taus in left_out(members, normalisation).items():
-            rows += [
-                {"way": way, "collection": collection.name, "program": graph, "tau": tau}
-                for graph, tau in taus.items()
-            ]
-    return pd.DataFrame(rows)
+class Further:
+    """The programs of ``data/more`` of a collection with several configurations, as its members predict them.
+
+    Args:
+        run: Name of the run of ``make submit``.
+        collection: The collection.
+        number: Use only the first programs.
+    """
+
+    def __init__(self, run: str, collection: Collection, number: int | None = None):
+        finished = Models(resolve(f"runs/{run}")).of(collection)
+        files = list_programs(resolve(MORE), collection, TRAIN)[:number]
+        self.labels: dict[str, np.ndarray] = {}
+        self.predictions: dict[str, Predictions] = {}
+        for program in progress([read_npz(file, labelled=True) for file in files], desc=collection.name):
+            if not len(program.choices.varying):
+                continue
+            graphs = build_unseen(finished.folder, [program])
+            graph = graphs.graph(TEST, program.name)
+            self.labels[program.name] = graph.runtime
+            orders = {
+                member: values[program.name] for member, values in finished.predict_members(graphs).items()
+            }
+            orders[SINGLE] = best_rule(finished, graphs, program.name).prediction
+            for member, order in orders.items():
+                split = self.predictions.setdefault(member, {VALID: {}})[VALID]
+                split[program.name] = order[graph.config_ids]
+
+    def taus(self, normalisation: str, weights: Weights) -> dict[str, float]:
+        """Return Kendall's tau of each program."""
+        predictions = combine(self.predictions, VALID, normalisation, weights)
+        return collection_score("layout", self.labels, predictions)["per_graph"]
+
+
+def on_further(members: Members, further: Further, normalisation: str) -> dict[str, dict[str, float]]:
+    """Return the tau of each further program, by way; all valid programs choose the weights."""
+    chosen = {way: choose([*members.labels], normalisation) for way, choose in ways(members).items()}
+    return {way: further.taus(normalisation, weights) for way, weights in chosen.items()}
+
+
+def rows_of(collection: Collection, taus: dict[str, dict[str, float]]) -> list[dict]:
+    """Return a row for the tau of every program: ``way``, ``collection``, ``program``, ``tau``."""
+    return [
+        {"way": way, "collection": collection.name, "program": graph, "tau": tau}
+        for way, of_programs in taus.items()
+        for graph, tau in of_programs.items()
+    ]
 
 
 def summary(taus: pd.DataFrame, normalisation: str) -> list[dict]:
-    """Return a row for each way: mean tau by collection, and its paired difference from equal weights.
+    """Return a row for each way: mean tau by collection, and its paired difference from the default.
 
     The difference has its standard error over programs; both searches of a program count once.
     """
     means = taus.groupby(["way", "collection"])["tau"].mean().unstack()
     source = taus["collection"].str.split(":").str[1]
     programs = taus.assign(source=source).groupby(["way", "source", "program"])["tau"].mean().unstack("way")
-    gains = programs.sub(programs[EQUAL], axis=0)
+    gains = programs.sub(programs[PULLED], axis=0)
     rows = []
     for way, by_collection in means.iterrows():
         row = {"weights": f"{way}, {normalisation}"}
         row |= {name: f"{tau:.3f}" for name, tau in by_collection.items()}
         row["mean"] = f"{by_collection.mean():.3f}"
-        row["minus equal weights"] = (
-            "" if way == EQUAL else f"{gains[way].mean():+.3f} ± {gains[way].sem():.3f}"
-        )
+        gain = gains[way]
+        row["minus the default"] = "" if way == PULLED else f"{gain.mean():+.3f} ± {gain.sem():.3f}"
         rows.append(row)
-    return sorted(rows, key=lambda row: row["mean"], reverse=True)
+    return rows
 
 
 def main(arguments: list[str]) -> int:
@@ -153,16 +200,23 @@ def main(arguments: list[str]) -> int:
     layouts = [collection for collection in COLLECTIONS if collection.kind == "layout"]
     if options.quick:
         layouts = layouts[:1]
-    rows = []
-    for normalisation in ["min_max"] if options.quick else [*NORMALISATIONS]:
-        rows += summary(compare(options.run, layouts, normalisation), normalisation)
-    rows.sort(key=lambda row: row["mean"], reverse=True)
-    weak = summary(compare(options.run, layouts, "min_max", weak=True), "min_max")
-    print("\nKendall's tau of left-out valid programs\n")
-    print(report.table(rows))
-    print("\nThe same with one more member, the best single feature\n")
-    print(report.table(weak))
-    report.finish({"benchmark": "ensemble", "environment": report.environment(), "tau": rows, "weak": weak})
+    normalisations = ["min_max"] if options.quick else [*NORMALISATIONS]
+    taus: dict[tuple[str, str], list[dict]] = {}
+    for collection in layouts:
+        further = Further(options.run, collection, 2 if options.quick else None)
+        for weak, names in ((False, normalisations), (True, ["min_max"])):
+            members = Members(options.run, collection, weak)
+            for name in names:
+                of_further = on_further(members, further, name)
+                taus.setdefault((FURTHER[weak], name), []).extend(rows_of(collection, of_further))
+                of_valid = left_out(members, name)
+                taus.setdefault((LEFT_OUT[weak], name), []).extend(rows_of(collection, of_valid))
+    tables: dict[str, list[dict]] = {}
+    for title in (*FURTHER, *LEFT_OUT):
+        parts = [summary(pd.DataFrame(rows), name) for (table, name), rows in taus.items() if table == title]
+        tables[title] = sorted(chain(*parts), key=lambda row: row["mean"], reverse=True)
+        print(f"\n## {title}\n\n{report.table(tables[title])}")
+    report.finish({"benchmark": "ensemble", "environment": report.environment(), **tables})
     return 0
 
 

@@ -15,7 +15,7 @@ outputs, inputs and kernels left to the compiler (-1), as in ``data/README.md``.
 
 *By size*: the larger half, ranked by ``runs/smaller``. *size shift* is the number of standard deviations by
 which their tensors are larger than its train programs' (``FinishedRun.size_shift``). *networks* and
-*rankers* are the mean of three seeds. *searched* joins them with the ensemble's weights, *equal* with the
+*rankers* are the mean of three seeds. *ensemble* joins them with the ensemble's weights, *equal* with the
 same weight for both, *as ranked* as ``fastslow rank`` does. ± is the standard error over programs, both
 searches of one together.
 """
@@ -160,11 +160,11 @@ def by_size() -> list[dict]:
     for low, high in pairwise(_SHIFTS):
         part = scores[(scores["shift"] > low) & (scores["shift"] <= high)].drop(columns="shift")
         if len(part):
-            gain = (part["rankers"] - part["searched"]).groupby(part.pop("program")).mean()
+            gain = (part["rankers"] - part["ensemble"]).groupby(part.pop("program")).mean()
             row = {"size shift": f"{low:g} to {high:g}", "rankings": len(part), "programs": len(gain)}
             row |= part.mean().to_dict()
             error = gain.std() / len(gain) ** 0.5
-            rows.append(row | {"rankers - searched": f"{gain.mean():+.3f} ± {error:.3f}"})
+            rows.append(row | {"rankers - ensemble": f"{gain.mean():+.3f} ± {error:.3f}"})
     return rows
 
 
@@ -181,9 +181,9 @@ def _larger(collection) -> Iterator[dict]:
         networks, rankers = (
             [name for name in members if name.startswith(kind)] for kind in ("gnn", "ranker")
         )
-        searched = {name: member["weight"] for name, member in run.manifest["members"].items()}
+        chosen = {name: member["weight"] for name, member in run.manifest["members"].items()}
         weights = {"networks": equal_weights([networks]), "rankers": equal_weights([rankers])}
-        weights |= {"searched": searched, "equal": equal_weights([networks, rankers])}
+        weights |= {"ensemble": chosen, "equal": equal_weights([networks, rankers])}
         weights["as ranked"] = run.weights(graph)
         row = {"program": program.name, "shift": run.size_shift(graph)}
         for way, shares in weights.items():

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import ensemble
+from fastslow.competition.catalog import get_collection
 from fastslow.core.errors import DataError
+from fastslow.ensemble.baselines import SINGLE
 from fastslow.runs.features_folder import Features
 from fastslow.steps.ensemble import build_ensemble
 from helpers.runs import ensemble_settings, make_features, random_scores, write_run
@@ -27,22 +29,47 @@ def members(tmp_path, monkeypatch):
     ]
     place = tmp_path / "runs/sample/ensemble-layout-xla-default"
     build_ensemble(ensemble_settings(features, place, runs))
-    return ensemble.Members(features, place)
+    return ensemble.Members("sample", made.collection)
 
 
-def test_the_table(members, capsys):
+class OfValid:
+    """Valid programs in place of the further ones."""
+
+    def __init__(self, run, collection, number):
+        self.members = ensemble.Members(run, collection, weak=True)
+
+    def taus(self, normalisation, weights):
+        return self.members.tau(["v", "w"], normalisation, weights)
+
+
+def test_the_table(members, capsys, monkeypatch):
+    monkeypatch.setattr(ensemble, "Further", OfValid)
     assert ensemble.main(["--quick"]) == 0
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    rows = {row["weights"].removesuffix(", min_max"): row for row in result["tau"]}
+    rows = {row["weights"].removesuffix(", min_max"): row for row in result["Left-out valid programs"]}
     kinds = ["gnn only", "ranker only"]
     searched = ["a weight for each member", ensemble.SEARCHED]
-    assert {*rows} == {*kinds, ensemble.EQUAL, *searched}
+    assert {*rows} == {*kinds, ensemble.EQUAL, ensemble.PULLED, *searched}
     tau = np.mean([*members.tau(["v", "w"], "min_max", {"gnn-s0": 0.5, "gnn-s1": 0.5}).values()])
     assert rows["gnn only"]["layout:xla:default"] == f"{tau:.3f}" == rows["gnn only"]["mean"]
-    equal = float(rows[ensemble.EQUAL]["mean"])
-    gain = float(rows["gnn only"]["minus equal weights"].split()[0])
-    assert gain == pytest.approx(tau - equal, abs=0.002) and not rows[ensemble.EQUAL]["minus equal weights"]
-    assert {row["weights"] for row in result["weak"]} > {f"{kind}, min_max" for kind in kinds}
+    default = float(rows[ensemble.PULLED]["mean"])
+    gain = float(rows["gnn only"]["minus the default"].split()[0])
+    assert gain == pytest.approx(tau - default, abs=0.002) and not rows[ensemble.PULLED]["minus the default"]
+    for title in (*ensemble.FURTHER, *ensemble.LEFT_OUT):
+        assert {row["weights"] for row in result[title]} >= {f"{kind}, min_max" for kind in kinds}
+    (alone,) = (row for row in result["Further programs"] if row["weights"] == "gnn only, min_max")
+    assert alone["mean"] == f"{tau:.3f}"
+
+
+def test_the_members_predict_further_programs_and_a_weak_one_is_there(home, monkeypatch):
+    monkeypatch.setattr(ensemble, "MORE", "data/sample")
+    collection = get_collection("layout:xla:default")
+    further = ensemble.Further("smoke", collection, 3)
+    members = ensemble.Members("smoke", collection, weak=True)
+    assert {*further.predictions} >= {*members.predictions} > {SINGLE}
+    assert 1 <= len(further.labels) <= 3
+    for weights in (way([*members.labels], "rank") for way in ensemble.ways(members).values()):
+        assert {*further.taus("rank", weights)} == {*further.labels}
 
 
 def test_what_is_left_out_chooses_no_weight(members):

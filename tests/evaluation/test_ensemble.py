@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.ensemble.weights import NORMALISATIONS, combine, equal_weights, search_weights
+from fastslow.ensemble.weights import (
+    NORMALISATIONS,
+    combine,
+    equal_weights,
+    pull_to_equal,
+    search_weights,
+)
 from fastslow.runs.predictions import models_of, read_predictions
 from fastslow.steps.ensemble import EnsembleSettings, build_ensemble
 from helpers.cases import cases
@@ -117,6 +123,12 @@ def test_members_of_a_model_share_its_weight_and_it_is_never_worse_than_one_mode
         assert value >= valid_score(alone)
 
 
+def test_weights_are_pulled_half_way_to_equal_ones():
+    weights = pull_to_equal({"a": 0.5, "b": 0.0, "c": 0.5}, [["a", "c"], ["b"]])
+    assert weights == {"a": 0.375, "b": 0.25, "c": 0.375}
+    assert pull_to_equal({"a": 1.0}, [["a"]]) == {"a": 1.0}
+
+
 def test_runs_that_differ_in_their_seed_alone_are_one_model(layout, tmp_path, rng):
     options = {
         "a0": {"seed": 0, "width": 8},
@@ -190,7 +202,8 @@ def test_ensembles_of_ensembles_and_runs_of_one_name(layout, tmp_path, rng):
     third = write_run(tmp_path / "z" / "gnn", layout, random_scores(layout, rng))
     outer = build_ensemble(ensemble_settings(layout, tmp_path / "outer", [str(tmp_path / "inner"), third]))
     assert list(outer["members"]) == ["inner", "gnn"]
-    assert outer["valid"]["mean"] >= inner["valid"]["mean"]
+    weights = [member["weight"] for member in outer["members"].values()]
+    assert sum(weights) == pytest.approx(1) and min(weights) >= 0.25
 
 
 def test_it_is_built_again_only_where_a_member_changed(layout, tmp_path, rng):

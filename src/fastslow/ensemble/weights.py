@@ -1,4 +1,4 @@
-"""Ways to combine members: predictions are normalised, and weights are equal or searched on valid."""
+"""Ways to combine members: predictions are normalised; weights are equal, searched on valid, or between."""
 
 import math
 from collections import Counter
@@ -102,6 +102,24 @@ def search_weights(
         if values[added] > best:
             best, best_weights = values[added], trials[added]
     return best_weights
+
+
+def pull_to_equal(weights: Mapping[str, float], models: Iterable[Sequence[str]]) -> dict[str, float]:
+    """Return weights half way between these and equal ones, as means of the two.
+
+    Valid has few programs, and they choose the networks' epochs too, so weights that were searched on them go
+    too far. Equal ones trust a weak model as much as a good one. On programs that chose neither, the mean
+    of both is level with the better of the two (``benchmarks/ensemble.py``).
+
+    Args:
+        weights: Weights by member, adding up to 1.
+        models: Members that share a weight, as for :func:`search_weights`.
+
+    Returns:
+        Weights by member, adding up to 1; a model has at least half of its equal weight.
+    """
+    equal = equal_weights(models)
+    return {name: (weight + equal[name]) / 2 for name, weight in weights.items()}
 
 
 def _shares(models: Sequence[Sequence[str]], times: Mapping[int, int], total: int) -> dict[str, float]:

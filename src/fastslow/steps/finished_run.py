@@ -130,7 +130,7 @@ class FinishedRun:
         predictions = {name: run.predict(features, split) for name, run in self.members.items()}
         combined = {}
         for name in features.names(split):
-            weights = self._searched
+            weights = self._chosen
             if self._networks:  # whose weight depends on the graph
                 weights = self.weights(features.graph(split, name))
             members = {member: {split: {name: values[name]}} for member, values in predictions.items()}
@@ -155,7 +155,7 @@ class FinishedRun:
         return predictions, joined
 
     def weights(self, graph: Graph) -> dict[str, float]:
-        """Return the weight of each member for a graph: as searched, or without networks; of one model 1.
+        """Return the weight of each member for a graph: as the ensemble chose it; of one model 1.
 
         Where the graph is far from the train programs by size, the rankers share equally. An ensemble without
         rankers, or without networks, keeps its weights.
@@ -165,11 +165,11 @@ class FinishedRun:
         rankers = [name for name, member in self.members.items() if member.model == "ranker"]
         if rankers and self.is_far(graph):
             return dict.fromkeys(self.members, 0.0) | equal_weights([rankers])
-        return self._searched
+        return self._chosen
 
     @property
-    def _searched(self) -> dict[str, float]:
-        """Weight by member as the ensemble's search found it."""
+    def _chosen(self) -> dict[str, float]:
+        """Weight by member as the ensemble chose it."""
         return {name: member["weight"] for name, member in self.manifest["members"].items()}
 
     def is_far(self, graph: Graph) -> bool:
