@@ -337,7 +337,7 @@ def tune(
             run=run,
             **settings,
         )
-        study = complete_study(own)
+        study = complete_study(own, is_kept=bool(out))
         if out:
             write_result(study)
     return Tuned(study)

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("jax", reason="jax is not installed (pip install -e '.[test]')")
 
 import fastslow  # noqa: E402
-from fastslow.core.errors import SettingsError  # noqa: E402
+from fastslow.core.errors import DataError, SettingsError  # noqa: E402
 from fastslow_programs.commands.measure import measure_program  # noqa: E402
 from fastslow_programs.program.configurations import identify  # noqa: E402
 from fastslow_programs.program.convert import make_program  # noqa: E402
@@ -83,3 +83,16 @@ def test_a_function_in_memory_is_measured_and_nothing_is_written(tmp_path, monke
     assert "configurations: 2" in found.words() and not [*tmp_path.iterdir()]
     with pytest.raises(SettingsError, match="cannot be traced"):
         fastslow.measure(jax.jit(lambda x: x @ x), X)
+
+
+def test_what_a_function_has_not_to_choose_is_said_by_the_name_that_was_typed(tmp_path):
+    with pytest.raises(DataError, match="^nothing: it has no convolution, dot or reshape"):
+        fastslow.measure(nothing, X)
+    (tmp_path / "model.py").write_text("def make():\n    return (lambda x: x + 1), (1.0,)\n")
+    source = f"{tmp_path}/model.py:make"
+    with pytest.raises(DataError, match="model.py: it has no convolution, dot or reshape"):
+        measure_program(ConvertSettings(source=source, data_root=str(tmp_path)))
+
+
+def nothing(x):
+    return x + 1

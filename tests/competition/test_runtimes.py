@@ -23,7 +23,7 @@ def table_takes(value):
 
 
 def evaluation_takes(value):
-    evaluation = Evaluation(value)
+    evaluation = Evaluation(value).checked()
     if evaluation.failure:
         raise ValueError(evaluation.failure)
     assert evaluation.value == value

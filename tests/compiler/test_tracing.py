@@ -1,5 +1,6 @@
 """Functions that JAX cannot trace: one error names the cause and the remedy at every door."""
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -179,3 +180,52 @@ def test_static_arguments_are_part_of_a_converted_program():
     found = fastslow.convert(static, MATRIX, 2, configs=3)
     same = fastslow.convert(lambda x: x @ x, MATRIX, configs=3)
     assert np.array_equal(found.arrays["node_opcode"], same.arrays["node_opcode"])
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Weights:
+    """Weights that a step may change in place."""
+
+    first: np.ndarray
+
+
+def in_place(weights, x):
+    weights.first = weights.first - x
+    return weights.first.sum()
+
+
+def of_nnx():
+    """A module of flax.nnx, a training step that changes it, and a forward pass under ``nnx.jit``."""
+    nnx = pytest.importorskip("flax.nnx", reason="flax, an optional requirement, is not installed")
+    model = nnx.Linear(8, 8, rngs=nnx.Rngs(0))
+
+    @nnx.jit
+    def step(model, x):
+        model.kernel[...] = model.kernel[...] - x
+        return model(x)
+
+    return model, step, nnx.jit(nnx.jit(lambda model, x: model(x)))
+
+
+@cases("static", [(), ("a text",)])
+def test_a_function_that_changes_an_object_in_place_is_refused(static):
+    model, step, forward = of_nnx()
+    for changing, given in ((in_place, Weights(MATRIX)), (step, model)):
+
+        def around(*arguments, changing=changing):
+            return changing(*arguments[:2])
+
+        said = rf"around changes arguments\[0\] in place, a {type(given).__name__}. .* take and return it"
+        with pytest.raises(SettingsError, match=said):
+            lower_function(around, (given, MATRIX, *static))
+    local = lower_function(lambda *arguments: forward(*arguments[:2]), (model, MATRIX, *static))
+    assert len(local.inputs) == 3, "nnx.jit returns a module whose arrays are as they were"
+
+
+def test_a_dict_that_a_function_changes_is_its_own():
+    def popped(weights, x):
+        weights["second"] = weights.pop("first") @ x
+        return weights
+
+    assert lower_function(popped, ({"first": MATRIX}, MATRIX)).signature.results["facts"] == "['second']"

@@ -63,6 +63,7 @@ def test_a_function_in_memory_is_ranked_under_its_name(folder, monkeypatch):
 
     ranking = fastslow.rank(step, 1.0, 2.0, configs=20)
     assert ranking.program == "step" and asked == [Call(step, (1.0, 2.0), {})]
+    assert "How: fastslow.measure(function, *arguments, configs=8, out=FOLDER)" in str(ranking)
     same = fastslow.rank("program.pb", configs=20)
     pd.testing.assert_frame_equal(ranking.table, same.table)
 

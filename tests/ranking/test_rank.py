@@ -25,6 +25,7 @@ from fastslow_programs.ranking.rank import (
     FACTS,
     PAGE,
     TABLE,
+    _to_measure,
     rank_source,
     write_ranking,
 )
@@ -235,3 +236,11 @@ def test_known_runtimes_decide_the_order(home, dots, tmp_path):
     ):
         with pytest.raises(DataError, match=said):
             rank_source(RankSettings(source=dots, configs=40), known=rows)
+
+
+def test_a_function_of_a_file_is_measured_as_it_is(tmp_path):
+    (tmp_path / "model.py").write_text("def make(): ...\n")
+    source = f"{tmp_path}/model.py:make"
+    said = _to_measure(settings.RankSettings(source=source), 8)
+    assert said.startswith(f"How: make measure SRC={source} SET=configs=8, or fastslow measure {source} ")
+    assert said.endswith("it ends with the command that ranks with them")

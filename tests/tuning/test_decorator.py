@@ -73,7 +73,7 @@ def test_parameters_without_a_default_and_functions_without_a_name_are_searched(
     monkeypatch.delenv("FASTSLOW_TUNE")
     with pytest.raises(TypeError, match="missing a required argument: 'x'"):
         fastslow.tuned(**settings)(product)()
-    with pytest.raises(DataError, match=r"ZeroDivisionError: division by zero. This is the default: correct"):
+    with pytest.raises(DataError, match=r"^<lambda>: with {'tile': 32}: ZeroDiv.* This is the default"):
         fastslow.tuned(**settings)(lambda x, tile: 1 / 0)(X)
 
 
@@ -140,12 +140,16 @@ def test_a_parameter_that_cannot_be_searched_is_refused_by_its_name():
     [
         ({"size": [1, 2]}, SettingsError, "product has no parameter size"),
         ({"tile": [16, 64]}, DataError, "default.tile is 32, no option"),
-        ({"tile": []}, SettingsError, r"tile: \[\] is no list of options; give one, such as @fastslow.tuned"),
+        ({"tile": []}, SettingsError, r"tile: \[\] is no list of options; name parameters with"),
         ({"tile": 32}, SettingsError, "tile: 32 is no list of options"),
         ({"tile": "ab"}, SettingsError, "tile: 'ab' is no list of options"),
         ({"tile": [(16, 32), 32]}, SettingsError, r"tile: the option \(16, 32\) is not a number, a text"),
-        ({}, SettingsError, "choices: none given; name parameters with their options"),
+        ({}, SettingsError, "choices: none given; name parameters with their options, such as @fastslow"),
+        ({"tile": [16, 32], "evaluations": 3}, SettingsError, "evaluations: .* give 7 or more"),
+        ({"tile": [16, 32], "evaluations": "many"}, SettingsError, "evaluations: "),
         ({"tile": [16, 32], "constraints": "tile > 9"}, SettingsError, r"is no list; write \['tile > 9'\]"),
+        ({"tile": [16, 32], "constraints": 9}, SettingsError, "constraints: 9 is no list"),
+        ({"tile": [16, 32], "out": 9}, SettingsError, "out: a int is no path"),
         ({"tile": [32, 32]}, DataError, "has an option twice"),
         ({"tile": [16, 32], "constraints": ["tile > 99"]}, DataError, "nothing fulfils constraint"),
     ],
@@ -153,3 +157,13 @@ def test_a_parameter_that_cannot_be_searched_is_refused_by_its_name():
 def test_what_cannot_be_searched_is_refused_where_it_is_written(choices, kind, said):
     with pytest.raises(kind, match=said):
         fastslow.tuned(**choices)(product)
+    with pytest.raises(kind, match=said):
+        fastslow.tuned(product, **choices)
+
+
+def test_it_is_applied_without_parentheses_where_parameters_are_named(tmp_path, searches):
+    with pytest.raises(SettingsError, match="function: a list is none; name parameters with their options"):
+        fastslow.tuned([16, 32])
+    function = fastslow.tuned(product, tile=[16, 32], evaluations=7, out=tmp_path)
+    np.testing.assert_allclose(function(X, W), X @ W, rtol=1e-5)
+    assert len(searches) == 1

@@ -198,6 +198,8 @@ def test_where_all_fail_it_says_why_and_keeps_the_study(dots, tmp_path, wanted, 
     with pytest.raises(DataError, match=said):
         complete_study(settings)
     assert settings.journal.is_file()
+    with pytest.raises(DataError, match=f"^{settings.program}: not one of .*no TPU here.*Correct the cause$"):
+        complete_study(settings, is_kept=False)
 
 
 def tile_file(path, over_default):

@@ -25,6 +25,8 @@ _SMALL_TYPES = {
     28: "float8_e4m3",
     29: "float8_e3m4",
 }  # XLA's element types by number
+LAYOUTS = "layouts"
+"""What cannot be measured on a mesh, by the reason that a constraint of one gathers its tensor."""
 _OPTIONS = "fastslow.compiler_options"  # attribute of a module
 _Attributed = message_classes(
     "fastslow.attributes",
@@ -59,12 +61,12 @@ class LocalProgram:
     def require_one_device(self, what: str) -> None:
         """Raise :class:`SettingsError` that names ``what`` cannot be done on a mesh of several devices."""
         if self.devices:
-            mesh = f"{what} of a program for a mesh of {len(self.devices)} devices"
-            reason = "a constraint of a layout would gather the whole tensor on every device"
-            remedy = (
-                "search options of the compiler (options=auto), or give function and arguments for one device"
-            )
-            raise SettingsError("source", f"{mesh} cannot be measured: {reason}; {remedy}")
+            mesh = f"{what} of a program for a mesh of {len(self.devices)} devices cannot be measured"
+            remedy = "give function and arguments for one device"
+            if what == LAYOUTS:
+                remedy = f"search options of the compiler (options=auto), or {remedy}"
+                mesh = f"{mesh}: a constraint of a layout would gather the whole tensor on every device"
+            raise SettingsError("source", f"{mesh}; {remedy}")
 
 
 def lower_function(

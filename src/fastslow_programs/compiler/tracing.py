@@ -4,11 +4,13 @@ Static are the arguments that the user's ``jax.jit`` calls static, and of a func
 make all leaves that are no arrays, such as the activation of an equinox module.
 """
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +21,9 @@ _REMEDY = (
     "Give each argument that the function takes: an array, a jax.ShapeDtypeStruct, or a tree of them, "
     "and return arrays or a tree of them. Make an argument that decides what is computed static: "
     "jax.jit(function, static_argnums=...)"
+)
+_RETURNED = (
+    "What it changes would be lost: take and return it (of flax.nnx: nnx.split before, nnx.merge within)"
 )
 _OUTERMOST = "Take compiler_options out of the function within, and give them to the outermost jax.jit"
 _SHOWN = 300  # characters of JAX's message
@@ -207,7 +212,7 @@ class _OfArrays:
         import jax
 
         arguments, keywords = self.leaves.with_arrays(arrays)
-        made = self.call.function(*arguments, **keywords)
+        made = _Unchanging(self.call.function)(*arguments, **keywords)
         results, self.tree = jax.tree.flatten(with_static_fields(made))
         self.static = {number: leaf for number, leaf in enumerate(results) if not is_array(leaf)}
         return [leaf for number, leaf in enumerate(results) if number not in self.static]
@@ -217,6 +222,77 @@ class _OfArrays:
         rest = iter(shapes)
         count = self.tree.num_leaves
         return self.tree.unflatten([self.static[n] if n in self.static else next(rest) for n in range(count)])
+
+
+class _Unchanging:
+    """A function that may not change its arguments in place, as a step of ``flax.nnx`` does.
+
+    What it changes is no result, so the program would not compute it.
+
+    Args:
+        function: A function that ``jax.jit`` did not make: within one, such a change is lost in any case.
+    """
+
+    def __init__(self, function: Callable):
+        self._function = function
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Call it; :class:`SettingsError` where it leaves an object with other arrays than were given."""
+        import jax
+
+        objects = {
+            _path(keys): node
+            for keys, node in jax.tree.leaves_with_path((arguments, keywords), is_leaf=_is_object)
+            if _is_object(node)
+        }
+        given = {path: jax.tree.flatten(node) for path, node in objects.items()}
+        made = self._function(*arguments, **keywords)
+        for path, node in objects.items():
+            leaves, tree = jax.tree.flatten(node)
+            before, tree_before = given[path]
+            if tree != tree_before or not all(map(_is_given, before, leaves)):
+                problem = f"{self.__name__} changes {path} in place, a {type(node).__name__}"
+                raise SettingsError("source", f"{problem}. {_RETURNED}")
+        return made
+
+
+def _is_object(node: Any) -> bool:
+    """Return whether a node of a tree is an object of a class, and no dict, which is often a scratchpad."""
+    import jax
+
+    if isinstance(node, dict | list | tuple | NoneType):
+        return False
+    return not jax.tree_util.all_leaves([node])
+
+
+def _is_given(given: Any, left: Any) -> bool:
+    """Return whether a leaf is the one that was given, also where calls of ``jax.jit`` passed it through.
+
+    JAX has no public way to ask a tracer where it is from: this is as in the version that is pinned.
+    """
+    while left is not given:
+        equation = getattr(left, "parent", None)
+        if equation is None or equation.primitive.name != "jit":
+            return False
+        place = _passed(equation.params["jaxpr"].jaxpr, equation.outvars.index(left.val))
+        if place is None:
+            return False
+        left = equation.in_tracers[place]
+    return True
+
+
+def _passed(jaxpr: Any, number: int) -> int | None:
+    """Return the number of the input that an output of a traced function is; None where it is computed."""
+    output = jaxpr.outvars[number]
+    for equation in reversed(jaxpr.eqns):
+        if equation.primitive.name == "jit" and output in equation.outvars:
+            place = _passed(equation.params["jaxpr"].jaxpr, equation.outvars.index(output))
+            if place is None:
+                return None
+            output = equation.invars[place]
+    return jaxpr.invars.index(output) if output in jaxpr.invars else None
 
 
 def trace(call: Call, within_jit: bool = False) -> TracedCall:
@@ -261,15 +337,6 @@ def equations(jaxpr: Any) -> Iterator[Any]:
         yield from equations(inner)
 
 
-def _hashable(function: Callable) -> Callable:
-    """Return a function for ``jax.jit``; an equinox module with arrays that is called itself has no hash."""
-    try:
-        hash(function)
-    except TypeError:
-        return partial(function)
-    return function
-
-
 def _traced(call: Call, within_jit: bool) -> TracedCall:
     import jax
 
@@ -301,7 +368,7 @@ def _traced(call: Call, within_jit: bool) -> TracedCall:
         elif facts and not within_jit:
             jitted = function
         else:
-            jitted = jax.jit(_hashable(function))
+            jitted = jax.jit(function if facts else _Unchanging(function))
         traced = jitted.trace(*arguments, **keywords)
         return TracedCall(traced, traced.out_info)
     except SettingsError:

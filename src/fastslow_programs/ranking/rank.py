@@ -28,6 +28,7 @@ from fastslow_programs.compiler.layout_space import decode
 from fastslow_programs.compiler.libtpu import require_compiler
 from fastslow_programs.program.configurations import Default, find_default, identify
 from fastslow_programs.program.convert import ConvertedProgram, estimate_cycles, make_program, write_npz
+from fastslow_programs.program.measured import MEASURED_FOLDER
 from fastslow_programs.ranking.choices import NamedChoice, name_choices
 from fastslow_programs.ranking.known_runtimes import Learnt, check_known, configurations_of, learn, read_known
 from fastslow_programs.ranking.models import Models, describe_run, read_models
@@ -256,15 +257,14 @@ def _to_measure(settings: RankSettings, count: int) -> str:
     """Return how to measure so many configurations of a source, in words."""
     if settings.is_npz:
         return "Write the id and the runtime of those that you measured into a CSV file, and rank with known="
-    first = ""
+    if not settings.source:
+        call = f"fastslow.measure(function, *arguments, configs={count}, out=FOLDER)"
+        return f"How: {call}; it writes the HLO to rank and the CSV for known= into FOLDER/{MEASURED_FOLDER}"
     source = shlex.quote(settings.source)
+    make = f"make measure SRC={source} SET=configs={count}, or fastslow measure {source} configs={count}"
     if settings.origin.function:
-        first = (
-            "write jax.jit(function).lower(*arguments).compiler_ir('hlo').as_hlo_text() into program.hlo; "
-        )
-        source = "program.hlo"
-    make = f"make measure SRC={source} SET=configs={count}"
-    return f"How: {first}{make}, or fastslow measure {source} configs={count}; rank {source} with known="
+        return f"How: {make}; it ends with the command that ranks with them"
+    return f"How: {make}; rank {source} with known="
 
 
 def _defaults_remedy(run: FinishedRun, program: Program) -> str:

@@ -27,16 +27,19 @@ from fastslow_programs.tuning.user_space import UserSpace
 
 SWITCH = "FASTSLOW_TUNE"
 """Environment variable: ``0`` leaves every decorated function at its default."""
+_EXAMPLE = "name parameters with their options, such as @fastslow.tuned(tile=[16, 32])"
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def tuned(
+    function: Callable | None = None,
+    /,
     *,
     constraints: Sequence[str] = (),
     evaluations: int = 24,
     out: str | Path = "data/converted",
     **choices: Sequence[bool | int | float | str],
-) -> Callable[[Callable], Callable]:
+) -> Callable[..., Any]:
     """Return a decorator that searches static parameters of a JAX function on this machine.
 
     At the first call with arguments of given shapes and types it searches, or reads what was found before.
@@ -49,17 +52,25 @@ def tuned(
         def product(x, w, tile=32, unroll=1): ...
 
     Args:
+        function: A function to decorate at once, in place of a decorator.
         constraints: Expressions of the parameters that must be true, such as ``"tile * unroll <= 128"``.
         evaluations: Configurations that are measured, half of them to confirm the fastest.
         out: Folder under which the studies are kept.
         **choices: The options of each parameter. The default is the function's, or else the first option.
 
     Raises:
-        SettingsError: The function has no such parameter, its own ``jax.jit`` does not call it static, or
-            options are no list of plain values.
+        SettingsError: No parameter is named, the function has no such parameter, its own ``jax.jit`` does not
+            call it static, or options are no list of plain values.
         DataError: The default is no option, constraints are wrong, or no configuration runs.
     """
+    if function is not None and not callable(function):
+        raise SettingsError("function", f"a {type(function).__name__} is none; {_EXAMPLE}")
+    if not isinstance(out, str | Path):
+        raise SettingsError("out", f"a {type(out).__name__} is no path")
     _check_choices(choices, constraints)
+    settings = TuneSettings(
+        evaluator="device", evaluations=evaluations, run="none", data_root=str(Path(out).expanduser())
+    )
     require_jax()
 
     def decorate(function: Callable) -> Callable:
@@ -79,7 +90,7 @@ def tuned(
             "default": default,
             "function": title,
         }
-        search = _Search(function, facts, evaluations, Path(out).expanduser())
+        search = _Search(function, facts, settings)
 
         @functools.wraps(function, updated=())  # what jax.jit keeps in a function is not this one's
         def run(*arguments: Any, **keywords: Any) -> Any:
@@ -87,19 +98,18 @@ def tuned(
 
         return run
 
-    return decorate
+    return decorate if function is None else decorate(function)
 
 
 def _check_choices(choices: dict[str, Any], constraints: Any) -> None:
     """Raise :class:`SettingsError` for options or constraints of a form that no search can read."""
-    example = "such as @fastslow.tuned(tile=[16, 32])"
     if not choices:
-        raise SettingsError("choices", f"none given; name parameters with their options, {example}")
-    if isinstance(constraints, str):
-        raise SettingsError("constraints", f"{constraints!r} is no list; write [{constraints!r}]")
+        raise SettingsError("choices", f"none given; {_EXAMPLE}")
+    if not isinstance(constraints, list | tuple):
+        raise SettingsError("constraints", f"{constraints!r} is no list; write [{str(constraints)!r}]")
     for name, options in choices.items():
         if isinstance(options, str) or not isinstance(options, Sequence) or not options:
-            raise SettingsError(name, f"{options!r} is no list of options; give one, {example}")
+            raise SettingsError(name, f"{options!r} is no list of options; {_EXAMPLE}")
         for option in options:
             if not isinstance(option, bool | int | float | str):
                 plain = "a number, a text or a boolean"
@@ -109,7 +119,7 @@ def _check_choices(choices: dict[str, Any], constraints: Any) -> None:
 class _Search:
     """The searches of one function, by shapes and types of its arguments."""
 
-    def __init__(self, function: Callable, facts: dict[str, Any], evaluations: int, out: Path):
+    def __init__(self, function: Callable, facts: dict[str, Any], settings: TuneSettings):
         import jax
 
         self._function = self._jitted = function
@@ -121,7 +131,7 @@ class _Search:
         self._signature = inspect.signature(function)
         rest = [p for name, p in self._signature.parameters.items() if name not in facts["choices"]]
         self._searched = self._signature.replace(parameters=rest)  # what a call that is searched may have
-        self._evaluations, self._out = evaluations, out
+        self._settings = settings
         self._best: dict[str, dict[str, Any]] = {}
         _ = UserSpace(Path(facts["function"]), facts).space  # refused where it is written
 
@@ -167,9 +177,7 @@ class _Search:
         default = described.lower(described.space.default, 0)
         code = default.module.SerializeToString(deterministic=True).hex()
         name = f"{clean_name(self._facts['function'])}-{digest([self._facts, code, device_identity()])}"
-        settings = TuneSettings(
-            evaluator="device", evaluations=self._evaluations, run="none", name=name, data_root=str(self._out)
-        ).of(FunctionSource(Path(name), name))
+        settings = self._settings.of(FunctionSource(Path(name), name))
         best = resolve(settings.folder) / BEST
         if not best.exists():
             write_result(complete_study(settings, target_of_space(settings, described)))

@@ -1,7 +1,7 @@
 """The evaluations so far: configurations, proposers and results."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,8 +31,6 @@ class Proposal:
 class Evaluation:
     """The outcome of one evaluation of a configuration.
 
-    A value that can be no runtime counts as a failure, whichever evaluator gave it.
-
     Args:
         value: Lower is faster; None where it failed. The unit is the evaluator's.
         failure: Kind and message of a failure, empty where there is a value.
@@ -43,11 +41,12 @@ class Evaluation:
     failure: str = ""
     seconds: float = 0.0
 
-    def __post_init__(self):
-        if self.value is not None and not are_runtimes(self.value):
-            said = f"failed: its value is {self.value!r:.40}, {RUNTIME} wanted"
-            object.__setattr__(self, "failure", said)  # frozen for all others
-            object.__setattr__(self, "value", None)
+    def checked(self) -> "Evaluation":
+        """Return it, or a failure where its value can be no runtime, whichever evaluator gave it."""
+        if self.value is None or are_runtimes(self.value):
+            return self
+        failure = f"failed: its value is {self.value!r:.40}, {RUNTIME} wanted"
+        return replace(self, value=None, failure=failure)
 
 
 class History:

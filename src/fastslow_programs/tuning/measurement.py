@@ -6,7 +6,7 @@ is kept beside the table: the table belongs to a ranking of that file.
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,13 @@ from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress, ticking
 from fastslow.core.settings import resolve
 from fastslow.hlo.messages import Module
+from fastslow.hlo.reader import HloProgram
 from fastslow_programs.compiler.bench import Bench, Times
+from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.device import ROUNDS, device_identity, device_name
 from fastslow_programs.compiler.layout_constraints import bind_differences
 from fastslow_programs.compiler.layout_space import decode
+from fastslow_programs.compiler.lowering import LAYOUTS
 from fastslow_programs.program.convert import ConvertedProgram, count_failures, make_program
 from fastslow_programs.program.measured import MEASURED_FOLDER, Measured
 from fastslow_programs.program.program_settings import ConvertSettings
@@ -37,6 +40,21 @@ TO_RANK = "to rank with it"
 _BATCH = 8  # configurations that are compiled and timed together
 
 
+@dataclass(frozen=True)
+class _Lowered(Source):
+    """A function as it is lowered for this machine. Messages name the function, not the file of its HLO.
+
+    Args:
+        module: Its HLO, simplified.
+    """
+
+    module: Module = field(default_factory=Module)
+
+    def read(self, labeller: Labeller | None = None, ask_compiler: bool = False) -> HloProgram:
+        """See :class:`fastslow_programs.program.user_program.Source`."""
+        return HloProgram(self.module, {})
+
+
 def measure_source(settings: ConvertSettings) -> Measurement:
     """Measure configurations of a program on this machine.
 
@@ -49,34 +67,37 @@ def measure_source(settings: ConvertSettings) -> Measurement:
         DataError: As :func:`make_program`; or no configuration runs.
     """
     settings.require_defaults(settings.unread_by_source() | _UNREAD)
-    local = read_local(settings.origin, settings.seed)
-    local.require_one_device("layouts")
+    origin = settings.origin
+    local = read_local(origin, settings.seed)
+    local.require_one_device(LAYOUTS)
     source = str(settings.source)
-    if settings.origin.function:
+    if origin.function:
         path = resolve(settings.data_root) / MEASURED_FOLDER / f"{settings.program}.hlo.pb"
         with atomic_path(path) as temporary:
             temporary.write_bytes(serialised(local.module))
         source = str(path)
-        settings = ConvertSettings(**settings.asdict() | {"source": source, "name": settings.program})
+        module = Source.of(source).read().module  # as a ranking reads it, which is simplified
+        local = replace(local, module=module)
+        settings = settings.of(_Lowered(origin.path, origin.function, module=module))
     program = make_program(settings)
-    if local.signature:  # a file's module is simplified when it is read
-        local = replace(local, module=Source.of(source).read().module)
     drawn = [decode(row, program.nodes) for row in program.arrays["node_config_feat"]]
     modules = [bind_differences(local.module, layouts, program.nodes) for layouts in drawn]
     starts = progress(range(0, len(modules), _BATCH), desc="measure", unit="batch")
     with Bench(local, ROUNDS, settings.seconds).running() as times, ticking(starts):
         batches = [times(modules[start : start + _BATCH]) for start in starts]
-        measurement = _join(program, source, batches)
+        failures = [failure for batch in batches for failure in batch.failures]
+        if all(failures):
+            raise DataError(origin.path, count_failures(failures, len(failures)), "Measure another program")
+        measurement = _join(program, source, batches, failures)
         fastest = fastest_config(program, measurement.ratios)
         paired = [] if fastest is None else _compare(modules[fastest], times)
     return replace(measurement, paired=paired)
 
 
-def _join(program: ConvertedProgram, source: str, batches: Sequence[Times]) -> Measurement:
+def _join(
+    program: ConvertedProgram, source: str, batches: Sequence[Times], failures: Sequence[str]
+) -> Measurement:
     """Return the measurement of all configurations, which were timed in batches."""
-    failures = [failure for batch in batches for failure in batch.failures]
-    if all(failures):
-        raise DataError(source, count_failures(failures, len(failures)), "Measure another program")
     default = np.concatenate([batch.seconds[:, :2] for batch in batches])
     noise = np.concatenate([batch.noise for batch in batches])
     return Measurement(

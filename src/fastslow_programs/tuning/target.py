@@ -26,6 +26,7 @@ from fastslow_programs.compiler.layout_constraints import bind_differences, cons
 from fastslow_programs.compiler.layout_space import ConfigurableNode, Layouts, encode
 from fastslow_programs.compiler.libtpu import require_compiler
 from fastslow_programs.compiler.lowering import (
+    LAYOUTS,
     LocalProgram,
     draw_inputs,
     lower_function,
@@ -205,7 +206,7 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
         require_compiler()
     local = read_local(source, settings.seed) if kind is DeviceEvaluator else None
     if local and settings.searches_layouts:
-        local.require_one_device("layouts")
+        local.require_one_device(LAYOUTS)
     options = _options(settings)
     program = HloProgram(local.module, {}) if local else source.read(labeller, ask_compiler=kind.compiles)
     impose = bind_differences if local else constrain

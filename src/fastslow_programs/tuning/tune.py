@@ -113,12 +113,13 @@ def make_strategy(name: str, target: Target) -> Strategy:
     return Guided(target.space, target.pretrained)
 
 
-def complete_study(settings: TuneSettings, target: Target | None = None) -> Study:
+def complete_study(settings: TuneSettings, target: Target | None = None, is_kept: bool = True) -> Study:
     """Search for a program's fastest configuration, resuming the study that is there.
 
     Args:
         settings: Settings of the study.
         target: The program, where it was read before.
+        is_kept: Whether the study stays on disk, for messages.
 
     Returns:
         The study; its journal is in the settings' folder.
@@ -155,6 +156,8 @@ def complete_study(settings: TuneSettings, target: Target | None = None) -> Stud
     if history.failures and not len(history.values):
         failed = counted(len(history), "evaluation")
         problem = f"not one of {failed} has a value ({count_reasons(history.failures)})"
+        if not is_kept:
+            raise DataError(target.name, problem, "Correct the cause")
         remedy = f"The study is kept: correct the cause. {another_name(settings.journal)}"
         raise DataError(settings.journal, problem, remedy)
     study.exhausted = history.spent < settings.evaluations and len(history) >= study.target.space.size
@@ -257,6 +260,6 @@ def _advance(
         asked = count
         given = len(batch)
     for place, evaluation in evaluate(batch):
-        kept.keep(batch[place], evaluation, (before, asked, given))
+        kept.keep(batch[place], evaluation.checked(), (before, asked, given))
         show()
     return len(batch)

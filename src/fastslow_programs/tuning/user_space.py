@@ -155,7 +155,10 @@ class UserSpace:
             remedy = "Refuse by a constraint what it cannot do"
             if np.array_equal(codes, self.space.default):
                 remedy = "This is the default: correct the function, or name another default"
-            raise DataError(self.path, f"{self.facts.function} of {values}: {said}", remedy) from None
+            problem = f"with {values}: {said}"
+            if self.facts.function != str(self.path):  # which begins the message
+                problem = f"{self.facts.function} {problem}"
+            raise DataError(self.path, problem, remedy) from None
 
     def _call_of_function(self, **values: Any) -> Call:
         name = self.facts.function
