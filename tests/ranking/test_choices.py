@@ -71,8 +71,8 @@ def test_bounds_of_a_tile(tmp_path):
     for choice in choices:
         (tensor,) = choice.tensors
         column = bounds[:, ("kernel", "output", "input").index(tensor), choice.bound]
-        assert choice.where == f"dimension {choice.bound} of the {words[tensor]}: tile size"
+        assert choice.where == f"{words[tensor]} dimension {choice.bound}: tile size"
         assert [float(choice.options[value]) for value in choice.values] == column.tolist()
-    parts = {"options": ("1", "8"), "default": 0, "node": "dimension 0 of the output"}
+    parts = {"options": ("1", "8"), "default": 0, "node": "output dimension 0"}
     changed = replace(choices[0], **parts)
-    assert changed.change(1) == "dimension 0 of the output: tile size 8 instead of 1"
+    assert changed.change(1) == "output dimension 0: tile size 8 instead of 1"

@@ -30,7 +30,9 @@ _FACT = 26  # characters of the name of a fact
 _PLAIN = 10_000  # smaller counts have no comma, as numbers of configurations and nodes have none in files
 _HUGE = 1e15  # and more is written with an exponent
 _MOST_DECIMALS = 8  # a smaller number is written with an exponent
-_NUMBER = re.compile(r"[-+−]?[\d.,]+( %)?( ± [\d.,]+)?( \*)?")  # as a text, with its error or a mark
+_NUMBER = re.compile(
+    r"[-+−]?[\d.,]+( %)?( ± [\d.,]+)?( (%|\*|ns|µs|ms|s|min|h))?"
+)  # with its error, unit or mark
 _QUOTED = re.compile(r"(?<!\S)'[^']+'")  # a path with a space in a command
 _NO_SPACE = "\x1f"  # in place of a space at which no line ends
 _CELL = "padding:.2em .8em;border-bottom:1px solid #8886;vertical-align:top"

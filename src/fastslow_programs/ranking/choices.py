@@ -34,7 +34,7 @@ class NamedChoice:
     """One choice that every configuration of a file makes.
 
     Args:
-        node: Name or number of the first node that it sets (layout), or the dimension and the tensor (tile).
+        node: Name or number of the first node that it sets (layout), or the tensor and the dimension (tile).
         tied: Number of further nodes that always choose alike.
         tensors: The tensors that it sets, of ``ROLES`` or, for tile, one of ``TILE_ROLES``.
         options: Each option in words, such as ``{1,0}`` (minor-to-major) or ``128``.
@@ -125,7 +125,7 @@ def _tile_choices(program: Program) -> Iterator[NamedChoice]:
             distinct, values = np.unique(bounds[:, role, dimension], return_inverse=True)
             if len(distinct) > 1:
                 options = tuple(f"{value:g}" for value in distinct)
-                where = f"dimension {dimension} of the {_TILE_WORDS.get(tensor, tensor)}"
+                where = f"{_TILE_WORDS.get(tensor, tensor)} dimension {dimension}"
                 yield NamedChoice(where, 0, (tensor,), options, values, 0, bound=dimension)
 
 
