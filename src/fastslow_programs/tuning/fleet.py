@@ -156,9 +156,10 @@ def fleet_page(members: Sequence[Member], name: str) -> str:
         Number("programs with a gain", f"{len(gains)} of {len(table)}"),
         Number("evaluations", f"{table['evaluations'].sum()}", failed),
     ]
+    saved = [Section("Where is the time, and what is saved?", picture(plot_savings(table)))]
     parts = [
         Section("Programs, the largest saving first", table_html(_readable(members, table))),
-        Section("Where is the time, and what is saved?", picture(plot_savings(table))),
+        *(saved if len(gains) else ()),
         Section("Facts", table_html(pd.Series(_summary(members, table))), folded=True),
     ]
     return make_page(name, "Search of many programs", verdict, numbers, parts)
