@@ -95,7 +95,7 @@ ifeq ($(SRC),)
 	@echo "make rank SRC=program.hlo          an HLO file, as for make convert; configurations are drawn"
 	@echo "make rank SRC=model.py:make        a JAX function, as for make convert"
 	@echo "             KNOWN=measured.csv    runtimes that you measured: a CSV with the columns id (of an npz also config), runtime"
-	@echo "             RUN=runs/sample       a run of make submit, or the folder of one model; default: the newest complete, else the models in the package"
+	@echo "             RUN=runs/sample       a run of make submit, or the folder of one model; RUN=package: the models in the package; default: your newest complete run, else package"
 	@echo "             OUT=FOLDER            a folder of your own instead of data/converted"
 	@echo "             SET='configs=5000 collection=layout:nlp:random estimate=10'"
 	@exit 2
@@ -116,7 +116,7 @@ else
 	@echo "make tune SRC=labelled.npz         replay of a file's runtimes"
 	@echo "make tune SRC=space.json           choices of your own: tiles, unrolling, flags (docs/tune_your_program.md)"
 	@echo "make tune FLEET=list.csv           many programs, one budget: a CSV with the columns program, weight"
-	@echo "             RUN=runs/sample       a run of make submit that guides; default: the newest complete; RUN=none"
+	@echo "             RUN=runs/sample       a run of make submit that guides; RUN=package; default: your newest complete run, else package; RUN=none"
 	@echo "             OUT=FOLDER            a folder of your own instead of data/converted"
 	@echo "             SET=evaluator=device  measure on this machine: CPU, GPU or TPU through JAX"
 	@echo "             SET='evaluations=200 evaluator=command command=./measure.sh'"

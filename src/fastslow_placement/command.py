@@ -11,7 +11,16 @@ from fastslow.core.tables import sentences_text, table_text
 from fastslow.evaluation.training_files import NOTEBOOK
 from fastslow.workflow.execution import run_step
 from fastslow.workflow.steps import Step
-from fastslow_placement.place import DECISION, DEVICE_TABLE, PAGE, PICTURES, PLACEMENT, TABLE, WORDS
+from fastslow_placement.place import (
+    DECISION,
+    DEVICE_TABLE,
+    PAGE,
+    PICTURES,
+    PLACEMENT,
+    TABLE,
+    WORDS,
+    readable_methods,
+)
 from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.settings import PlaceSettings
 
@@ -42,9 +51,7 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     print(sentences_text([WHOLE]), flush=True)
     run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", settings))
     table = pd.read_csv(folder / TABLE)
-    shown = table.rename(columns={"cost": "cost, s"})
-    shown["CPU seconds"] = shown["CPU seconds"].map("{:.2f}".format)
-    print(f"{table_text(shown)}\n")
+    print(f"{table_text(readable_methods(table))}\n")
     print(sentences_text((folder / WORDS).read_text().splitlines()), end="\n\n")
     if (folder / DEVICE_TABLE).is_file():
         print(f"{table_text(pd.read_csv(folder / DEVICE_TABLE))}\n")

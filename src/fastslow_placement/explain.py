@@ -97,6 +97,11 @@ def critical_path(graph: CostGraph, timeline: Timeline) -> tuple[list[int], list
     return chain
 
 
+def _ms(seconds: float) -> str:
+    """Return a time as the tables have it."""
+    return f"{number_text(1e3 * seconds)} ms"
+
+
 def explain(placed) -> str:
     """Return a paragraph on the best decision, one claim a sentence.
 
@@ -106,14 +111,14 @@ def explain(placed) -> str:
     problem, best = placed.problem, placed.found[placed.best]
     if not isinstance(problem, (PlacementProblem, SchedulingProblem)):
         changed = int((np.asarray(best.decision) != problem.default).sum())
-        text = f"{placed.best} costs {best.cost:.6g}, {best.cost / problem.baseline:.3f} of the default."
+        text = f"{placed.best} takes {_ms(best.cost)}, {best.cost / problem.baseline:.3f} of the default."
         return f"{text}\n{changed} of {len(problem.choices)} units take another option than the default."
     hand, name = problem.default, problem.device.name
     table = device_table(problem, best.decision)
     device, peak, limit = table.loc[table["peak MB"].idxmax(), ["device", "peak MB", "limit MB"]]
     lines = [
         # where one device is the best, what it takes stands in the advice
-        *([f"{placed.best} takes {best.cost * 1e3:.3f} ms."] if placed.best != ONE_DEVICE else ()),
+        *([f"{placed.best} takes {_ms(best.cost)}."] if placed.best != ONE_DEVICE else ()),
         *_gain_words(placed),
         f"Times are a model's (roofline and links of {name}): nothing ran on a device.",
         *_schedule_words(problem, "It", best.decision),
@@ -154,7 +159,7 @@ def _gain_words(placed) -> list[str]:
             words = "The program is one operator (after fusion), which devices cannot share"
         elif placed.best == ONE_DEVICE:
             words = f"No placement on {counted(problem.devices, 'device')} is faster than one device"
-        return [f"{words}: use a single {device}, which takes {seconds * 1e3:.3f} ms."]
+        return [f"{words}: use a single {device}, which takes {_ms(seconds)}."]
     words = f"One {device} is too small for it"
     if alone:
         words = f"It gains {percent(alone, 1)} over one {device}"
@@ -183,20 +188,19 @@ def _schedule_words(problem, subject: str, decision: np.ndarray) -> list[str]:
     waits = [timeline.transfers[number] for number in numbers]
     moved = sum(graph.output_bytes[t.producer] for t in timeline.transfers) / 1e6
     busy = graph.seconds.sum() / timeline.seconds / timeline.devices
-    work = graph.seconds[operators].sum() * 1e3
-    waited = sum(t.finish - t.start for t in waits) * 1e3
+    work = graph.seconds[operators].sum()
+    waited = sum(t.finish - t.start for t in waits)
     sent = f"{counted(len(timeline.transfers), 'tensor')}, {moved:,.1f} MB"
     lines = [
         f"{subject} sends {sent}, and its devices compute {percent(busy)} of the time.",
-        f"Its critical path is {work:.3f} ms of {counted(len(operators), 'operator')} and {waited:.3f} ms of"
+        f"Its critical path is {_ms(work)} of {counted(len(operators), 'operator')} and {_ms(waited)} of"
         f" {counted(len(waits), 'transfer')}.",
     ]
     if waits:
         longest = max(waits, key=lambda t: t.finish - t.start)
         name = graph.names[longest.producer]
-        seconds = longest.finish - longest.start
         lines.append(
             f"The longest of these sends {name} from device {longest.source} to"
-            f" {longest.target} in {seconds * 1e3:.3f} ms."
+            f" {longest.target} in {_ms(longest.finish - longest.start)}."
         )
     return lines

@@ -150,15 +150,17 @@ class Placed(Shown):
             drawn.append(("What did each method find?", plot_learning))
         return drawn
 
+    def first_rows(self) -> pd.DataFrame:
+        """Return the methods for a reader."""
+        return readable_methods(self.table)
+
     def sections(self) -> list[Section]:
         """Return the methods, the figures, and the words folded."""
-        shown = self.table.assign(cost=1e3 * self.table["cost"]).rename(columns={"cost": "cost, ms"})
-        shown["CPU seconds"] = shown["CPU seconds"].map("{:.2f}".format)
         drawn = self.drawn
         heading = "Methods, the best first"
         if len(self.found) > 1 and plot_learning not in [plot for _, plot in drawn]:
             heading = "All methods end with the same cost"
-        parts = [Section(heading, table_html(shown))]
+        parts = [Section(heading, table_html(self.first_rows()))]
         parts += [Section(question, picture(plot(self))) for question, plot in drawn]
         return [*parts, Section("All sentences", sentences(self.words()), folded=True)]
 
@@ -177,6 +179,13 @@ class Placed(Shown):
         if method not in self.found:
             raise SettingsError("method", f"{method!r} is none of {', '.join(self.found)}")
         return Staged(self.program, self.problem, self.found[method].decision)
+
+
+def readable_methods(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of methods, as :attr:`Placed.table`, for a reader: costs are in milliseconds."""
+    cost = 1e3 * table["cost"]
+    seconds = table["CPU seconds"].map("{:.2f}".format)
+    return table.assign(cost=cost, **{"CPU seconds": seconds}).rename(columns={"cost": "cost, ms"})
 
 
 def read_function(settings: PlaceSettings) -> JaxProgram | None:

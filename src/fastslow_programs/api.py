@@ -15,6 +15,7 @@ from fastslow.core.settings import find_typed
 from fastslow.core.shown import Shown
 from fastslow.evaluation.leaderboard import Leaderboard, LeaderboardSettings
 from fastslow.evaluation.leaderboard import leaderboard as read_leaderboard
+from fastslow.workflow.presets import PACKAGED
 from fastslow_programs.compiler.tuned import load_tuned as load_tuned  # of the interface
 from fastslow_programs.program.convert import ConvertedProgram, make_program, summarise, write_conversion
 from fastslow_programs.program.graph_picture import plot_graph
@@ -99,7 +100,7 @@ def load_models(path: str | Path | None = None) -> Models:
 
     Args:
         path: A folder of runs such as ``runs/sample``, or the folder of one ensemble or model. By default
-            the newest complete run of your own, or else the models in the package.
+            the newest complete run of your own, or else the models in the package, which ``package`` names.
 
     Returns:
         The models; ``table`` has their scores, beside the trivial rules.
@@ -107,8 +108,7 @@ def load_models(path: str | Path | None = None) -> Models:
     Raises:
         DataError: There is no such folder, or it holds no models.
     """
-    text = _text("path", path)
-    return read_models(find_typed(text) if text else "")
+    return read_models(_run(_text("path", path)))
 
 
 def leaderboard(**settings: Any) -> Leaderboard:
@@ -239,7 +239,7 @@ def rank(
         known: Runtimes that you measured: a table or a CSV file with the columns ``id`` (of the ranking's
             table; for an npz also ``config``, the position from 0) and ``runtime``; repeated rows are
             repeated measurements.
-        models: As returned by :func:`load_models`, or their path.
+        models: As returned by :func:`load_models`, or their path, as it takes one.
         out: Folder to write tables, figures and a page to; by default nothing is written.
         **settings: Settings of ``fastslow rank``, such as ``configs=5000``.
 
@@ -309,7 +309,7 @@ def tune(
         *arguments: As for :func:`rank`; with ``evaluator="device"`` the function runs on them, and a
             ``jax.ShapeDtypeStruct`` is replaced by random values.
         keywords: As for :func:`rank`.
-        models: As returned by :func:`load_models`, or their path; ``"none"`` for no guide.
+        models: As for :func:`rank`; ``"none"`` for no guide.
         out: Folder of the study, which is resumed where it is there; by default nothing is kept.
         **settings: Settings of ``fastslow tune``, such as ``evaluations=200`` or ``evaluator="command"``.
 
@@ -321,12 +321,11 @@ def tune(
         DataError: The program, the models or the study cannot be used, or all evaluations failed.
     """
     from fastslow_programs.tuning.result import write_result
-    from fastslow_programs.tuning.settings import NO_RUN, TuneSettings
+    from fastslow_programs.tuning.settings import TuneSettings
     from fastslow_programs.tuning.tune import complete_study
 
     _refuse_run(settings)
-    named = str(models.folder) if isinstance(models, Models) else _text("models", models)
-    run = named if named in ("", NO_RUN) else str(find_typed(named))
+    run = str(models.folder) if isinstance(models, Models) else _run(_text("models", models))
     with _data_root(out) as data_root:
         own = _settings(
             TuneSettings,
@@ -382,6 +381,13 @@ def _refuse_run(settings: dict[str, Any]) -> None:
     """Raise :class:`SettingsError` for a run that is named as a setting, as a command has it."""
     if "run" in settings:
         raise SettingsError("run", f"name it as models={settings['run']!r}, or read it with load_models()")
+
+
+def _run(named: str) -> str:
+    """Return the folder of runs that a caller named, or the word for one as it is."""
+    from fastslow_programs.tuning.settings import NO_RUN
+
+    return named if named in ("", NO_RUN, PACKAGED) else str(find_typed(named))
 
 
 def _text(name: str, path: Any) -> str:

@@ -33,7 +33,8 @@ def test_a_finished_fleet_is_printed(program, tmp_path, capsys):
     settings = FleetSettings(fleet=str(listed), run="none", evaluations=6, data_root=str(tmp_path / "out"))
     folder = tune_command.tune_programs(settings)["table"].parent
     said = capsys.readouterr().out
-    assert str(folder / "programs.csv") in said and "1 different program\n" in said
+    assert all(str(folder / name) in said for name in ("fleet.html", "programs.csv"))
+    assert "1 different program\n" in said
 
 
 def test_a_relative_path_starts_at_the_working_folder_wherever_the_output_goes(

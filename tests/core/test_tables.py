@@ -178,3 +178,10 @@ def test_a_path_with_a_space_stands_on_one_line():
         "measure some: fastslow measure",
         "  'a folder/program.hlo' configs=8",
     ]
+
+
+def test_numbers_with_a_unit_stand_at_the_right():
+    """The seconds and minutes of a submission's page stood at the left, beside the numbers of steps."""
+    shown = table_text(pd.DataFrame({"time": ["2.2 min", "41 s"], "change": ["1.5 %", "+0.1 ± 0.2 *"]}))
+    assert shown.splitlines()[1] == "|--------:|-------------:|"
+    assert "-:" not in table_text(pd.DataFrame({"place": ["3 of 24", "1 of 24"]}))

@@ -135,6 +135,16 @@ def test_a_run_without_a_mean_says_which_collections_it_lacks(home):
     ]
 
 
+def test_a_name_is_not_broken_at_its_hyphens(home):
+    root, *_ = home
+    name = "-".join(["a-run-of-mine"] * 4)
+    shutil.copytree(root / "runs" / "two", root / "runs" / name)
+    shutil.rmtree(root / "runs" / name / "ensemble-tile-xla")
+    below = str(fastslow.leaderboard()).split("\n\n")[1]
+    assert f"{name}: no mean of five" in " ".join(below.split())
+    assert max(map(len, below.splitlines())) <= 80
+
+
 def test_scores_of_other_programs_stand_below_and_are_said(home):
     """A run of a single easy valid program leads no table of runs of two."""
     root, *_ = home

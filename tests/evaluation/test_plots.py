@@ -1,5 +1,7 @@
 """The plots: what they show, on small inputs."""
 
+import importlib
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ from matplotlib.figure import Figure
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.figures import NETWORK, RULE, label_ends
+from fastslow.ensemble import baselines
 from fastslow.evaluation import plots
 from helpers.cases import cases
 
@@ -123,6 +126,19 @@ def test_results_by_collection(splits):
     arrow = figure.axes[0].texts[0]
     assert arrow.get_text() == "◀ -2.400", "an arrow shows a score below the axis"
     assert figure.axes[0].get_xlim()[0] > 0, "and does not flatten the others"
+
+
+def test_a_further_rule_needs_no_mark_of_its_own(monkeypatch):
+    """A fourth baseline broke the import of this module, and had no line beside the weights."""
+    with monkeypatch.context() as patch:
+        patch.setattr(baselines, "BASELINES", (*baselines.BASELINES, "a fourth rule"))
+        importlib.reload(plots)
+        assert plots._MARKERS["a fourth rule"] == "s"
+    importlib.reload(plots)
+    members = {"a0": {"model": "a", "weight": 1.0, "valid": 0.5}}
+    rules = {f"rule {number}": {"valid": 0.1 * number} for number in range(4)}
+    _, right = plots.plot_weights(members, rules).axes
+    assert len(right.lines) == 1 + len(rules)
 
 
 def test_weights_per_model_and_scores_per_run():

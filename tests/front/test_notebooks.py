@@ -213,12 +213,15 @@ BY_THE_RUN = {
 
 
 def check_plots(notebook):
-    """Check that every plot of an executed notebook is shown."""
+    """Check that every plot of an executed notebook is shown, and described for who cannot see it."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     plots = [cell for cell in code if cell.source.splitlines()[-1].startswith("plot_")]
     assert plots, "a plot is what one looks at"
     for cell in plots:
         assert any("image/png" in output.get("data", {}) for output in cell.outputs), cell.source
+    for cell in code:
+        pictures = [output for output in cell.outputs if "image/png" in output.get("data", {})]
+        assert all(output.metadata.get("image/png", {}).get("alt") for output in pictures), cell.source
 
 
 def check_cells(notebook):

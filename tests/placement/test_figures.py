@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from fastslow.core.tables import number_text
 from fastslow_placement.explain import ONE_DEVICE, decision_table, device_table, explain, gains
 from fastslow_placement.figures import _gantt, _join_bars, plot_learning, plot_memory
 from fastslow_placement.place import Placed
@@ -53,7 +54,7 @@ def test_the_words_and_tables_are_of_the_decision():
         (2, 4, 3, "It gains 50.0 % over one test, and 66.7 % over the best simple split (METIS)."),
         (np.inf, 4, np.inf, "One test is too small for it, and 75.0 % over the best simple split (human)."),
         (2, np.inf, np.inf, "It gains 50.0 % over one test, and no simple split fits."),
-        (1.005, 4, 3, "gain nothing worth having (0.5 %): use a single test, which takes {ms:.3f} ms."),
+        (1.005, 4, 3, "gain nothing worth having (0.5 %): use a single test, which takes {ms} ms."),
     ],
 )
 def test_what_is_gained_over_one_device_and_a_simple_split_is_said(alone, human, metis, said):
@@ -61,7 +62,7 @@ def test_what_is_gained_over_one_device_and_a_simple_split_is_said(alone, human,
     cost = placing.problem.baseline
     for name, times in ((ONE_DEVICE, alone), ("human", human), ("METIS", metis)):
         placing.found[name] = SimpleNamespace(cost=times * cost)
-    assert said.format(ms=1005 * cost) in explain(placing)
+    assert said.format(ms=number_text(1005 * cost)) in explain(placing)
     assert gains(placing)["human"] == (None if np.isinf(human) else 1 - 1 / human)
 
 
@@ -141,4 +142,5 @@ def test_a_placement_has_a_page(tmp_path):
     page = check_page(path)
     assert page.text[2] == "<img src=x onerror=alert(1)>" and page.text[3].startswith("GO takes ")
     assert "10 % below the default" in page.text and "What did each method find?" in page.text
+    assert "cost, ms" in page.text and "cost, ms" in shown.first_rows()
     open_page(path)

@@ -1,5 +1,7 @@
 """The choices of a file in words, against the file's own arrays."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -63,10 +65,14 @@ def test_bounds_of_a_tile(tmp_path):
     arrays = tile_arrays(2, configs=9)
     file = npz_program(write_npz(tmp_path / "t.npz", arrays), "tile")
     choices = name_choices(file, UNKNOWN)
-    assert choices and all(choice.node == "kernel" for choice in choices)
+    words = {"kernel": "kernel operand", "output": "output", "input": "input"}
+    assert choices
     bounds = arrays["config_feat"].reshape(9, 3, 8)
     for choice in choices:
         (tensor,) = choice.tensors
         column = bounds[:, ("kernel", "output", "input").index(tensor), choice.bound]
-        assert choice.tensor == f"{tensor} bound {choice.bound}"
+        assert choice.where == f"{words[tensor]} dimension {choice.bound}: tile size"
         assert [float(choice.options[value]) for value in choice.values] == column.tolist()
+    parts = {"options": ("1", "8"), "default": 0, "node": "output dimension 0"}
+    changed = replace(choices[0], **parts)
+    assert changed.change(1) == "output dimension 0: tile size 8 instead of 1"

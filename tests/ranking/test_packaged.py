@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+import fastslow
 from common.pack_models import EXPECTED, MOST_BYTES, pack_models
 from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
 from fastslow.core.errors import DataError
@@ -15,8 +16,12 @@ from fastslow.runs import packaged
 from fastslow.runs.predictions import read_predictions
 from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import read_unseen
+from fastslow.workflow.presets import PACKAGED
 from fastslow_programs.ranking.models import read_models, runs_folder
+from fastslow_programs.ranking.settings import RankSettings
 from fastslow_programs.ranking.trust import Seen
+from fastslow_programs.tuning.settings import FleetSettings, TuneSettings
+from helpers.competition_files import layout_arrays, write_npz
 from helpers.workspace import SAMPLE
 
 STALE = (
@@ -56,6 +61,21 @@ def test_they_predict_as_the_run_did(packed):
     for kind, own in seen.items():
         again = read_models().seen(kind)
         assert all(np.array_equal(vars(own)[key], vars(again)[key]) for key in vars(own))
+
+
+def test_they_are_named_by_a_word_wherever_a_run_is(packed, home):
+    """MODELS=package was taken, and RUN=package looked for a folder of that name."""
+    folder = packaged.packaged_models()
+    assert runs_folder(PACKAGED) == folder == fastslow.load_models(PACKAGED).folder
+    write_npz(home / "program.npz", layout_arrays(3, dots=4, configs=12))
+    used = folder / "ensemble-layout-xla-random"
+    assert RankSettings(source="program.npz", run=PACKAGED).find_run() == used
+    assert TuneSettings(source="program.npz", run=PACKAGED).find_run() == used
+    (home / "list.csv").write_text("program,weight\nprogram.npz,1\n")
+    ((tuned, _),) = FleetSettings(fleet="list.csv", run=PACKAGED).read()
+    assert tuned.find_run() == used
+    assert fastslow.rank(home / "program.npz", models=PACKAGED).run == f"{folder.name}/{used.name}"
+    assert fastslow.tune(home / "program.npz", models=PACKAGED, evaluations=2).best
 
 
 def test_rankers_of_another_run_decide_where_networks_have_no_weight(home, tmp_path, monkeypatch):

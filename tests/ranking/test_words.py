@@ -140,8 +140,10 @@ def test_the_scores_of_a_file_with_runtimes_are_those_of_every_pair_and_every_k(
     assert scores["tau"] == pytest.approx((2 * right - len(pairs)) / (len(pairs) * every) ** 0.5)
     slower = [min(runtime[c] for c in order[:k]) / min(runtime) - 1 for k in (1, 5, 10, 100)]
     assert [scores[f"top_{k}_error"] for k in (1, 5, 10, 100)] == pytest.approx(slower)
-    said = ", ".join(
-        f"{100 * s:.1f} % of the first {k}" for s, k in zip(slower, (1, 5, 10, 100), strict=True)
-    )
+    firsts = ("the first", "the first 5", "the first 10", "the first 100")
+    said = ", ".join(f"{100 * s:.1f} % of {first}" for s, first in zip(slower, firsts, strict=True))
+    few = replace(own, rows=make_table(prediction[:7], {}, runtime[:7], {}))
+    assert few.summary()["slowdown"].endswith("of the first 5"), "of all seven the fastest is the fastest"
+    assert own.words()[2] == own.verdict() and own.verdict().startswith("The first of the ranking")
     assert f"slowdown: {said}" in own.words() and f"ordered pair accuracy: {scores['opa']:.3f}" in own.words()
     assert ranking().scores() == {} and not any("slowdown" in said for said in ranking().words())

@@ -16,6 +16,7 @@ from fastslow_programs.tuning.confirmation import (
     LEVEL,
     Confirming,
     Plan,
+    against,
     student_interval,
     verdict,
 )
@@ -114,7 +115,7 @@ def test_what_is_clearly_faster_is_found_and_in_the_interval(noise):
     right = [own.is_faster and own.proposal.codes == SPECIAL for own in found]
     assert np.mean(right) > 0.9
     assert np.mean([own.low < np.exp(-0.4) < own.high for own in found]) > 0.9
-    assert found[0].in_words.startswith("gained: 0.")
+    assert re.match(r"gained: \d+ % below the default, 99 % interval \d+ % below to ", found[0].in_words)
 
 
 def test_a_paired_value_needs_no_default():
@@ -197,7 +198,8 @@ def test_a_verdict_is_the_interval_over_rounds(paired, rng):
     mean, half = student_interval(logs[:, 1] - logs[:, 0])
     assert np.log([found.ratio, found.low, found.high]) == pytest.approx([mean, mean - half, mean + half])
     assert found.rounds == 8 and found.is_faster == (mean + half < 0)
-    assert f"{found.low:.4f} to {found.high:.4f} from 8 paired rounds" in found.in_words
+    ends = [against(ratio).removesuffix(" the default") for ratio in (found.low, found.high)]
+    assert f"{' to '.join(ends)} it, from 8 paired rounds" in found.in_words
 
 
 def test_the_verdict_is_the_headline_and_the_candidate_is_named_beside_it(tmp_path):
@@ -205,9 +207,14 @@ def test_the_verdict_is_the_headline_and_the_candidate_is_named_beside_it(tmp_pa
     evaluator = SimpleNamespace(noisy=True, paired=False, name="clock", remark="")
     settings = TuneSettings(evaluations=24, strategy="random")
     for pairs, said, ratio, confirmed in (
-        ([(1.0, 0.9)] * 6, "gained: 0.9000", "0.9000", True),
+        ([(1.0, 0.9)] * 6, "gained: 10 % below", "0.9000", True),
         ([(1.0, 0.5), (0.9, 1.0), (1.0, 1.1)] * 2, "nothing gained: .*is not confirmed: ", "1.0000", False),
-        ([(1.0, 1.1)] * 6, "nothing gained: .*the fastest candidate is not faster: 1.1000", "1.0000", False),
+        (
+            [(1.0, 1.1)] * 6,
+            "nothing gained: .*the fastest candidate is not faster: 10 % above",
+            "1.0000",
+            False,
+        ),
         ([(1.0, 0.5)] * 3, "nothing gained: .*after 3 paired rounds, and a verdict needs 5", "1.0000", False),
     ):
         measured = of_rounds(pairs)

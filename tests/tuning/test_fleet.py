@@ -11,6 +11,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow_programs.tuning import fleet as fleet_module
 from fastslow_programs.tuning.fleet import fleet_table, tune_fleet, write_fleet
 from fastslow_programs.tuning.settings import FleetSettings
+from helpers.browser import check_page, open_page
 from helpers.competition_files import layout_arrays, write_npz
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
@@ -50,6 +51,22 @@ def test_the_budget_goes_where_it_saves_and_copies_share(fleet):
     assert slow["saved"] == 5 * (slow["default"] - slow["best"]) > 0 == flat["saved"]
     folder = write_fleet(members, settings_of(fleet))
     assert summary(folder)["programs"] == "2 different programs" and (folder / "programs.csv").is_file()
+
+
+def test_a_fleet_has_a_page_with_what_each_program_saves(fleet):
+    image = "<img src=x onerror=alert(1)>.npz"
+    (fleet.parent / "slow.npz").rename(fleet.parent / image)
+    fleet.write_text(f"program,weight\n{image},2\nflat.npz,1\n")
+    page = write_fleet(tune_fleet(settings_of(fleet)), settings_of(fleet)) / "fleet.html"
+    text = check_page(page).text
+    assert text[2] == "fleet" and " of it by " in text[3] and "1 of 2" in text
+    assert "Where is the time, and what is saved?" in text
+    assert any(cell.startswith("gained: the best is") for cell in text)
+    open_page(page)
+    (fleet.parent / image).unlink()
+    fleet.write_text("program,weight\nflat.npz,1\n")
+    page = write_fleet(tune_fleet(settings_of(fleet, name="even")), settings_of(fleet, name="even"))
+    assert check_page(page / "fleet.html").text[3] == "Nothing is saved: keep the defaults of 1 program."
 
 
 def test_the_budget_is_shared_by_weight_times_default(fleet):

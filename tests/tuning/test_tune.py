@@ -17,9 +17,9 @@ from fastslow.hlo.reader import read_hlo
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.tuning import evaluators
 from fastslow_programs.tuning import target as target_module
+from fastslow_programs.tuning.confirmation import against
 from fastslow_programs.tuning.history import Evaluation
 from fastslow_programs.tuning.result import (
-    _against,
     _ratio,
     list_evaluations,
     plot_curve,
@@ -155,7 +155,7 @@ def test_exact_values_of_a_command_end_with_the_better_one(tmp_path, capsys, und
     best = json.loads((write_result(study) / "best.json").read_text())
     assert best["confirmed"] and best["value"] == best["candidate"]["value"] == pytest.approx(1.0)
     assert best["interval"]["low"] == best["interval"]["high"] == pytest.approx(1 / 2.26)
-    assert summarise_study(study)["result"].startswith("gained: 0.4425 of the default, 99 % interval 0.4425")
+    assert summarise_study(study)["result"].startswith("gained: 56 % below the default, 99 % interval 56 %")
     shown = capsys.readouterr().err
     assert re.search(r"16/16 .*best 1, 0.4425 of the default\]", shown)
 
@@ -222,6 +222,8 @@ def test_a_tile_is_compared_with_the_runtime_of_the_default(tmp_path, over_defau
     settings = settings_of(tile_file(tmp_path / "tile.npz", over_default), tmp_path, strategy="random")
     facts = summarise_study(complete_study(settings))
     assert facts["best over default"] == said and "the file's normaliser" in facts["default"]
+    assert facts["best"].startswith(f"{float(said):g} of the default's time"), "and no ns"
+    assert " ns" not in facts["default"]
 
 
 def test_a_row_equal_to_the_default_is_no_gain(tmp_path):
@@ -401,4 +403,4 @@ def test_equal_runtimes_are_said_and_nothing_is_drawn_of_them(tmp_path):
 @cases("ratio, words", [(1.0, "1.0000"), (0.5, "0.5000"), (0.99999, "0.9999900"), (1.00001, "1.0000100")])
 def test_a_ratio_that_is_not_1_does_not_read_as_1(ratio, words):
     assert _ratio(ratio) == words
-    assert (_against(ratio) == "equal to the default") == (ratio == 1)
+    assert (against(ratio) == "equal to the default") == (ratio == 1)

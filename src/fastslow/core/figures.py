@@ -7,6 +7,7 @@ whole and legible. Its background is white on a dark page too.
 
 import functools
 import io
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -100,6 +101,7 @@ def in_style(draw: Callable[_Arguments, _Drawn]) -> Callable[_Arguments, _Drawn]
             result = draw(*args, **kwargs)
             if isinstance(result, Figure):
                 _lay_out(result)
+                _describe_in_notebooks()
         return result
 
     return drawn
@@ -110,6 +112,18 @@ def _lay_out(figure: "Figure") -> None:
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
         figure.set_layout_engine(None)
+
+
+def _describe_in_notebooks() -> None:
+    """Let a notebook, if this is one, keep a figure's titles for a reader who cannot see it."""
+    if "IPython" not in sys.modules:
+        return
+    from IPython.core.getipython import get_ipython
+    from matplotlib.figure import Figure
+
+    if shell := get_ipython():
+        pictures = shell.display_formatter.formatters["image/png"]
+        pictures.for_type(Figure, lambda figure: (png_bytes(figure), {"alt": in_words(figure)}))
 
 
 def label_ends(axes: "Axes", ends: Mapping[str, tuple[float, float, str]], gap: float = 0.06) -> None:

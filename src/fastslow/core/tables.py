@@ -30,7 +30,9 @@ _FACT = 26  # characters of the name of a fact
 _PLAIN = 10_000  # smaller counts have no comma, as numbers of configurations and nodes have none in files
 _HUGE = 1e15  # and more is written with an exponent
 _MOST_DECIMALS = 8  # a smaller number is written with an exponent
-_NUMBER = re.compile(r"[-+−]?[\d.,]+( %)?( ± [\d.,]+)?( \*)?")  # as a text, with its error or a mark
+_NUMBER = re.compile(
+    r"[-+−]?[\d.,]+( %)?( ± [\d.,]+)?( (%|\*|ns|µs|ms|s|min|h))?"
+)  # with its error, unit or mark
 _QUOTED = re.compile(r"(?<!\S)'[^']+'")  # a path with a space in a command
 _NO_SPACE = "\x1f"  # in place of a space at which no line ends
 _CELL = "padding:.2em .8em;border-bottom:1px solid #8886;vertical-align:top"
@@ -100,7 +102,7 @@ def table_text(frame: "pd.DataFrame | pd.Series", width: int | None = None, file
     text = _layout(shown, _widths(shown, room))
     if kept < len(columns):
         names = ", ".join(column.name for column in columns[kept:])
-        text += "\n" + textwrap.fill(f"not shown: {names}{_rest(file)}", max(room, 20))
+        text += "\n" + wrapped(f"not shown: {names}{_rest(file)}", max(room, 20))
     return text
 
 
@@ -132,16 +134,11 @@ def facts_text(facts: Mapping[str, Any], width: int | None = None) -> str:
         width: Maximum characters of a line; None: the width of the terminal, 80 where there is none.
     """
     room = width or shutil.get_terminal_size().columns
-    wrapper = textwrap.TextWrapper(
-        max(room, 2 * _FACT),
-        subsequent_indent=" " * (_FACT + 1),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
     texts = []
     for name, value in facts.items():
         text = f"{name:{_FACT}} {value}"
-        texts.append(text if isinstance(value, Path) else wrapper.fill(text))
+        is_path = isinstance(value, Path)
+        texts.append(text if is_path else wrapped(text, max(room, 2 * _FACT), further=" " * (_FACT + 1)))
     return "\n".join(texts)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +16,7 @@ from fastslow.core.errors import DataError, printable
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
-from fastslow.core.tables import table_markdown, table_text
+from fastslow.core.tables import sentences_text, table_markdown, table_text
 from fastslow.evaluation.run_record import PICTURES, PLACED, read_run_record
 from fastslow.evaluation.scores import as_submitted, runtimes_of, solution_of
 from fastslow.evaluation.standing import TEAMS, standing_of
@@ -89,11 +88,11 @@ class Leaderboard(Shown):
 
     def __str__(self) -> str:
         if self.table.empty:
-            return "\n".join(["no finished model under runs/", *(f"left out: {r}" for r in self.left_out)])
+            reasons = [f"left out: {reason}" for reason in self.left_out]
+            return sentences_text(["no finished model under runs/", *reasons], _WIDTH)
         shown = self._wide() if self._settings.wide else self._narrow()
         table = table_markdown(shown) if self._settings.wide else table_text(shown, _WIDTH)
-        words = [textwrap.fill(word, _WIDTH, break_long_words=False) for word in self.words()]
-        return "\n".join([table, "", *words])
+        return f"{table}\n\n{sentences_text(self.words(), _WIDTH)}"
 
     def _shown_rows(self) -> pd.DataFrame:
         """Return the row of each run's ensemble, or all rows of a run without one."""

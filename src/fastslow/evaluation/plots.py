@@ -1,5 +1,6 @@
 """Plots of trainings, scores and weights for notebooks and reports; each function returns a figure."""
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -25,7 +26,7 @@ from fastslow.core.figures import (
 from fastslow.ensemble.baselines import BASELINES
 
 _MODELS = {**MODEL_COLOURS, **dict.fromkeys(BASELINES, RULE)}
-_MARKERS = dict(zip(BASELINES, ("s", "D", "^"), strict=True))
+_MARKERS = dict(zip(BASELINES, itertools.cycle("sD^"), strict=False))  # of rules, which share a colour
 _MAX_LABELS = 40  # of graphs; a page has room for these
 _NAME = 60  # characters of the name of a graph
 _MARKS = {"marker": "o", "markersize": 3}  # a curve of one evaluation is a point
@@ -216,10 +217,9 @@ def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping
     right.set(
         title=f"Runs: {table['valid'].min():.3f} to {table['valid'].max():.3f}", xlabel="score on valid"
     )
-    for (name, baseline), dashes in zip((baselines or {}).items(), ("-", "--", ":"), strict=False):
-        right.axvline(
-            baseline["valid"], color=RULE, linestyle=dashes, label=f"{name} {baseline['valid']:.3f}"
-        )
+    dashes = itertools.cycle(("-", "--", ":"))
+    for (name, baseline), dash in zip((baselines or {}).items(), dashes, strict=False):
+        right.axvline(baseline["valid"], color=RULE, linestyle=dash, label=f"{name} {baseline['valid']:.3f}")
     if baselines:
         figure.legend(loc="outside lower right", ncols=min(len(baselines), 2))
     return figure

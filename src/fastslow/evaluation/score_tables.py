@@ -1,13 +1,11 @@
 """The scores of every model as tables to read."""
 
-from textwrap import fill
-
 import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, TEST, VALID
 from fastslow.core.figures import MODEL_WORDS
 from fastslow.core.settings import resolve
-from fastslow.core.tables import table_text
+from fastslow.core.tables import table_text, wrapped
 
 _SCOPES = {  # collections that a mean is taken over; a model may be of layout alone
     "mean of layouts": [c.name for c in COLLECTIONS if c.kind == "layout"],
@@ -157,4 +155,4 @@ def readable_distances(rows: list[dict]) -> pd.DataFrame:
 
 def format_distances(rows: list[dict]) -> str:
     """Format :func:`readable_distances` for a terminal, below a line that explains it."""
-    return f"{fill(DISTANCES + ':', 80)}\n\n{table_text(readable_distances(rows))}"
+    return f"{wrapped(DISTANCES + ':', 80)}\n\n{table_text(readable_distances(rows))}"

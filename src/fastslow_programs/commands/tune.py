@@ -7,6 +7,7 @@ from fastslow.core.files import read_json
 from fastslow.core.tables import facts_text, sentences_text
 from fastslow_programs.compiler.tuned import TUNED
 from fastslow_programs.ranking.models import describe_run
+from fastslow_programs.tuning.fleet import PAGE as FLEET_PAGE
 from fastslow_programs.tuning.fleet import PROGRAMS, tune_fleet, write_fleet
 from fastslow_programs.tuning.result import BEST, CURVE, EVALUATIONS, PAGE, write_result
 from fastslow_programs.tuning.settings import NO_RUN, FleetSettings, TuneSettings
@@ -52,6 +53,7 @@ def tune_programs(settings: FleetSettings) -> dict[str, Any]:
     settings = settings.typed()
     _print_models(*(program for program, _ in settings.read()))
     folder = write_fleet(tune_fleet(settings), settings)
-    facts = read_json(folder / MANIFEST)["summary"] | {"table": folder / PROGRAMS}
+    files = {"page": folder / FLEET_PAGE, "table": folder / PROGRAMS}
+    facts = read_json(folder / MANIFEST)["summary"] | files
     print(facts_text(facts))
     return facts

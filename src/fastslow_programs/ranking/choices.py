@@ -14,6 +14,8 @@ from fastslow.features.scaling import unit_ranks
 from fastslow_programs.program.configurations import Default
 
 _DIFFERENCES = 2  # in words
+_TILE_WORDS = {"kernel": "kernel operand"}
+"""Words for a tensor of a tile: the second operand has the name of the fused kernel that it enters."""
 EFFECT_COLUMNS = (
     "choice",
     "where",
@@ -32,7 +34,7 @@ class NamedChoice:
     """One choice that every configuration of a file makes.
 
     Args:
-        node: Name or number of the first node that it sets (layout), or ``kernel`` (tile).
+        node: Name or number of the first node that it sets (layout), or the tensor and the dimension (tile).
         tied: Number of further nodes that always choose alike.
         tensors: The tensors that it sets, of ``ROLES`` or, for tile, one of ``TILE_ROLES``.
         options: Each option in words, such as ``{1,0}`` (minor-to-major) or ``128``.
@@ -55,13 +57,12 @@ class NamedChoice:
 
     @property
     def tensor(self) -> str:
-        """The tensors in words: ``output``, ``output and input``; for tile the bound."""
-        words = " and ".join(self.tensors)
-        return words if self.bound is None else f"{words} bound {self.bound}"
+        """The tensors in words, such as ``output and input``; for tile what of the dimension is chosen."""
+        return " and ".join(self.tensors) if self.bound is None else "tile size"
 
     @property
     def where(self) -> str:
-        """Node and tensor in words."""
+        """Node and tensor in words, for tile the dimension whose tile size is chosen."""
         more = f" and {self.tied} alike" if self.tied else ""
         return f"{self.node}{more}: {self.tensor}"
 
@@ -124,7 +125,8 @@ def _tile_choices(program: Program) -> Iterator[NamedChoice]:
             distinct, values = np.unique(bounds[:, role, dimension], return_inverse=True)
             if len(distinct) > 1:
                 options = tuple(f"{value:g}" for value in distinct)
-                yield NamedChoice("kernel", 0, (tensor,), options, values, 0, bound=dimension)
+                where = f"{_TILE_WORDS.get(tensor, tensor)} dimension {dimension}"
+                yield NamedChoice(where, 0, (tensor,), options, values, 0, bound=dimension)
 
 
 def differences(choices: Sequence[NamedChoice], config: int) -> list[NamedChoice]:

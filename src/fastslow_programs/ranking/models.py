@@ -14,6 +14,7 @@ from fastslow.evaluation.run_record import is_rehearsal
 from fastslow.runs.packaged import describe_packaged, packaged_models
 from fastslow.runs.predictions import find_members, find_run, read_run_manifest
 from fastslow.steps.finished_run import FinishedRun
+from fastslow.workflow.presets import PACKAGED
 from fastslow_programs.ranking.trust import Seen
 
 _BEHIND = 0.05  # of the mean valid score: repeated trainings of one recipe differ by less
@@ -81,7 +82,7 @@ def read_models(path: str | Path = "") -> Models:
 
     Args:
         path: A folder of runs such as ``runs/sample``, or the folder of one ensemble or model. By default the
-            newest complete run of your own, or else the models in the package.
+            newest complete run of your own, or else the models in the package, which ``package`` names.
 
     Raises:
         DataError: There is no such folder, or it holds no models.
@@ -102,13 +103,15 @@ class _Complete(NamedTuple):
 
 
 def runs_folder(named: str | Path = "") -> Path:
-    """Return the folder of runs that a setting names.
+    """Return the folder of runs that a setting names; ``package`` is the one of the models in the package.
 
     If it is empty, the newest complete run of the user's own, or else the models in the package.
 
     Raises:
         DataError: Nothing is named, there is no such run, and the package has no models.
     """
+    if named == PACKAGED:
+        return packaged_models()
     if named:
         return resolve(str(named))
     try:

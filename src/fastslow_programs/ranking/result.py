@@ -119,13 +119,14 @@ class Ranking(Shown):
         return self.compared_with.config if self.compared_with.known else None
 
     def words(self) -> list[str]:
-        """Return what was found: changes, effects, the trivial rule, and how far to trust it."""
+        """Return what was found: the verdict, changes, effects, the trivial rule, and how far to trust it."""
         facts = self.summary()
         size = f"{counted(len(self.table), 'configuration')} of {counted(facts['choices'], 'choice')}"
         start = f"{self.program}: {size}"
         lines = [
             f"models: {self.models}",
             f"{start}; default: {facts['default']}",
+            *([] if self.advice or self.all_alike else [self.verdict()]),  # which say it themselves
             *([self.learnt.words()] if self.learnt else []),
             *([] if self.all_alike else self.advice),
             *self._changes(),
@@ -542,7 +543,9 @@ class Ranking(Shown):
         if scores := self.scores():
             facts["Kendall's tau with runtime"] = f"{scores['tau']:.3f}"
             facts["ordered pair accuracy"] = f"{scores['opa']:.3f}"
-            slowdowns = [f"{percent(scores[f'top_{k}_error'], 1)} of the first {k}" for k in _FIRST]
+            few = [k for k in _FIRST if k < len(table)]  # of all the fastest is the fastest
+            firsts = {k: f"the first {k}" for k in few} | {1: "the first"}
+            slowdowns = [f"{percent(scores[f'top_{k}_error'], 1)} of {firsts[k]}" for k in few]
             facts["slowdown"] = ", ".join(slowdowns)
         if len(estimates := self.estimates()):
             best = estimates.iloc[0]

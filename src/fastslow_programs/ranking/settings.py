@@ -21,9 +21,9 @@ class RankSettings(ProgramSettings):
     """Program to rank: a competition file (npz), an HLO file (HloModuleProto, HloProto, TpuGraphs' ``.pb`` or
     text), or ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for ``jax.jit``."""
     run: str = ""
-    """Run that ranks: a folder with an ensemble per collection, such as ``runs/sample``, or the folder of one
-    ensemble or model. If empty, the newest complete run of yours, smoke and play left out, or else the models
-    in the package."""
+    """Run that ranks: a folder with an ensemble per collection, such as ``runs/sample``, the folder of one
+    ensemble or model, or ``package`` for the models in the package. If empty, the newest complete run of
+    yours, smoke and play left out, or else ``package``."""
     data_root: str = unkeyed("data/converted")
     """Root of the folder to write to; the ranking is written under its ``rankings/``."""
     collection: str = ""

@@ -55,12 +55,20 @@ class Verdict:
         """The comparison in a sentence."""
         if self.rounds < FEWEST:
             return too_few(self.rounds)
-        interval = f"{percent(LEVEL)} interval {self.low:.4f} to {self.high:.4f}"
-        compared = f"{self.ratio:.4f} of the default, {interval} from {self.rounds} paired rounds"
+        low, high = (against(ratio).removesuffix(" the default") for ratio in (self.low, self.high))
+        interval = f"{percent(LEVEL)} interval {low} to {high}"
+        compared = f"{against(self.ratio)}, {interval} it, from {self.rounds} paired rounds"
         if self.is_faster:
             return f"gained: {compared}"
         beyond = "is not confirmed" if self.ratio < 1 else "is not faster"
         return f"nothing gained: the default stays, and the fastest candidate {beyond}: {compared}"
+
+
+def against(ratio: float) -> str:
+    """Return a ratio to the default's value in percent, with two significant digits."""
+    if ratio == 1:
+        return "equal to the default"
+    return f"{100 * abs(1 - ratio):.2g} % {'below' if ratio < 1 else 'above'} the default"
 
 
 def too_few(rounds: int) -> str:

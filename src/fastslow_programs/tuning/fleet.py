@@ -9,18 +9,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from fastslow.core.artifacts import MANIFEST, commit
 from fastslow.core.errors import counted
+from fastslow.core.figures import (
+    DEFAULT,
+    ENSEMBLE,
+    WIDTH,
+    in_style,
+    name_in_colours,
+    say_shortened,
+    shortened_names,
+)
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
-from fastslow.core.tables import percent
-from fastslow_programs.tuning.result import BEST, value_text
+from fastslow.core.shown import Number, Section, make_page, picture
+from fastslow.core.tables import percent, table_html
+from fastslow_programs.tuning.result import BEST, conclusion, value_text
 from fastslow_programs.tuning.settings import FleetSettings, TuneSettings
 from fastslow_programs.tuning.target import Target, read_target
 from fastslow_programs.tuning.tune import Study, complete_study
 
-PROGRAMS = "programs.csv"
+PROGRAMS, PAGE = "programs.csv", "fleet.html"
+_ALL = "weight x value of all defaults"
+_BARS, _NAME = 20, 40  # programs of the figure, and characters of their names
 _VALUES = {"replay": "the labels of the files"}
 """Words for identities of evaluators."""
 
@@ -110,23 +123,100 @@ def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("saved", ascending=False, ignore_index=True)
 
 
+def _summary(members: Sequence[Member], table: pd.DataFrame) -> dict[str, str]:
+    """Return what was tuned and saved, one value per fact."""
+    studies = [member.study for member in members]
+    values = dict.fromkeys(study.target.evaluator.identity for study in studies)
+    saved = table["saved"].sum()
+    return {
+        "programs": counted(len(table), "different program"),
+        "value": "; ".join(_VALUES.get(value, value) for value in values),
+        "evaluations": f"{table['evaluations'].sum()}, {table['failed'].sum()} of them failed",
+        "saved": f"{percent(_saved_share(members), 2)} of {_ALL}, {value_text(saved, studies[0])}",
+    }
+
+
+def _saved_share(members: Sequence[Member]) -> float:
+    """Return the share of weight x value of all defaults that is saved."""
+    return sum(member.saved for member in members) / sum(member.time for member in members)
+
+
+def fleet_page(members: Sequence[Member], name: str) -> str:
+    """Return a page of HTML: how much is saved, by which programs, and whether each gain is confirmed."""
+    table = fleet_table(members)
+    share = percent(_saved_share(members), 2)
+    gains = table[table["saved"] > 0]
+    verdict = f"Nothing is saved: keep the defaults of {counted(len(table), 'program')}."
+    if len(gains):
+        largest = percent(gains["saved"].iloc[0] / gains["saved"].sum())
+        verdict = f"{share} of {_ALL} is saved, {largest} of it by {gains['program'].iloc[0]}."
+    failed = f"{table['failed'].sum()} of them failed"
+    numbers = [
+        Number("saved", share, f"of {_ALL}"),
+        Number("programs with a gain", f"{len(gains)} of {len(table)}"),
+        Number("evaluations", f"{table['evaluations'].sum()}", failed),
+    ]
+    saved = [Section("Where is the time, and what is saved?", picture(plot_savings(table)))]
+    parts = [
+        Section("Programs, the largest saving first", table_html(_readable(members, table))),
+        *(saved if len(gains) else ()),
+        Section("Facts", table_html(pd.Series(_summary(members, table))), folded=True),
+    ]
+    return make_page(name, "Search of many programs", verdict, numbers, parts)
+
+
+def _readable(members: Sequence[Member], table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of programs for a reader, with what each study concluded."""
+    results = {member.target.name: conclusion(member.study) for member in members}
+    time = table["weight"] * table["default"]
+    return pd.DataFrame(
+        {
+            "program": table["program"],
+            "weight": table["weight"],
+            "share of the time": [percent(share) for share in time / time.sum()],
+            "saved of it": [percent(share, 1) for share in table["saved"] / time],
+            "evaluations": table["evaluations"],
+            "result": table["program"].map(results),
+        }
+    )
+
+
+@in_style
+def plot_savings(table: pd.DataFrame) -> Figure:
+    """Draw weight x default of the programs that save most, and how much of it is saved.
+
+    Args:
+        table: What :func:`fleet_table` returned.
+    """
+    shown = table.head(_BARS)
+    time = table["weight"] * table["default"]
+    names = shortened_names(shown["program"].tolist(), _NAME)
+    figure = Figure(figsize=(WIDTH, 1.4 + 0.25 * len(shown)), layout="constrained")
+    axes = figure.subplots()
+    rows = range(len(shown))
+    axes.barh(rows, 100 * time.head(_BARS) / time.sum(), color=DEFAULT, alpha=0.35)
+    axes.barh(rows, 100 * shown["saved"] / time.sum(), color=ENSEMBLE)
+    axes.set_yticks(rows, names)
+    axes.set_ylim(len(shown) - 0.4, -0.6)  # the largest saving on top
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel(f"percent of {_ALL}" + say_shortened(shown["program"].tolist(), _NAME))
+    saved = percent(table["saved"].sum() / time.sum(), 2)
+    of_them = f", {len(shown)} of {len(table)} programs" if len(shown) < len(table) else ""
+    axes.set_title(f"{saved} is saved{of_them}")
+    name_in_colours(figure, [("the defaults", DEFAULT), ("saved", ENSEMBLE)])
+    return figure
+
+
 def write_fleet(members: Sequence[Member], settings: FleetSettings) -> Path:
-    """Write the table of programs, the best configuration of each, and what was saved; return the folder."""
+    """Write a page, the table of programs, and the best configuration of each; return the folder."""
     folder = resolve(settings.folder)
     table = fleet_table(members)
     studies = [member.study for member in members]
     with atomic_path(folder / PROGRAMS) as temporary:
         table.to_csv(temporary, index=False)
     write_json(folder / BEST, [study.target.as_json(study.best[0].codes) for study in studies])
-    saved = table["saved"].sum()
-    total = sum(member.time for member in members)
-    values = dict.fromkeys(study.target.evaluator.identity for study in studies)
-    share = f"{percent(saved / total, 2)} of weight x value of all defaults"
-    summary = {
-        "programs": counted(len(table), "different program"),
-        "value": "; ".join(_VALUES.get(value, value) for value in values),
-        "evaluations": f"{table['evaluations'].sum()}, {table['failed'].sum()} of them failed",
-        "saved": f"{share}, {value_text(saved, studies[0])}",
-    }
+    summary = _summary(members, table)
+    with atomic_path(folder / PAGE) as temporary:
+        temporary.write_text(fleet_page(members, Path(settings.folder).name))
     write_json(folder / MANIFEST, {"settings": settings.asdict(), "commit": commit(), "summary": summary})
     return folder

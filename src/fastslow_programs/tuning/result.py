@@ -27,7 +27,7 @@ from fastslow.core.shown import Number, Section, make_page, picture
 from fastslow.core.tables import percent, table_html
 from fastslow_programs.compiler.tuned import TUNED, write_signature
 from fastslow_programs.program.convert import count_reasons
-from fastslow_programs.tuning.confirmation import LEVEL, too_few
+from fastslow_programs.tuning.confirmation import LEVEL, against, too_few
 from fastslow_programs.tuning.evaluators import serialised
 from fastslow_programs.tuning.tune import Study
 
@@ -40,9 +40,9 @@ _AROUND = 1.1  # of an axis beyond the only value on it
 _NEAR = 5e-4  # of 1, where four decimals do not show a difference
 _COUNTED = 1e9  # configurations; a larger count is printed as a power of ten
 _UNITS = {
-    "compiler": " cycles",
-    "replay": " ns (of the sample: cycles)",
-    "device": " of the default's time",
+    "compiler": "cycles",
+    "replay": "ns (of the sample: cycles)",
+    "device": "of the default's time",
 }
 """Units of values by evaluator; a command's are what it prints."""
 
@@ -71,10 +71,8 @@ def summarise_study(study: Study) -> pd.Series:
             f"of {target.tied} choices the compiler can be made to take {len(target.space.choices)}"
         )
     if default:
-        paired = target.evaluator.paired  # a value is a ratio to the default's, which says nothing of it
-        facts["default"] = (
-            target.default_is if paired else f"{value_text(default, study)}, {target.default_is}"
-        )
+        value = "" if _is_ratio(study) else f"{value_text(default, study)}, "
+        facts["default"] = f"{value}{target.default_is}"
     if best:
         facts["best"] = value_text(best[1], study)
         if not study.plan:
@@ -104,7 +102,7 @@ def conclusion(study: Study) -> str:
     if best[1] >= default:
         return "nothing gained: nothing that was evaluated is faster than the default"
     single = ", by single measurements, which confirm=0 believes" if study.target.evaluator.noisy else ""
-    return f"gained: the best is {_against(best[1] / default)}{single}"
+    return f"gained: the best is {against(best[1] / default)}{single}"
 
 
 def all_equal(study: Study) -> bool:
@@ -123,13 +121,6 @@ def _all_are(study: Study) -> str:
     return f"{which} configurations have the same value"
 
 
-def _against(ratio: float) -> str:
-    """Return a ratio to the default's value in percent, with two significant digits."""
-    if ratio == 1:
-        return "equal to the default"
-    return f"{100 * abs(1 - ratio):.2g} % {'below' if ratio < 1 else 'above'} the default"
-
-
 def _ratio(ratio: float) -> str:
     """Return a ratio with four decimals, or with as many as show that it is not 1."""
     return f"{ratio:.4f}" if ratio == 1 or abs(1 - ratio) >= _NEAR else f"{ratio:.7f}"
@@ -137,7 +128,20 @@ def _ratio(ratio: float) -> str:
 
 def value_text(value: float, study: Study) -> str:
     """Return a value with its unit, as far as the evaluator has one."""
-    return f"{_number(value)}{_UNITS.get(study.settings.kind_of_evaluator, '')}"
+    return f"{_number(value)} {_unit(study)}".rstrip()
+
+
+def _unit(study: Study) -> str:
+    """Return the unit of a study's values; a tile's are over the runtime of the compiler's default."""
+    kind = study.settings.kind_of_evaluator
+    if kind == "replay" and study.settings.ranking().find_collection().kind == "tile":
+        return _UNITS["device"]
+    return _UNITS.get(kind, "")
+
+
+def _is_ratio(study: Study) -> bool:
+    """Return whether values are ratios to the default, whose value is then 1 by definition."""
+    return _unit(study) == _UNITS["device"]
 
 
 def _number(value: float) -> str:
@@ -216,7 +220,8 @@ def plot_curve(study: Study) -> Figure:
     named = [("dot: one evaluation", CEILING), ("line: best so far", ENSEMBLE)]
     if default:
         axes.axhline(1.0, linestyle="--", color=DEFAULT)
-        named.append((f"dashed: the default, {value_text(default, study)}", DEFAULT))
+        value = "" if _is_ratio(study) else f", {value_text(default, study)}"
+        named.append((f"dashed: the default{value}", DEFAULT))
     axes.set_xlabel("evaluations")
     axes.set_ylabel("value over the default's" if default else study.target.evaluator.name)
     if shown:
@@ -235,8 +240,9 @@ def plot_curve(study: Study) -> Figure:
     best = study.candidate
     title = name
     if best and default:
-        gained = "no difference" if all_equal(study) else _against(best[1] / default)
-        title = f"{gained[0].upper()}{gained[1:]}: {name}"
+        gained = "no difference" if all_equal(study) else against(best[1] / default)
+        rounds = f" in {study.verdict.rounds} paired rounds" if study.verdict else ""
+        title = f"{gained[0].upper()}{gained[1:]}{rounds}: {name}"
     axes.set_title(title)
     name_in_colours(figure, named)
     return figure
@@ -248,22 +254,22 @@ def study_page(study: Study) -> str:
     best, default = study.best, study.default
     numbers = []
     if all_equal(study):
-        unit = _UNITS.get(study.settings.kind_of_evaluator, "").strip()
-        numbers.append(Number("value of each", _number(default), f"{unit}, as the default has".lstrip(", ")))
+        note = f"{_unit(study)}, as the default has".lstrip(", ")
+        numbers.append(Number("value of each", _number(default), note))
     elif best and default:
-        numbers.append(Number("best against the default", _against(best[1] / default)))
-    numbers.append(Number("evaluations", f"{study.history.spent}", f"by {study.settings.strategy}"))
+        numbers.append(Number("best against the default", against(best[1] / default)))
+    numbers.append(Number("evaluations", f"{study.history.spent}", f"{study.settings.strategy} search"))
     size = study.target.space.size
     share = f"{percent(len(study.history) / size, 1)} of them were evaluated" if size else ""
     numbers.append(Number("configurations", _count(size), share))
     rows = list_evaluations(study).dropna(subset="value").drop_duplicates("options")
     rows = rows.sort_values("value", kind="stable", ignore_index=True).head(_ROWS)
     table = pd.DataFrame({"evaluation": rows["evaluation"], "by": rows["by"]})
-    unit = _UNITS.get(study.settings.kind_of_evaluator, "").strip()
+    unit = _unit(study)
     table[f"value, {unit}" if unit else "value"] = [_number(value) for value in rows["value"]]
     if default:
         ratios = [value / default for value in rows["value"]]
-        table["against the default"] = ["equal" if r == 1 else f"{100 * (r - 1):+.2g} %" for r in ratios]
+        table["against the default"] = [f"{100 * (ratio - 1):+.2g} %" for ratio in ratios]
     table["configuration"] = [_first_choices(words) for words in rows["configuration"]]
     verdict = facts["result"][:1].upper() + facts["result"][1:] + "."
     details = Section("Facts", table_html(facts), folded=True)

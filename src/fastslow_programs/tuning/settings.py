@@ -55,9 +55,9 @@ class SearchSettings(Settings):
     """Method that proposes configurations: ``guided`` takes the predicted fastest, then the nearest to the
     fastest so far, and in a space of yours what Optuna's TPE proposes; ``random`` draws them."""
     run: str = ""
-    """Trained run whose prediction guides: a folder such as ``runs/sample``, or the folder of one ensemble or
-    model; if empty, the newest complete one, or else the models in the package; ``none`` to be
-    guided by values only."""
+    """Trained run whose prediction guides: a folder such as ``runs/sample``, the folder of one ensemble or
+    model, or ``package`` for the models in the package. If empty, the newest complete one of yours, or else
+    ``package``. With ``none`` values alone guide."""
     evaluations: Annotated[Positive, Le(1_000_000)] = 64
     """Budget: evaluations of the whole study, failed ones included."""
     budget_seconds: NonNegativeFloat = unkeyed(0.0)
