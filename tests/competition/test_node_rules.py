@@ -98,6 +98,12 @@ def as_opcode(name):
     return change
 
 
+def as_cholesky(arrays, node):
+    sizes = sizes_of(arrays, node)
+    if len(set(sizes[-2:])) == 2:
+        as_opcode("cholesky")(arrays, node)
+
+
 def more_ranks(arrays, node):
     set_sizes(arrays, node, [*sizes_of(arrays, node), 1])
 
@@ -120,6 +126,16 @@ def in_a_tuple(arrays, node):
 
 
 CHANGES = {
+    "a tuple without its elements": ("tuple", all_operands_lost),
+    "a product of three tensors": ("dot", one_operand_more),
+    "a product that is a tuple": ("tuple", as_opcode("dot")),
+    "a convolution of no dimensions": ("add maximum", as_opcode("convolution")),
+    "a root of what is no square": ("exponential rsqrt", as_cholesky),
+    "random numbers between tensors": ("dot", as_opcode("rng")),
+    "a choice of tuples that is a tensor": ("select", as_opcode("tuple-select")),
+    "a dependency on no token": ("add multiply", as_opcode("add-dependency")),
+    "sizes that are no whole numbers": ("multiply", as_opcode("dynamic-reshape")),
+    "a map of tensors of other sizes": ("reduce", as_opcode("map")),
     "a reduction in a tuple of one": ("reduce reduce-window scatter", in_a_tuple),
     "a number in the column that is always 0": ("add dot parameter", column("constant", 1)),
     "a slice with another sum of ends": ("slice", column("slice_limit_sum", 1)),

@@ -227,6 +227,16 @@ def test_an_answer_of_another_form_is_an_error_and_not_a_new_notebook(stub, monk
     assert not stub.uploads and not stub.pushed
 
 
+def test_one_that_waits_for_hours_is_followed_no_longer(stub, monkeypatch, capsys):
+    """A server that has nothing to say of a notebook counts as one that queues it."""
+    monkeypatch.setattr(kernel, "_QUEUED_POLLS", 3)
+    stub.states = ["QUEUED"]
+    assert cli.main(COMMAND) == 1
+    assert "is queued since 0 hours. Look whether it waits" in capsys.readouterr().err
+    stub.states = ["QUEUED", "QUEUED", "RUNNING", "QUEUED", "QUEUED", "COMPLETE"]
+    assert cli.main([*COMMAND, "target=submission"]) == 0
+
+
 def test_an_expired_token_is_an_error_with_the_remedy(stub, capsys):
     stub.answers = {"GetKernelSessionStatus": [401], "GetAcceleratorQuotaStatistics": [401]}
     assert cli.main(COMMAND) == 1

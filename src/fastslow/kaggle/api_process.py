@@ -1,10 +1,11 @@
 """Call the kaggle package in a process of its own: importing it authenticates, and it prints to stdout."""
 
+import contextlib
 import json
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import UnionType
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +21,7 @@ HOW_TO_AUTHENTICATE = (
     "Make a token at https://www.kaggle.com/settings/api and type `export KAGGLE_API_TOKEN=<token>`,"
     " or save it as ~/.kaggle/access_token, or run `kaggle auth login`"
 )
-_CODE_PAGE = "https://www.kaggle.com/work/code"
+CODE_PAGE = "https://www.kaggle.com/work/code"
 UPLOAD = "upload"
 """Name of the request that sends the bytes of a file."""
 _SERVICES = "/v1/"  # in the address of every request to Kaggle's services, but not of an uploaded file
@@ -53,7 +54,7 @@ MEANINGS = {  # by kind of failure: the problem and the remedy
     ),
     "denied": (
         "Kaggle gives no access to the notebook",
-        f"Look whether it is there under {_CODE_PAGE}. {HOW_TO_AUTHENTICATE}",
+        f"Look whether it is there under {CODE_PAGE}. {HOW_TO_AUTHENTICATE}",
     ),
     "request": (
         "Kaggle refused the request",
@@ -82,10 +83,10 @@ _NOTEBOOK_CALLS = ("kernels_", "dataset_", "quota_")
 _NOTEBOOK_MEANINGS = MEANINGS | {  # of requests about a notebook, its code and its hours
     "conflict": ("Kaggle is busy with another request", "Wait a minute and run it again"),
     "size": ("Kaggle refuses a file of this size", "Look at wheels/, which is sent with the code"),
-    "missing": ("Kaggle finds no such notebook or dataset", f"See {_CODE_PAGE}, and run it again"),
+    "missing": ("Kaggle finds no such notebook or dataset", f"See {CODE_PAGE}, and run it again"),
     "access": (
         "Kaggle gives no access to the notebook or its code",
-        f"Look whether the account that {_CODE_PAGE} shows is the owner of the credentials",
+        f"Look whether the account that {CODE_PAGE} shows is the owner of the credentials",
     ),
     "request": (
         "Kaggle refused the request",
@@ -95,12 +96,14 @@ _NOTEBOOK_MEANINGS = MEANINGS | {  # of requests about a notebook, its code and 
         "Kaggle's answer has a form that is not known here",
         "Run `pip install -U 'kaggle>=2.2.4,<3'` and run it again: a notebook that was sent runs on",
     ),
-    "other": ("the kaggle package failed", f"See {_CODE_PAGE}, and run it again"),
+    "other": ("the kaggle package failed", f"See {CODE_PAGE}, and run it again"),
 }
 _STATUS = {
     **{400: "request", 401: "credentials", 403: "access", 404: "missing", 407: "proxy"},
     **{408: "network", 409: "conflict", 413: "size", 429: "network"},
 }
+_UNREAD = (AttributeError, LookupError, TypeError, RecursionError)  # from reading an answer
+_SHOWN = 200  # characters of an answer
 _SIGN_IN = {"kaggle auth login": "GenerateAccessToken"}  # the request that tells whether credentials hold
 
 
@@ -215,16 +218,18 @@ def _call(
     os.environ.clear()
     os.environ.update(variables)
     signed_in = False
+    answers: list[Any] = []
     try:
-        from kaggle.api.kaggle_api_extended import KaggleApi  # importing it authenticates and may fail
+        with _watch_answers(answers):
+            from kaggle.api.kaggle_api_extended import KaggleApi  # importing it authenticates and may fail
 
-        api = KaggleApi()
-        api.authenticate()  # exits where there are no credentials or Kaggle refuses them
-        signed_in = True
-        if not hasattr(api, method):
-            return "package", "", f"it has no {method}"
-        statuses = _watch_uploads(api)
-        answer = json.dumps(getattr(api, method)(**arguments), default=_plain)
+            api = KaggleApi()
+            api.authenticate()  # exits where there are no credentials or Kaggle refuses them
+            signed_in = True
+            if not hasattr(api, method):
+                return "package", "", f"it has no {method}"
+            statuses = _watch_uploads(api)
+            answer = json.dumps(getattr(api, method)(**arguments), default=_plain)
         if statuses and statuses[-1] >= 400:
             return _kind_of_status(statuses[-1]), UPLOAD, f"status {statuses[-1]}"
         return "", "", answer
@@ -237,6 +242,8 @@ def _call(
         reason = why_unreachable(error) if kind == "network" else ""
         if reason:
             return "unreachable", "", reason
+        if answers and isinstance(error, (*_UNREAD, json.JSONDecodeError)):
+            return kind, _name_of(answers[-1].url), f"the answer is {answers[-1].text[:_SHOWN]!r}"
         return kind, _request_of(error), f"{type(error).__name__}: {error}"
 
 
@@ -257,8 +264,41 @@ def _watch_uploads(api: Any) -> list[int]:
 def _request_of(error: BaseException) -> str:
     """Return the name of the request to Kaggle that failed, the last part of its address."""
     request = getattr(error, "request", None) or getattr(getattr(error, "response", None), "request", None)
-    address = getattr(request, "url", None) or ""
+    return _name_of(getattr(request, "url", None) or "")
+
+
+def _name_of(address: str) -> str:
     return urlsplit(address).path.rpartition("/")[2] if _SERVICES in address else ""
+
+
+@contextlib.contextmanager
+def _watch_answers(answers: list[Any]) -> Iterator[None]:
+    """Add what Kaggle's services answer to a list, and refuse what is no answer to the request.
+
+    kaggle takes from an answer the fields that it has, so that another object would count as an empty list.
+    """
+    from kagglesdk.kaggle_http_client import KaggleHttpClient
+
+    prepare = KaggleHttpClient._prepare_response
+
+    def check(client: Any, kind: Any, answer: Any) -> Any:
+        answers.append(answer)
+        fields = {field.json_name for field in getattr(kind, "_fields", ())}
+        if answer.ok and fields and "application/json" in answer.headers.get("Content-Type", ""):
+            value = answer.json()
+            if not isinstance(value, dict):
+                raise TypeError("it is no object")
+            code = value.get("code")
+            is_error = isinstance(code, int) and code >= 400  # kaggle raises it
+            if value and not is_error and not fields & value.keys():
+                raise LookupError("it has none of the fields")
+        return prepare(client, kind, answer)
+
+    KaggleHttpClient._prepare_response = check
+    try:
+        yield
+    finally:
+        KaggleHttpClient._prepare_response = prepare
 
 
 def _plain(value: Any) -> Any:
@@ -297,7 +337,7 @@ def _kind(error: BaseException) -> str:
         # a header cannot hold them: another attempt would not pass either
         "credentials": (SystemExit, requests.exceptions.InvalidHeader, UnicodeError),
         "package": ImportError,
-        "answer": (AttributeError, LookupError, TypeError),  # from reading an answer
+        "answer": _UNREAD,
         "network": (
             ConnectionError,
             TimeoutError,

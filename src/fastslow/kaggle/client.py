@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Literal
 
@@ -159,8 +159,12 @@ def _read_row(value: Any) -> Submission:
 def _score(text: str | None) -> float | None:
     if not text:
         return None
-    if not isfinite(score := float(text)):
-        raise ValueError(f"a score is {text!r}")
+    try:
+        score = float(text)
+    except ValueError:
+        score = nan
+    if not isfinite(score):
+        raise ValueError(f"a score is {text!r:.60}")
     return score
 
 

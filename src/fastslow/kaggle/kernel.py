@@ -26,7 +26,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.files import read_json, write_json, writer_lock
 from fastslow.core.settings import PROJECT, resolve
 from fastslow.evaluation.submission_record import read_submission_record, update_record
-from fastslow.kaggle.api_process import CallError, KaggleError, call, field_of
+from fastslow.kaggle.api_process import CODE_PAGE, CallError, KaggleError, call, field_of
 from fastslow.kaggle.client import persistent_call, require_credentials
 
 PUSHED_NOTEBOOK = PROJECT / "notebooks" / "90_on_kaggle.ipynb"
@@ -36,7 +36,9 @@ _PARTS = ("src", "notebooks", "pyproject.toml", "wheels")  # the last only where
 _POLL_S = 15.0
 _READY_POLLS = 80  # most, until a dataset is ready
 _BEGUN_POLLS = 8  # most, until a notebook is queued
-_GOING = ("QUEUED", "RUNNING", "CANCEL_REQUESTED")
+_QUEUED_POLLS = 960  # most in a row, of four hours
+_QUEUED = "QUEUED"
+_GOING = (_QUEUED, "RUNNING", "CANCEL_REQUESTED")
 
 
 def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
@@ -178,16 +180,25 @@ def _require_taken(what: str, answer: dict[str, Any], remedy: str) -> None:
 
 
 def _follow(kernel: str) -> dict[str, Any]:
-    """Print the log of a notebook until it has ended; return Kaggle's last words on it."""
+    """Print the log of a notebook until it has ended; return Kaggle's last words on it.
+
+    Raises:
+        KaggleError: It is queued for hours.
+    """
     printed: list[str] = []
-    while True:
+    queued = 0
+    while queued < _QUEUED_POLLS:
         with contextlib.suppress(CallError):  # no log while it is queued, silence, a lost connection
             hear = partial(_print_new, printed, itertools.count())
             call("kernels_logs_cli", hear=hear, kernel=kernel, follow=True)
         state = persistent_call("kernels_status", kernel=kernel)
-        if field_of(state, "status", str) not in _GOING:
+        status = field_of(state, "status", str)
+        if status not in _GOING:
             return state
+        queued = queued + 1 if status == _QUEUED else 0
         time.sleep(_POLL_S)
+    remedy = f"Look whether it waits under {CODE_PAGE}. Type the same command again to follow it"
+    raise KaggleError(f"{kernel} is queued since {_QUEUED_POLLS * _POLL_S / 3600:.0f} hours", remedy)
 
 
 def _print_new(printed: list[str], place: Iterator[int], piece: str) -> None:

@@ -18,6 +18,7 @@ from fastslow.competition.rules.opcode_rules import (
     DIFFERENT,
     GIVES,
     GIVES_OPERAND,
+    LEAST_RANK,
     MANY,
     NEVER_A_TUPLE,
     ONE_AXIS,
@@ -31,6 +32,8 @@ from fastslow.competition.rules.opcode_rules import (
     SELECT,
     SIZES,
     STARTED_BY,
+    TAKES_SQUARE,
+    TAKES_TOKEN,
     TAKES_TUPLE,
     TAKES_WHOLE,
     TUPLE_PARTS,
@@ -87,6 +90,9 @@ _REFUSED = np.stack(
 )
 _TAKES_TUPLE = _every(TAKES_TUPLE)
 _TAKES_WHOLE = _every(TAKES_WHOLE)
+_TAKES_TOKEN = _every(TAKES_TOKEN)
+_LEAST_RANK = np.array([LEAST_RANK.get(opcode_name(number), 0) for number in range(_COUNT)])
+_LEAST_RANK *= _every(LEAST_RANK)
 _CALLS_AT_LEAST = np.full(_COUNT, MANY)
 for _opcode, _rule in OPCODE_RULES.items():
     _at = opcode_number(_opcode)
@@ -98,7 +104,10 @@ _GIVES_ROOT = _every(["fusion", "while"])
 _GIVES_OPERAND = _every(GIVES_OPERAND)
 _LEAST_PARTS = MANY * _every(NEVER_A_TUPLE) + 2 * _every(ONE_PART_IS_A_TENSOR)  # of an output that is a tuple
 _OF_SINGLES = _every(
-    ["reduce", "reduce-window", "scatter", "map", "all-reduce", "reduce-scatter", "select-and-scatter"]
+    [
+        *("reduce", "reduce-window", "scatter", "map", "select-and-scatter", "sort", "topk"),
+        *("all-reduce", "all-reduce-start", "reduce-scatter"),
+    ]
 )
 _ONE_AXIS = _every(ONE_AXIS)
 _HIGH_OF_ONE = np.array([ONE_TENSOR.get(opcode_name(number), MANY) for number in range(_COUNT)])
@@ -273,6 +282,8 @@ def _types(nodes: Nodes) -> Iterator[Fault]:
     given = nodes.degree - np.bincount(nodes.users[nodes.calls], minlength=len(every))
     parts = nodes.feat[:, columns.TUPLE_SHAPES]
     yield from _first(every, made & (parts < given), "has fewer elements than operands (tuple_shapes)")
+    bare = made & (parts > 0) & (given == 0) & (len(every) > 1)
+    yield from _first(every, bare, "has elements and no operand that is one (edge_index)")
     fixed = _PARTS[nodes.opcodes]
     off = is_tuple & (fixed > 0) & (parts != fixed)
     yield from _first(every, off, "has another number of elements than its opcode gives (tuple_shapes)")
@@ -344,6 +355,9 @@ def _elementwise(nodes: Nodes) -> Iterator[Fault]:
     asked = fed[_TAKES_WHOLE[nodes.opcodes[fed]]]
     placed = np.bincount(users, np.isin(given, _WHOLE), len(nodes.opcodes)) > 0
     yield from _first(asked, ~placed[asked], "has no whole numbers among its operands, which say where")
+    asked = fed[_TAKES_TOKEN[nodes.opcodes[fed]]]
+    ordered = np.bincount(users, given == _TYPE["token"], len(nodes.opcodes)) > 0
+    yield from _first(asked, ~ordered[asked], "has no token among its operands")
 
 
 def _roots(nodes: Nodes) -> Iterator[Fault]:
@@ -481,6 +495,43 @@ def _tensor_of(nodes: Nodes, of_opcode: np.ndarray, degree: int) -> tuple[np.nda
     operands = nodes.operands_of(of_opcode, degree)
     large = nodes.rank[operands] != 0
     return operands[np.arange(len(of_opcode)), large.argmax(1)], large.sum(1) != 1
+
+
+def _ranks(nodes: Nodes) -> Iterator[Fault]:
+    """Yield a node of fewer dimensions than its opcode gives."""
+    every = np.arange(len(nodes.opcodes))
+    flat = (nodes.rank >= 0) & (nodes.rank < _LEAST_RANK[nodes.opcodes]) & (nodes.types != _TYPE["tuple"])
+    yield from _first(every, flat, "has fewer dimensions than its opcode gives (shape)")
+
+
+def _squares(nodes: Nodes) -> Iterator[Fault]:
+    """Yield a node none of whose operands is a matrix of as many rows as columns."""
+    solved = np.concatenate([nodes.of(name) for name in sorted(TAKES_SQUARE)])
+    solved = solved[(nodes.rank[solved] >= 2) & (nodes.degree[solved] > 0)]
+    position, edges = nodes.edges_of(solved)
+    given = nodes.operands[edges]
+    last = np.maximum(nodes.rank[given] - 1, 1)
+    sizes = nodes.sizes[given]
+    place = np.arange(len(given))
+    square = (nodes.rank[given] < 0) | (sizes[place, last] == sizes[place, last - 1])
+    has = np.bincount(position, square, len(solved)) > 0
+    yield from _first(solved, ~has, "has no operand of as many rows as columns (shape)")
+
+
+def _single_operands(nodes: Nodes) -> Iterator[Fault]:
+    """Yield a node that draws between bounds that are no single numbers."""
+    drawn = nodes.of("rng")
+    position, edges = nodes.edges_of(drawn)
+    many = nodes.elements[nodes.operands[edges]] != 1
+    yield from _first(drawn[position], many, "has an operand that is no single number (shape)")
+
+
+def _mapped(nodes: Nodes) -> Iterator[Fault]:
+    """Yield a node that maps a tensor of other sizes than its output."""
+    mapped = nodes.of("map")
+    position, edges = nodes.edges_of(mapped)
+    other = (nodes.sizes[mapped[position]] != nodes.sizes[nodes.operands[edges]]).any(1) & ~nodes.calls[edges]
+    yield from _first(mapped[position], other, "has other sizes than an operand (shape)")
 
 
 def _reductions(nodes: Nodes) -> Iterator[Fault]:
@@ -763,6 +814,9 @@ def _dot(nodes: Nodes) -> Iterator[Fault]:
     Of the axes of one size, b are batches, p contracted, m and n the rest: the operands have b + m + p and
     b + n + p, the output b + m + n. Some b, m, n, p of at least 0 must be there.
     """
+    ragged = nodes.of("dot", 3)
+    whole = np.isin(nodes.types[nodes.operands_of(ragged, 3)], _WHOLE).any(1)
+    yield from _first(ragged, ~whole, "has three operands, and none that gives sizes of groups (edge_index)")
     products, one, two = _products(nodes, "dot")
     yield from _product_types(nodes, products, one, two)
     sizes = np.stack([nodes.sizes[each] for each in (one, two, products)])  # (3, n, 6)
@@ -826,6 +880,8 @@ _GENERAL: tuple[Callable[[Nodes], Iterator[Fault]], ...] = (
     _signatures,
     _elementwise,
     _given,
+    _ranks,
+    _squares,
     _reductions,
     _windows,
     _axes,
@@ -833,6 +889,8 @@ _GENERAL: tuple[Callable[[Nodes], Iterator[Fault]], ...] = (
 )
 _OF_OPCODES: dict[str, Callable[[Nodes], Iterator[Fault]]] = {
     "get-tuple-element": _elements,
+    "rng": _single_operands,
+    "map": _mapped,
     "reshape": _reshape,
     "bitcast": _bitcast,
     "bitcast-convert": _bitcast,

@@ -81,7 +81,7 @@ _TABLE = """
 
 _OUTPUTS = """
 tuple                         infeed recv recv-done send copy-start async-start async-update all-gather-start
-tuple                         tuple collective-permute-start batch-norm-training batch-norm-grad
+tuple                         tuple collective-permute-start batch-norm-training batch-norm-grad tuple-select
 token                         after-all outfeed send-done
 s32                           get-dimension-size
 u32                           partition-id replica-id
@@ -98,13 +98,16 @@ GIVES = {
 
 _KINDS = """
 tuple  copy-done collective-permute-done all-gather-done async-update async-done send-done recv-done
-whole  gather scatter dynamic-slice dynamic-update-slice set-dimension-size
+whole  gather scatter dynamic-slice dynamic-update-slice set-dimension-size dynamic-reshape stochastic-convert
+token  infeed outfeed send recv add-dependency
 two    dynamic-slice dynamic-update-slice gather pad set-dimension-size outfeed send add-dependency
-two    batch-norm-training batch-norm-inference batch-norm-grad
+two    batch-norm-training batch-norm-inference batch-norm-grad stochastic-convert
 three  reduce reduce-window scatter while
 operand  dynamic-update-slice scatter sort topk select-and-scatter triangular-solve cholesky
 operand  batch-norm-inference all-reduce all-to-all ragged-all-to-all collective-broadcast collective-permute
-tensor   batch-norm-inference bitcast bitcast-convert collective-broadcast
+tensor   batch-norm-inference bitcast bitcast-convert collective-broadcast convolution fft rng
+tensor   dot ragged-dot scaled-dot dynamic-reshape gather dynamic-slice dynamic-update-slice
+square   cholesky triangular-solve
 axis     concatenate iota sort topk get-dimension-size set-dimension-size
 axis     all-gather all-to-all ragged-all-to-all reduce-scatter
 """
@@ -120,6 +123,12 @@ TAKES_TUPLE = _with("tuple")
 """Opcodes whose only operand is a tuple."""
 TAKES_WHOLE = _with("whole")
 """Opcodes that take positions or sizes: one operand at least has whole numbers."""
+TAKES_TOKEN = _with("token")
+"""Opcodes that take a token, alone or beside what they move."""
+TAKES_SQUARE = _with("square")
+"""Opcodes that take matrices of as many rows as columns."""
+LEAST_RANK = {"convolution": 2, "cholesky": 2, "triangular-solve": 2, "iota": 1}
+"""Smallest number of dimensions of the output: a batch and a feature, a matrix, an axis that is counted."""
 DIFFERENT = dict.fromkeys(_with("two"), 2) | dict.fromkeys(_with("three"), 3)
 """Smallest number of operands and called computations that differ from each other: a start is no tensor."""
 STARTED_BY = {
