@@ -21,6 +21,7 @@ from typing import NamedTuple, NoReturn
 
 from fastslow import __version__
 from fastslow.core.errors import FastslowError, SettingsError, describe_error
+from fastslow.core.memory import allowed_cores, machine_cores
 from fastslow.core.setting_fields import Setting, nearest
 from fastslow.core.settings import Settings
 from fastslow.core.tables import wrapped
@@ -238,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         dashed = [text for text in options.words if text not in words]
         if command.run != _RUN:  # which shares the cores out among its steps
-            _load("fastslow.core.memory:limit_threads")()
+            _limit_threads()
         settings = _load(command.settings).from_texts(options.words, command.fixed, command.first, dashed)
         settings.check_typed()
         if JSON in flags and options.command not in WITH_JSON:
@@ -276,6 +277,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\ninterrupted; {left}", file=sys.stderr)
         return INTERRUPTED
     return 0
+
+
+def _limit_threads() -> None:
+    """Let libraries that are imported later start as many threads as there are usable cores.
+
+    They count the machine's cores and know nothing of a container's share of time, in which more threads wait
+    for one another. A number that the user has set stays, and nothing is set where there is no such share.
+    """
+    if machine_cores() < allowed_cores():
+        os.environ.setdefault("OMP_NUM_THREADS", str(machine_cores()))
 
 
 def _check_process() -> None:

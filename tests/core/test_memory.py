@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import fastslow
+from fastslow import cli
 from fastslow.core import memory
 from helpers.cases import cases
 
@@ -35,7 +36,7 @@ def test_a_container_has_the_cores_of_its_share(files, cores, tmp_path, monkeypa
         (tmp_path / name).write_text(f"{text}\n")
     assert memory.machine_cores() == cores
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    memory.limit_threads()
+    cli._limit_threads()
     assert os.environ.pop("OMP_NUM_THREADS", "64") == str(cores)
     for path in tmp_path.rglob("*us"):
         path.unlink()

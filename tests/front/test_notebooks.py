@@ -18,8 +18,8 @@ from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config as IPythonConfig
 
 import fastslow
-from fastslow.core.errors import SettingsError, require_package
-from fastslow.core.settings import Settings
+from fastslow.core.errors import SettingsError
+from fastslow.core.settings import Settings, require_package
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.runs.predictions import read_run_manifest
 from fastslow.steps.network_settings import TrainSettings

@@ -79,7 +79,7 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     assert {PAGE, FACTS} < {path.name for path in folder.iterdir()}
     facts = read_json(folder / FACTS)
     assert facts["words"] == ranking.words() and facts["trust"]["trained_on"] is ranking.trust.trained_on
-    assert (folder / PAGE).read_text().count("data:image/png;base64,") == 2
+    assert (folder / PAGE).read_text().count("data:image/png;base64,") == 3
     assert sorted(table["config"]) == list(range(len(table))) and len(table) == 40
     assert table["prediction"].is_monotonic_increasing and ranking.default is None
     pd.testing.assert_frame_equal(pd.read_csv(folder / TABLE), table)

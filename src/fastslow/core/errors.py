@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import importlib.util
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -75,20 +74,6 @@ class UnknownSetting(SettingsError):
     def named(self, path: str) -> SettingsError:
         """Return the same error of a typed path, which names the class already."""
         return SettingsError(path, f"no such setting; {self._facts[2]}")
-
-
-def require_package(name: str, extra: str) -> None:
-    """Refuse to go on without a package of an extra: at the beginning, not after minutes.
-
-    Args:
-        name: The package, as it is imported.
-        extra: The extra of ``pyproject.toml`` that installs it.
-
-    Raises:
-        SettingsError: It is not installed.
-    """
-    if importlib.util.find_spec(name) is None:
-        raise SettingsError(f"{name} is not installed: .venv/bin/pip install -e '.[{extra}]'")
 
 
 class DataError(FastslowError, ValueError):

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from fastslow.core.errors import DataError, StorageError, explain_storage
-from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular, parse_json, read_text
+from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular, read_text
 
 _ON_A_DISK = "Set FASTSLOW_HOME, or the setting that names it, to a folder on a disk"
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]+\.tmp(\..*)?")
 
 
@@ -121,6 +122,34 @@ def read_json(path: Path) -> Any:
     """Read a JSON file; DataError where it is missing or not JSON."""
     remedy, missing = "Delete it and run the step again", "Run the step that writes it first"
     return parse_json(path, read_text(path, remedy, MAX_TEXT_BYTES, missing), remedy)
+
+
+def parse_json(path: Path, text: str, remedy: str) -> Any:
+    """Return the JSON value of a file's text.
+
+    Raises:
+        DataError: It is no JSON, too deep, or holds a number of thousands of digits, half a character, or a
+            key twice.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=lambda pairs: _distinct(path, pairs, remedy))
+        if _SURROGATE.search(text):  # a lone one cannot be written again
+            json.dumps(value, ensure_ascii=False).encode()
+    except DataError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise DataError(path, f"not JSON ({error})", remedy) from None
+    return value
+
+
+def _distinct(path: Path, pairs: list[tuple[str, Any]], remedy: str) -> dict[str, Any]:
+    """Return the object of these pairs; DataError where it is unclear which value of a key counts."""
+    value: dict[str, Any] = {}
+    for key, entry in pairs:
+        if key in value:
+            raise DataError(path, f"has the key {key!r} twice, and it is unclear which counts", remedy)
+        value[key] = entry
+    return value
 
 
 def digest(value: Any) -> str:

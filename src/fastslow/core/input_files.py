@@ -2,12 +2,10 @@
 
 import codecs
 import errno
-import json
 import os
 import re
 import stat
 from pathlib import Path
-from typing import Any
 
 from fastslow.core.errors import DataError, storage_error
 
@@ -24,7 +22,6 @@ MAX_TEXT_BYTES = 1 << 28
 SMALL_BYTES = 1 << 23
 """Largest file that a user writes: credentials, a table of measured runtimes."""
 _UTF_16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def unpacked_name(path: Path) -> str:
@@ -113,31 +110,3 @@ def read_bytes(path: Path, missing: str, max_bytes: int) -> bytes:
 def decode(data: bytes) -> str:
     """Return the text of UTF-8, or of UTF-16 that begins with its mark, as Windows' PowerShell writes it."""
     return data.decode("utf-16" if data.startswith(_UTF_16) else "utf-8-sig")
-
-
-def parse_json(path: Path, text: str, remedy: str) -> Any:
-    """Return the JSON value of a file's text.
-
-    Raises:
-        DataError: It is no JSON, too deep, or holds a number of thousands of digits, half a character, or a
-            key twice.
-    """
-    try:
-        value = json.loads(text, object_pairs_hook=lambda pairs: _distinct(path, pairs, remedy))
-        if _SURROGATE.search(text):  # a lone one cannot be written again
-            json.dumps(value, ensure_ascii=False).encode()
-    except DataError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise DataError(path, f"not JSON ({error})", remedy) from None
-    return value
-
-
-def _distinct(path: Path, pairs: list[tuple[str, Any]], remedy: str) -> dict[str, Any]:
-    """Return the object of these pairs; DataError where it is unclear which value of a key counts."""
-    value: dict[str, Any] = {}
-    for key, entry in pairs:
-        if key in value:
-            raise DataError(path, f"has the key {key!r} twice, and it is unclear which counts", remedy)
-        value[key] = entry
-    return value

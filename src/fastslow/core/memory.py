@@ -41,16 +41,6 @@ def allowed_cores() -> int:
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
-def limit_threads() -> None:
-    """Let libraries that are imported later start as many threads as there are usable cores.
-
-    They count the machine's cores and know nothing of a container's share of time, in which more threads wait
-    for one another. A number that the user has set stays, and nothing is set where there is no such share.
-    """
-    if machine_cores() < allowed_cores():
-        os.environ.setdefault("OMP_NUM_THREADS", str(machine_cores()))
-
-
 def _container_cores() -> float:
     """Return how many cores' time the container (cgroup) has; 0 where it has no limit."""
     texts = [path.read_text().split() for path in (_CPU_MAX,) if path.is_file()]

@@ -7,6 +7,7 @@ under it explains it; ``help()``, ``--help`` and the notebooks' comments all com
 import ast
 import difflib
 import errno
+import importlib.util
 import math
 import os
 import re
@@ -483,3 +484,17 @@ def parse_value(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two: too many brackets
         return text
+
+
+def require_package(name: str, extra: str) -> None:
+    """Refuse to go on without a package of an extra: at the beginning, not after minutes.
+
+    Args:
+        name: The package, as it is imported.
+        extra: The extra of ``pyproject.toml`` that installs it.
+
+    Raises:
+        SettingsError: It is not installed.
+    """
+    if importlib.util.find_spec(name) is None:
+        raise SettingsError(f"{name} is not installed: .venv/bin/pip install -e '.[{extra}]'")

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastslow.core.errors import DataError
-from fastslow.core.input_files import is_there, parse_json, read_text
+from fastslow.core.files import parse_json
+from fastslow.core.input_files import is_there, read_text
 
 _REMEDY = "Download it again at https://www.kaggle.com/settings/api"
 _SHORTEST_SECRET = 8  # characters; a shorter value cannot be a real credential

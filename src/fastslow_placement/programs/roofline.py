@@ -15,7 +15,8 @@ from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.input_files import parse_json, read_text
+from fastslow.core.files import parse_json
+from fastslow.core.input_files import read_text
 
 _Rate = Annotated[float, Field(ge=1, le=1e30)]  # less than one a second overflows times
 _Seconds = Annotated[float, Field(ge=0, le=1e6)]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from fastslow.core.errors import DataError, FastslowError, counted
-from fastslow.core.files import atomic_path, digest, file_digest, write_json
-from fastslow.core.input_files import SMALL_BYTES, is_there, parse_json, read_bytes, read_text
+from fastslow.core.files import atomic_path, digest, file_digest, parse_json, write_json
+from fastslow.core.input_files import SMALL_BYTES, is_there, read_bytes, read_text
 from fastslow.core.progress import TICK_SECONDS, progress, ticking
 from fastslow.core.records import Record, check_record
 from fastslow.core.settings import find_typed

@@ -22,7 +22,8 @@ from annotated_types import Len
 from pydantic import StringConstraints
 
 from fastslow.core.errors import DataError, FastslowError, counted
-from fastslow.core.input_files import parse_json, read_text
+from fastslow.core.files import parse_json
+from fastslow.core.input_files import read_text
 from fastslow.core.records import Record, check_record
 from fastslow_programs.compiler.lowering import LocalProgram, lower_function
 from fastslow_programs.compiler.tracing import Call
