@@ -815,8 +815,10 @@ def _dot(nodes: Nodes) -> Iterator[Fault]:
     b + n + p, the output b + m + n. Some b, m, n, p of at least 0 must be there.
     """
     ragged = nodes.of("dot", 3)
-    whole = np.isin(nodes.types[nodes.operands_of(ragged, 3)], _WHOLE).any(1)
-    yield from _first(ragged, ~whole, "has three operands, and none that gives sizes of groups (edge_index)")
+    whole = np.isin(nodes.types[nodes.operands_of(ragged, 3)], _WHOLE).sum(axis=1)
+    yield from _first(
+        ragged, whole == 0, "has three operands, and none that gives sizes of groups (edge_index)"
+    )
     products, one, two = _products(nodes, "dot")
     yield from _product_types(nodes, products, one, two)
     sizes = np.stack([nodes.sizes[each] for each in (one, two, products)])  # (3, n, 6)

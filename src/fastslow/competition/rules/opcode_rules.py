@@ -124,9 +124,9 @@ TAKES_TUPLE = _with("tuple")
 TAKES_WHOLE = _with("whole")
 """Opcodes that take positions or sizes: one operand at least has whole numbers."""
 TAKES_TOKEN = _with("token")
-"""Opcodes that take a token, alone or beside what they move."""
+"""Opcodes one of whose operands is a token: it orders them."""
 TAKES_SQUARE = _with("square")
-"""Opcodes that take matrices of as many rows as columns."""
+"""Opcodes of matrices with as many rows as columns."""
 LEAST_RANK = {"convolution": 2, "cholesky": 2, "triangular-solve": 2, "iota": 1}
 """Smallest number of dimensions of the output: a batch and a feature, a matrix, an axis that is counted."""
 DIFFERENT = dict.fromkeys(_with("two"), 2) | dict.fromkeys(_with("three"), 3)
