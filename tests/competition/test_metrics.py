@@ -18,11 +18,11 @@ from fastslow.competition.metrics import (
     kendall_tau,
     ordered_pair_accuracy,
     ranking_tau,
+    ranking_taus,
     slowdown,
     tile_score,
 )
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.ensemble.baselines import ranking_taus
 from helpers.cases import cases
 
 

@@ -120,6 +120,33 @@ def ranking_tau(runtime: ArrayLike, prediction: ArrayLike) -> float:
     return tau * math.sqrt(_different_pairs(np.asarray(prediction)) / pairs) if tau else 0.0
 
 
+def ranking_taus(runtime: ArrayLike, predictions: ArrayLike) -> np.ndarray:
+    """Compute :func:`ranking_tau` of many predictions of one graph at once, O(C^2 V) in time and memory.
+
+    For the few hundred configurations of a graph that is many times faster than one call per column.
+
+    Args:
+        runtime: ``(C,)`` runtimes.
+        predictions: ``(C, V)``, a prediction in each column.
+
+    Returns:
+        ``(V,)`` float64, -1 to 1.
+
+    Examples:
+        >>> ranking_taus([30, 10, 20], [[0.3, 5], [0.1, 5], [0.2, 5]])
+        array([1., 0.])
+    """
+    first, second = np.triu_indices(len(np.asarray(runtime)), 1)
+
+    def order(values: np.ndarray) -> np.ndarray:
+        return (values[first] > values[second]).astype(np.float64) - (values[first] < values[second])
+
+    by_runtime = order(np.asarray(runtime))
+    by_prediction = order(np.asarray(predictions))
+    taus: np.ndarray = by_runtime @ by_prediction / np.sqrt(max(np.abs(by_runtime).sum() * len(first), 1))
+    return taus
+
+
 def ordered_pair_accuracy(runtime: ArrayLike, prediction: ArrayLike, ties: str = "half") -> float:
     r"""Compute the ordered pair accuracy (OPA): the share of pairs of different runtime in the right order.
 

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.competition.data_quality import quality_of
-from fastslow.competition.metrics import collection_score, ranking_tau
+from fastslow.competition.metrics import collection_score, ranking_tau, ranking_taus
 from fastslow.competition.schema import TILE_ROLES
 from fastslow.features.graph import Graph, GraphSet, draw_graphs, trainable, with_signal
 from fastslow.features.scaling import log_labels, standardise
@@ -116,33 +115,6 @@ def read_examples(features: GraphSet) -> list[GraphRows]:
 def choose_column(examples: Sequence[GraphRows]) -> Columns:
     """Return the column of the best mean Kendall's tau over the examples, with its sign."""
     return best_column(np.mean([ranking_taus(runtime, values) for values, runtime in examples], 0))
-
-
-def ranking_taus(runtime: ArrayLike, predictions: ArrayLike) -> np.ndarray:
-    """Compute :func:`ranking_tau` of many predictions of one graph at once, O(C^2 V) in time and memory.
-
-    For the few hundred configurations of a graph that is many times faster than one call per column.
-
-    Args:
-        runtime: ``(C,)`` runtimes.
-        predictions: ``(C, V)``, a prediction in each column.
-
-    Returns:
-        ``(V,)`` float64, -1 to 1.
-
-    Examples:
-        >>> ranking_taus([30, 10, 20], [[0.3, 5], [0.1, 5], [0.2, 5]])
-        array([1., 0.])
-    """
-    first, second = np.triu_indices(len(np.asarray(runtime)), 1)
-
-    def order(values: np.ndarray) -> np.ndarray:
-        return (values[first] > values[second]).astype(np.float64) - (values[first] < values[second])
-
-    by_runtime = order(np.asarray(runtime))
-    by_prediction = order(np.asarray(predictions))
-    taus: np.ndarray = by_runtime @ by_prediction / np.sqrt(max(np.abs(by_runtime).sum() * len(first), 1))
-    return taus
 
 
 def best_column(taus: np.ndarray) -> Columns:
