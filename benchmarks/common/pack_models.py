@@ -19,6 +19,7 @@ import pandas as pd
 from fastslow.competition.catalog import COLLECTIONS, TEST
 from fastslow.core.artifacts import CHECKSUM, MANIFEST, finished_file, read_manifest, write_manifest
 from fastslow.core.errors import DataError
+from fastslow.core.figures import MODEL_WORDS
 from fastslow.core.files import atomic_path, read_json
 from fastslow.core.npz_io import write_arrays
 from fastslow.core.settings import resolve
@@ -156,7 +157,10 @@ def _card(name: str, rankers: str, runs: Path, size: int) -> str:
     trained = pooled[pooled["weight"].notna() & (pooled["model"] != "ensemble")]
     members = [
         f"- {collection}: "
-        + ", ".join(f"{row.model} (seeds: {row.seeds}, weight: {row.weight:.2f})" for row in own.itertuples())
+        + ", ".join(
+            f"{MODEL_WORDS[row.model]} (seeds: {row.seeds}, weight: {row.weight:.2f})"
+            for row in own.itertuples()
+        )
         for collection, own in trained.groupby("collection", sort=False)
     ]
     return f"""# Models in the package
@@ -174,8 +178,8 @@ compiled for TPU v3. The labels are the **TPU compiler's own estimates of cycles
 
 {chr(10).join(members)}
 
-The rankers of `runs/{rankers}` have no weight. Where a program's tensors are far larger than a train
-program's, networks have none, and all rankers share equally (`FinishedRun.weights`, `more_programs.md`).
+The trees of `runs/{rankers}` have no weight. Where a program's tensors are far larger than a train
+program's, networks have none, and all trees share equally (`FinishedRun.weights`, `more_programs.md`).
 
 Settings, inputs, code and scores per program are in the `{MANIFEST}` of each folder of the archive.
 
