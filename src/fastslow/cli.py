@@ -322,6 +322,7 @@ def _complete_streams() -> None:
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            os.set_inheritable(null, True)  # processes that this one starts, such as kernels, need it too
             setattr(sys, name, os.fdopen(null, "w" if number else "r", closefd=False))
     for stream in (sys.stdout, sys.stderr):
         if stream.errors == "strict":

@@ -175,6 +175,13 @@ def test_what_is_no_prediction_or_setting_leaves_no_folder(settings, values, err
     assert not (tmp_path / "own").exists()
 
 
+@cases("predictions", ["text", None, object(), [1.0], {"valid": "text"}, {"valid": {}, "test": [1.0]}])
+def test_predictions_that_are_no_dict_are_refused(predictions, features, tmp_path):
+    with pytest.raises(DataError, match="mine: the predictions are .*, a dict wanted. Give write_run"):
+        write_run(tmp_path / "mine", features, predictions)
+    assert not (tmp_path / "mine").exists()
+
+
 def test_an_incomplete_custom_run_is_refused_and_leaves_no_folder(features, tmp_path):
     predictions = by_runtime(features)
     del predictions["test"]

@@ -180,6 +180,18 @@ def test_a_closed_stream_is_no_traceback(closed, tmp_path):
     assert (tmp_path / "x.csv").read_text().startswith("run,model")
 
 
+def test_a_process_that_a_command_starts_has_the_stream_that_was_closed():
+    child = "import sys; sys.exit(sys.stdout is None)"
+    code = f"""
+import subprocess, sys
+from fastslow.cli import _complete_streams
+_complete_streams()
+sys.exit(subprocess.run([sys.executable, "-c", {child!r}]).returncode)
+"""
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(code)} >&-"
+    assert subprocess.run(["bash", "-c", command]).returncode == 0
+
+
 def test_json_alone_and_nothing_at_all(tmp_path, capsys):
     (tmp_path / "a.pb").write_bytes(varied_module().SerializeToString())
     words = ["convert", str(tmp_path / "a.pb"), "--json", "configs=3", f"data_root={tmp_path}"]

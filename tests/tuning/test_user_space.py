@@ -56,6 +56,12 @@ def test_the_constraints_allow_what_python_does(tmp_path):
     assert named.values(named.space.default) == {"tile": 32, "unroll": 1, "flag": "", "fuse": False}
 
 
+def test_a_constraint_may_divide_by_what_an_earlier_one_keeps_from_0(tmp_path):
+    constraints = ["unroll > 1", "tile % (unroll - 1) == 0"]
+    own = UserSpace(space_of(tmp_path, constraints=constraints, default={"unroll": 2}))
+    assert all(own.values(codes)["unroll"] > 1 for codes in own.space.listed)
+
+
 def test_a_large_space_without_constraints_is_not_listed(tmp_path):
     choices = {f"c{n}": [*range(10)] for n in range(12)}
     own = UserSpace(space_of(tmp_path, choices=choices))
@@ -85,6 +91,9 @@ def test_a_large_space_without_constraints_is_not_listed(tmp_path):
         ({"constraints": ["tile > 64"]}, "nothing fulfils constraint 'tile > 64'"),
         ({"constraints": ["tile + 1"]}, "neither true nor false"),
         ({"constraints": ["tale < 16"]}, "tale.*It may use tile, unroll, flag, fuse"),
+        ({"constraints": ["tile // 0 > 1"]}, "ZeroDivisionError: 0 is 0 for some options"),
+        ({"constraints": ["tile % (unroll - 1) == 0"]}, "unroll - 1 is 0 for some options: exclude them"),
+        ({"constraints": ["tile / (tile - 16) > 1"]}, "tile - 16 is 0 for some options"),
         ({"constraints": ["tile <"]}, "constraint 'tile <': SyntaxError"),
         ({"constraints": ["tile < 64"]}, 'default does not fulfil.*"default": {"tile": 16, "unroll": 1'),
     ],

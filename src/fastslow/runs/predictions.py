@@ -130,6 +130,9 @@ def write_run(
     path = resolve(str(folder))
     for name, value in settings.items():
         _refuse_what_json_cannot_hold(name, value)
+    for given in (predictions, *(predictions.values() if isinstance(predictions, Mapping) else ())):
+        if not isinstance(given, Mapping):
+            raise DataError(path, f"the predictions are {type(given).__name__}, a dict wanted", _COMPLETE)
     complete = {
         split: {name: _numbers(path, name, values) for name, values in predictions.get(split, {}).items()}
         for split in PREDICTED_SPLITS

@@ -8,6 +8,7 @@ The form follows Kernel Tuner's tunable parameters and restrictions::
      "function": "kernel.py:make"}
 """
 
+import ast
 import json
 from collections.abc import Callable
 from functools import cached_property
@@ -118,7 +119,7 @@ class UserSpace:
         for constraint in self.facts.constraints:
             try:
                 columns = dict(table.items())  # no name of the table's own, such as its index
-                fulfilled = pd.eval(constraint, engine="python", local_dict=columns, global_dict={})
+                fulfilled = _evaluated(constraint, columns)
             except Exception as error:  # of whatever the expression does
                 problem = f"constraint {constraint!r}: {type(error).__name__}: {error}"
                 raise DataError(self.path, problem, f"It may use {names}") from None
@@ -165,6 +166,17 @@ class UserSpace:
         name = self.facts.function
         self._require(bool(name), "names no function to measure", 'Add "function", or use evaluator=command')
         return Source.of(str(self.path.parent / name)).call_of_function(**values)
+
+
+def _evaluated(constraint: str, columns: dict[str, Any]) -> Any:
+    """Return the value of an expression of columns; pandas divides by 0 without a word, Python does not."""
+    for node in ast.walk(ast.parse(constraint.strip(), mode="eval")):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod):
+            divisor = ast.unparse(node.right)
+            if np.any(pd.eval(divisor, engine="python", local_dict=columns, global_dict={}) == 0):
+                said = f"{divisor} is 0 for some options: exclude them in an earlier constraint"
+                raise ZeroDivisionError(said)
+    return pd.eval(constraint, engine="python", local_dict=columns, global_dict={})
 
 
 def _shown(option: bool | float | str) -> str:
