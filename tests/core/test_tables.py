@@ -185,3 +185,10 @@ def test_numbers_with_a_unit_stand_at_the_right():
     shown = table_text(pd.DataFrame({"time": ["2.2 min", "41 s"], "change": ["1.5 %", "+0.1 ± 0.2 *"]}))
     assert shown.splitlines()[1] == "|--------:|-------------:|"
     assert "-:" not in table_text(pd.DataFrame({"place": ["3 of 24", "1 of 24"]}))
+
+
+def test_a_long_name_is_broken_at_underscores():
+    """A page broke ``albert_train_w64_d1_b4`` before its last digit, as at any other character."""
+    name = "002-albert_train_w64_d1_b4"
+    cell = table_html(pd.DataFrame({"program": [name], "config": ["a_b"]}))
+    assert "002-albert_<wbr>train_<wbr>w64_<wbr>d1_<wbr>b4</td>" in cell and ">a_b</td>" in cell

@@ -352,13 +352,15 @@ def _html_cell(tag: str, column: _Column, text: str) -> str:
     style = f"{_CELL};text-align:{'right' if column.right else 'left'}"
     if max(map(len, text.split()), default=0) > _LONG_WORD:
         style += ";overflow-wrap:anywhere"  # or a long name would push other columns out of the page
+    words = html.escape(text)
+    if tag == "th" or "overflow-wrap" in style:
+        words = words.replace(":", ":<wbr>").replace("_", "_<wbr>")
     if tag == "th":
-        words = html.escape(text).replace(":", ":<wbr>").replace("_", "_<wbr>")
         return f'<th style="{style}">{words}</th>'
     if len(text) <= _SHORT_CELL:
         style += ";white-space:nowrap"
     name = html.escape(column.name, quote=True)
-    return f'<td data-name="{name}" style="{style}">{html.escape(text)}</td>'
+    return f'<td data-name="{name}" style="{style}">{words}</td>'
 
 
 def _rest(file: str) -> str:

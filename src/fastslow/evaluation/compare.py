@@ -304,6 +304,8 @@ def plot_differences(
             textcoords="offset points",
             ha="center",
             fontsize=8,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+            zorder=3,
         )
     axes.axvline(0, color=CEILING, linestyle="--", linewidth=1.2)
     axes.set_yticks(range(len(lines)), [line["collection"] for line in lines])

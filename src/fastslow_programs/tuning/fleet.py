@@ -158,7 +158,7 @@ def fleet_page(members: Sequence[Member], name: str) -> str:
     gains = table[table["saved"] > 0]
     verdict = f"Nothing is saved: keep the defaults of {counted(len(table), 'program')}."
     if len(gains):
-        largest = percent(gains["saved"].iloc[0] / gains["saved"].sum())
+        largest = percent(gains["saved"].iloc[0] / gains["saved"].sum()) if len(gains) > 1 else "all"
         verdict = f"{share} of {_ALL} is saved, {largest} of it by {gains['program'].iloc[0]}."
     failed = f"{table['failed'].sum()} of them failed"
     numbers = [
@@ -182,7 +182,7 @@ def _readable(members: Sequence[Member], table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "program": table["program"],
-            "weight": table["weight"],
+            "weight": [f"{weight:g}" for weight in table["weight"]],
             "share of the time": [percent(share) for share in time / time.sum()],
             "saved of it": [percent(share, 1) for share in table["saved"] / time],
             "evaluations": table["evaluations"],
