@@ -233,6 +233,13 @@ class _Column:
         words = [len(word) for text in broken for word in text.split()]
         return max(self.least, min(max(words, default=0), _LONG_WORD))
 
+    @property
+    def legible(self) -> int:
+        """Return the characters that it needs to break no word of its cells; its name breaks at hyphens."""
+        words = [] if self.right else [word for text in self.cells for word in text.split()]
+        parts = [*words, *re.split(r"(?<=-)|\s", self.name)]
+        return min(self.comfortable, max(self.least, *map(len, parts)))
+
 
 def _as_frame(table: "pd.DataFrame | pd.Series") -> "pd.DataFrame":
     if table.ndim == 2:
@@ -311,7 +318,8 @@ def _least_width(columns: list[_Column]) -> int:
 def _widths(columns: list[_Column], room: int) -> list[int]:
     """Return the characters of each column; the widest that may be broken gives way first."""
     widths = [column.width for column in columns]
-    for least in ([column.comfortable for column in columns], [column.least for column in columns]):
+    for kind in ("comfortable", "legible", "least"):
+        least = [getattr(column, kind) for column in columns]
         while sum(widths) + _BETWEEN * len(widths) + 1 > room:
             broken = [place for place, width in enumerate(widths) if width > least[place]]
             if not broken:
