@@ -24,7 +24,7 @@ from fastslow_placement.place import (
 from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.settings import PlaceSettings
 
-WHOLE = "place assigns whole operators to devices and splits none: splitting is the task of Alpa and Shardy"
+WHOLE = "Whole operators go to devices, and none is split: splitting is the task of Alpa and Shardy"
 
 
 def place_program(settings: PlaceSettings) -> dict[str, Any]:

@@ -111,14 +111,16 @@ def explain(placed) -> str:
     problem, best = placed.problem, placed.found[placed.best]
     if not isinstance(problem, (PlacementProblem, SchedulingProblem)):
         changed = int((np.asarray(best.decision) != problem.default).sum())
-        text = f"{placed.best} takes {_ms(best.cost)}, {best.cost / problem.baseline:.3f} of the default."
+        over = f"{best.cost / problem.baseline:.3f} of the default"
+        text = f"The best decision, found by {placed.best}, takes {_ms(best.cost)}, {over}."
         return f"{text}\n{changed} of {len(problem.choices)} units take another option than the default."
     hand, name = problem.default, problem.device.name
     table = device_table(problem, best.decision)
     device, peak, limit = table.loc[table["peak MB"].idxmax(), ["device", "peak MB", "limit MB"]]
+    takes = f"The best placement, found by {placed.best}, takes {_ms(best.cost)}."
     lines = [
         # where one device is the best, what it takes stands in the advice
-        *([f"{placed.best} takes {_ms(best.cost)}."] if placed.best != ONE_DEVICE else ()),
+        *([takes] if placed.best != ONE_DEVICE else ()),
         *_gain_words(placed),
         f"Times are a model's (roofline and links of {name}): nothing ran on a device.",
         *_schedule_words(problem, "It", best.decision),

@@ -200,11 +200,13 @@ def plot_learning(placed) -> Figure:
 def _draw_costs(axes: Axes, costs: dict[str, float], colours: dict[str, str]) -> None:
     """Draw a row for each method, the best on top."""
     order = sorted(costs, key=costs.__getitem__, reverse=True)
-    words = {"textcoords": "offset points", "va": "center", "fontsize": 8}
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+    words = {"textcoords": "offset points", "va": "center", "fontsize": 8, "bbox": box}
     for place, name in enumerate(order):
         colour = colours.get(name, RULE)
         axes.plot(costs[name], place, "o", color=colour)
-        axes.annotate(f"{costs[name]:.3f}", (costs[name], place), (6, 0), color=colour, **words)
+        # a dashed line through a number would make it illegible
+        axes.annotate(f"{costs[name]:.3f}", (costs[name], place), (6, 0), color=colour, zorder=4, **words)
     axes.axvline(1, color=DEFAULT, linestyle="--")
     axes.set_yticks(range(len(order)), order, fontsize=8)
     axes.set_ylim(-0.7, len(order) - 0.3)
@@ -215,5 +217,5 @@ def _draw_costs(axes: Axes, costs: dict[str, float], colours: dict[str, str]) ->
 def _gained(name: str, ratio: float) -> str:
     """Return what the best method gains, as a title."""
     if ratio < 1:
-        return f"{name} is best: {100 * (1 - ratio):.2g} % below the default's cost"
+        return f"The best is {name}: {100 * (1 - ratio):.2g} % below the default's cost"
     return f"No method is below the default's cost; {name} is the nearest"

@@ -105,8 +105,7 @@ class Placed(Shown):
     def verdict(self) -> str:
         """Return in one line what the best decision gains."""
         count = 1 if self.best == ONE_DEVICE else 2
-        said = " ".join(self.words()[:count])
-        return said[:1].upper() + said[1:]
+        return " ".join(self.words()[:count])
 
     def numbers(self) -> list[Number]:
         """Return the best cost, against the default's, and against the lower bound."""

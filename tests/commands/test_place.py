@@ -18,7 +18,7 @@ def test_a_program_is_placed_where_the_command_runs(tmp_path, monkeypatch, capfd
     words = ["place", "small.hlo.pb", "devices=2", "updates=2", "search=20", "out=placed", "--json"]
     assert cli.main(words) == 0
     printed = capfd.readouterr()
-    assert printed.err.startswith("place assigns whole operators to devices and splits none")
+    assert printed.err.startswith("Whole operators go to devices, and none is split")
     result = json.loads(printed.out)
     files = {path.name: path for path in map(Path, result["files"])}
     assert {path.parent.parent for path in files.values()} == {tmp_path / "placed"}

@@ -185,3 +185,20 @@ def test_numbers_with_a_unit_stand_at_the_right():
     shown = table_text(pd.DataFrame({"time": ["2.2 min", "41 s"], "change": ["1.5 %", "+0.1 ± 0.2 *"]}))
     assert shown.splitlines()[1] == "|--------:|-------------:|"
     assert "-:" not in table_text(pd.DataFrame({"place": ["3 of 24", "1 of 24"]}))
+
+
+def test_a_long_name_is_broken_at_underscores():
+    """A page broke ``albert_train_w64_d1_b4`` before its last digit, as at any other character."""
+    name = "002-albert_train_w64_d1_b4"
+    cell = table_html(pd.DataFrame({"program": [name], "config": ["a_b"]}))
+    assert "002-albert_<wbr>train_<wbr>w64_<wbr>d1_<wbr>b4</td>" in cell and ">a_b</td>" in cell
+
+
+def test_names_of_columns_give_way_before_words_of_cells():
+    """A comparison of two models broke ``xla:random`` before its last letter."""
+    rows = {"collection": ["xla:random"], "programs": [21]}
+    rows |= {"gnn-layout-xla-random-s0": [0.764], "ranker-layout-xla-random-s0": [0.791]}
+    rows |= {"first - second": ["-0.0273 ± 0.0269"], "higher, equal, lower": ["8, 3, 10"]}
+    text = table_text(pd.DataFrame(rows), 80)
+    assert "xla:random" in text and "collection" in text
+    assert max(map(len, text.split("\n"))) <= 80

@@ -191,6 +191,9 @@ def test_the_differences_of_all_collections_are_drawn_with_their_errors(count):
     told = [text.get_text() for text in axes.texts]
     assert told[0] == "+0.0000" and (count == 1 or told[1] == "+0.1000 ± 0.0200")
     assert figure.get_suptitle() == "a is better" and "±" in axes.get_xlabel()
+    long = plot_differences(rows, ("a" * 80, "b" * 80), "a is better").axes[0].get_xlabel().split("\n")
+    assert long[0].startswith("← bbb") and long[0].endswith("better"), "an arrow stays beside its name"
+    assert long[1].startswith("aaa") and long[1].endswith("is better →")
     errors = plot_differences(rows, ("a", "b"), "a is better", "top_5_error")
     sides = [drawn.axes[0].get_xlabel().splitlines()[0] for drawn in (figure, errors)]
     assert sides[0].startswith("← b is better") and sides[1].startswith("← a is better")

@@ -109,7 +109,8 @@ def test_results_by_collection(splits):
             row = {"collection": c.name, "model": model, "weight": 1.0}
             for split in splits:
                 score = 0.6 + number / 50 + place / 100 - (3.0 if number == 0 and place == 0 else 0)
-                row |= {split: score, f"{split}_spread": 0.01, f"{split}_min": -3.5, f"{split}_max": 0.9}
+                seeds = (score - 0.04, score + 0.03, score + 0.01)  # whose mean is not in the middle
+                row |= {split: score, f"{split}_by_seed": seeds, f"{split}_min": -3.5, f"{split}_max": 0.9}
             rows.append(row)
     figure = plots.plot_results(pd.DataFrame(rows))
     assert [axes.get_title("left").split(": ")[0] for axes in figure.axes] == [c.name for c in COLLECTIONS]
@@ -123,6 +124,9 @@ def test_results_by_collection(splits):
         assert dots == pytest.approx([0.6 + number / 50 + place / 100 for place in range(3)])
         low, high = axes.get_xlim()
         assert low < min(dots) and max(dots) < high
+        seeds = [line.get_xdata() for line in axes.lines if line.get_marker() == "."]
+        assert [len(each) for each in seeds] == [3, 3, 3] and low < np.min(seeds) <= np.max(seeds) < high
+        assert seeds[0] == pytest.approx(np.array((-0.04, 0.03, 0.01)) + dots[0]), "where they are"
     arrow = figure.axes[0].texts[0]
     assert arrow.get_text() == "◀ -2.400", "an arrow shows a score below the axis"
     assert figure.axes[0].get_xlim()[0] > 0, "and does not flatten the others"

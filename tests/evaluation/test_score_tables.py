@@ -48,6 +48,7 @@ def test_seeds_are_pooled():
     first = pooled[0]
     assert (first["valid"], first["valid_spread"], first["weight"]) == pytest.approx((1.4 / 3, 1.0, 0.75))
     assert (first["valid_min"], first["valid_max"]) == (-11, 11)
+    assert first["valid_by_seed"] == (0.2, 0.1, 1.1)
     assert pooled[1]["valid_spread"] == 0
 
 

@@ -88,7 +88,7 @@ def test_a_search_after_the_policy_begins_where_the_policy_ends_and_every_method
     assert lines["GO, then search"].get_xdata().tolist() == [49, 108, 148]
     assert len({line.get_color() for line in lines.values()}) == len(lines) == 3
     assert len([tick for tick in upper.get_xticks() if tick >= 1]) <= 9, "so many names do not overlap"
-    assert upper.get_title("left") == "GO, then search is best: 50 % below the default's cost"
+    assert upper.get_title("left") == "The best is GO, then search: 50 % below the default's cost"
     names = [label.get_text() for label in lower.get_yticklabels()]
     assert sorted(names) == sorted({*placing.found} - {"bad", "impossible"})
     assert "not drawn: bad, impossible" in lower.get_xlabel()
@@ -140,7 +140,9 @@ def test_a_placement_has_a_page(tmp_path):
     path = tmp_path / "placement.html"
     path.write_text(shown.page("<img src=x onerror=alert(1)>"))
     page = check_page(path)
-    assert page.text[2] == "<img src=x onerror=alert(1)>" and page.text[3].startswith("GO takes ")
+    assert page.text[2] == "<img src=x onerror=alert(1)>" and page.text[3].startswith(
+        "The best placement, found by GO, takes "
+    )
     assert "10 % below the default" in page.text and "What did each method find?" in page.text
     assert "cost, ms" in page.text and "cost, ms" in shown.first_rows()
     open_page(path)

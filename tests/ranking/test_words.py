@@ -75,9 +75,25 @@ def test_how_sure_the_fastest_is_is_told_of_the_default_and_of_all_others():
 def test_the_rule_is_compared_with_the_ranking():
     words = " ".join(ranking().words())
     assert "copies, ascending (valid programs: 0.700, models 0.800) agrees" in words
-    assert "by Kendall's tau 1.00; its fastest is in place 1 here" in words
+    assert "by Kendall's tau 1.00; its first is in place 1 here" in words
     strongest = [w for w in ranking().words() if w.startswith("effect: ")]
     assert "first" in strongest[0] and "second" in strongest[1] and len(strongest) == 3
+
+
+def test_a_rule_that_is_tied_lists_the_first_of_the_file_first():
+    """As the picture marks it: the place of one of many equal configurations in our ranking is ours."""
+    own = ranking()
+    tied = own.rule._replace(prediction=np.zeros(len(own.table)))
+    place = own.table.loc[own.table["config"] == 0, "rank"].iloc[0]
+    words = " ".join(replace(own, find_rule=lambda: tied).words())
+    assert f"its first is in place {place} here" in words and place > 1
+
+
+def test_where_there_is_nothing_to_choose_nothing_is_sure():
+    own = ranking()
+    rows = own.rows[own.rows["config"] == 0].assign(rank=1)
+    one = replace(own, rows=rows, choices=[], compared_with=Default(0, "it"))
+    assert not any(words.startswith(("sure: ", "trivial rule: ")) for words in one.words())
 
 
 def test_where_runtimes_are_known_the_rule_is_judged_by_them():
@@ -141,7 +157,7 @@ def test_the_scores_of_a_file_with_runtimes_are_those_of_every_pair_and_every_k(
     slower = [min(runtime[c] for c in order[:k]) / min(runtime) - 1 for k in (1, 5, 10, 100)]
     assert [scores[f"top_{k}_error"] for k in (1, 5, 10, 100)] == pytest.approx(slower)
     firsts = ("the first", "the first 5", "the first 10", "the first 100")
-    said = ", ".join(f"{100 * s:.1f} % of {first}" for s, first in zip(slower, firsts, strict=True))
+    said = ", ".join(f"{100 * s:.2g} % of {first}" for s, first in zip(slower, firsts, strict=True))
     few = replace(own, rows=make_table(prediction[:7], {}, runtime[:7], {}))
     assert few.summary()["slowdown"].endswith("of the first 5"), "of all seven the fastest is the fastest"
     assert own.words()[2] == own.verdict() and own.verdict().startswith("The first of the ranking")

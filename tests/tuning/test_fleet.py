@@ -12,7 +12,7 @@ from fastslow_programs.tuning import fleet as fleet_module
 from fastslow_programs.tuning.fleet import fleet_table, tune_fleet, write_fleet
 from fastslow_programs.tuning.settings import FleetSettings
 from helpers.browser import check_page, open_page
-from helpers.competition_files import layout_arrays, write_npz
+from helpers.competition_files import layout_arrays, tile_arrays, write_npz
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
@@ -82,6 +82,20 @@ def test_the_budget_is_shared_by_weight_times_default(fleet):
         assert [m.study.history.done[0][0].by for m in tuned] == ["default", "default"]
     whole = tune_fleet(settings_of(fleet, strategy="random", evaluations=10_000))
     assert all(m.study.history.best[1] == m.study.target.labels.min() for m in whole)
+
+
+def test_ratios_to_the_default_are_weighed_by_its_time(fleet):
+    """A tile's labels are shares of the default's runtime, so that each default is 1."""
+    fleet.write_text("program,weight\nshort.npz,1\nlong.npz,1\n")
+    for name, default in (("short", 100), ("long", 700)):
+        arrays = tile_arrays(1, configs=24)
+        arrays["config_runtime"] = default + np.arange(24) * default // 100
+        arrays["config_runtime_normalizers"] = np.full(24, default)
+        write_npz(fleet.parent / f"{name}.npz", arrays)
+    members = tune_fleet(settings_of(fleet, strategy="random"))
+    assert [member.default for member in members] == [700, 100]
+    assert [len(member.study.history) for member in members] == [13, 3]
+    assert fleet_table(members)["default"].sum() == 800
 
 
 def test_it_resumes(fleet):

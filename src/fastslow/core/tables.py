@@ -233,6 +233,13 @@ class _Column:
         words = [len(word) for text in broken for word in text.split()]
         return max(self.least, min(max(words, default=0), _LONG_WORD))
 
+    @property
+    def legible(self) -> int:
+        """Return the characters that it needs to break no word of its cells; its name breaks at hyphens."""
+        words = [] if self.right else [word for text in self.cells for word in text.split()]
+        parts = [*words, *re.split(r"(?<=-)|\s", self.name)]
+        return min(self.comfortable, max(self.least, *map(len, parts)))
+
 
 def _as_frame(table: "pd.DataFrame | pd.Series") -> "pd.DataFrame":
     if table.ndim == 2:
@@ -311,7 +318,8 @@ def _least_width(columns: list[_Column]) -> int:
 def _widths(columns: list[_Column], room: int) -> list[int]:
     """Return the characters of each column; the widest that may be broken gives way first."""
     widths = [column.width for column in columns]
-    for least in ([column.comfortable for column in columns], [column.least for column in columns]):
+    for kind in ("comfortable", "legible", "least"):
+        least = [getattr(column, kind) for column in columns]
         while sum(widths) + _BETWEEN * len(widths) + 1 > room:
             broken = [place for place, width in enumerate(widths) if width > least[place]]
             if not broken:
@@ -352,13 +360,15 @@ def _html_cell(tag: str, column: _Column, text: str) -> str:
     style = f"{_CELL};text-align:{'right' if column.right else 'left'}"
     if max(map(len, text.split()), default=0) > _LONG_WORD:
         style += ";overflow-wrap:anywhere"  # or a long name would push other columns out of the page
+    words = html.escape(text)
+    if tag == "th" or "overflow-wrap" in style:
+        words = words.replace(":", ":<wbr>").replace("_", "_<wbr>")
     if tag == "th":
-        words = html.escape(text).replace(":", ":<wbr>").replace("_", "_<wbr>")
         return f'<th style="{style}">{words}</th>'
     if len(text) <= _SHORT_CELL:
         style += ";white-space:nowrap"
     name = html.escape(column.name, quote=True)
-    return f'<td data-name="{name}" style="{style}">{html.escape(text)}</td>'
+    return f'<td data-name="{name}" style="{style}">{words}</td>'
 
 
 def _rest(file: str) -> str:

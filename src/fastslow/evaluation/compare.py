@@ -304,6 +304,8 @@ def plot_differences(
             textcoords="offset points",
             ha="center",
             fontsize=8,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+            zorder=3,
         )
     axes.axvline(0, color=CEILING, linestyle="--", linewidth=1.2)
     axes.set_yticks(range(len(lines)), [line["collection"] for line in lines])
@@ -311,7 +313,9 @@ def plot_differences(
     axes.grid(axis="y", visible=False)
     one, other = shortened_names(named, _NAME)
     left, right = (one, other) if metric.endswith("_error") else (other, one)
-    sides = fill(f"← {left} is better     {right} is better →", _TITLE)
+    sides = f"← {left} is better     {right} is better →"
+    if len(sides) > _TITLE:  # an arrow stays beside its name
+        sides = f"← {left} is better\n{right} is better →"
     axes.set_xlabel(
         f"{sides}\n" + fill(f"{one} minus {other}; lines: ± standard error over programs", _TITLE)
     )

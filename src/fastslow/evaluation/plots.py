@@ -235,9 +235,9 @@ def _model_colours(models: list[str]) -> dict[str, str]:
 def plot_results(table: pd.DataFrame) -> Figure:
     """Plot the score of every model per collection: a row each, a panel per collection and kind of score.
 
-    A dot is the mean over seeds, the line beside it runs from the lowest to the highest seed. The rules are
-    grey. The axes of all layouts are the same; they start below the worst score that is near the best ones,
-    and a score before their start is an arrow with its number.
+    A dot is the mean over seeds, and the small dots are the seeds. The rules are grey. The axes of all
+    layouts are the same; they start below the worst score that is near the best ones, and a score before
+    their start is an arrow with its number.
 
     Args:
         table: As returned by :func:`fastslow.evaluation.score_tables.pool_seeds`.
@@ -258,7 +258,7 @@ def plot_results(table: pd.DataFrame) -> Figure:
         _draw_models(axes, rows.loc[present], split, colours, _range(alike, split))
         metric = "1 - slowdown of the first five" if kind == "tile" else "Kendall's tau"
         axes.set_title(f"{collection}: {metric}", fontsize=10)
-    panels[-1].set_xlabel("dot: mean over seeds; line beside it: lowest to highest seed")
+    panels[-1].set_xlabel("large dot: mean over seeds; small dots: each seed")
     figure.suptitle(_found(table, split), fontsize=10.5, weight="bold")
     return figure
 
@@ -266,9 +266,11 @@ def plot_results(table: pd.DataFrame) -> Figure:
 def _range(table: pd.DataFrame, split: str) -> tuple[float, float]:
     """Return the ends of the axis of the collections of a kind."""
     best = table.groupby("collection")[split].transform("max")
-    near = table[table[split] > best - _CLOSE][split]
-    width = near.max() - near.min() + 0.01
-    return near.min() - 0.1 * width, near.max() + _ROOM * width
+    near = table[table[split] > best - _CLOSE]
+    scores = [*near[split], *itertools.chain(*near.get(f"{split}_by_seed", ()))]
+    low, high = min(scores), max(scores)
+    width = high - low + 0.01
+    return low - 0.1 * width, high + _ROOM * width
 
 
 def _draw_models(
@@ -276,7 +278,6 @@ def _draw_models(
 ) -> None:
     """Draw a row for each model of a collection, the best on top."""
     rows = rows.sort_values(split)
-    half = rows[f"{split}_spread"] / 2 if f"{split}_spread" in rows else 0 * rows[split]
     for place, (model, score) in enumerate(rows[split].items()):
         colour = colours[model]
         words = {"color": colour, "va": "center", "fontsize": 9, "weight": "bold"}
@@ -284,10 +285,10 @@ def _draw_models(
             axes.annotate(f"◀ {score:.3f}", (ends[0], place), **words)
             continue
         axes.plot([ends[0], score], [place, place], color="#e4e4e4", linewidth=1.5, zorder=1)
-        spread = [score - half[model], score + half[model]]
-        axes.plot(spread, [place, place], color=colour, linewidth=4, alpha=0.4)
+        seeds = [score, *rows.get(f"{split}_by_seed", {}).get(model, ())]
+        axes.plot(seeds[1:], [place] * (len(seeds) - 1), ".", color=colour, markersize=6, alpha=0.5)
         axes.plot(score, place, _MARKERS.get(model, "o"), color=colour)
-        axes.annotate(f"{score:.3f}", (spread[1], place), (7, 0), textcoords="offset points", **words)
+        axes.annotate(f"{score:.3f}", (max(seeds), place), (7, 0), textcoords="offset points", **words)
     names = [MODEL_WORDS.get(model, model) for model in rows.index]
     axes.set_yticks(range(len(names)), names)
     for label, model in zip(axes.get_yticklabels(), rows.index, strict=True):
@@ -306,7 +307,7 @@ def _found(table: pd.DataFrame, split: str) -> str:
     rules = [model for model in means.index if model in BASELINES]
     many = table["collection"].nunique()
     if "ensemble" not in means or not rules:
-        return f"Scores on {split} programs; lines: half the range over seeds"
+        return f"Scores on {split} programs"
     whole = [m for m in rules if (table["model"] == m).sum() == many] or rules
     rule = means[whole].max()
     ahead = means["ensemble"] - rule

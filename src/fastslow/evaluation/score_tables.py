@@ -26,14 +26,16 @@ def pool_seeds(table: pd.DataFrame) -> pd.DataFrame:
         table: As returned by :func:`fastslow.evaluation.scores.score_table`.
 
     Returns:
-        ``collection``, ``model``, ``seeds`` (count), ``weight`` (sum; NaN for a baseline) and per split
-        ``<split>`` (mean over seeds), ``<split>_spread`` (maximum minus minimum of them), ``<split>_min`` and
-        ``<split>_max`` (over the graphs of all seeds) and, of tile, ``<split>_top1`` (mean over seeds).
+        ``collection``, ``model``, ``seeds`` (count) and ``weight`` (sum; NaN for a baseline). Per split
+        ``<split>`` (mean over seeds), ``<split>_spread`` (maximum minus minimum of them) and
+        ``<split>_by_seed`` (all of them). Over the graphs of all seeds ``<split>_min`` and ``<split>_max``
+        and, of tile, ``<split>_top1`` (mean over seeds).
     """
     columns = {"seeds": ("run", "size"), "weight": ("weight", lambda weights: weights.sum(min_count=1))}
     for split in _scored_splits(table):
         columns[split] = (split, "mean")
         columns[f"{split}_spread"] = (split, lambda values: values.max() - values.min())
+        columns[f"{split}_by_seed"] = (split, tuple)
         columns[f"{split}_min"] = (f"{split}_min", "min")
         columns[f"{split}_max"] = (f"{split}_max", "max")
         if f"{split}_top1" in table:

@@ -17,7 +17,7 @@ from scipy import sparse
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE, opcode_name
 from fastslow.core.errors import counted
-from fastslow.core.figures import FASTER, SLOWER, in_style, shortened
+from fastslow.core.figures import FASTER, SLOWER, WIDTH, in_style, shortened
 from fastslow.features.nodes.pruning import WHOLE_GRAPH, hop_distance
 
 MAX_BOXES = 60  # nodes up to which a graph is drawn as boxes: the text is legible at the width of a page
@@ -27,7 +27,7 @@ MAX_CHOICES = 18  # nodes of a larger graph that are drawn for the effects of th
 COLOURS = {CONVOLUTION: "#e69f00", DOT: "#56b4e9", RESHAPE: "#2fb892"}
 _INPUTS = [OPCODES["parameter"], OPCODES["constant"], OPCODES["iota"]]
 _CHARACTER, _GAP, _LAYER = 0.066, 0.25, 0.6  # inches: of a label, between boxes, between layers
-_MIN_WIDTH, _LEGEND, _TITLE_LINE = 5.0, 0.4, 0.18  # inches: of a figure, of a legend, of a line of a title
+_MIN_WIDTH, _LEGEND, _TITLE_LINE = WIDTH, 0.4, 0.18  # inches: of a figure, of a legend, of a line of a title
 _SWEEPS = 8
 _NAME, _TITLE = 32, 60  # characters of a name in a box and in a title; of a longer one the end is cut
 _PALEST, _MOST = 0.12, 0.75  # of the colour: without an effect, and of the largest one, under black letters
@@ -189,8 +189,7 @@ def plot_effects_on_graph(
         largest = sorted(names, key=lambda node: (-abs(effects[node]), node))[:MAX_CHOICES]
         nodes = np.array(sorted(largest), np.int64)
         edges = contracted_edges(arrays["edge_index"], count, nodes)
-        most = f"the {len(nodes)} of {count:,} nodes whose choices matter most"
-        words = f"{most}, of {shortened(title, _NAME)}"
+        words = f"the {len(nodes)} of {count:,} nodes whose choices matter most"
     strongest = max((abs(effect) for effect in effects.values()), default=0.0) or 1.0
     labels = []
     for node in nodes.tolist():
@@ -198,7 +197,7 @@ def plot_effects_on_graph(
         label = _label(arrays["node_feat"][node], opcode, node)
         if node in effects:
             named = shortened(names.get(node, f"{opcode_name(opcode)} {node}"), _NAME)
-            label = f"{named}\n{effects[node]:+.0f} %"
+            label = f"{named}\n{_whole(effects[node])} %"
         labels.append(label)
     faces = [_shade(effects[node], strongest) if node in effects else "white" for node in nodes.tolist()]
     inks = ["0.0" if node in effects else "0.55" for node in nodes.tolist()]
@@ -210,6 +209,11 @@ def plot_effects_on_graph(
         moves = f"{shortened(names[first], _NAME)} matters most, {moved} {_direction(effects[first])}"
     heading = f"{moves[0].upper()}{moves[1:]}\nShown: {words}; %: places of 100"
     return _draw(labels, edges, faces, inks, [0.7] * len(nodes), heading, legend)
+
+
+def _whole(effect: float) -> str:
+    """Return an effect without decimals, with its sign unless it is rounded to 0."""
+    return f"{effect:+.0f}".replace("-", "−") if round(effect) else "0"
 
 
 def _direction(effect: float) -> str:

@@ -132,7 +132,7 @@ class Ranking(Shown):
             *self._changes(),
             *self._largest_effects(),
         ]
-        if self.rule:
+        if self.rule and len(self.table) > 1:
             lines.append(self._beside_the_rule(self.rule))
         lines += (self.trust.words() if self.trust else []) + self._sureness
         told = ("run", "members", "configurations", "choices", "fastest", "default")
@@ -263,6 +263,8 @@ class Ranking(Shown):
         config = self.compared_with.config
         if config is None:
             return ""
+        if config == self.table["config"].iloc[0]:
+            return f"; it is {self._compared}"
         runtime = self._judged_by
         excess = runtime[self.table["config"] == config].iloc[0] / runtime.min() - 1
         if not excess:
@@ -437,6 +439,10 @@ class Ranking(Shown):
     def _beside_the_rule(self, rule: AppliedRule) -> str:
         predicted = self.table["prediction"].to_numpy()
         prediction = rule.prediction[self.table["config"]]
+        alike = self.table[
+            prediction == prediction.min()
+        ]  # of which a rule lists the first of the file first
+        first = alike.loc[alike["config"].idxmin(), "rank"]
         scores = f"valid programs: {rule.valid:.3f}, models {rule.models:.3f}"
         if self.learnt:
             known = self.table.dropna(subset="known")
@@ -445,7 +451,7 @@ class Ranking(Shown):
         return (
             f"trivial rule: {rule.name} ({scores}) agrees with the ranking by Kendall's tau "
             f"{kendall_tau(predicted, prediction):.2f}; "
-            f"its fastest is in place {prediction.argmin() + 1} here"
+            f"its first is in place {first} here"
         )
 
     def faster(self, than: int) -> np.ndarray | None:
@@ -465,7 +471,7 @@ class Ranking(Shown):
         first = int(self.table["config"].iloc[0])
         other = self.compared_with.config
         slower = self.faster(first)
-        if slower is None:
+        if slower is None or self.all_alike or len(slower) == 1:
             return []
         others = counted(len(slower) - 1, "other")
         told = f"than {(slower <= 1 - TOLD).sum()} of {others} with at least {percent(TOLD)}"
@@ -545,7 +551,7 @@ class Ranking(Shown):
             facts["ordered pair accuracy"] = f"{scores['opa']:.3f}"
             few = [k for k in _FIRST if k < len(table)]  # of all the fastest is the fastest
             firsts = {k: f"the first {k}" for k in few} | {1: "the first"}
-            slowdowns = [f"{percent(scores[f'top_{k}_error'], 1)} of {firsts[k]}" for k in few]
+            slowdowns = [f"{_two_digits(100 * scores[f'top_{k}_error'])} % of {firsts[k]}" for k in few]
             facts["slowdown"] = ", ".join(slowdowns)
         if len(estimates := self.estimates()):
             best = estimates.iloc[0]

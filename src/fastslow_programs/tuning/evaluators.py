@@ -47,6 +47,7 @@ class Evaluator:
         noisy: Whether two evaluations of a configuration differ, so that the fastest must be confirmed.
         paired: Whether a value is a ratio to the default, which ran in turn with the configuration.
         kept: Whether its identity tells all that values of a program depend on, so that they are kept.
+        unit: Time of a value of 1, where values are ratios: values of several programs are compared as times.
         name: Name of the value, in words, with its unit.
         identity: Facts that a study must agree in to share values.
         remark: A warning about the measurements, empty where there is none.
@@ -57,6 +58,7 @@ class Evaluator:
     noisy: ClassVar[bool] = False
     paired: ClassVar[bool] = False
     kept: ClassVar[bool] = False
+    unit: float = 1.0
     remark = ""
     name: str
     identity: str
@@ -78,6 +80,11 @@ class Replay(Evaluator):
         super().__init__(*given)
         self.name = f"the labels of {self._settings.origin.path.name}"
         self.identity = "replay"
+
+    @property
+    def unit(self) -> float:
+        """Runtime of a label of 1."""
+        return float(self._target.unit)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
@@ -222,8 +229,17 @@ class DeviceEvaluator(Evaluator):
     def __init__(self, *given):
         super().__init__(*given)
         self._noise: list[np.ndarray] = []
+        self._base: list[np.ndarray] = []  # seconds of the unconstrained program
         self.name = f"time over the default's, measured on {device_name()}"
         self.identity = device_identity()
+
+    @property
+    def unit(self) -> float:
+        """Nanoseconds of the default; measured once more where a study was read and nothing was evaluated."""
+        if not self._base:
+            with Bench(self._target.local, ROUNDS, self._settings.seconds).running() as times:
+                self._base.append(times([]).seconds)
+        return 1e9 * float(np.nanmedian(np.concatenate(self._base)))
 
     @property
     def remark(self) -> str:
@@ -247,6 +263,8 @@ class DeviceEvaluator(Evaluator):
                         refused[place] = str(error)[:_SHOWN]
                 measured = times([*modules.values()])
                 self._noise.append(measured.noise)
+                if np.isfinite(measured.seconds[:, :2]).any():
+                    self._base.append(measured.seconds[:, :2])
                 each = round((time.monotonic() - began) / max(1, len(proposals)), 3)
                 yield from ((place, Evaluation(None, said, each)) for place, said in refused.items())
                 for column, (place, failure) in enumerate(zip(modules, measured.failures, strict=True)):

@@ -26,7 +26,7 @@ from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow.core.shown import Number, Section, make_page, picture
 from fastslow.core.tables import percent, table_html
-from fastslow_programs.tuning.result import BEST, conclusion, value_text
+from fastslow_programs.tuning.result import BEST, conclusion, time_text
 from fastslow_programs.tuning.settings import FleetSettings, TuneSettings
 from fastslow_programs.tuning.target import Target, read_target
 from fastslow_programs.tuning.tune import Study, complete_study
@@ -48,14 +48,24 @@ class Member:
     study: Study | None = None
 
     @property
+    def default(self) -> float:
+        """Time of the default, also where values are ratios to it, as on a device and of a tile."""
+        return self.study.default * self.target.evaluator.unit
+
+    @property
+    def best(self) -> float:
+        """Time of the best configuration."""
+        return self.study.best[1] * self.target.evaluator.unit
+
+    @property
     def time(self) -> float:
         """Weight x default."""
-        return self.weight * self.study.default
+        return self.weight * self.default
 
     @property
     def saved(self) -> float:
         """Weight x (default - best), 0 where the default is faster and kept."""
-        return self.weight * max(self.study.default - self.study.best[1], 0.0)
+        return self.weight * max(self.default - self.best, 0.0)
 
 
 def tune_fleet(settings: FleetSettings) -> list[Member]:
@@ -104,15 +114,15 @@ def tune_fleet(settings: FleetSettings) -> list[Member]:
 def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
     """Return a row per program of a fleet, the largest saving first.
 
-    Columns: ``program``, ``weight``, values ``default``, ``best`` and ``saved``, numbers ``evaluations`` and
+    Columns: ``program``, ``weight``, times ``default``, ``best`` and ``saved``, numbers ``evaluations`` and
     ``failed``, ``seconds`` of evaluations.
     """
     rows = [
         {
             "program": member.target.name,
             "weight": member.weight,
-            "default": member.study.default,
-            "best": member.study.best[1],
+            "default": member.default,
+            "best": member.best,
             "saved": member.saved,
             "evaluations": member.study.history.spent,
             "failed": len(member.study.history.failures),
@@ -132,7 +142,7 @@ def _summary(members: Sequence[Member], table: pd.DataFrame) -> dict[str, str]:
         "programs": counted(len(table), "different program"),
         "value": "; ".join(_VALUES.get(value, value) for value in values),
         "evaluations": f"{table['evaluations'].sum()}, {table['failed'].sum()} of them failed",
-        "saved": f"{percent(_saved_share(members), 2)} of {_ALL}, {value_text(saved, studies[0])}",
+        "saved": f"{percent(_saved_share(members), 2)} of {_ALL}, {time_text(saved, studies[0])}",
     }
 
 
@@ -148,7 +158,7 @@ def fleet_page(members: Sequence[Member], name: str) -> str:
     gains = table[table["saved"] > 0]
     verdict = f"Nothing is saved: keep the defaults of {counted(len(table), 'program')}."
     if len(gains):
-        largest = percent(gains["saved"].iloc[0] / gains["saved"].sum())
+        largest = percent(gains["saved"].iloc[0] / gains["saved"].sum()) if len(gains) > 1 else "all"
         verdict = f"{share} of {_ALL} is saved, {largest} of it by {gains['program'].iloc[0]}."
     failed = f"{table['failed'].sum()} of them failed"
     numbers = [
@@ -172,7 +182,7 @@ def _readable(members: Sequence[Member], table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "program": table["program"],
-            "weight": table["weight"],
+            "weight": [f"{weight:g}" for weight in table["weight"]],
             "share of the time": [percent(share) for share in time / time.sum()],
             "saved of it": [percent(share, 1) for share in table["saved"] / time],
             "evaluations": table["evaluations"],

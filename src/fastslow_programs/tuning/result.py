@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -36,7 +37,9 @@ DEFAULT_PROGRAM = "default.hlo.pb"
 PAGE = "tune.html"
 _ROWS, _NAME = 10, 32  # configurations on the page, and characters of a name in a title
 _CHOICES = 3  # of a configuration on the page; evaluations.csv has all
-_AROUND = 1.1  # of an axis beyond the only value on it
+_BESIDE = 1.1  # of an axis beyond the only value on it
+_AROUND = 1.0  # percent of an axis on both sides of the only value on it
+_SEEN = 8  # times the gain, up to which an axis without a logarithm shows it
 _NEAR = 5e-4  # of 1, where four decimals do not show a difference
 _COUNTED = 1e9  # configurations; a larger count is printed as a power of ten
 _UNITS = {
@@ -45,6 +48,7 @@ _UNITS = {
     "device": "of the default's time",
 }
 """Units of values by evaluator; a command's are what it prints."""
+_OF_A_TILE = "of the file's normaliser"  # several rows of a file may be the default, at different runtimes
 
 
 def summarise_study(study: Study) -> pd.Series:
@@ -75,7 +79,9 @@ def summarise_study(study: Study) -> pd.Series:
         facts["default"] = f"{value}{target.default_is}"
     if best:
         facts["best"] = value_text(best[1], study)
-        if not study.plan:
+        if _keeps_default(study):
+            facts["best"] = "the default" + ("" if _is_ratio(study) else f", {facts['best']}")
+        elif not study.plan:
             number = int((history.curve > best[1]).sum()) + 1 - known
             facts["best"] += f", after {counted(number, 'evaluation')}" if number > 0 else ", known before"
         first = next((proposal for proposal, _ in history.done if proposal.codes == best[0].codes), best[0])
@@ -105,6 +111,11 @@ def conclusion(study: Study) -> str:
     return f"gained: the best is {against(best[1] / default)}{single}"
 
 
+def _keeps_default(study: Study) -> bool:
+    """Return whether the configuration to use is the default itself."""
+    return bool(study.best and study.best[0].codes == tuple(map(int, study.target.space.default)))
+
+
 def all_equal(study: Study) -> bool:
     """Return whether all of two or more evaluated configurations have the default's value."""
     values = [evaluation.value for _, evaluation in study.history.done if evaluation.value is not None]
@@ -131,17 +142,28 @@ def value_text(value: float, study: Study) -> str:
     return f"{_number(value)} {_unit(study)}".rstrip()
 
 
+def time_text(time: float, study: Study) -> str:
+    """Return a time of a fleet with its unit; values that are ratios became times."""
+    kind = study.settings.kind_of_evaluator
+    return f"{_number(time)} {'ns' if kind == 'device' else _UNITS.get(kind, '')}".rstrip()
+
+
 def _unit(study: Study) -> str:
     """Return the unit of a study's values; a tile's are over the runtime of the compiler's default."""
     kind = study.settings.kind_of_evaluator
     if kind == "replay" and study.settings.ranking().find_collection().kind == "tile":
-        return _UNITS["device"]
+        return _UNITS["device"] if study.default == 1 else _OF_A_TILE
     return _UNITS.get(kind, "")
 
 
 def _is_ratio(study: Study) -> bool:
     """Return whether values are ratios to the default, whose value is then 1 by definition."""
     return _unit(study) == _UNITS["device"]
+
+
+def _signed(ratio: float) -> str:
+    """Return a ratio to the default's value as a difference in percent with two digits and its sign."""
+    return "0 %" if ratio == 1 else f"{100 * (ratio - 1):+#.2g} %".replace("-", "−").replace(". ", " ")
 
 
 def _number(value: float) -> str:
@@ -205,47 +227,77 @@ def list_evaluations(study: Study) -> pd.DataFrame:
 
 @in_style
 def plot_curve(study: Study) -> Figure:
-    """Plot the best value so far over evaluations, against the default's where it is known."""
+    """Plot the best value so far over evaluations, in percent against the default's where that is known."""
     default = study.default
-    scale = default or 1.0
     figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
     axes = figure.subplots()
     numbers = np.arange(1, len(study.history) + 1)
     evaluated = [evaluation.value for _, evaluation in study.history.done]
     shown = [number for number, value in zip(numbers, evaluated, strict=True) if value is not None]
-    values = np.array([value for value in evaluated if value is not None]) / scale
-    curve = study.history.curve / scale
+    values = np.array([value for value in evaluated if value is not None])
+    curve = study.history.curve
+    if default:
+        values, curve = 100 * (values / default - 1), 100 * (curve / default - 1)
     axes.scatter(shown, values, s=14, color=FAINT)
     axes.step(numbers, curve, where="post", color=ENSEMBLE)
-    named = [("dot: one evaluation", CEILING), ("line: best so far", ENSEMBLE)]
+    so_far = "lowest single value so far" if study.plan else "best so far"
+    named = [("dot: one evaluation", CEILING), (f"line: {so_far}", ENSEMBLE)]
     if default:
-        axes.axhline(1.0, linestyle="--", color=DEFAULT)
+        axes.axhline(0.0, linestyle="--", color=DEFAULT)
         value = "" if _is_ratio(study) else f", {value_text(default, study)}"
         named.append((f"dashed: the default{value}", DEFAULT))
     axes.set_xlabel("evaluations")
-    axes.set_ylabel("value over the default's" if default else study.target.evaluator.name)
+    axes.set_ylabel("value against the default, %" if default else study.target.evaluator.name)
     if shown:
-        axes.set(xscale="log", yscale="log")
+        axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_minor_formatter(NullFormatter())
-        lowest = min(values.min(), 1.0) if default else values.min()
-        highest = max(values.max(), lowest)
-        if lowest == highest:  # the line is in the middle, not at an edge of the axes
-            lowest, highest = lowest / _AROUND, highest * _AROUND
-            axes.set_ylim(lowest, highest)
-        mark_ratios(axes.yaxis, lowest, highest)
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter("{x:g}")
+        axes.xaxis.set_major_formatter("{x:g}")
+        if default:
+            _mark_differences(axes, values)
+        else:
+            _mark_values(axes, values)
     name = shortened(study.target.name, _NAME)
     best = study.candidate
     title = name
     if best and default:
         gained = "no difference" if all_equal(study) else against(best[1] / default)
+        if study.plan and not study.confirmed and best[1] < default:
+            gained = f"not confirmed: {gained}"
         rounds = f" in {study.verdict.rounds} paired rounds" if study.verdict else ""
-        title = f"{gained[0].upper()}{gained[1:]}{rounds}: {name}"
+        title = f"{gained[0].upper()}{gained[1:]}{rounds}, {name}"
     axes.set_title(title)
     name_in_colours(figure, named)
     return figure
+
+
+def _mark_differences(axes: Axes, percent: np.ndarray) -> None:
+    """Set the axis of differences from the default: logarithmic on both sides of 0 where a gain is small."""
+    differences = np.abs(percent[percent != 0])
+    told = -percent.min() if percent.min() < 0 else float(differences.min(initial=np.inf))
+    if not len(differences):  # the line is in the middle, not at an edge of the axes
+        axes.set_ylim(-_AROUND, _AROUND)
+    elif np.ptp([*percent, 0.0]) > _SEEN * told:
+        start = 10.0 ** np.floor(np.log10(told))
+        axes.set_yscale("symlog", linthresh=start, linscale=0.5)
+        most = 1.6 * max(percent.max(), start)
+        least = 1.6 * min(percent.min(), -start)
+        axes.set_ylim(least, most)
+        decades = start * 10.0 ** np.arange(np.log10(max(most, -least) / start) + 1)
+        axes.set_yticks([tick for tick in (*-decades, 0, *decades) if least <= tick <= most])
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:+g}".replace("-", "−") if value else "0")
+
+
+def _mark_values(axes: Axes, values: np.ndarray) -> None:
+    """Set the axis of values where no default is known."""
+    axes.set_yscale("log")
+    lowest, highest = values.min(), values.max()
+    if lowest == highest:
+        lowest, highest = lowest / _BESIDE, highest * _BESIDE
+        axes.set_ylim(lowest, highest)
+    mark_ratios(axes.yaxis, lowest, highest)
+    axes.yaxis.set_major_formatter("{x:g}")
 
 
 def study_page(study: Study) -> str:
@@ -257,7 +309,9 @@ def study_page(study: Study) -> str:
         note = f"{_unit(study)}, as the default has".lstrip(", ")
         numbers.append(Number("value of each", _number(default), note))
     elif best and default:
-        numbers.append(Number("best against the default", against(best[1] / default)))
+        kept = "the default itself"
+        told = kept if _keeps_default(study) else against(best[1] / default).removesuffix(" the default")
+        numbers.append(Number("best against the default", told))
     numbers.append(Number("evaluations", f"{study.history.spent}", f"{study.settings.strategy} search"))
     size = study.target.space.size
     share = f"{percent(len(study.history) / size, 1)} of them were evaluated" if size else ""
@@ -265,11 +319,12 @@ def study_page(study: Study) -> str:
     rows = list_evaluations(study).dropna(subset="value").drop_duplicates("options")
     rows = rows.sort_values("value", kind="stable", ignore_index=True).head(_ROWS)
     table = pd.DataFrame({"evaluation": rows["evaluation"], "by": rows["by"]})
-    unit = _unit(study)
-    table[f"value, {unit}" if unit else "value"] = [_number(value) for value in rows["value"]]
-    if default:
+    if default:  # the values are in evaluations.csv
         ratios = [value / default for value in rows["value"]]
-        table["against the default"] = [f"{100 * (ratio - 1):+.2g} %" for ratio in ratios]
+        table["against the default"] = [_signed(ratio) for ratio in ratios]
+    else:
+        unit = _unit(study)
+        table[f"value, {unit}" if unit else "value"] = [_number(value) for value in rows["value"]]
     table["configuration"] = [_first_choices(words) for words in rows["configuration"]]
     verdict = facts["result"][:1].upper() + facts["result"][1:] + "."
     details = Section("Facts", table_html(facts), folded=True)
@@ -280,7 +335,11 @@ def study_page(study: Study) -> str:
         ]
     else:
         curve = Section("How fast was it found?", picture(plot_curve(study)))
-        parts = [Section("The best configurations", table_html(table)), curve, details]
+        first = Section("The best configurations", table_html(table))
+        if study.plan:  # single values of noisy runs decide nothing: the verdict is of paired rounds
+            single = "The lowest single values, which the paired rounds may not confirm"
+            first = Section(single, table_html(table), folded=True)
+        parts = [curve, first, details] if study.plan else [first, curve, details]
     return make_page(study.target.name, "Search of a configuration", verdict, numbers, parts)
 
 

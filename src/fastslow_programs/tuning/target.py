@@ -65,6 +65,7 @@ class Target:
         default_value: Value of the compiler's default where no configuration of the space is known to be it
             and its value is stated (of a tile: 1, the unit); otherwise the value of the space's default
             counts, once it is evaluated.
+        unit: Runtime of a label of 1: of a tile, whose labels are ratios, the file's normaliser.
         default_is: Meaning of the default, in words.
         tied: Number of the program's choices, those included that cannot be imposed; 0 for a file.
         local: The program as it is lowered for this machine, where it is measured here.
@@ -82,6 +83,7 @@ class Target:
     module_of: Callable[[tuple[int, ...]], Module] | None = None
     labels: np.ndarray | None = None
     default_value: float | None = None
+    unit: float = 1.0
     default_is: str = "the compiler's own layouts"
     tied: int = 0
     local: LocalProgram | None = None
@@ -153,6 +155,7 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
         pretrained,
         labels=means,
         default_value=stated,
+        unit=1.0 if file.normalizers is None else float(np.mean(file.normalizers)),
         default_is=known_default.words,
     )
     return replace(target, evaluator=EVALUATORS[settings.kind_of_evaluator](settings, target))
