@@ -73,7 +73,7 @@ _RUN_EXAMPLES = (
     "",
     "--plan",
     "data=kaggle hours=4",
-    "name=mine seeds=3 gnn.layout.epochs=50 features.layout.hops=1",
+    "name=mine seeds=3 gnn.layout.epochs=50",
 )
 
 

@@ -226,7 +226,9 @@ def test_a_member_of_another_collection_is_refused_by_name(layout, tmp_path, rng
     scores = random_scores(layout, rng)
     runs = [write_run(tmp_path / "good", layout, scores)]
     runs += [write_run(tmp_path / "bad", layout, scores, collection="layout:nlp:random")]
-    with pytest.raises(DataError, match=f"^{tmp_path / 'bad'}.*: a run of layout:nlp:random, layout:xla"):
+    with pytest.raises(
+        DataError, match=f"^{tmp_path / 'bad'}.*: is a run of layout:nlp:random, not of layout:xla"
+    ):
         build_ensemble(ensemble_settings(layout, tmp_path / "e", runs))
     assert not (tmp_path / "e" / "manifest.json").exists()
 

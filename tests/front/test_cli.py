@@ -75,6 +75,7 @@ def test_help_shows_examples_and_at_most_twelve_main_settings_first(capsys):
     for name, command in cli.COMMANDS.items():
         text = helped(capsys, name)
         for example in command.examples:
+            assert len(f"  fastslow {name} {example}") <= 80, f"{name}: a terminal cuts this example"
             assert f"\n  fastslow {name} {example}".rstrip() + "\n" in text
         shown = re.findall(r"^  ([\w.]+)=.*  \(\w", text, re.M)
         main = [setting for setting in command.main.split() if setting not in command.fixed]
@@ -87,8 +88,9 @@ def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     (tmp_path / "loop").symlink_to("loop")
     for words, message in (
-        (["smoke", "preset=kaggle"], "preset: is given twice, as 'smoke' and 'kaggle'"),
-        (["submit", "target=train"], "target: is given twice, as 'submit' and 'train'"),
+        (["smoke", "preset=kaggle"], "preset: this command sets it to 'smoke' itself; leave it out"),
+        (["kaggle", "--plan"], "plan: this command sets it to False itself; leave it out"),
+        (["submit", "target=train"], "target: this command sets it to 'submit' itself"),
         (["train", "seed=5"], "seed: no such setting; did you mean 'seeds'"),
         (["submit", "epochs=5"], "did you mean 'gnn.layout.epochs'?"),
         (["submit", "num_leavs=5"], "did you mean 'ranker.layout.num_leaves'?"),

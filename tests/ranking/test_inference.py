@@ -153,7 +153,7 @@ def test_which_run_is_found(home):
     with pytest.raises(SettingsError, match="runs/smoke holds a single model; give this run another NAME"):
         record_run(whole, "data/sample", "sample", {}, {})
     (whole / "manifest.json").unlink()
-    with pytest.raises(DataError, match="a run of tile:xla, layout:xla:default wanted. Name a run of"):
+    with pytest.raises(DataError, match="is a run of tile:xla, not of layout:xla:default. Name a run of"):
         find_run(own, layout)
     with pytest.raises(DataError, match="nowhere: no such folder"):
         find_run(whole / "nowhere", tile)

@@ -191,7 +191,7 @@ def test_the_collection_is_that_of_the_folder_or_of_the_setting(home, tmp_path):
             layout_arrays(1),
             {"run": "runs/smoke/ensemble-layout-nlp-random"},
             DataError,
-            "a run of layout:nlp:random, layout:xla:random wanted",
+            "is a run of layout:nlp:random, not of layout:xla:random",
         ),
         ("a.npz", layout_arrays(1), {"estimate": 3}, SettingsError, "estimate: 3 is not 0 for an npz"),
         ("a.npz", layout_arrays(1), {"default": 8}, SettingsError, "default: 8 is not a position below 8"),

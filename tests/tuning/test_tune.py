@@ -345,7 +345,7 @@ def test_a_run_guides_a_file_and_a_program(home, dots, tmp_path):
         assert prior.shape == (20,) and np.isfinite(prior).all()
         np.testing.assert_allclose(again[::-1], prior, atol=1e-4)
         assert prior.std() > 0
-    with pytest.raises(DataError, match="a run of layout:xla:default, layout:xla:random wanted"):
+    with pytest.raises(DataError, match="is a run of layout:xla:default, not of layout:xla:random"):
         complete_study(settings_of(npz, tmp_path, run=str(resolve("runs/smoke/ensemble-layout-xla-default"))))
 
 

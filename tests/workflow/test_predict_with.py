@@ -80,7 +80,7 @@ def refused(capsys, *arguments):
     "arguments, said",
     [
         (["predict_with=runs/none"], "runs/none: no such folder. Name a folder of runs/"),
-        (["predict_with=runs/smoke/gnn-tile-xla-s0"], "a run of tile:xla, layout:nlp:random wanted"),
+        (["predict_with=runs/smoke/gnn-tile-xla-s0"], "is a run of tile:xla, not of layout:nlp:random"),
         (["predict_with=runs/smoke", "seeds=2"], "seeds: 2 has no effect with predict_with"),
         (["predict_with=runs/smoke", "hours=1"], "hours: 1.0 has no effect with predict_with"),
         (["predict_with=runs/smoke", "features.layout.hops=1"], "features.layout.hops: is decided by the"),

@@ -315,14 +315,14 @@ class Settings(BaseModel):
             if place < len(first.split()) and name not in cls.model_fields:
                 if equals and unknown and nearest(name, cls.model_fields) and not resolve(text).exists():
                     raise SettingsError(name, f"no such setting; {cls._hint(name)}")
-                name = first.split()[place]
-                equals = "="
-                value = text
+                name, equals, value = first.split()[place], "=", text
             if not equals or not name:
                 raise SettingsError(f"{text!r}: a setting is given as NAME=VALUE (for example seed=1)")
             if "." in name and "set" in cls.model_fields:
                 dotted.append(text)
                 continue
+            if fixed and name in fixed:
+                raise SettingsError(name, f"this command sets it to {fixed[name]!r} itself; leave it out")
             if name in settings:
                 raise SettingsError(name, f"is given twice, as {settings[name]!r} and {value!r}")
             field = cls.model_fields.get(name)

@@ -224,7 +224,7 @@ def find_run(folder: Path, collection: Collection) -> Path:
     if trained_on != collection.name:
         remedy = f"Name a run of {collection.name}, or choose its collection: collection={trained_on} for a"
         remedy += f" program that belongs there, collections={trained_on} for a run"
-        raise DataError(folder, f"a run of {trained_on}, {collection.name} wanted", remedy)
+        raise DataError(folder, f"is a run of {trained_on}, not of {collection.name}", remedy)
     return folder
 
 

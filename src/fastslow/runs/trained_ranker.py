@@ -33,7 +33,7 @@ def read_ranker(folder: Path) -> Fitted:
     """
     manifest = read_manifest(folder)
     if (model := manifest["settings"].get("model")) != "ranker":
-        problem = f"a run of a {model}, a ranker wanted"
+        problem = f"is a run of {model!r}, not of a ranker"
         raise DataError(folder, problem, "Name a folder that the ranker notebook wrote")
     check_record(Path(folder) / MANIFEST, manifest, _Manifest, _AGAIN)
     library = manifest["settings"].get("library", RankerOptions.library)

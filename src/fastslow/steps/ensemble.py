@@ -173,7 +173,7 @@ def read_member(folder: Path, manifest: Mapping, features: Features) -> Predicti
     """
     collection = manifest["settings"].get("collection")
     if collection != features.collection.name:
-        problem = f"a run of {collection}, {features.collection.name} wanted"
+        problem = f"is a run of {collection}, not of {features.collection.name}"
         raise DataError(folder, problem, "Remove it from the ensemble's runs")
     if manifest["inputs"].get("data") != features.data:
         raise DataError(folder, "trained on other data files than the features", "Train it again on these")
