@@ -278,6 +278,6 @@ def test_a_sound_folder_is_read(good, kind):
 def test_the_run_of_another_model_is_refused(good):
     with pytest.raises(DataError, match="network: is a run of 'gnn', not of a ranker"):
         read_ranker(good.root / "network")
-    said = "ranker: is a run of 'ranker', not of a network. Name a network's run folder"
+    said = "ranker: a run of 'ranker', not of a network. Name a network's run folder"
     with pytest.raises(DataError, match=said):
         TrainedNetwork(good.root / "ranker")

@@ -72,7 +72,7 @@ def test_other_features_and_what_is_no_network_are_refused(settings, tmp_path):
     warm = settings.replace(init=start, folder=str(tmp_path / "warm"))
     with pytest.raises(SettingsError, match="kind='layout' there, 'tile' here"):
         begin_training(warm.replace(kind="tile", features=[str(bare.folder)]))
-    with pytest.raises(DataError, match="is a run of None, not of a network. Name a network's run folder"):
+    with pytest.raises(DataError, match="a run of None, not of a network. Name a network's run folder"):
         begin_training(settings.replace(init=str(bare.folder)))
     weights = Path(start) / WEIGHTS
     weights.write_bytes(weights.read_bytes()[:-1])

@@ -315,7 +315,9 @@ class Settings(BaseModel):
             if place < len(first.split()) and name not in cls.model_fields:
                 if equals and unknown and nearest(name, cls.model_fields) and not resolve(text).exists():
                     raise SettingsError(name, f"no such setting; {cls._hint(name)}")
-                name, equals, value = first.split()[place], "=", text
+                name = first.split()[place]
+                equals = "="
+                value = text
             if not equals or not name:
                 raise SettingsError(f"{text!r}: a setting is given as NAME=VALUE (for example seed=1)")
             if "." in name and "set" in cls.model_fields:

@@ -50,7 +50,7 @@ def recorded_options(folder: Path) -> NetworkOptions:
     manifest = read_manifest(folder)
     recorded = manifest["settings"]
     if (model := recorded.get("model")) != "gnn":
-        problem = f"is a run of {model!r}, not of a network"
+        problem = f"a run of {model!r}, not of a network"
         raise DataError(folder, problem, "Name a network's run folder, such as runs/sample/gnn-tile-xla-s0")
     check_record(Path(folder) / MANIFEST, manifest, _Manifest, _AGAIN)
     names = {field.name for field in fields(NetworkOptions)}
