@@ -130,7 +130,9 @@ class SimulatedDevice(DeviceEvaluator):
 
     def __init__(self, settings: TuneSettings, target: Target, machine: Machine):
         Evaluator.__init__(self, settings, target)
-        self._noise, self.machine = [], machine
+        self._noise: list = []
+        self._base: list = []
+        self.machine = machine
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:

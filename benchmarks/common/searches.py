@@ -39,6 +39,11 @@ class Pool:
         return float((self.labels <= 1.01 * self.labels.min()).mean())
 
 
+def _are_sizes(choice: Choice) -> bool:
+    """Return whether the options are sizes of a tile, and no layouts."""
+    return all(option.isdecimal() for option in choice.options)
+
+
 def distinct(target: Target) -> Pool:
     """Merge the configurations of a target that have equal values: equal exact estimates mean one program.
 
@@ -51,10 +56,10 @@ def distinct(target: Target) -> Pool:
     _, first = np.unique(labels[order], return_index=True)
     rows = np.sort(order[first])
     codes, output = space.listed[rows], ROLES[0]
-    taken = [g for g, choice in enumerate(space.choices) if output in choice.where or "bound" in choice.where]
+    taken = [g for g, choice in enumerate(space.choices) if output in choice.where or _are_sizes(choice)]
     taken = [g for g in taken if len(np.unique(codes[:, g])) > 1]
     choices = [
-        Choice(c.where, c.options, c.default, ordered="bound" in c.where)
+        Choice(c.where, c.options, c.default, ordered=_are_sizes(c))
         for c in (space.choices[g] for g in taken)
     ]
     return Pool(Space(choices, codes[:, taken]), labels[rows], rows)

@@ -11,7 +11,7 @@ from common.needs import GUIDED, needs_of, summarise  # noqa: E402
 from common.samplers import Learner, Sampler  # noqa: E402
 from common.searches import distinct, replay_target, search  # noqa: E402
 from fastslow_programs.tuning.search.guided import Guided  # noqa: E402
-from helpers.competition_files import layout_arrays, write_npz  # noqa: E402
+from helpers.competition_files import layout_arrays, tile_arrays, write_npz  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -51,6 +51,15 @@ def test_a_pool_has_each_value_once_and_only_choices_that_differ(tmp_path):
         equal = target.space.listed[target.labels == value]
         away = (equal != target.space.default).sum(1)
         assert (target.space.listed[row] != target.space.default).sum() == away.min()
+
+
+def test_a_pool_of_tiles_has_all_choices_that_the_file_has(tmp_path):
+    target = replay_target(write_npz(tmp_path / "a.npz", tile_arrays(configs=30)), "none")
+    merged = distinct(target)
+    assert len(merged.rows) == target.space.size, "all runtimes differ"
+    assert len(target.space.choices) > 1
+    assert [c.where for c in merged.space.choices] == [c.where for c in target.space.choices]
+    assert all(choice.ordered for choice in merged.space.choices)
 
 
 def strategies(pool):
