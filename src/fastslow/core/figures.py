@@ -116,7 +116,7 @@ def _lay_out(figure: "Figure") -> None:
 
 def _describe_in_notebooks() -> None:
     """Let a notebook, if this is one, keep a figure's titles for a reader who cannot see it."""
-    if "IPython" not in sys.modules:
+    if not sys.modules.get("IPython"):
         return
     from IPython.core.getipython import get_ipython
     from matplotlib.figure import Figure
