@@ -26,7 +26,7 @@ def test_words_are_printed_before_numbers_and_the_models_first(home, dots, capsy
     assert " ".join(said.split()).startswith(f"{models} dots: 30 configurations")
     places = [
         said.index(text)
-        for text in ("\nto change: ", "\neffect: ", "\ntrust: ", "| rank | config |", str(csv))
+        for text in ("\nto change: ", "\neffect: ", "\ntrust: ", "| place | config |", str(csv))
     ]
     assert places == sorted(places)
     assert str(folder / "ranking.html") in said

@@ -3,15 +3,10 @@
 import json
 from typing import Any
 
-import pandas as pd
-
-from fastslow.core.tables import facts_text, percent, sentences_text, table_text
+from fastslow.core.tables import facts_text, sentences_text, table_text
 from fastslow_programs.ranking.models import describe_run
 from fastslow_programs.ranking.rank import EFFECTS, ENDS, PAGE, TABLE, rank_source, write_ranking
 from fastslow_programs.ranking.settings import RankSettings
-
-_SHOWN = ["rank", "config", "prediction", "faster", "known", "runtime", "over_default", "estimated_cycles"]
-_ROWS = 10
 
 
 def rank_program(settings: RankSettings) -> dict[str, Any]:
@@ -33,20 +28,11 @@ def rank_program(settings: RankSettings) -> dict[str, Any]:
     ranking = rank_source(settings)
     folder = write_ranking(ranking, settings)
     print(sentences_text(ranking.words()[1:]), end="\n\n")
-    table = ranking.table
-    shown = table[[name for name in _SHOWN if name in table]]
-    print(f"{table_text(_readable(shown.head(_ROWS)))}\n")
+    print(f"{table_text(ranking.first_rows())}\n")
     files = {"ranking": TABLE, "effects of the choices": EFFECTS, "fastest and slowest": ENDS}
     files |= {"page with figures": PAGE}
     written = {what: folder / name for what, name in files.items()}
     print(facts_text(written))
     found = {"found": ranking.words(), "trust": ranking.trust and ranking.trust.facts()}
     found["scores"] = ranking.scores()
-    return {**found, "table": json.loads(table.to_json(orient="records")), **written}
-
-
-def _readable(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of a ranking with the probability of being faster than the default as on the page."""
-    if "faster" not in rows:
-        return rows
-    return rows.assign(faster=[percent(share) for share in rows["faster"]])
+    return {**found, "table": json.loads(ranking.table.to_json(orient="records")), **written}
