@@ -36,7 +36,7 @@ from fastslow_programs.compiler.bench import Times
 from fastslow_programs.compiler.device import ROUNDS
 from fastslow_programs.tuning import evaluators, tune
 from fastslow_programs.tuning.confirmation import CONFIRMS, LEVEL
-from fastslow_programs.tuning.evaluators import CommandEvaluator, DeviceEvaluator, Evaluate, Evaluator
+from fastslow_programs.tuning.evaluators import CommandEvaluator, DeviceEvaluator, Evaluate
 from fastslow_programs.tuning.history import Evaluation, History, Proposal
 from fastslow_programs.tuning.search.strategies import GUIDED
 from fastslow_programs.tuning.settings import TuneSettings
@@ -126,12 +126,10 @@ class SimulatedCommand(CommandEvaluator):
 class SimulatedDevice(DeviceEvaluator):
     """The evaluator of a device, whose bench is simulated."""
 
-    name, identity = "simulated device", "device"
-
     def __init__(self, settings: TuneSettings, target: Target, machine: Machine):
-        Evaluator.__init__(self, settings, target)
-        self._noise: list = []
-        self._base: list = []
+        super().__init__(settings, target)
+        self.name = "simulated device"
+        self.identity = "device"
         self.machine = machine
 
     @contextlib.contextmanager

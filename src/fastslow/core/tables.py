@@ -358,10 +358,11 @@ def _lines(cells: list[str], columns: list[_Column], widths: list[int]) -> list[
 def _html_cell(tag: str, column: _Column, text: str) -> str:
     """Return a cell; one in the body carries the name of its column, and a short one is not broken."""
     style = f"{_CELL};text-align:{'right' if column.right else 'left'}"
-    if max(map(len, text.split()), default=0) > _LONG_WORD:
+    is_long = max(map(len, text.split()), default=0) > _LONG_WORD
+    if is_long:
         style += ";overflow-wrap:anywhere"  # or a long name would push other columns out of the page
     words = html.escape(text)
-    if tag == "th" or "overflow-wrap" in style:
+    if tag == "th" or is_long:
         words = words.replace(":", ":<wbr>").replace("_", "_<wbr>")
     if tag == "th":
         return f'<th style="{style}">{words}</th>'

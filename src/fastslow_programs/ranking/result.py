@@ -439,9 +439,8 @@ class Ranking(Shown):
     def _beside_the_rule(self, rule: AppliedRule) -> str:
         predicted = self.table["prediction"].to_numpy()
         prediction = rule.prediction[self.table["config"]]
-        alike = self.table[
-            prediction == prediction.min()
-        ]  # of which a rule lists the first of the file first
+        # of equal ones a rule lists the first of the file first
+        alike = self.table[prediction == prediction.min()]
         first = alike.loc[alike["config"].idxmin(), "rank"]
         scores = f"valid programs: {rule.valid:.3f}, models {rule.models:.3f}"
         if self.learnt:

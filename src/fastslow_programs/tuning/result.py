@@ -335,11 +335,10 @@ def study_page(study: Study) -> str:
         ]
     else:
         curve = Section("How fast was it found?", picture(plot_curve(study)))
-        first = Section("The best configurations", table_html(table))
+        parts = [Section("The best configurations", table_html(table)), curve, details]
         if study.plan:  # single values of noisy runs decide nothing: the verdict is of paired rounds
             single = "The lowest single values, which the paired rounds may not confirm"
-            first = Section(single, table_html(table), folded=True)
-        parts = [curve, first, details] if study.plan else [first, curve, details]
+            parts = [curve, Section(single, table_html(table), folded=True), details]
     return make_page(study.target.name, "Search of a configuration", verdict, numbers, parts)
 
 

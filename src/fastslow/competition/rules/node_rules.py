@@ -5,7 +5,7 @@ end after six values, or two. The rules hold as far as columns go; :mod:`fastslo
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
 import numpy as np
@@ -21,6 +21,7 @@ from fastslow.competition.rules.opcode_rules import (
     LEAST_RANK,
     MANY,
     NEVER_A_TUPLE,
+    OF_SINGLES,
     ONE_AXIS,
     ONE_PART_IS_A_TENSOR,
     ONE_TENSOR,
@@ -83,6 +84,12 @@ def _every(names: Iterable[str]) -> np.ndarray:
     return every
 
 
+def _by_number(values: Mapping[str, int], otherwise: int) -> np.ndarray:
+    """Return a value by opcode number; another one where not every opcode of that number has a value."""
+    given = [values.get(opcode_name(number), otherwise) for number in range(_COUNT)]
+    return np.where(_every(values), given, otherwise)
+
+
 # by opcode number and element type: whether it is not given, whether it is not taken
 _NOT_GIVEN = np.stack([_every([n for n in GIVES if kind not in GIVES[n]]) for kind in ELEMENT_TYPES], 1)
 _REFUSED = np.stack(
@@ -91,8 +98,7 @@ _REFUSED = np.stack(
 _TAKES_TUPLE = _every(TAKES_TUPLE)
 _TAKES_WHOLE = _every(TAKES_WHOLE)
 _TAKES_TOKEN = _every(TAKES_TOKEN)
-_LEAST_RANK = np.array([LEAST_RANK.get(opcode_name(number), 0) for number in range(_COUNT)])
-_LEAST_RANK *= _every(LEAST_RANK)
+_LEAST_RANK = _by_number(LEAST_RANK, 0)
 _CALLS_AT_LEAST = np.full(_COUNT, MANY)
 for _opcode, _rule in OPCODE_RULES.items():
     _at = opcode_number(_opcode)
@@ -103,16 +109,10 @@ _GIVES_ALL = _every(["call", "fusion", "while"])
 _GIVES_ROOT = _every(["fusion", "while"])
 _GIVES_OPERAND = _every(GIVES_OPERAND)
 _LEAST_PARTS = MANY * _every(NEVER_A_TUPLE) + 2 * _every(ONE_PART_IS_A_TENSOR)  # of an output that is a tuple
-_OF_SINGLES = _every(
-    [
-        *("reduce", "reduce-window", "scatter", "map", "select-and-scatter", "sort", "topk"),
-        *("all-reduce", "all-reduce-start", "reduce-scatter"),
-    ]
-)
+_OF_SINGLES = _every(OF_SINGLES)
 _ONE_AXIS = _every(ONE_AXIS)
-_HIGH_OF_ONE = np.array([ONE_TENSOR.get(opcode_name(number), MANY) for number in range(_COUNT)])
-_HIGH_OF_ONE[~_every(ONE_TENSOR)] = MANY
-_PARTS = np.array([TUPLE_PARTS.get(opcode_name(number), 0) for number in range(_COUNT)]) * _every(TUPLE_PARTS)
+_HIGH_OF_ONE = _by_number(ONE_TENSOR, MANY)
+_PARTS = _by_number(TUPLE_PARTS, 0)
 _OTHER_START = np.zeros((_COUNT, _COUNT), bool)  # by opcode number, and that of its operand
 for _opcode, _starts in STARTED_BY.items():
     _OTHER_START[opcode_number(_opcode)] = _every([_opcode])[opcode_number(_opcode)]

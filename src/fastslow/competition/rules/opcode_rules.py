@@ -108,6 +108,8 @@ operand  batch-norm-inference all-reduce all-to-all ragged-all-to-all collective
 tensor   batch-norm-inference bitcast bitcast-convert collective-broadcast convolution fft rng
 tensor   dot ragged-dot scaled-dot dynamic-reshape gather dynamic-slice dynamic-update-slice
 square   cholesky triangular-solve
+single   reduce reduce-window scatter map select-and-scatter sort topk
+single   all-reduce all-reduce-start reduce-scatter
 axis     concatenate iota sort topk get-dimension-size set-dimension-size
 axis     all-gather all-to-all ragged-all-to-all reduce-scatter
 """
@@ -127,6 +129,8 @@ TAKES_TOKEN = _with("token")
 """Opcodes one of whose operands is a token: it orders them."""
 TAKES_SQUARE = _with("square")
 """Opcodes of matrices with as many rows as columns."""
+OF_SINGLES = _with("single")
+"""Opcodes whose computation is called with single numbers."""
 LEAST_RANK = {"convolution": 2, "cholesky": 2, "triangular-solve": 2, "iota": 1}
 """Smallest number of dimensions of the output: a batch and a feature, a matrix, an axis that is counted."""
 DIFFERENT = dict.fromkeys(_with("two"), 2) | dict.fromkeys(_with("three"), 3)
