@@ -76,6 +76,14 @@ def test_prose_and_formatting_do_not_count(package):
     assert source_digests(TRAIN) == before
 
 
+def test_the_words_of_an_error_do_not_count_and_its_class_does(package):
+    validation = package / "networks" / "training" / "validation.py"
+    assert edit(validation, "weights of the network are not finite", "weights are odd") == set()
+    assert edit(validation, "{EXPLODED:g} times", "{TOLERANCE:g} times") == set()
+    raised = 'raise Diverged("weights'
+    assert edit(validation, raised, 'raise ValueError("weights') == {"fastslow.networks.training.validation"}
+
+
 def test_an_edit_that_the_entry_does_not_reach_does_not_count(package):
     for module in ("rankers/fit.py", "evaluation/plots.py", "core/progress.py", "kaggle/client.py"):
         path = package / module

@@ -1,10 +1,10 @@
 """Fingerprints of code: a result is out of date when the source that made it changed.
 
 From an entry function, every definition of our packages that it reaches is followed through the names that it
-uses: functions, classes (whole), constants, across modules. Docstrings, comments and formatting do not count,
-nor do the modules of :data:`IGNORED`. Every other module counts, a new one too. The analysis is static: a
-name that is looked up from a string at run time is not followed. Notebooks do not count: they hold no logic,
-and what their cells assign are settings, which are part of every fingerprint.
+uses: functions, classes (whole), constants, across modules. Docstrings, comments, formatting and the strings
+of a ``raise`` do not count, nor do the modules of :data:`IGNORED`. Every other module counts, a new one too.
+The analysis is static: a name that is looked up from a string at run time is not followed. Notebooks do not
+count: they hold no logic, and what their cells assign are settings, which are part of every fingerprint.
 """
 
 import ast
@@ -38,7 +38,7 @@ class _Statement:
     """A statement at the top level of a module, other than an import."""
 
     def __init__(self, node: ast.stmt):
-        self._node = _without_docstrings(node)
+        self._node = _without_words(node)
         self.names = list(_defined(node))  # that it defines; a statement without names runs at import
 
     @cached_property
@@ -207,12 +207,24 @@ def _digest(module: str, names: set[str], folder: Path | None) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _without_docstrings(statement: ast.stmt) -> ast.stmt:
-    """Remove the strings that stand alone in a body: docstrings and fields' sentences."""
+def _without_words(statement: ast.stmt) -> ast.stmt:
+    """Remove docstrings, the sentences of fields and the strings of a ``raise``."""
     for node in ast.walk(statement):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             node.body = [s for s in node.body if not _is_text(s)]
+        elif isinstance(node, ast.Raise):
+            _Blanked().visit(node)
     return statement
+
+
+class _Blanked(ast.NodeTransformer):
+    """Puts None in the place of every string: code decides by an error's class, never by its words."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        return ast.Constant(None) if isinstance(node.value, str) else node
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.Constant:
+        return ast.Constant(None)
 
 
 def _is_text(statement: ast.stmt) -> bool:
