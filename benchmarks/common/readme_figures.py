@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from fastslow.competition.catalog import TEST, TRAIN, VALID
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
-from fastslow.core.figures import ENSEMBLE, RULE, WIDTH, in_style, save_figure
+from fastslow.core.figures import RULE, WIDTH, in_style, save_figure
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.plots import plot_results
@@ -123,11 +123,10 @@ def make_figures(name: str) -> list[Path]:
     )
     features = Features(resolve(f"features/{name}/{_COLLECTION}"))
     graph = _smallest_graph(features)
-    values = np.asarray(graph.config_feat[:, features.config_columns.index(_COLUMN)])
     drawings = {
         "scores.png": lambda: plot_results(table.drop(columns=VALID) if TEST in table else table),
         "states.png": lambda: plot_states(graph),
-        "feature.png": lambda: _plot_feature(graph, values, _COLUMN),
+        "feature.png": lambda: _plot_feature(features, _COLUMN),
     }
     for file, draw in progress(drawings.items(), desc="figures", unit="figure"):
         figure = draw()
@@ -143,21 +142,22 @@ def _smallest_graph(features: Features) -> Graph:
 
 
 @in_style
-def _plot_feature(graph: Graph, values: np.ndarray, column: str) -> Figure:
-    """Plot a feature ``(C,)`` against the runtime of each configuration, with Kendall's tau of the two."""
-    words = column.replace("_", " ")
-    relative = graph.runtime / graph.runtime.min()
+def _plot_feature(features: Features, column: str) -> Figure:
+    """Plot a column against the runtimes of the train program on which its Kendall's tau is the median."""
+    place = features.config_columns.index(column)
+    ordered = []
+    for name in features.index.loc[features.index["split"] == TRAIN, "name"]:
+        graph = features.graph(TRAIN, name)
+        values = np.asarray(graph.config_feat[:, place])
+        ordered.append((kendall_tau(graph.runtime, values), name, values, graph.runtime))
+    ordered.sort(key=lambda program: program[:2])
+    tau, name, values, runtime = ordered[len(ordered) // 2]
     figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
     axes = figure.subplots()
-    axes.scatter(values, relative, s=40, color=RULE, alpha=0.8, linewidths=0)
-    levels = np.unique(values)
-    medians = [np.median(relative[values == level]) for level in levels]
-    if len(levels) < len(values) / 2:
-        axes.plot(levels, medians, color=ENSEMBLE, linewidth=2, label="median")
-        axes.legend()
-    tau = kendall_tau(graph.runtime, values)
-    axes.set_title(f"The {words} orders these runtimes with Kendall's tau {tau:.2f}")
-    axes.set(xlabel=f"{words} of a configuration of {graph.name}", ylabel="runtime over the fastest's")
+    axes.scatter(values, runtime / runtime.min(), s=40, color=RULE, alpha=0.8, linewidths=0)
+    words = column.replace("_", " ")
+    axes.set_title(f"On the median program the {words} has a Kendall's tau of {tau:.2f}")
+    axes.set(xlabel=f"{words} of a configuration of {name}", ylabel="runtime over the fastest's")
     return figure
 
 

@@ -7,6 +7,7 @@ import pytest
 from fastslow.competition.metrics import ALL_METRICS, mean_metrics, ranking_tau
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.figures import MODEL_COLOURS
 from fastslow.core.settings import resolve
 from fastslow.evaluation.compare import (
     CompareSettings,
@@ -213,6 +214,15 @@ def test_the_programs_of_a_comparison_are_those_that_differ_most(differences, dr
     table = pd.DataFrame({"one": differences, "other": 0.0, "difference": differences})
     (axes,) = plot_comparison(table, ("a", "b"), "title").axes
     assert len(axes.get_yticklabels()) == drawn and axes.get_xlabel() == f"score of a program{said}"
+
+
+def test_both_sides_of_a_comparison_have_the_colours_of_their_models():
+    table = pd.DataFrame({"one": [0.1, 0.2], "other": 0.0, "difference": [0.1, 0.2]})
+    for models in (("ensemble", "ensemble"), ("gnn", "ranker")):
+        (axes,) = plot_comparison(table, ("a", "b"), "title", models).axes
+        full, ring = axes.get_lines()
+        assert [full.get_color(), ring.get_color()] == [MODEL_COLOURS[model] for model in models]
+        assert full.get_markerfacecolor() != ring.get_markerfacecolor() == "white"
 
 
 def test_tables_call_runs_by_their_whole_name_and_submissions_without_csv():

@@ -19,6 +19,7 @@ from fastslow.core.figures import (
     ENSEMBLE,
     FAINT,
     FURTHER,
+    MODEL_COLOURS,
     WIDTH,
     in_style,
     save_figure,
@@ -235,15 +236,19 @@ def _require_same_graphs(folder: Path, values: Mapping, reference: Mapping, of: 
 
 
 @in_style
-def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> "Figure":
+def plot_comparison(
+    table: pd.DataFrame, names: tuple[str, str], title: str, models: tuple[str, str] = ("", "")
+) -> "Figure":
     """Plot both scores of each graph that they differ on, joined by a line.
 
     Of many such graphs those with the largest differences are drawn; the label of the axis counts the others.
+    The first one's dots are full and the other one's are rings, each in the colour of its model.
 
     Args:
         table: As returned by :func:`compare_table`.
         names: Names of the two.
         title: Title of the figure.
+        models: What each of the two is: "ensemble", "gnn" or "ranker", else a model of one's own.
     """
     from matplotlib.figure import Figure  # half a second
 
@@ -254,8 +259,9 @@ def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> 
     axes = figure.subplots()
     places = np.arange(len(drawn))
     axes.hlines(places, drawn["one"], drawn["other"], color=FAINT, linewidth=1.5)
-    axes.plot(drawn["other"], places, "o", color=FURTHER[1], label=names[1])
-    axes.plot(drawn["one"], places, "o", color=ENSEMBLE, label=names[0])
+    full, ring = (MODEL_COLOURS.get(model, FURTHER[1]) for model in models)
+    axes.plot(drawn["one"], places, "o", color=full, label=names[0])
+    axes.plot(drawn["other"], places, "o", color=ring, markerfacecolor="white", label=names[1])
     graphs = [str(name) for name in drawn.index]
     axes.set_yticks(places, shortened_names(graphs, _NAME), fontsize=7)
     left_out = []
@@ -265,10 +271,15 @@ def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> 
         left_out.append(f"{equal:,} with equal scores")
     not_drawn = f"; not drawn: {', '.join(left_out)}" if left_out else ""
     axes.set_xlabel(f"score of a program{not_drawn}{say_shortened(graphs, _NAME)}")
-    figure.suptitle(fill(title, _TITLE), fontsize=10, weight="bold")
+    figure.suptitle(_lines(title), fontsize=10, weight="bold")
     axes.grid(axis="y", visible=False)
     figure.legend(loc="outside lower right", ncols=1 if max(map(len, names)) > _NAME else 2)
     return figure
+
+
+def _lines(text: str) -> str:
+    """Break a text at spaces, never inside a name."""
+    return fill(text, _TITLE, break_on_hyphens=False)
 
 
 @in_style
@@ -316,10 +327,8 @@ def plot_differences(
     sides = f"← {left} is better     {right} is better →"
     if len(sides) > _TITLE:  # an arrow stays beside its name
         sides = f"← {left} is better\n{right} is better →"
-    axes.set_xlabel(
-        f"{sides}\n" + fill(f"{one} minus {other}; lines: ± standard error over programs", _TITLE)
-    )
-    figure.suptitle(fill(found, _TITLE), fontsize=10.5, weight="bold")
+    axes.set_xlabel(f"{sides}\n" + _lines(f"{one} minus {other}; lines: ± standard error over programs"))
+    figure.suptitle(_lines(found), fontsize=10.5, weight="bold")
     return figure
 
 
@@ -390,12 +399,13 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
         file = "--".join(name.strip("/").replace("/", "-") for name in names)
         path = resolve(f"runs/{PICTURES}/{file}--{settings.metric}-{settings.split}.png")
         path.parent.mkdir(parents=True, exist_ok=True)
-        difference = _plus_minus(paired_difference(table))
         metric = METRIC_WORDS.get(settings.metric, settings.metric)
-        title = f"{names[0]} minus {names[1]}: {difference}, {metric} on {settings.split}"
-        save_figure(plot_comparison(table, names, title), path)
+        difference = f"{_plus_minus(paired_difference(table))}, {metric} on {settings.split}"
+        title = f"{which_is_better([paired_row('', table)], names, settings.metric)}: {difference}"
+        models = [str(read_run_manifest(folder)["settings"].get("model")) for folder in (one, other)]
+        save_figure(plot_comparison(table, names, title, (models[0], models[1])), path)
         if settings.all:
-            print(f"{title}\n\n{table_text(table)}\n\nplot: {path}\n")
+            print(f"{names[0]} minus {names[1]}: {difference}\n\n{table_text(table)}\n\nplot: {path}\n")
     print_comparison(comparison)
     both = "--".join(folder.name for folder in settings.folders())
     path = resolve(f"runs/{PICTURES}/{both}--{settings.metric}-{settings.split}-differences.png")
