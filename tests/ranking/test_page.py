@@ -1,5 +1,6 @@
 """The page of a ranking: the verdict first, whole HTML, and names that cannot break it."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,7 +32,7 @@ def ranking(runtime=None, arrays=None, names=("first", "second"), program="mine"
     ]
     members = {"gnn-x-s0": prediction, "ranker-x-s0": np.roll(prediction, 1)}
     runtime = np.zeros(count) if runtime is None else runtime
-    table = make_table(prediction, members, runtime, {})
+    table = make_table(np.arange(count), prediction, members, runtime, {})
     weights = {"gnn-x-s0": 0.5, "ranker-x-s0": 0.5}
     rule = AppliedRule("copies, ascending", 0.7, 0.8, -prediction)
     default = Default(0, "configuration 0")
@@ -61,6 +62,17 @@ def test_a_file_with_runtimes_is_told_how_slow_the_first_is(tmp_path):
     place = (runtime < first).sum() + 1
     assert f"place {place} of 80 by runtime" in text
     assert "first: output {0,1} instead of {1,0}; second: output {0,1} instead of {1,0}" in text
+
+
+def test_configurations_that_are_one_program_share_a_row():
+    """A published file repeats configurations; ten rows of its page can be one program."""
+    shown = ranking()
+    alike = replace(shown, rows=shown.rows.assign(id=np.repeat(["a", "b", "c", "d"], [1, 2, 5, 72])))
+    rows = alike.first_rows()
+    first = shown.table["config"].tolist()
+    assert rows["place"].tolist() == [1, 2, 4, 9]
+    assert rows["config"].tolist()[:2] == [f"{first[0]}", f"{first[1]}, {first[2]}"]
+    assert rows["config"].tolist()[3].endswith(" and 69 more")
 
 
 def test_while_nothing_is_known_the_default_is_to_be_kept_and_the_members_are_shown(tmp_path):

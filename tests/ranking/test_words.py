@@ -24,7 +24,7 @@ def ranking(known=True, **more):
         for place, name in enumerate(("first", "second", "third"))
     ]
     members = {"gnn-x-s0": prediction, "ranker-x-s0": -prediction}
-    table = make_table(prediction, members, np.zeros(len(values)), {})
+    table = make_table(np.arange(len(prediction)), prediction, members, np.zeros(len(values)), {})
     weights = {"gnn-x-s0": 0.5, "ranker-x-s0": 0.5}
     rule = AppliedRule("copies, ascending", 0.7, 0.8, prediction)
     default = Default(0, "configuration 0")
@@ -145,7 +145,7 @@ def test_no_more_measurements_are_advised_than_there_are_configurations():
 def test_the_scores_of_a_file_with_runtimes_are_those_of_every_pair_and_every_k():
     rng = np.random.default_rng(5)
     runtime, prediction = rng.integers(50, 90, 150), rng.permutation(150).astype(float)
-    table = make_table(prediction, {}, runtime, {})
+    table = make_table(np.arange(len(prediction)), prediction, {}, runtime, {})
     own = replace(ranking(), rows=table, choices=[])
     order = sorted(range(150), key=lambda config: prediction[config])
     pairs = [(a, b) for a in range(150) for b in range(150) if runtime[a] < runtime[b]]
@@ -158,7 +158,7 @@ def test_the_scores_of_a_file_with_runtimes_are_those_of_every_pair_and_every_k(
     assert [scores[f"top_{k}_error"] for k in (1, 5, 10, 100)] == pytest.approx(slower)
     firsts = ("the first", "the first 5", "the first 10", "the first 100")
     said = ", ".join(f"{100 * s:.2g} % of {first}" for s, first in zip(slower, firsts, strict=True))
-    few = replace(own, rows=make_table(prediction[:7], {}, runtime[:7], {}))
+    few = replace(own, rows=make_table(np.arange(len(prediction[:7])), prediction[:7], {}, runtime[:7], {}))
     assert few.summary()["slowdown"].endswith("of the first 5"), "of all seven the fastest is the fastest"
     assert own.words()[2] == own.verdict() and own.verdict().startswith("The first of the ranking")
     assert f"slowdown: {said}" in own.words() and f"ordered pair accuracy: {scores['opa']:.3f}" in own.words()

@@ -93,7 +93,7 @@ def plot_members(
     place = table["rank"].to_numpy()
     figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
     axes = figure.subplots()
-    places = {member: table[member].rank(method="average").to_numpy() for member in members}
+    places = {member: table[member].rank(method="min").to_numpy() for member in members}
     drawn = np.unique(np.linspace(0, size - 1, min(_SHOWN_DOTS // max(len(members), 1), size)).astype(int))
     named = [("line: where all would agree", ENSEMBLE)]
     for member, values in places.items():

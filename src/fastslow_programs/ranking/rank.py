@@ -215,8 +215,9 @@ def _rows(
     subject: Subject, predicted: Predicted, prediction: np.ndarray, estimates: _Estimates
 ) -> pd.DataFrame:
     program = subject.program
-    rows = make_table(prediction, predicted.members, program.runtime, estimates.cycles, program.normalizers)
-    rows["id"] = subject.ids[rows["config"]]
+    rows = make_table(
+        subject.ids, prediction, predicted.members, program.runtime, estimates.cycles, program.normalizers
+    )
     if subject.known is not None:
         rows["known"] = rows["config"].map(subject.known.groupby("config")["runtime"].mean())
     return rows

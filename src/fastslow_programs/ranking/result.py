@@ -17,7 +17,7 @@ from fastslow.competition.metrics import (
     ranking_tau,
     tile_score,
 )
-from fastslow.core.errors import counted
+from fastslow.core.errors import counted, listed
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
 from fastslow.core.tables import number_text, percent, table_html
 from fastslow.steps.finished_run import AppliedRule
@@ -201,7 +201,9 @@ class Ranking(Shown):
     def _base(self) -> str:
         """What the options of the choices are compared with."""
         if any(choice.known for choice in self.choices):
-            return "the default"
+            config = self.compared_with.config
+            nearest = config is not None and bool(differences(self.choices, config))
+            return "the compiler's own layouts" if nearest else "the default"
         return "the commonest options" if self.compared_with.config is None else self._compared
 
     @property
@@ -318,7 +320,7 @@ class Ranking(Shown):
         name = f"first against {self._compared}" if config is not None else "first against the default"
         slower = None if config is None else self.faster(first)
         if config == first:
-            return Number(name, "the same", "it is in place 1")
+            return Number(name, "the same", f"{self._compared} is in place 1")
         if slower is None:
             return Number(name, "not known", "no probability can be given")
         assert config is not None
@@ -363,26 +365,27 @@ class Ranking(Shown):
         return [*parts, *details]
 
     def first_rows(self) -> pd.DataFrame:
-        """Return the first configurations for a reader.
+        """Return the first configurations for a reader. Those that are one program share a row.
 
         Returns:
-            Texts and numbers: ``place``, ``config``, ``faster than the default`` (its probability), ``slower
-            than the fastest``, ``known runtime``, ``of the default's cycles`` (each where it is known), and
-            the ``differences from the default`` in words.
+            Texts and numbers: ``place``, ``config`` (all that are alike), ``faster than the default`` (its
+            probability), ``slower than the fastest``, ``known runtime``, ``of the default's cycles`` (each
+            where it is known), and the ``differences from the default`` in words.
         """
-        rows = self.table.head(_ON_PAGE)
-        columns: dict[str, Any] = {"place": rows["rank"], "config": rows["config"]}
+        rows = self.table.drop_duplicates("id").head(_ON_PAGE)
+        alike = self.table.groupby("id")["config"].agg(lambda configs: listed([*map(str, configs)]))
+        columns: dict[str, Any] = {"place": rows["rank"], "config": rows["id"].map(alike)}
         if "faster" in rows:
             columns[f"faster than {self._compared}"] = rows["faster"].map(percent)
         if self.scores():
             excess = 100 * (self._judged_by / self._judged_by.min() - 1)
-            columns["slower than the fastest"] = excess.head(_ON_PAGE).map(lambda x: f"{_two_digits(x)} %")
+            columns["slower than the fastest"] = excess[rows.index].map(lambda x: f"{_two_digits(x)} %")
         if "known" in rows:
             columns["known runtime"] = rows["known"]
         if self.default_cycles and "estimated_cycles" in rows:
             columns["of the default's cycles"] = rows["estimated_cycles"] / self.default_cycles
         columns[f"differences from {self._base}"] = [self._in_words(int(c)) for c in rows["config"]]
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns).reset_index(drop=True)
 
     def changes(self) -> pd.DataFrame:
         """Return the options that are faster than the default's by more than two standard errors.
@@ -576,6 +579,7 @@ def _effect_in_words(row: Any) -> str:
 
 
 def make_table(
+    ids: np.ndarray,
     prediction: np.ndarray,
     members: Mapping[str, np.ndarray],
     runtime: np.ndarray,
@@ -585,6 +589,7 @@ def make_table(
     """Return the table of a :class:`Ranking`, in the order in which a submission lists the configurations.
 
     Args:
+        ids: ``(C,)`` names of the configurations; those that are one program have the same.
         prediction: ``(C,)`` of the run, lower = faster.
         members: ``(C,)`` of each member.
         runtime: ``(C,)`` from the file, 0 where it is unknown.
@@ -600,4 +605,5 @@ def make_table(
             columns["over_default"] = (runtime / normalizers)[order]
     if cycles:
         columns["estimated_cycles"] = [cycles.get(config) for config in order.tolist()]
+    columns["id"] = ids[order]
     return pd.DataFrame(columns).astype({"estimated_cycles": float} if cycles else {})
