@@ -75,6 +75,19 @@ def test_configurations_that_are_one_program_share_a_row():
     assert rows["config"].tolist()[3].endswith(" and 69 more")
 
 
+def test_a_file_of_one_program_has_nothing_to_choose(tmp_path):
+    """A published file has 20 configurations without a difference; advice to measure eight helped nobody."""
+    for runtime in (None, 1000 + np.arange(80) % 2):
+        shown = ranking(runtime, advice=advise("How: measure."))
+        one = replace(shown, rows=shown.rows.assign(id="a"))
+        assert checked(one, tmp_path)[3] == "All 80 configurations are one program: any will do."
+        words = " ".join(one.words())
+        assert "to change: nothing. All 80" in words and "to gain" not in words and one.scores() == {}
+    assert [(n.name, n.value, n.note) for n in one.numbers()][:1] == [
+        ("slowest against the fastest", "0.1 % slower", "by chance")
+    ]
+
+
 def test_while_nothing_is_known_the_default_is_to_be_kept_and_the_members_are_shown(tmp_path):
     trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(60, 2.0), [], [], False, False)
     shown = ranking(advice=advise("How: measure."), judge=lambda: trust)

@@ -208,8 +208,12 @@ class Ranking(Shown):
 
     @property
     def all_alike(self) -> bool:
-        """Whether the file's runtimes are known and equal, so that no order is better than another."""
-        return "runtime" in self.rows and self._judged_by.nunique() == 1
+        """Whether no order is better than another: all configurations are one program, or equally fast."""
+        return self._is_one_program or ("runtime" in self.rows and self._judged_by.nunique() == 1)
+
+    @property
+    def _is_one_program(self) -> bool:
+        return self.rows["id"].nunique() == 1
 
     def verdict(self) -> str:
         """Return in one line which configuration to take."""
@@ -217,7 +221,8 @@ class Ranking(Shown):
         if len(self.table) == 1:
             return "There is one configuration: nothing is left to choose."
         if self.all_alike:
-            return f"All {len(self.table):,} configurations have the same runtime: any will do."
+            same = "are one program" if self._is_one_program else "have the same runtime"
+            return f"All {len(self.table):,} configurations {same}: any will do."
         scores = self.scores()
         if scores:
             slower = "the fastest of the file"
@@ -288,8 +293,12 @@ class Ranking(Shown):
     def numbers(self) -> list[Number]:
         """Return the first against the default, how far to trust it, and the score to expect or to see."""
         if self.all_alike:
-            tau = Number("Kendall's tau", "not defined", "no order is right or wrong")
-            return [Number("slowest against the fastest", "the same"), tau]
+            numbers = [Number("Kendall's tau", "not defined", "no order is right or wrong")]
+            if "runtime" in self.rows:
+                noise = self._judged_by.max() / self._judged_by.min() - 1
+                slower = f"{_two_digits(100 * noise)} % slower" if noise else "the same"
+                numbers.insert(0, Number("slowest against the fastest", slower, "by chance" if noise else ""))
+            return numbers
         scores = self.scores()
         if scores:
             return self._measured_numbers(scores)
